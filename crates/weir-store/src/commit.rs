@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use weir_core::machine::TopicView;
 
 use crate::disk::{Disk, check_place};
@@ -27,10 +28,10 @@ use crate::options::Durability;
 use crate::permit::Single;
 use crate::purge::ReadBack;
 use crate::queue::{Pending, Shut, fuel_of_a_call};
+use crate::replica::{ProposedBatch, ReplicaWriter, Waiters};
 use crate::snapshot::{Checkpoint, Snapshot};
-use crate::topic::sink::Topics;
 use apply::Logged;
-pub(crate) use apply::{Applier, fuel_of};
+pub(crate) use apply::{Applier, conclude, fuel_of};
 pub(crate) use discard::Discard;
 use helper::Helper;
 pub(crate) use replay_cost::ReplayCost;
@@ -44,7 +45,7 @@ const SEAL_AFTER: Duration = Duration::from_millis(100);
 const BESIDE_ITEMS: usize = 128;
 /// Time between two tries to open a file while the process has no free descriptor.
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
-/// The term of a store without a cluster.
+/// The lowest term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
 /// Everything the commit thread owns.
@@ -52,6 +53,10 @@ pub(crate) struct Committer {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) log: Log,
+    /// The term of what is appended here without a provider.
+    pub(crate) term: u64,
+    /// Set when a log provider decides the order.
+    pub(crate) replica: Option<ReplicaWriter>,
     /// Used by one thread at a time: this one, or `helper` during a sync.
     pub(crate) applier: Arc<Mutex<Applier>>,
     helper: Helper,
@@ -61,7 +66,7 @@ pub(crate) struct Committer {
     /// When the slow lane may be admitted.
     slow_turn: SlowTurn,
     /// Entries that are logged and not synced.
-    unsynced: bool,
+    pub(crate) unsynced: bool,
     last_sync: Instant,
     /// Something was synced since the log was sealed.
     unsealed: bool,
@@ -96,16 +101,16 @@ impl Committer {
         engine: Arc<Engine>,
         disk: Arc<dyn Disk>,
         log: Log,
-        topics: Topics,
-        replayed: ReplayCost,
+        applier: Applier,
         snapshot_log_bytes: u64,
     ) -> Self {
-        let applier = Applier::new(Arc::clone(&engine), topics, replayed);
         let applier = Arc::new(Mutex::new(applier));
         Self {
             engine,
             disk,
+            term: log.last_term().max(LOCAL_TERM),
             log,
+            replica: None,
             applier,
             helper: Helper::default(),
             ready: Logged::new(),
@@ -150,6 +155,7 @@ impl Committer {
                 for task in work.tasks {
                     task(&mut self);
                 }
+                self.flush();
             }
             self.sync_when_due(idle);
             if idle && work.shut.as_ref().is_some_and(Shut::is_closed) {
@@ -260,6 +266,10 @@ impl Committer {
         if batches.iter().any(|pending| pending.slow.is_none()) {
             self.slow_turn.others(Instant::now());
         }
+        if self.replica.is_some() {
+            self.propose(batches);
+            return;
+        }
         if self.engine.durability == Durability::Each {
             for pending in batches {
                 self.commit_group(VecDeque::from([pending]));
@@ -273,7 +283,7 @@ impl Committer {
     }
 
     /// Begins a checkpoint after enough log, or when a replay would cost enough.
-    fn checkpoint_when_due(&mut self) {
+    pub(crate) fn checkpoint_when_due(&mut self) {
         let cost = self.applier.lock_ok().cost;
         if self.log_since_snapshot() <= self.snapshot_log_bytes && !cost.is_due() {
             return;
@@ -352,25 +362,59 @@ impl Committer {
         self.engine.writable()
     }
 
-    /// Appends until one fails; returns how many are logged.
-    fn append_all(
-        &mut self,
-        batches: &VecDeque<Pending>,
-        time_ms: u64,
-    ) -> (usize, Option<StoreError>) {
+    /// Gives batches to the log provider, which answers them.
+    fn propose(&mut self, batches: VecDeque<Pending>) {
+        let now_ms = self.engine.now_ms();
+        let refused = self.engine.writable().err().or_else(|| self.topics_stuck());
+        for mut pending in batches {
+            let Some(replica) = self.replica.as_mut().filter(|_| refused.is_none()) else {
+                let Some(error) = &refused else { return };
+                for (_, slot) in pending.waiters.drain(..) {
+                    slot.complete(Err(error.for_another()));
+                }
+                self.engine.queue.recycle(pending);
+                continue;
+            };
+            let time_ms = replica.stamp(now_ms);
+            let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
+            let counters = &self.engine.counters;
+            counters.batches.add(1);
+            counters.items.add(u64::from(count));
+            let payload = Bytes::from(pending.builder.to_bytes(time_ms));
+            let waiters = Waiters::new(Arc::clone(&self.engine), pending, time_ms);
+            replica.provider.propose(ProposedBatch {
+                count,
+                payload,
+                waiters,
+            });
+        }
+    }
+
+    /// Why no batch can be taken: topics cannot be written, and what memory holds
+    /// of them is bounded.
+    fn topics_stuck(&mut self) -> Option<StoreError> {
         let stuck = self.with_descriptors(|this| {
             let mut applier = this.applier.lock_ok();
             let stuck = applier.topics.stuck_bytes();
             let short = stuck.is_some() && applier.topics.lack_descriptors();
             (stuck, short)
         });
-        if let Some(needed_bytes) = stuck {
-            // Memory is bounded too: read only until topics can be written.
-            let free_bytes = self.disk.free_bytes().unwrap_or(0);
-            let full = StoreError::DiskFull {
-                needed_bytes,
-                free_bytes,
-            };
+        // Memory is bounded too: read only until topics can be written.
+        let needed_bytes = stuck?;
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        Some(StoreError::DiskFull {
+            needed_bytes,
+            free_bytes,
+        })
+    }
+
+    /// Appends until one fails; returns how many are logged.
+    fn append_all(
+        &mut self,
+        batches: &VecDeque<Pending>,
+        time_ms: u64,
+    ) -> (usize, Option<StoreError>) {
+        if let Some(full) = self.topics_stuck() {
             return (0, Some(full));
         }
         let synced = self.engine.durability.is_synced();
@@ -386,7 +430,7 @@ impl Committer {
             let items = pending.builder.items();
             let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
             let appended = self.with_descriptors(|this| {
-                let appended = this.log.append(LOCAL_TERM, count, &[&head, items]);
+                let appended = this.log.append(this.term, count, &[&head, items]);
                 let short = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
                 (appended, short)
             });
@@ -402,7 +446,7 @@ impl Committer {
 
     /// Repeats `act` until it reports that it did not lack descriptors, or the store is closed.
     /// Writes wait for it: others hold the descriptors, and will close some.
-    fn with_descriptors<T>(&mut self, mut act: impl FnMut(&mut Self) -> (T, bool)) -> T {
+    pub(crate) fn with_descriptors<T>(&mut self, mut act: impl FnMut(&mut Self) -> (T, bool)) -> T {
         loop {
             let (done, short) = act(self);
             if !short || self.engine.queue.is_shut() {
@@ -436,17 +480,20 @@ impl Committer {
             }
         }
         applier.cost = ReplayCost::default();
-        drop(applier);
-        let index = self.engine.applied_index();
+        let (index, term) = (applier.applied, applier.term);
+        let membership = applier.membership.clone();
         self.snapshot_at = self.log.stats().batch_bytes;
         self.replayed_bytes = 0;
         self.engine.machine.write_ok().freeze();
         let machine = self.engine.machine.read_ok().clone();
+        // Not before: with a provider, another thread applies.
+        drop(applier);
         let snapshot = Snapshot {
             index,
-            term: LOCAL_TERM,
+            term,
             machine,
             topics: lists,
+            membership,
         };
         Ok(Checkpoint { snapshot, unsynced })
     }

@@ -14,15 +14,16 @@ use std::sync::Arc;
 
 use weir_core::batch::Action;
 use weir_core::{
-    Batch, BatchError, ClientId, Commit, ConsequenceOffset, ConsequenceSink, IntentionOffset, Item,
-    Machine, Outcome, Outcomes, ProgramHost, Record, RecordFlags, RecordKind, TopicId, TopicName,
+    Batch, ClientId, Commit, ConsequenceOffset, ConsequenceSink, IntentionOffset, Item, Machine,
+    Outcome, Outcomes, ProgramHost, Record, RecordFlags, RecordKind, TopicId, TopicName,
 };
 
 use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::log::{self, LogIndex, LogReaders};
-use crate::replay::Replay;
+use crate::replay::{Content, Replay};
+use crate::replica::files::CommittedFile;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
 use crate::topic::files::{directory, parse_segment, path as segment_path};
@@ -33,6 +34,8 @@ pub struct History {
     disk: Arc<dyn Disk>,
     identity: Identity,
     readers: LogReaders,
+    /// The newest entry that may be run: in a cluster, the newest committed one.
+    through: LogIndex,
     host: Option<Arc<dyn ProgramHost>>,
     /// Snapshots by their log entry, newest first.
     snapshots: Vec<LogIndex>,
@@ -160,9 +163,14 @@ impl History {
         let identity = Identity::read(&*disk, identity::PATH)?.ok_or_else(missing)?;
         let readers = log::read_only(&disk, &identity.store_id)?.ok_or_else(missing)?;
         let snapshots = snapshot::list(&*disk)?;
+        let through = CommittedFile::peek(&*disk, identity.store_id)?
+            .map_or(LogIndex(u64::MAX), |committed| {
+                committed.max(snapshots.first().copied().unwrap_or_default())
+            });
         Ok(Self {
             disk,
             identity,
+            through: through.min(readers.last_index()),
             readers,
             host,
             snapshots,
@@ -209,12 +217,10 @@ impl History {
                 break;
             };
             if machine.applied() >= *wanted.start() {
-                let failed = |error: BatchError| StoreError::Apply {
-                    index: entry.index,
-                    error: error.into(),
-                };
-                let batch = Batch::read(&entry.payload, entry.term).map_err(failed)?;
-                hand_over(&batch, log.outcomes(), &sink, &machine, each);
+                let content = Content::read(&entry.payload, entry.index, entry.term, entry.count)?;
+                if let Content::Batch(batch) = content {
+                    hand_over(&batch, log.outcomes(), &sink, &machine, each);
+                }
             }
             sink.records.clear();
         }
@@ -285,7 +291,7 @@ impl History {
     }
 
     fn replay_from(&self, index: LogIndex) -> Replay {
-        Replay::new(self.readers.reader(index), self.readers.last_index())
+        Replay::new(self.readers.reader(index), self.through)
     }
 
     /// Compares an intention that was run again with what the store kept of

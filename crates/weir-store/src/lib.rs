@@ -35,6 +35,7 @@ mod queue;
 mod read_only;
 mod recovery;
 mod replay;
+pub mod replica;
 mod retention;
 mod salvage;
 mod scan;

@@ -38,8 +38,22 @@ fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)>
 }
 
 impl Committer {
+    /// The highest entry that a log provider lets go; none without one.
+    fn purge_floor(&self) -> Option<LogIndex> {
+        let replica = self.replica.as_ref()?;
+        Some(replica.provider.purge_floor())
+    }
+
     /// Purges the log up to an entry.
     pub(crate) fn purge(&mut self, through: LogIndex) -> Result<(), StoreError> {
+        if let Some(floor) = self.purge_floor().filter(|floor| *floor < through) {
+            return Err(StoreError::IndexOutOfRange {
+                what: "the cluster still needs later entries of the log",
+                index: through.0,
+                low: 0,
+                high: floor.0,
+            });
+        }
         let purged = self.log.purge_through(through);
         purged.map_err(|error| self.fail(error))?;
         let counters = &self.engine.counters;
@@ -60,6 +74,9 @@ impl Hands {
         let older = *older;
         let through = self.ask(move |committer| {
             let keep_bytes = committer.log_keep_bytes?;
+            let older = committer
+                .purge_floor()
+                .map_or(older, |floor| floor.min(older));
             committer.log.purgeable_through(older, keep_bytes)
         })?;
         let Some(through) = through else {

@@ -16,6 +16,7 @@ mod cost;
 mod lane;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -118,6 +119,8 @@ struct Inner {
     /// The commit thread has ended: nobody will answer.
     gone: bool,
     asleep: bool,
+    /// Batches that a log provider has and did not answer.
+    in_flight: usize,
 }
 
 pub(crate) struct Queue {
@@ -125,6 +128,8 @@ pub(crate) struct Queue {
     work: Condvar,
     room: Condvar,
     limits: IntentionLimits,
+    /// Batches that a log provider may have at a time; no provider, no bound.
+    in_flight_max: AtomicUsize,
     /// Whether each call is a batch of its own.
     apart: bool,
 }
@@ -361,6 +366,7 @@ impl Queue {
             work: Condvar::new(),
             room: Condvar::new(),
             limits,
+            in_flight_max: AtomicUsize::new(usize::MAX),
             apart,
         }
     }
@@ -605,15 +611,20 @@ impl Queue {
     pub(crate) fn take(&self, patience: Option<Duration>, slow_in: Duration) -> Work {
         let since = Instant::now();
         let mut inner = self.inner.lock_ok();
+        let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
+        // A provider that has enough gets no more until it has answered.
+        let is_held = |inner: &Inner| inner.in_flight >= in_flight_max;
         let slow_is_due = |inner: &Inner| {
-            !inner.slow.is_empty() && (inner.shut.is_some() || since.elapsed() >= slow_in)
+            !inner.slow.is_empty()
+                && !is_held(inner)
+                && (inner.shut.is_some() || since.elapsed() >= slow_in)
         };
-        while inner.batches.is_empty()
+        while (inner.batches.is_empty() || is_held(&inner))
             && inner.tasks.is_empty()
             && !slow_is_due(&inner)
             && !inner.shut.as_ref().is_some_and(Shut::is_closed)
         {
-            let slow_in = (!inner.slow.is_empty()).then_some(slow_in);
+            let slow_in = (!inner.slow.is_empty() && !is_held(&inner)).then_some(slow_in);
             let passed = since.elapsed();
             let is_over = patience.is_some_and(|patience| passed >= patience);
             if is_over {
@@ -635,7 +646,10 @@ impl Queue {
         inner.asleep = false;
         let mut batches = VecDeque::new();
         let mut calls = 0;
-        while let Some(next) = inner.batches.front() {
+        while !is_held(&inner)
+            && batches.len() < in_flight_max.saturating_sub(inner.in_flight)
+            && let Some(next) = inner.batches.front()
+        {
             if calls > 0 && calls + next.calls > QUICK_CALLS_MAX {
                 break;
             }
@@ -655,6 +669,24 @@ impl Queue {
         drop(inner);
         self.room.notify_all();
         work
+    }
+
+    /// Bounds what a log provider has at a time.
+    pub(crate) fn set_in_flight_max(&self, batches: usize) {
+        self.in_flight_max.store(batches.max(1), Ordering::Relaxed);
+    }
+
+    /// A log provider has one more batch.
+    pub(crate) fn admitted(&self) {
+        self.inner.lock_ok().in_flight += 1;
+    }
+
+    /// A log provider has answered a batch.
+    pub(crate) fn concluded(&self) {
+        let mut inner = self.inner.lock_ok();
+        inner.in_flight = inner.in_flight.saturating_sub(1);
+        drop(inner);
+        self.work.notify_one();
     }
 
     /// Gives the memory of a batch back.

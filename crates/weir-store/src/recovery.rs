@@ -16,7 +16,7 @@ use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Machine, TopicId};
 
 use crate::clock::{ClockReport, StoreClock, now_ms};
-use crate::commit::{Committer, ReplayCost, fuel_of};
+use crate::commit::{Applier, Committer, ReplayCost, fuel_of};
 use crate::disk::Disk;
 use crate::engine::{Counters, Engine};
 use crate::error::{IoVerb, StoreError};
@@ -26,7 +26,9 @@ use crate::lock_ext::RwLockExt;
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
-use crate::replay::Replay;
+use crate::replay::{AppliedMembership, Replay};
+use crate::replica::files::CommittedFile;
+use crate::replica::{NodeFiles, NodeOptions, files, node_files, refuse_node};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
@@ -61,12 +63,21 @@ pub struct OpenReport {
 }
 
 /// Makes the state of a directory and everything the commit thread owns.
+///
+/// `node`: as which node of a cluster; its files are returned.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     options: &OpenOptions,
-) -> Result<(Committer, OpenReport), StoreError> {
+    node: Option<&NodeOptions>,
+) -> Result<(Committer, OpenReport, Option<NodeFiles>), StoreError> {
     let mut report = OpenReport::default();
-    let identity = identity(&*disk, options, &mut report)?;
+    let cluster = node.map(|node| node.cluster);
+    let identity = identity(&*disk, options, cluster, &mut report)?;
+    if node.is_none()
+        && let Some(node) = files::node_of(&*disk, identity.store_id)?
+    {
+        return Err(refuse_node(node));
+    }
     let defaults = LogOptions::default();
     let synced = options.durability.is_synced();
     let log_options = LogOptions {
@@ -84,6 +95,11 @@ pub(crate) fn recover(
         Identity::name(&*disk)?;
     }
     report.log = log_recovery;
+    let is_empty = log.last_index() == LogIndex::ZERO;
+    let node_files = match node {
+        Some(node) => Some(node_files(&disk, identity.store_id, node, is_empty)?),
+        None => None,
+    };
     let readers = log.readers();
     let base = Base {
         disk: &disk,
@@ -97,23 +113,49 @@ pub(crate) fn recover(
     start.skip_numbers(&found);
     let begun = Instant::now();
     let on_progress = options.on_progress.as_ref();
-    let replayed_bytes = replay(&readers, &mut start, &mut report, on_progress)?;
+    let through = match &node_files {
+        Some(files) => committed_through(&readers, files.committed.newest)?.max(start.index),
+        None => log.last_index(),
+    };
+    let replayed_bytes = replay(&readers, &mut start, through, &mut report, on_progress)?;
     let mut replayed = ReplayCost::default();
     replayed.add(report.replayed_fuel, begun.elapsed());
     sweep(&*disk, &start.lists, &found, &report)?;
-    let Start { engine, topics, .. } = start;
-    start_clock(&engine, options, &mut report);
-    let mut committer = Committer::new(
+    let Start {
         engine,
-        disk,
-        log,
         topics,
-        replayed,
-        options.snapshot_log_bytes,
-    );
+        membership,
+        ..
+    } = start;
+    start_clock(&engine, options, &mut report);
+    let term = match node {
+        Some(_) => log.term_at(through).unwrap_or_default(),
+        // Also that of the next batch.
+        None => log.last_term().max(1),
+    };
+    let applier = Applier::new(Arc::clone(&engine), topics, replayed, term, membership);
+    let mut committer = Committer::new(engine, disk, log, applier, options.snapshot_log_bytes);
     committer.replayed_bytes = replayed_bytes;
     committer.log_keep_bytes = options.log_keep_bytes;
-    Ok((committer, report))
+    Ok((committer, report, node_files))
+}
+
+/// The newest entry of the log that is known to be committed: what comes after it
+/// may still be taken back, and must not be applied.
+fn committed_through(
+    log: &LogReaders,
+    committed: Option<(LogIndex, u64)>,
+) -> Result<LogIndex, StoreError> {
+    let Some((index, term)) = committed else {
+        return Ok(LogIndex::ZERO);
+    };
+    // A power cut may have taken entries that others have.
+    let through = index.min(log.last_index());
+    if through == index && log.term_at(index).is_some_and(|found| found != term) {
+        let what = "the term of the committed entry";
+        return Err(StoreError::damage("cluster/committed", 48, what, 0));
+    }
+    Ok(through)
 }
 
 /// Reads the state of a directory without a change to it. `disk` is a
@@ -139,7 +181,12 @@ pub(crate) fn read(
         options,
     };
     let mut start = base.start(&mut report)?;
-    replay(&log, &mut start, &mut report, options.on_progress.as_ref())?;
+    let through = match CommittedFile::peek(&**disk, identity.store_id)? {
+        Some(committed) => committed.min(log.last_index()).max(start.index),
+        None => log.last_index(),
+    };
+    let on_progress = options.on_progress.as_ref();
+    replay(&log, &mut start, through, &mut report, on_progress)?;
     start_clock(&start.engine, options, &mut report);
     Ok((start.engine, log, report))
 }
@@ -168,11 +215,13 @@ struct Start {
     topics: Topics,
     lists: Vec<(TopicId, SegmentList)>,
     index: LogIndex,
+    membership: Option<AppliedMembership>,
 }
 
 fn identity(
     disk: &dyn Disk,
     options: &OpenOptions,
+    cluster: Option<[u8; 16]>,
     report: &mut OpenReport,
 ) -> Result<Identity, StoreError> {
     if let Some(identity) = Identity::read(disk, identity::PATH)? {
@@ -207,7 +256,7 @@ fn identity(
     store_id[..8].copy_from_slice(&half());
     store_id[8..].copy_from_slice(&half());
     let identity = Identity {
-        store_id,
+        store_id: cluster.unwrap_or(store_id),
         created_ms: now_ms(),
     };
     identity.prepare(disk)?;
@@ -283,6 +332,7 @@ impl Base<'_> {
             topics,
             lists: Vec::new(),
             index: LogIndex::ZERO,
+            membership: None,
         })
     }
 }
@@ -359,6 +409,7 @@ fn attach(
         topics,
         lists: snapshot.topics,
         index: snapshot.index,
+        membership: snapshot.membership,
     })
 }
 
@@ -442,14 +493,14 @@ fn sweep(
     Ok(())
 }
 
-/// Applies the log entries after the state.
+/// Applies the log entries after the state, up to `last`.
 fn replay(
     log: &LogReaders,
     start: &mut Start,
+    last: LogIndex,
     report: &mut OpenReport,
     on_progress: Option<&OnProgress>,
 ) -> Result<u64, StoreError> {
-    let last = log.last_index();
     let entries = last.0 - start.index.0;
     let progress = |entries_done| {
         if let Some(on_progress) = on_progress {
@@ -480,11 +531,12 @@ fn replay(
         }
     }
     drop(machine);
+    start.membership = replay.into_membership().or(start.membership.take());
     start.topics.publish();
     start.topics.write_out();
     let counters = &start.engine.counters;
     counters.applied_index.set(last.0);
-    counters.durable_index.set(last.0);
+    counters.durable_index.set(log.last_index().0);
     counters.purged_index.set(log.first_index().0 - 1);
     counters.log_bytes.set(log.file_bytes());
     Ok(replayed)

@@ -7,6 +7,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use weir_core::codec::{Reader, put_varint};
 use weir_core::{
@@ -16,12 +17,15 @@ use weir_core::{
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::LogIndex;
+use crate::replay::AppliedMembership;
 use crate::topic::files::Segment;
 use crate::topic::writer::{SegmentEntry, SegmentList};
 
 const MAGIC: &[u8; 8] = b"WEIRSNAP";
 const FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 512;
+/// Flag in byte 10: the members of a cluster precede the list of segments.
+const HAS_MEMBERSHIP: u8 = 1;
 const CHUNK_BYTES: usize = 64 << 10;
 const VARINT_BYTES_MAX: usize = 10;
 /// Directory of the snapshots.
@@ -56,6 +60,8 @@ pub(crate) struct Snapshot {
     pub(crate) term: u64,
     pub(crate) machine: Machine,
     pub(crate) topics: Vec<(TopicId, SegmentList)>,
+    /// The members of the cluster after `index`; none outside of one.
+    pub(crate) membership: Option<AppliedMembership>,
 }
 
 /// A snapshot that is not written yet, with what must be synced before it.
@@ -134,6 +140,9 @@ impl Snapshot {
         let written = file.write_all_at(&mut [IoSlice::new(&header)], 0);
         written.map_err(StoreError::io(IoVerb::Write, path))?;
         let mut out = ChunkWriter::new(&*file, path, own_crc(&header));
+        if let Some(membership) = &self.membership {
+            out.write(&membership_bytes(membership)).map_err(storage)?;
+        }
         out.write(&self.list_bytes()).map_err(storage)?;
         self.machine.save(&mut out).map_err(storage)?;
         out.finish()?;
@@ -144,6 +153,7 @@ impl Snapshot {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[10] = u8::from(self.membership.is_some()) * HAS_MEMBERSHIP;
         bytes[16..32].copy_from_slice(&store_id);
         bytes[32..40].copy_from_slice(&self.index.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.term.to_le_bytes());
@@ -198,6 +208,12 @@ impl Snapshot {
         let (file, len, header) = open(disk, store_id, index, &name)?;
         Chunks::new(&*file, &name, len, &header).check()?;
         let mut source = Chunks::new(&*file, &name, len, &header);
+        let mut membership = None;
+        if header[10] & HAS_MEMBERSHIP != 0 {
+            let framed = source.framed()?;
+            let read = read_membership(&framed).filter(|read| read.index <= index);
+            membership = Some(read.ok_or_else(|| damage(512, "members of the cluster"))?);
+        }
         let list = source.framed()?;
         let topics = read_list(&list).ok_or_else(|| damage(512, "list of topic segments"))?;
         let machine = load(&mut source, seed, host.cloned()).map_err(|error| match error {
@@ -219,8 +235,26 @@ impl Snapshot {
             term: word(&header, 40),
             machine,
             topics,
+            membership,
         })
     }
+}
+
+/// Index and term of the entry, then its body, with their length before them.
+fn membership_bytes(membership: &AppliedMembership) -> Vec<u8> {
+    let mut framed = Vec::new();
+    put_varint(&mut framed, membership.body.len() as u64 + 16);
+    framed.extend_from_slice(&membership.index.0.to_le_bytes());
+    framed.extend_from_slice(&membership.term.to_le_bytes());
+    framed.extend_from_slice(&membership.body);
+    framed
+}
+
+fn read_membership(bytes: &[u8]) -> Option<AppliedMembership> {
+    let mut reader = Reader::new(bytes);
+    let (index, term) = (LogIndex(reader.u64().ok()?), reader.u64().ok()?);
+    let body = Bytes::copy_from_slice(reader.rest());
+    Some(AppliedMembership { index, term, body })
 }
 
 /// Checks every byte of a snapshot; makes nothing of it.
@@ -282,11 +316,12 @@ fn open(
     }
     let format = u16::from_le_bytes([header[8], header[9]]);
     let reserved = body
-        .get(10..16)
+        .get(11..16)
         .into_iter()
         .chain(body.get(56..))
         .flatten()
-        .any(|b| *b != 0);
+        .any(|b| *b != 0)
+        || header[10] & !HAS_MEMBERSHIP != 0;
     if format != FORMAT || reserved {
         let file = name.to_owned();
         return Err(StoreError::NewerFormat {

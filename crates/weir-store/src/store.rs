@@ -13,6 +13,7 @@ use weir_core::{
     ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
 };
 
+use crate::commit::Committer;
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
@@ -28,6 +29,7 @@ use crate::purge::ReadBack;
 use crate::queue::{Notify, Shut};
 use crate::read_only;
 use crate::recovery::{OpenReport, recover};
+use crate::replica::{IntentionLog, NodeOptions, Replica};
 use crate::scan::KeyOrder;
 use crate::scrub::Scrubber;
 use crate::topic::reader::{Page, TopicReader};
@@ -219,7 +221,36 @@ impl Store {
         options: &OpenOptions,
         lock: Option<DirLock>,
     ) -> Result<Self, StoreError> {
-        let (committer, report) = recover(Arc::clone(&disk), options)?;
+        let (committer, report, _) = recover(Arc::clone(&disk), options, None)?;
+        Self::start(disk, options, lock, committer, report)
+    }
+
+    /// See [`Store::open_node`].
+    pub(crate) fn open_node_on(
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions,
+        node: &NodeOptions,
+        provider: Arc<dyn IntentionLog>,
+        lock: Option<DirLock>,
+    ) -> Result<(Self, Replica), StoreError> {
+        let recovered = recover(Arc::clone(&disk), options, Some(node))?;
+        let (mut committer, report, Some(files)) = recovered else {
+            return Err(StoreError::Missing { what: "node" });
+        };
+        let shared = committer.follow(files, node, provider)?;
+        let applier = Arc::clone(&committer.applier);
+        let store = Self::start(disk, options, lock, committer, report)?;
+        let replica = Replica::new(&store, applier, shared);
+        Ok((store, replica))
+    }
+
+    fn start(
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions,
+        lock: Option<DirLock>,
+        committer: Committer,
+        report: OpenReport,
+    ) -> Result<Self, StoreError> {
         let engine = Arc::clone(&committer.engine);
         let maintenance = committer.maintenance();
         let read_back = Arc::clone(&committer.read_back);

@@ -18,6 +18,7 @@ use crate::identity::{self, Identity};
 use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
 use crate::replay::Replay;
+use crate::replica::files::CommittedFile;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
@@ -524,7 +525,15 @@ fn replay(
         fn topic(&mut self, _: TopicId, _: &TopicName) {}
         fn record(&mut self, _: TopicId, _: &Record<'_>) {}
     }
-    let (first, last) = (readers.first_index(), readers.last_index());
+    let first = readers.first_index();
+    let mut last = readers.last_index();
+    if let Some(committed) = CommittedFile::peek(disk, store_id)? {
+        // What comes after it may still be taken back.
+        let newest = snapshots
+            .first()
+            .map_or(LogIndex::ZERO, |newest| newest.index);
+        last = last.min(committed.max(newest));
+    }
     let base = snapshots
         .iter()
         .rev()

@@ -73,6 +73,16 @@ impl LogReaders {
         let bytes = |segment: &Arc<SegmentView>| segment.header.file_bytes;
         view.segments.iter().map(bytes).sum()
     }
+
+    /// The newest purged entry and the newest entry, each with its term; index 0
+    /// for none.
+    pub(crate) fn bounds(&self) -> ((LogIndex, u64), (LogIndex, u64)) {
+        let view = self.shared.read();
+        let last = view.last_index;
+        let last_term = view.term_at(last).unwrap_or_default();
+        let purged = (LogIndex(view.purged_index), view.purged_term);
+        (purged, (LogIndex(last), last_term))
+    }
 }
 
 /// A cursor over the entries of a log.

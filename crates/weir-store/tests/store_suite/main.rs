@@ -28,6 +28,7 @@ mod listen;
 mod model;
 mod read_only;
 mod replay_cost;
+mod replica;
 mod retention;
 mod salvage;
 mod scrub;

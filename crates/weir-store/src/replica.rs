@@ -1,0 +1,746 @@
+//! A store whose order of batches is decided elsewhere: the seam between the
+//! commit path and a log provider (docs/decisions/0064).
+//!
+//! A provider implements [`IntentionLog`]: it is given batches with those who
+//! wait for them, and decides their order. It drives a [`Replica`]: the writer
+//! (append, vote, truncate, purge; one thread, in the order of the calls) and the
+//! applier (committed entries, in the order of the log). A store without a provider
+//! is its own: one thread appends, syncs and applies, and nothing here runs.
+//!
+//! Invariants: an entry is applied only after the provider has said that it is
+//! committed; a vote is durable before `save_vote` reports it, and so is every
+//! entry that was appended before it; whoever waits for a batch is answered
+//! exactly once.
+
+pub(crate) mod files;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use weir_core::{ErrorCode, Outcomes};
+
+use self::files::{CommittedFile, VoteFile};
+use crate::commit::{Applier, Committer};
+use crate::disk::{Disk, FileDisk};
+use crate::engine::Engine;
+use crate::error::{IoVerb, StoreError};
+use crate::hands::Hands;
+use crate::lock::{DirLock, LOCK_FILE};
+use crate::lock_ext::LockExt;
+use crate::log::{LogIndex, LogReader, LogReaders};
+use crate::options::OpenOptions;
+use crate::queue::Pending;
+use crate::replay::{
+    AppliedMembership, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
+};
+use crate::store::Store;
+
+/// What a provider waits for before it reports an entry as committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyClass {
+    /// A sync of a local disk: tens of microseconds to milliseconds.
+    Disk,
+    /// Other nodes of a network: a millisecond or a few.
+    Network,
+    /// A request to an object store: tens to hundreds of milliseconds.
+    Object,
+}
+
+impl LatencyClass {
+    /// Batches that may be proposed and not answered; further ones gather in the
+    /// queue, so that they become larger.
+    pub(crate) const fn in_flight_max(self) -> usize {
+        match self {
+            Self::Disk => 2,
+            Self::Network => 16,
+            Self::Object => 64,
+        }
+    }
+}
+
+/// A log provider: decides the order of batches.
+pub trait IntentionLog: Send + Sync {
+    /// Proposes a batch. Called on the writer thread, so it must not block. The
+    /// provider answers `batch.waiters` after the entry was applied, or refuses
+    /// it.
+    fn propose(&self, batch: ProposedBatch);
+
+    /// What a proposal waits for.
+    fn latency_class(&self) -> LatencyClass;
+
+    /// Highest entry that the store may purge on its own account. The provider
+    /// purges the rest through [`Replica::purge_through`].
+    fn purge_floor(&self) -> LogIndex;
+}
+
+/// A batch on its way to a provider.
+#[derive(Debug)]
+pub struct ProposedBatch {
+    /// Items in it.
+    pub count: u32,
+    /// The payload of its log entry.
+    pub payload: Bytes,
+    /// Who waits for its outcomes.
+    pub waiters: Waiters,
+}
+
+/// Those who wait for the outcomes of one batch. Dropping it answers that nobody
+/// knows what became of the batch (INDETERMINATE).
+pub struct Waiters(Option<Box<Waiting>>);
+
+struct Waiting {
+    engine: Arc<Engine>,
+    pending: Pending,
+    time_ms: u64,
+}
+
+impl std::fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiters").finish_non_exhaustive()
+    }
+}
+
+impl Waiters {
+    pub(crate) fn new(engine: Arc<Engine>, pending: Pending, time_ms: u64) -> Self {
+        engine.queue.admitted();
+        Self(Some(Box::new(Waiting {
+            engine,
+            pending,
+            time_ms,
+        })))
+    }
+
+    /// Answers with the outcomes of the applied batch.
+    pub fn answer(mut self, outcomes: &Outcomes) {
+        if let Some(waiting) = self.0.take() {
+            let Waiting {
+                engine,
+                mut pending,
+                time_ms,
+            } = *waiting;
+            crate::commit::conclude(&engine, &mut pending, time_ms, outcomes);
+            engine.queue.recycle(pending);
+            engine.queue.concluded();
+        }
+    }
+
+    /// Answers that the batch was not appended anywhere and never will be:
+    /// sending it again is safe even without a session.
+    pub fn refuse(mut self, code: ErrorCode, text: &str) {
+        self.fail(code, text);
+    }
+
+    fn fail(&mut self, code: ErrorCode, text: &str) {
+        if let Some(waiting) = self.0.take() {
+            let Waiting {
+                engine,
+                mut pending,
+                ..
+            } = *waiting;
+            for (_, slot) in pending.waiters.drain(..) {
+                slot.complete(Err(far(code, text)));
+            }
+            engine.queue.recycle(pending);
+            engine.queue.concluded();
+        }
+    }
+}
+
+impl Drop for Waiters {
+    fn drop(&mut self) {
+        self.fail(
+            ErrorCode::Indeterminate,
+            "the batch was proposed, and this node does not know what became of it; send it \
+             again with the same client id and nonce",
+        );
+    }
+}
+
+fn far(code: ErrorCode, text: &str) -> StoreError {
+    let text = text.to_owned();
+    StoreError::Far { code, text }
+}
+
+/// The vote of a node: in one term it votes once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The term.
+    pub term: u64,
+    /// The node that was voted for.
+    pub voted_for: u64,
+    /// Whether a majority is known to have granted it: that node leads the term.
+    pub is_committed: bool,
+}
+
+/// Names one entry for good: two entries with equal ids are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryId {
+    /// Term of the leader that appended it.
+    pub term: u64,
+    /// Its place in the log.
+    pub index: LogIndex,
+}
+
+/// What an entry holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryBody {
+    /// A batch of intentions.
+    Batch {
+        /// Items in it.
+        count: u32,
+        /// The batch as it is logged.
+        payload: Bytes,
+    },
+    /// Nothing: a leader appends it at the start of its term.
+    Blank,
+    /// The members of the cluster, as the provider encodes them.
+    Membership(Bytes),
+}
+
+impl EntryBody {
+    fn into_payload(self) -> (u32, Bytes) {
+        match self {
+            Self::Batch { count, payload } => (count, payload),
+            Self::Blank => (0, blank_payload()),
+            Self::Membership(body) => (0, membership_payload(&body)),
+        }
+    }
+
+    fn of(count: u32, payload: Bytes) -> Self {
+        match payload.first() {
+            Some(&BLANK) => Self::Blank,
+            Some(&MEMBERSHIP) => {
+                Self::Membership(payload.slice(ENTRY_HEAD_BYTES.min(payload.len())..))
+            }
+            _ => Self::Batch { count, payload },
+        }
+    }
+}
+
+/// One entry, as providers know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaEntry {
+    /// Which one.
+    pub id: EntryId,
+    /// What is in it.
+    pub body: EntryBody,
+}
+
+/// What the log of a node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogState {
+    /// The newest entry that was purged; none if the log begins at its first.
+    pub purged: Option<EntryId>,
+    /// The newest entry, purged or not; none in an empty log.
+    pub last: Option<EntryId>,
+}
+
+/// What the machine of a node stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedState {
+    /// The newest applied entry.
+    pub last: Option<EntryId>,
+    /// The newest applied membership entry, and its body.
+    pub membership: Option<(EntryId, Bytes)>,
+}
+
+/// How a directory is opened as a node.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Number of the node. A directory that is a node already has to be this one.
+    pub node: u64,
+    /// Id of the cluster, which becomes the id of a store that is made.
+    pub cluster: [u8; 16],
+    /// Whether the log may begin at any entry, and entries may be applied that
+    /// the log lacks. Only for openraft's storage suite, which does both; default
+    /// no.
+    #[doc(hidden)]
+    pub holes: bool,
+}
+
+/// The seam's half of an open store: what a provider drives. Cheap to clone.
+#[derive(Clone)]
+pub struct Replica {
+    hands: Hands,
+    readers: LogReaders,
+    applier: Arc<Mutex<Applier>>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replica")
+            .field("node", &self.shared.node)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the writer thread and its callers share.
+pub(crate) struct Shared {
+    node: u64,
+    holes: bool,
+    vote: Mutex<Option<Vote>>,
+    committed: Mutex<CommittedFile>,
+}
+
+/// Called with the result of an operation, on the writer thread.
+pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// What the writer thread needs beyond the log.
+pub(crate) struct ReplicaWriter {
+    pub(crate) provider: Arc<dyn IntentionLog>,
+    shared: Arc<Shared>,
+    vote: VoteFile,
+    /// Who hears of the next sync.
+    flushes: Vec<Done>,
+    /// The newest stamp that was appended or proposed here.
+    stamp_ms: u64,
+}
+
+impl ReplicaWriter {
+    /// A stamp that is not before any that was appended.
+    pub(crate) fn stamp(&mut self, now_ms: u64) -> u64 {
+        self.stamp_ms = self.stamp_ms.max(now_ms);
+        self.stamp_ms
+    }
+
+    fn saw(&mut self, payload: &[u8]) {
+        let stamp = payload
+            .get(8..16)
+            .and_then(|stamp| stamp.first_chunk::<8>());
+        if let Some(stamp) = stamp {
+            self.stamp_ms = self.stamp_ms.max(u64::from_le_bytes(*stamp));
+        }
+    }
+}
+
+/// What an open of a node found beside the store.
+pub(crate) struct NodeFiles {
+    pub(crate) vote: VoteFile,
+    pub(crate) committed: CommittedFile,
+}
+
+impl Store {
+    /// Opens the directory as a node of a cluster; makes the node if there is no
+    /// store. `provider` gets what is proposed.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; `BAD_OPTION` for a directory that is another node or a
+    /// store of its own (see [`Store::into_node`]).
+    pub fn open_node(
+        directory: &Path,
+        options: &OpenOptions,
+        node: &NodeOptions,
+        provider: Arc<dyn IntentionLog>,
+    ) -> Result<(Self, Replica), StoreError> {
+        let text = directory.display().to_string();
+        let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+        let lock = DirLock::acquire(directory, &options.program)?;
+        disk.guard(&lock)
+            .map_err(StoreError::io(IoVerb::Find, LOCK_FILE))?;
+        Self::open_node_on(Arc::new(disk), options, node, provider, Some(lock))
+    }
+
+    /// Makes the directory of this store the first node of a cluster, without
+    /// conversion of data, and closes it: a membership entry follows the log, and a
+    /// vote for `node` stands beside it. Returns the entry.
+    pub fn into_node(self, node: u64, membership: &[u8]) -> Result<EntryId, StoreError> {
+        let body = membership.to_vec();
+        let id = self.ask(move |committer| committer.become_node(node, &body))??;
+        self.close()?;
+        Ok(id)
+    }
+}
+
+impl Replica {
+    pub(crate) fn new(
+        store: &Store,
+        committer_applier: Arc<Mutex<Applier>>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            hands: store.hands(),
+            readers: store.readers.clone(),
+            applier: committer_applier,
+            shared,
+        }
+    }
+
+    /// Number of the node.
+    #[must_use]
+    pub fn node(&self) -> u64 {
+        self.shared.node
+    }
+
+    /// The vote that was saved last.
+    #[must_use]
+    pub fn vote(&self) -> Option<Vote> {
+        *self.shared.vote.lock_ok()
+    }
+
+    /// The newest entry that is known to be committed.
+    #[must_use]
+    pub fn committed(&self) -> Option<EntryId> {
+        let newest = self.shared.committed.lock_ok().newest;
+        newest.map(|(index, term)| EntryId { term, index })
+    }
+
+    /// Keeps that an entry is committed. It is not synced: what a power cut takes
+    /// is learned again.
+    pub fn save_committed(&self, id: EntryId) -> Result<(), StoreError> {
+        let mut file = self.shared.committed.lock_ok();
+        let saved = file.save(id.index, id.term);
+        drop(file);
+        saved.map_err(|error| self.hands.engine.poison(error))
+    }
+
+    /// First and last entry of the log.
+    #[must_use]
+    pub fn log_state(&self) -> LogState {
+        let ((purged, purged_term), (last, last_term)) = self.readers.bounds();
+        let id =
+            |index: LogIndex, term| (index > LogIndex::ZERO).then_some(EntryId { term, index });
+        LogState {
+            purged: id(purged, purged_term),
+            last: id(last, last_term),
+        }
+    }
+
+    /// A reader of entries.
+    #[must_use]
+    pub fn reader(&self) -> EntryReader {
+        EntryReader {
+            readers: self.readers.clone(),
+            reader: self.readers.reader(self.readers.first_index()),
+        }
+    }
+
+    /// Appends entries that follow each other. `written` hears when they can be
+    /// read, `durable` when they are as durable as the level of the store says.
+    pub fn append(&self, entries: Vec<ReplicaEntry>, written: Done, durable: Done) {
+        self.task(move |committer| {
+            let result = committer.append_entries(entries);
+            if result.is_ok()
+                && let Some(replica) = &mut committer.replica
+            {
+                replica.flushes.push(durable);
+            }
+            written(result);
+        });
+    }
+
+    /// Saves a vote. `done` hears when it is durable, and everything that was
+    /// appended before it.
+    pub fn save_vote(&self, vote: Vote, done: Done) {
+        self.task(move |committer| done(committer.save_vote(vote)));
+    }
+
+    /// Takes back every entry above `index`; nothing happens when there is none.
+    pub fn truncate_after(&self, index: LogIndex, done: Done) {
+        self.task(move |committer| {
+            committer.flush();
+            let last = committer.log.last_index();
+            let result = if index >= last {
+                Ok(())
+            } else {
+                let result = committer.log.truncate_after(index);
+                result.map_err(|error| committer.fail(error))
+            };
+            done(result);
+        });
+    }
+
+    /// Lets go of every entry up to `id`. For one above the last entry the log is
+    /// empty after it and goes on behind that one.
+    pub fn purge_through(&self, id: EntryId, done: Done) {
+        self.task(move |committer| {
+            committer.flush();
+            done(committer.purge_through(id));
+        });
+    }
+
+    /// Runs work on the writer thread. A store that is closed drops it, and with it
+    /// whoever would have heard of it.
+    fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {
+        if let Err(error) = self.hands.engine.queue.task(Box::new(work)) {
+            tracing::debug!(%error, "the log of a closed store was asked for something");
+        }
+    }
+
+    /// Applies a committed entry, which must follow the one before, and publishes
+    /// what it causes. Programs need a thread with a stack of
+    /// [`PROGRAM_STACK_BYTES`](weir_core::program::PROGRAM_STACK_BYTES).
+    pub fn apply(&self, entry: ReplicaEntry) -> Result<Outcomes, StoreError> {
+        let engine = &self.hands.engine;
+        engine.writable()?;
+        let mut applier = self.applier.lock_ok();
+        let next = applier.applied.next();
+        let index = entry.id.index;
+        let fits = index == next || (self.shared.holes && index > next);
+        if !fits {
+            return Err(StoreError::IndexOutOfRange {
+                what: "an entry to apply",
+                index: index.0,
+                low: next.0,
+                high: next.0,
+            });
+        }
+        let begun = Instant::now();
+        let (count, payload) = entry.body.into_payload();
+        let fed = applier.feed(index, entry.id.term, count, &payload);
+        let outcomes = fed.map_err(|error| engine.poison(error))?;
+        applier.spent(&outcomes, begun.elapsed());
+        Ok(outcomes)
+    }
+
+    /// What the machine stands for.
+    #[must_use]
+    pub fn applied(&self) -> AppliedState {
+        let applier = self.applier.lock_ok();
+        let index = applier.applied;
+        let last = (index > LogIndex::ZERO).then_some(EntryId {
+            term: applier.term,
+            index,
+        });
+        let membership = applier.membership.as_ref().map(|membership| {
+            let AppliedMembership { index, term, body } = membership.clone();
+            (EntryId { term, index }, body)
+        });
+        AppliedState { last, membership }
+    }
+}
+
+/// Reads entries of a log, written or committed.
+#[derive(Debug)]
+pub struct EntryReader {
+    readers: LogReaders,
+    reader: LogReader,
+}
+
+impl EntryReader {
+    /// The entries from `first` to `last` that the log has; fewer only where it
+    /// begins later or ends before. Stops after `bytes_max` of payload, though not
+    /// before the first entry.
+    pub fn read(
+        &mut self,
+        first: LogIndex,
+        last: LogIndex,
+        bytes_max: usize,
+    ) -> Result<Vec<ReplicaEntry>, StoreError> {
+        let first = first.max(self.readers.first_index());
+        let last = last.min(self.readers.last_index());
+        if self.reader.position() != first {
+            self.reader = self.readers.reader(first);
+        }
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some(entry) = self.reader.next(last)?
+        {
+            bytes += entry.payload.len().max(1);
+            entries.push(ReplicaEntry {
+                id: EntryId {
+                    term: entry.term,
+                    index: entry.index,
+                },
+                body: EntryBody::of(entry.count, entry.payload),
+            });
+        }
+        Ok(entries)
+    }
+}
+
+impl Committer {
+    /// Gives the order to a provider.
+    pub(crate) fn follow(
+        &mut self,
+        files: NodeFiles,
+        options: &NodeOptions,
+        provider: Arc<dyn IntentionLog>,
+    ) -> Result<Arc<Shared>, StoreError> {
+        let NodeFiles { vote, committed } = files;
+        let shared = Arc::new(Shared {
+            node: vote.node,
+            holes: options.holes,
+            vote: Mutex::new(vote.vote),
+            committed: Mutex::new(committed),
+        });
+        self.engine
+            .queue
+            .set_in_flight_max(provider.latency_class().in_flight_max());
+        let mut replica = ReplicaWriter {
+            provider,
+            shared: Arc::clone(&shared),
+            vote,
+            flushes: Vec::new(),
+            stamp_ms: 0,
+        };
+        // The tail that is not applied has stamps that the machine does not know.
+        let mut tail = self.log.reader(self.engine.applied_index().next());
+        while let Some(entry) = tail.next(self.log.last_index())? {
+            replica.saw(&entry.payload);
+        }
+        self.replica = Some(replica);
+        Ok(shared)
+    }
+
+    fn append_entries(&mut self, entries: Vec<ReplicaEntry>) -> Result<(), StoreError> {
+        self.engine.writable()?;
+        for entry in entries {
+            let EntryId { term, index } = entry.id;
+            let next = self.log.last_index().next();
+            let is_fresh = next == self.log.first_index();
+            let holes = self.replica.as_ref().is_some_and(|r| r.shared.holes);
+            if holes && is_fresh && index > next {
+                self.log.reset(index, 0)?;
+            } else if index != next {
+                return Err(StoreError::IndexOutOfRange {
+                    what: "an entry to append",
+                    index: index.0,
+                    low: next.0,
+                    high: next.0,
+                });
+            }
+            let is_batch = matches!(entry.body, EntryBody::Batch { .. });
+            let (count, payload) = entry.body.into_payload();
+            if is_batch && let Some(replica) = &mut self.replica {
+                replica.saw(&payload);
+            }
+            let appended = self.with_descriptors(|this| {
+                let appended = this.log.append(term, count, &[&payload]);
+                let short = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
+                (appended, short)
+            });
+            appended.map_err(|error| self.fail(error))?;
+            self.unsynced = true;
+        }
+        Ok(())
+    }
+
+    fn save_vote(&mut self, vote: Vote) -> Result<(), StoreError> {
+        self.flush();
+        self.engine.writable()?;
+        let Some(replica) = &mut self.replica else {
+            return Err(far(
+                ErrorCode::BadOption,
+                "the store is no node of a cluster",
+            ));
+        };
+        match replica.vote.save(vote) {
+            Ok(()) => {
+                *replica.shared.vote.lock_ok() = Some(vote);
+                Ok(())
+            }
+            // What of it is on the disk is not known.
+            Err(error) => Err(self.engine.poison(error)),
+        }
+    }
+
+    fn purge_through(&mut self, id: EntryId) -> Result<(), StoreError> {
+        if id.index > self.log.last_index() {
+            let reset = self.log.reset(id.index.next(), id.term);
+            reset.map_err(|error| self.fail(error))?;
+        } else if id.index >= self.log.first_index() {
+            // A purge takes what is synced.
+            self.sync()?;
+            let purged = self.log.purge_through(id.index);
+            purged.map_err(|error| self.fail(error))?;
+        }
+        let counters = &self.engine.counters;
+        counters.purged_index.set(self.log.first_index().0 - 1);
+        counters.log_bytes.set(self.log.stats().bytes);
+        Ok(())
+    }
+
+    /// Syncs what was appended and tells those who wait for it.
+    pub(crate) fn flush(&mut self) {
+        let Some(replica) = &mut self.replica else {
+            return;
+        };
+        let flushes = std::mem::take(&mut replica.flushes);
+        if flushes.is_empty() {
+            return;
+        }
+        let synced = if self.engine.durability.is_synced() {
+            let placed = crate::disk::check_place(&*self.disk);
+            let placed = placed.map_err(|error| self.engine.poison(error));
+            placed.and_then(|()| self.sync())
+        } else {
+            self.engine.writable()
+        };
+        for done in flushes {
+            done(match &synced {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.for_another()),
+            });
+        }
+        self.engine.counters.log_bytes.set(self.log.stats().bytes);
+        self.checkpoint_when_due();
+    }
+
+    /// See [`Store::into_node`].
+    fn become_node(&mut self, node: u64, body: &[u8]) -> Result<EntryId, StoreError> {
+        if self.replica.is_some() {
+            let text = "the store is a node of a cluster already";
+            return Err(far(ErrorCode::BadOption, text));
+        }
+        self.engine.writable()?;
+        let term = self.term;
+        let payload = membership_payload(body);
+        let appended = self.log.append(term, 0, &[&payload]);
+        let index = appended.map_err(|error| self.fail(error))?;
+        self.unsynced = true;
+        self.sync()?;
+        self.applier.lock_ok().feed(index, term, 0, &payload)?;
+        let store_id = self.engine.identity.store_id;
+        let vote = Vote {
+            term,
+            voted_for: node,
+            is_committed: true,
+        };
+        // The vote file comes last: it makes the directory that of a node.
+        self.disk
+            .create_dir(files::DIRECTORY)
+            .map_err(StoreError::io(IoVerb::Open, files::DIRECTORY))?;
+        CommittedFile::open(&*self.disk, store_id)?.save(index, term)?;
+        VoteFile::create(&*self.disk, store_id, node, Some(vote))?;
+        Ok(EntryId { term, index })
+    }
+}
+
+/// Why a directory is not opened.
+pub(crate) fn refuse_node(node: u64) -> StoreError {
+    let text = format!(
+        "this directory is node {node} of a cluster; open it as that node, or read it with \
+         `weir verify`"
+    );
+    far(ErrorCode::BadOption, &text)
+}
+
+/// Opens or makes the files of a node.
+pub(crate) fn node_files(
+    disk: &Arc<dyn Disk>,
+    store_id: [u8; 16],
+    options: &NodeOptions,
+    is_empty: bool,
+) -> Result<NodeFiles, StoreError> {
+    if store_id != options.cluster {
+        let text = "this directory belongs to another cluster";
+        return Err(far(ErrorCode::BadOption, text));
+    }
+    let vote = match VoteFile::open(&**disk, store_id)? {
+        Some(vote) => vote,
+        None if is_empty => VoteFile::create(&**disk, store_id, options.node, None)?,
+        None => {
+            let text = "this directory is a store of its own with data; it becomes a node only \
+                        on command";
+            return Err(far(ErrorCode::BadOption, text));
+        }
+    };
+    if vote.node != options.node {
+        return Err(refuse_node(vote.node));
+    }
+    let committed = CommittedFile::open(&**disk, store_id)?;
+    Ok(NodeFiles { vote, committed })
+}

@@ -1,0 +1,364 @@
+//! The files that make a directory a node of a cluster (docs/formats/cluster.md):
+//! the vote file and the committed file.
+//!
+//! Invariants: a vote that was reported saved is found by every later open; a
+//! vote file of which both copies are bad opens nothing.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use crc_fast::crc32_iscsi as crc32c;
+
+use super::Vote;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{IoVerb, StoreError};
+use crate::log::LogIndex;
+
+/// Directory of both files.
+pub(crate) const DIRECTORY: &str = "cluster";
+const VOTE: &str = "cluster/vote";
+const VOTE_NEW: &str = "cluster/vote.new";
+const COMMITTED: &str = "cluster/committed";
+const SECTOR: usize = 512;
+const VOTE_MAGIC: [u8; 8] = *b"WEIRVOTE";
+const COMMITTED_MAGIC: [u8; 8] = *b"WEIRCOMM";
+const FORMAT: u16 = 1;
+/// Flags of a vote: there is one; a majority has granted it.
+const HAS_VOTE: u8 = 1;
+const IS_COMMITTED: u8 = 2;
+
+/// What a sector of either file says: three numbers after the common head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sector {
+    flags: u8,
+    /// Which of two copies is newer.
+    generation: u64,
+    numbers: [u64; 3],
+}
+
+impl Sector {
+    fn encode(&self, magic: [u8; 8], store_id: &[u8; 16]) -> [u8; SECTOR] {
+        let mut bytes = [0; SECTOR];
+        bytes[..8].copy_from_slice(&magic);
+        bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[10] = self.flags;
+        bytes[16..32].copy_from_slice(store_id);
+        bytes[32..40].copy_from_slice(&self.generation.to_le_bytes());
+        for (field, number) in bytes[40..64].chunks_exact_mut(8).zip(self.numbers) {
+            field.copy_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c(&bytes[..SECTOR - 4]);
+        bytes[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for bytes that no program has written as they are.
+    fn decode(
+        bytes: &[u8],
+        magic: [u8; 8],
+        store_id: &[u8; 16],
+        file: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some((body, crc)) = bytes.split_last_chunk::<4>() else {
+            return Ok(None);
+        };
+        if crc32c(body).to_le_bytes() != *crc || !body.starts_with(&magic) {
+            return Ok(None);
+        }
+        let word = |at: usize| {
+            let word = body.get(at..at + 8).and_then(|word| word.first_chunk());
+            u64::from_le_bytes(word.copied().unwrap_or_default())
+        };
+        let head = word(8).to_le_bytes();
+        let [low, high, flags, reserved @ ..] = head;
+        let found = u16::from_le_bytes([low, high]);
+        let tail = body.get(64..).unwrap_or_default();
+        let is_known = reserved.iter().chain(tail).all(|byte| *byte == 0)
+            && flags & !(HAS_VOTE | IS_COMMITTED) == 0;
+        if found != FORMAT || !is_known {
+            return Err(StoreError::NewerFormat {
+                file: file.to_owned(),
+                found,
+                supported: FORMAT,
+            });
+        }
+        if body.get(16..32) != Some(&store_id[..]) {
+            let file = file.to_owned();
+            return Err(StoreError::ForeignStore { file });
+        }
+        Ok(Some(Self {
+            flags,
+            generation: word(32),
+            numbers: [word(40), word(48), word(56)],
+        }))
+    }
+}
+
+/// The newer one of the copies that are as they were written, and whether one
+/// is not.
+fn read_copies(
+    file: &dyn DiskFile,
+    path: &str,
+    magic: [u8; 8],
+    store_id: &[u8; 16],
+) -> Result<(Option<Sector>, bool), StoreError> {
+    let len = file.len().map_err(StoreError::io(IoVerb::Read, path))?;
+    let (mut newest, mut is_worn) = (None::<Sector>, false);
+    for at in [0, SECTOR as u64] {
+        let mut bytes = [0; SECTOR];
+        let copy = if len < at + SECTOR as u64 {
+            None
+        } else {
+            let read = file.read_exact_at(&mut bytes, at);
+            read.map_err(StoreError::io_at(IoVerb::Read, path, at))?;
+            Sector::decode(&bytes, magic, store_id, path)?
+        };
+        is_worn |= copy.is_none();
+        if let Some(copy) = copy
+            && newest.is_none_or(|newest| newest.generation < copy.generation)
+        {
+            newest = Some(copy);
+        }
+    }
+    Ok((newest, is_worn))
+}
+
+fn write_sector(
+    file: &dyn DiskFile,
+    path: &str,
+    sector: &[u8; SECTOR],
+    at: u64,
+) -> Result<(), StoreError> {
+    let written = file.write_all_at(&mut [IoSlice::new(sector)], at);
+    written.map_err(StoreError::io_at(IoVerb::Write, path, at))
+}
+
+/// Whether the directory belongs to a node of a cluster.
+pub(crate) fn is_node(disk: &dyn Disk) -> Result<bool, StoreError> {
+    let names = disk.list(DIRECTORY);
+    let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
+    Ok(names.iter().any(|name| name == "vote"))
+}
+
+/// Number of the node that a directory is; `None` for a store of its own. Changes
+/// nothing.
+pub(crate) fn node_of(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<u64>, StoreError> {
+    if !is_node(disk)? {
+        return Ok(None);
+    }
+    let file = disk
+        .open(VOTE, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, VOTE))?;
+    let (sector, _) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
+    Ok(Some(sector.map_or(0, |sector| sector.numbers[0])))
+}
+
+/// The vote of a node, which it must never forget.
+#[derive(Debug)]
+pub(crate) struct VoteFile {
+    file: Arc<dyn DiskFile>,
+    store_id: [u8; 16],
+    pub(crate) node: u64,
+    pub(crate) vote: Option<Vote>,
+    generation: u64,
+}
+
+impl VoteFile {
+    /// Reads the file; `None` when the directory is not that of a node.
+    ///
+    /// # Errors
+    /// `Damage` when no copy is as it was written: what the node has promised is
+    /// not known, so it must not vote.
+    pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<Self>, StoreError> {
+        if !is_node(disk)? {
+            return Ok(None);
+        }
+        let file = disk
+            .open(VOTE, OpenMode::Write)
+            .map_err(StoreError::io(IoVerb::Open, VOTE))?;
+        let (sector, is_worn) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
+        let Some(sector) = sector else {
+            return Err(StoreError::damage(VOTE, 0, "a copy of the vote", 0));
+        };
+        let [node, term, voted_for] = sector.numbers;
+        let vote = (sector.flags & HAS_VOTE != 0).then_some(Vote {
+            term,
+            voted_for,
+            is_committed: sector.flags & IS_COMMITTED != 0,
+        });
+        let mut opened = Self {
+            file,
+            store_id,
+            node,
+            vote,
+            generation: sector.generation,
+        };
+        // The copies may differ after a crash, and what was read may be cache
+        // that never reached the disk.
+        opened.write(vote)?;
+        if is_worn {
+            tracing::warn!("one copy of the vote was not as written; it was written again");
+        }
+        Ok(Some(opened))
+    }
+
+    /// Makes a directory that of a node. Its name is durable when this returns.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        store_id: [u8; 16],
+        node: u64,
+        vote: Option<Vote>,
+    ) -> Result<Self, StoreError> {
+        disk.create_dir(DIRECTORY)
+            .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
+        let names = disk.list(DIRECTORY);
+        let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
+        if names.iter().any(|name| name == "vote.new") {
+            disk.remove(VOTE_NEW)
+                .map_err(StoreError::io(IoVerb::Remove, VOTE_NEW))?;
+        }
+        let file = disk
+            .open(VOTE_NEW, OpenMode::CreateNew)
+            .map_err(StoreError::io(IoVerb::Open, VOTE_NEW))?;
+        let mut created = Self {
+            file,
+            store_id,
+            node,
+            vote: None,
+            generation: 0,
+        };
+        created.write(vote)?;
+        disk.rename(VOTE_NEW, VOTE)
+            .map_err(StoreError::io(IoVerb::Rename, VOTE))?;
+        for dir in [DIRECTORY, ""] {
+            disk.sync_dir(dir)
+                .map_err(StoreError::io(IoVerb::Sync, dir))?;
+        }
+        Ok(created)
+    }
+
+    /// Saves a vote: durable when this returns.
+    pub(crate) fn save(&mut self, vote: Vote) -> Result<(), StoreError> {
+        self.write(Some(vote))
+    }
+
+    /// The second copy first, each synced: a crash leaves one of them whole.
+    fn write(&mut self, vote: Option<Vote>) -> Result<(), StoreError> {
+        self.generation += 1;
+        let (flags, term, voted_for) = vote.map_or((0, 0, 0), |vote| {
+            let flags = HAS_VOTE | (u8::from(vote.is_committed) * IS_COMMITTED);
+            (flags, vote.term, vote.voted_for)
+        });
+        let sector = Sector {
+            flags,
+            generation: self.generation,
+            numbers: [self.node, term, voted_for],
+        };
+        let bytes = sector.encode(VOTE_MAGIC, &self.store_id);
+        for at in [SECTOR as u64, 0] {
+            write_sector(&*self.file, VOTE, &bytes, at)?;
+            self.file
+                .sync_data()
+                .map_err(StoreError::io(IoVerb::Sync, VOTE))?;
+        }
+        self.vote = vote;
+        Ok(())
+    }
+}
+
+/// How far the log is known to be committed. Never synced: a value that was
+/// lost is learned again from the leader.
+#[derive(Debug)]
+pub(crate) struct CommittedFile {
+    file: Arc<dyn DiskFile>,
+    store_id: [u8; 16],
+    generation: u64,
+    /// Index and term.
+    pub(crate) newest: Option<(LogIndex, u64)>,
+}
+
+impl CommittedFile {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Self, StoreError> {
+        let names = disk.list(DIRECTORY);
+        let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
+        let mode = if names.iter().any(|name| name == "committed") {
+            OpenMode::Write
+        } else {
+            OpenMode::CreateNew
+        };
+        let file = disk
+            .open(COMMITTED, mode)
+            .map_err(StoreError::io(IoVerb::Open, COMMITTED))?;
+        let (sector, _) = read_copies(&*file, COMMITTED, COMMITTED_MAGIC, &store_id)?;
+        let newest = sector.map(|sector| (LogIndex(sector.numbers[0]), sector.numbers[1]));
+        Ok(Self {
+            file,
+            store_id,
+            generation: sector.map_or(0, |sector| sector.generation),
+            newest,
+        })
+    }
+
+    /// What a file says that may be open elsewhere; nothing is changed.
+    pub(crate) fn peek(
+        disk: &dyn Disk,
+        store_id: [u8; 16],
+    ) -> Result<Option<LogIndex>, StoreError> {
+        if !is_node(disk)? {
+            return Ok(None);
+        }
+        let file = match disk.open(COMMITTED, OpenMode::Read) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Some(LogIndex::ZERO));
+            }
+            opened => opened.map_err(StoreError::io(IoVerb::Open, COMMITTED))?,
+        };
+        let (sector, _) = read_copies(&*file, COMMITTED, COMMITTED_MAGIC, &store_id)?;
+        Ok(Some(LogIndex(sector.map_or(0, |sector| sector.numbers[0]))))
+    }
+
+    /// Keeps an index that a majority has; the two copies in turn.
+    pub(crate) fn save(&mut self, index: LogIndex, term: u64) -> Result<(), StoreError> {
+        self.generation += 1;
+        let sector = Sector {
+            flags: 0,
+            generation: self.generation,
+            numbers: [index.0, term, 0],
+        };
+        let bytes = sector.encode(COMMITTED_MAGIC, &self.store_id);
+        let at = self.generation % 2 * SECTOR as u64;
+        write_sector(&*self.file, COMMITTED, &bytes, at)?;
+        self.newest = Some((index, term));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_of_a_copy_is_noticed() {
+        let sector = Sector {
+            flags: HAS_VOTE,
+            generation: 3,
+            numbers: [1, 2, 3],
+        };
+        let store_id = [7; 16];
+        let good = sector.encode(VOTE_MAGIC, &store_id);
+        let read = |bytes: &[u8]| Sector::decode(bytes, VOTE_MAGIC, &store_id, VOTE);
+        assert_eq!(read(&good).unwrap(), Some(sector));
+        for bit in 0..SECTOR * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&bad).unwrap(), None, "bit {bit}");
+        }
+        assert!(
+            Sector::decode(&good, COMMITTED_MAGIC, &store_id, COMMITTED)
+                .unwrap()
+                .is_none()
+        );
+    }
+}

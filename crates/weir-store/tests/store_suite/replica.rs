@@ -1,0 +1,318 @@
+//! The seam to a log provider: entries that are no batches, the committed index,
+//! votes, waiters, and a single store that becomes a node.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+
+use weir_core::{ErrorCode, IntentionOffset, RecordKind};
+use weir_store::replica::{
+    EntryBody, EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch, Replica,
+    ReplicaEntry, Vote,
+};
+use weir_store::{History, LogIndex, OpenOptions, Store, StoreError, verify};
+
+use crate::world::{create, execute, options, put, records, try_execute};
+
+const CLUSTER: [u8; 16] = [0xc1; 16];
+const MEMBERS: &[u8] = b"three nodes";
+
+fn node() -> NodeOptions {
+    NodeOptions {
+        node: 3,
+        cluster: CLUSTER,
+        holes: false,
+    }
+}
+
+/// A cluster of one: what is proposed is appended, and committed once it is
+/// durable.
+#[derive(Default)]
+struct Alone {
+    replica: OnceLock<Replica>,
+    turn: Arc<Mutex<()>>,
+    /// Proposals that wait for `release`, once it is set.
+    held: Mutex<Option<Vec<ProposedBatch>>>,
+}
+
+impl Alone {
+    fn commit(replica: &Replica, turn: &Mutex<()>, batch: ProposedBatch) {
+        let _turn = turn.lock().unwrap();
+        let last = replica.log_state().last;
+        let (term, index) = last.map_or((7, LogIndex(1)), |id| (id.term, id.index.next()));
+        let entry = ReplicaEntry {
+            id: EntryId { term, index },
+            body: EntryBody::Batch {
+                count: batch.count,
+                payload: batch.payload,
+            },
+        };
+        append(replica, vec![entry.clone()]).unwrap();
+        replica.save_committed(entry.id).unwrap();
+        let outcomes = replica.apply(entry).unwrap();
+        batch.waiters.answer(&outcomes);
+    }
+}
+
+impl IntentionLog for Alone {
+    fn propose(&self, batch: ProposedBatch) {
+        if let Some(held) = &mut *self.held.lock().unwrap() {
+            held.push(batch);
+            return;
+        }
+        let (replica, turn) = (self.replica.get().unwrap().clone(), Arc::clone(&self.turn));
+        // The writer thread must not wait for itself.
+        std::thread::spawn(move || Self::commit(&replica, &turn, batch));
+    }
+
+    fn latency_class(&self) -> LatencyClass {
+        LatencyClass::Disk
+    }
+
+    fn purge_floor(&self) -> LogIndex {
+        LogIndex::ZERO
+    }
+}
+
+fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), StoreError> {
+    let (sender, results) = mpsc::channel();
+    let durable = sender.clone();
+    replica.append(
+        entries,
+        Box::new(move |result| drop(sender.send(result))),
+        Box::new(move |result| drop(durable.send(result))),
+    );
+    results.recv().unwrap()?;
+    results.recv().unwrap()
+}
+
+fn wait(act: impl FnOnce(weir_store::replica::Done)) -> Result<(), StoreError> {
+    let (sender, result) = mpsc::channel();
+    act(Box::new(move |done| drop(sender.send(done))));
+    result.recv().unwrap()
+}
+
+fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
+    let provider = Arc::new(Alone::default());
+    let (store, replica) =
+        Store::open_node(directory, &options(), &node(), Arc::clone(&provider) as _)?;
+    assert!(provider.replica.set(replica.clone()).is_ok());
+    Ok((store, replica, provider))
+}
+
+fn entry(term: u64, index: u64, body: EntryBody) -> ReplicaEntry {
+    let index = LogIndex(index);
+    ReplicaEntry {
+        id: EntryId { term, index },
+        body,
+    }
+}
+
+fn reopen_alone(directory: &Path) -> Result<Store, StoreError> {
+    Store::open(
+        directory,
+        &OpenOptions {
+            create: false,
+            ..options()
+        },
+    )
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, StoreError>) -> ErrorCode {
+    result.unwrap_err().code()
+}
+
+#[test]
+fn only_committed_entries_are_applied_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    create(&store, "orders");
+    execute(&store, &[put("orders", b"a", b"1")]);
+    let members = EntryBody::Membership(MEMBERS.into());
+    let committed = vec![entry(7, 3, EntryBody::Blank), entry(7, 4, members)];
+    append(&replica, committed.clone()).unwrap();
+    for one in committed {
+        replica.save_committed(one.id).unwrap();
+        assert!(replica.apply(one).unwrap().is_empty());
+    }
+    execute(&store, &[put("orders", b"b", b"2")]);
+    let (digest, applied) = (store.digest(), store.applied());
+    // Another leader's batch, which no majority has.
+    let tail = replica.reader().read(LogIndex(2), LogIndex(2), 1).unwrap();
+    let body = tail[0].body.clone();
+    append(&replica, vec![entry(8, 6, body)]).unwrap();
+    store.close().unwrap();
+
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    assert_eq!((store.digest(), store.applied()), (digest, applied));
+    assert_eq!(store.report().replayed_entries, 5);
+    let state = replica.applied();
+    assert_eq!(state.last, Some(entry(7, 5, EntryBody::Blank).id));
+    let (id, body) = state.membership.unwrap();
+    assert_eq!((id.index, &body[..]), (LogIndex(4), MEMBERS));
+    assert_eq!(replica.log_state().last.unwrap().term, 8);
+    // A checkpoint keeps the members; the tail is taken back and replaced.
+    store.checkpoint().unwrap();
+    wait(|done| replica.truncate_after(LogIndex(5), done)).unwrap();
+    append(&replica, vec![entry(9, 6, EntryBody::Blank)]).unwrap();
+    store.close().unwrap();
+
+    let found = verify(directory.path()).unwrap();
+    assert!(found.is_clean(), "{:?}", found.findings);
+    assert_eq!((found.digest, found.entries), (Some(digest), 5));
+    let history = History::open(directory.path(), None).unwrap();
+    let mut seen = Vec::new();
+    history
+        .replay(IntentionOffset(1)..=IntentionOffset(u64::MAX), &mut |one| {
+            seen.push(one.key.to_vec());
+        })
+        .unwrap();
+    assert_eq!(seen, [&b""[..], b"a", b"b"]);
+
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    assert_eq!(store.report().snapshot, Some(LogIndex(5)));
+    assert_eq!(replica.applied().membership.unwrap().1, MEMBERS);
+    assert_eq!(store.digest(), digest);
+    // What follows comes after the blank entry that nobody has committed yet.
+    let blank = entry(9, 6, EntryBody::Blank);
+    replica.save_committed(blank.id).unwrap();
+    replica.apply(blank).unwrap();
+    execute(&store, &[put("orders", b"c", b"3")]);
+    let kinds: Vec<_> = records(&store, "orders").iter().map(|r| r.kind).collect();
+    assert_eq!(kinds.last(), Some(&RecordKind::Put));
+}
+
+#[test]
+fn a_node_is_no_store_of_its_own_and_no_other_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    let vote = Vote {
+        term: 5,
+        voted_for: 2,
+        is_committed: false,
+    };
+    wait(|done| replica.save_vote(vote, done)).unwrap();
+    assert_eq!(replica.vote(), Some(vote));
+    store.close().unwrap();
+
+    assert_eq!(code(reopen_alone(directory.path())), ErrorCode::BadOption);
+    let as_other = |node: &NodeOptions| {
+        let provider = Arc::new(Alone::default());
+        Store::open_node(directory.path(), &options(), node, provider).map(drop)
+    };
+    let other = NodeOptions { node: 4, ..node() };
+    assert_eq!(code(as_other(&other)), ErrorCode::BadOption);
+    let foreign = NodeOptions {
+        cluster: [9; 16],
+        ..node()
+    };
+    assert_eq!(code(as_other(&foreign)), ErrorCode::BadOption);
+
+    // One bad copy of the vote is written again; two are a vote that is lost.
+    let file = directory.path().join("cluster/vote");
+    let good = std::fs::read(&file).unwrap();
+    for copy in [0, 512] {
+        let mut bad = good.clone();
+        bad[copy + 41] ^= 1;
+        std::fs::write(&file, &bad).unwrap();
+        let (store, replica, _) = open_node(directory.path()).unwrap();
+        assert_eq!(replica.vote(), Some(vote));
+        store.close().unwrap();
+        let written = std::fs::read(&file).unwrap();
+        assert_eq!(written[..512], written[512..]);
+    }
+    std::fs::write(&file, [0; 1024]).unwrap();
+    assert_eq!(
+        open_node(directory.path()).map(drop).unwrap_err().code(),
+        ErrorCode::Damaged
+    );
+}
+
+#[test]
+fn a_single_store_becomes_a_node_and_keeps_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), &options()).unwrap();
+    create(&store, "orders");
+    execute(&store, &[put("orders", b"a", b"1")]);
+    execute(&store, &[put("orders", b"b", b"2")]);
+    let (digest, cluster) = (store.digest(), store.identity().store_id);
+    let before = NodeOptions { cluster, ..node() };
+    let provider = Arc::new(Alone::default());
+    drop(store);
+    let refused = Store::open_node(directory.path(), &options(), &before, provider.clone());
+    assert_eq!(code(refused.map(drop)), ErrorCode::BadOption);
+
+    let store = reopen_alone(directory.path()).unwrap();
+    let id = store.into_node(3, MEMBERS).unwrap();
+    assert_eq!((id.term, id.index), (1, LogIndex(4)));
+    assert_eq!(code(reopen_alone(directory.path())), ErrorCode::BadOption);
+
+    let (store, replica) =
+        Store::open_node(directory.path(), &options(), &before, provider.clone()).unwrap();
+    assert!(provider.replica.set(replica.clone()).is_ok());
+    let vote = replica.vote().unwrap();
+    assert_eq!((vote.term, vote.voted_for, vote.is_committed), (1, 3, true));
+    assert_eq!(replica.applied().membership.unwrap().1, MEMBERS);
+    assert_eq!((replica.committed(), store.digest()), (Some(id), digest));
+    execute(&store, &[put("orders", b"c", b"3")]);
+    assert_eq!(records(&store, "orders").len(), 4);
+}
+
+#[test]
+fn a_store_of_one_node_passes_over_entries_of_a_conversion_that_a_crash_cut_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), &options()).unwrap();
+    create(&store, "orders");
+    execute(&store, &[put("orders", b"a", b"1")]);
+    store.into_node(3, MEMBERS).unwrap();
+    // The vote file is what makes the directory a node, and comes last.
+    std::fs::remove_dir_all(directory.path().join("cluster")).unwrap();
+    let store = reopen_alone(directory.path()).unwrap();
+    assert_eq!(store.report().replayed_entries, 3);
+    execute(&store, &[put("orders", b"b", b"2")]);
+    store.close().unwrap();
+    let found = verify(directory.path()).unwrap();
+    assert!(found.is_clean(), "{:?}", found.findings);
+    assert_eq!(
+        records(&reopen_alone(directory.path()).unwrap(), "orders").len(),
+        3
+    );
+}
+
+#[test]
+fn whoever_waits_hears_that_nobody_knows_and_the_queue_gathers_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, replica, provider) = open_node(directory.path()).unwrap();
+    create(&store, "orders");
+    execute(&store, &[put("orders", b"a", b"1")]);
+    *provider.held.lock().unwrap() = Some(Vec::new());
+    let waiting: Vec<_> = (0..40_u8)
+        .map(|n| store.propose(&[put("orders", &[n], b"2")]).unwrap())
+        .collect();
+    // A task runs after what the writer took before.
+    store.sync().unwrap();
+    let held = provider.held.lock().unwrap().take().unwrap();
+    assert!((1..=2).contains(&held.len()), "{} in flight", held.len());
+    let lost: u32 = held.iter().map(|batch| batch.count).sum();
+    drop(held);
+    let mut unknown = 0;
+    for proposal in waiting {
+        match proposal.wait() {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Indeterminate);
+                unknown += 1;
+            }
+        }
+    }
+    assert_eq!(unknown, lost);
+    assert_eq!(records(&store, "orders").len() as u32, 2 + 40 - lost);
+    let refused = store.compact_log();
+    assert_eq!(code(refused), ErrorCode::BadRequest);
+    drop(replica);
+    let gap = entry(7, 99, EntryBody::Blank);
+    assert_eq!(
+        code(provider.replica.get().unwrap().apply(gap)),
+        ErrorCode::BadRequest
+    );
+    assert!(try_execute(&store, &[put("orders", b"z", b"")]).is_ok());
+}
