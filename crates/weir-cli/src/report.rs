@@ -192,7 +192,7 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
             // It may be in the log or not.
             WeirError::Store(
                 store @ (StoreError::Io { .. }
-                | StoreError::Poisoned { .. }
+                | StoreError::InDoubt { .. }
                 | StoreError::Panicked { .. }
                 | StoreError::Far {
                     code: ErrorCode::Indeterminate,
@@ -346,7 +346,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         StoreError::CompactionOff { .. } => ErrorCode::BadOption,
         StoreError::Far { code, .. } => *code,
         StoreError::Io { source, .. } => io_code(source),
-        _ => ErrorCode::Internal,
+        other => other.code(),
     }
 }
 
@@ -376,8 +376,12 @@ mod tests {
         };
         let thread = "a thread";
         let cause = Arc::new(StoreError::Panicked { thread });
+        let in_doubt = StoreError::InDoubt {
+            cause: Arc::clone(&cause),
+        };
+        assert_eq!(code(in_doubt), Some(ErrorCode::Indeterminate));
         let poisoned = StoreError::Poisoned { cause };
-        assert_eq!(code(poisoned), Some(ErrorCode::Indeterminate));
+        assert_eq!(code(poisoned), Some(ErrorCode::IoFatal));
         assert_eq!(ErrorCode::Indeterminate.exit_code(), 6);
         assert_eq!(code(StoreError::Closed), Some(ErrorCode::Closed));
     }

@@ -7,6 +7,9 @@
     reason = "a test may fail by panicking"
 )]
 
+#[path = "serve/disk_fails.rs"]
+mod disk_fails;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;

@@ -312,9 +312,14 @@ impl Committer {
         let time_ms = self.engine.now_ms();
         let (logged, failed) = self.append_all(&batches, time_ms);
         if let Some(error) = failed {
-            for mut pending in batches.split_off(logged) {
+            let unlogged = batches.split_off(logged);
+            for (number, mut pending) in unlogged.into_iter().enumerate() {
                 for (_, slot) in pending.waiters.drain(..) {
-                    slot.complete(Err(error.for_another()));
+                    // A part of the first one may have been written.
+                    slot.complete(Err(match number {
+                        0 => error.for_another(),
+                        _ => error.without_doubt(),
+                    }));
                 }
                 self.engine.queue.recycle(pending);
             }
@@ -328,6 +333,7 @@ impl Committer {
         if self.engine.durability.is_synced()
             && let Err(error) = self.sync_beside(before)
         {
+            let error = error.in_doubt();
             for mut pending in batches {
                 for (_, slot) in pending.waiters.drain(..) {
                     slot.complete(Err(error.for_another()));
@@ -435,7 +441,7 @@ impl Committer {
                 (appended, short)
             });
             if let Err(error) = appended {
-                return (done, Some(self.fail(error)));
+                return (done, Some(self.fail(error).in_doubt()));
             }
             let counters = &self.engine.counters;
             counters.batches.add(1);

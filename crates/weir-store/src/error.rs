@@ -148,6 +148,15 @@ pub enum StoreError {
         /// The first failure. Never itself `Poisoned`.
         cause: Arc<StoreError>,
     },
+    /// The write or sync of the log that this call was part of failed, or the
+    /// log could not be applied. Whether its intentions are in the log is not
+    /// known before the store is opened again; under a session, the same nonces
+    /// sent again tell. The store takes no more writes.
+    #[error("the outcome of the write is not known: {cause}; close and open the store again")]
+    InDoubt {
+        /// The failure. Never itself `Poisoned` or `InDoubt`.
+        cause: Arc<StoreError>,
+    },
     /// A thread of this process panicked before it answered.
     #[error("{thread} panicked before it answered")]
     Panicked {
@@ -341,7 +350,24 @@ impl StoreError {
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
-            Self::Poisoned { cause } => cause,
+            Self::Poisoned { cause } | Self::InDoubt { cause } => cause,
+            other => other,
+        }
+    }
+
+    /// The error of a call whose intentions may be in the log.
+    #[must_use]
+    pub(crate) fn in_doubt(self) -> Self {
+        match self {
+            Self::Poisoned { cause } => Self::InDoubt { cause },
+            other => other,
+        }
+    }
+
+    /// This error for a call whose intentions are not in the log.
+    pub(crate) fn without_doubt(&self) -> Self {
+        match self.for_another() {
+            Self::InDoubt { cause } => Self::Poisoned { cause },
             other => other,
         }
     }
@@ -357,6 +383,9 @@ impl StoreError {
                 free_bytes: *free_bytes,
             },
             Self::Poisoned { cause } => Self::Poisoned {
+                cause: Arc::clone(cause),
+            },
+            Self::InDoubt { cause } => Self::InDoubt {
                 cause: Arc::clone(cause),
             },
             Self::Io {
@@ -390,7 +419,7 @@ impl StoreError {
     /// This error as the cause of a poisoned store.
     pub(crate) fn into_cause(self) -> Arc<Self> {
         match self {
-            Self::Poisoned { cause } => cause,
+            Self::Poisoned { cause } | Self::InDoubt { cause } => cause,
             other => Arc::new(other),
         }
     }
@@ -424,6 +453,7 @@ impl StoreError {
             Self::Missing { .. } => ErrorCode::NotAStore,
             Self::Locked { .. } => ErrorCode::Locked,
             Self::Poisoned { .. } => ErrorCode::IoFatal,
+            Self::InDoubt { .. } => ErrorCode::Indeterminate,
             Self::Panicked { .. } => ErrorCode::Internal,
             Self::DiskFull { .. } => ErrorCode::DiskFull,
             Self::LimitExceeded { .. } => ErrorCode::TooLarge,
@@ -473,6 +503,7 @@ impl StoreError {
             | Self::UnknownContent { .. } => Fault::Caller,
             Self::Locked { .. }
             | Self::Poisoned { .. }
+            | Self::InDoubt { .. }
             | Self::Panicked { .. }
             | Self::ChangedWhileRead { .. }
             | Self::DiskFull { .. }
@@ -487,6 +518,7 @@ impl StoreError {
         match self {
             Self::Locked { .. } | Self::DiskFull { .. } => Retry::Later,
             Self::Poisoned { .. }
+            | Self::InDoubt { .. }
             | Self::Panicked { .. }
             | Self::ChangedWhileRead { .. }
             | Self::Io { .. } => Retry::Reopen,

@@ -798,7 +798,13 @@ fn encode(
 fn refuse(batches: impl IntoIterator<Item = Pending>, why: &Shut) {
     for pending in batches {
         for (_, answer) in pending.waiters {
-            answer.complete(Err(why.error()));
+            // The parts that began are in the log, or may be.
+            let error = if answer.has_begun() {
+                why.error().in_doubt()
+            } else {
+                why.error()
+            };
+            answer.complete(Err(error));
         }
     }
 }

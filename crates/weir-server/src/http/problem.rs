@@ -92,7 +92,7 @@ problems! {
     ReadOnly = 503 "read-only", "The store takes no writes at present.";
     Quarantined = 503 "quarantined", "The topic is stopped.";
     Lagging = 504 "lagging", "The offset was not reached in time.";
-    CommitTimeout = 504 "commit-timeout", "The store did not answer in time; the outcome is not known.";
+    CommitTimeout = 504 "commit-timeout", "The outcome of the write is not known.";
     Version = 505 "version", "The version of HTTP is not known here.";
     Quota = 507 "quota", "A quota is used up: keys or groups of the topic, or memory of the state of programs.";
 }

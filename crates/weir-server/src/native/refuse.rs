@@ -70,7 +70,9 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
             refused
         }
         StoreError::DiskFull { .. } => Refused::plain(ErrorCode::ReadOnly),
-        StoreError::Poisoned { .. } => Refused::new(ErrorCode::IoFatal, error.to_string()),
+        StoreError::Poisoned { .. } | StoreError::InDoubt { .. } => {
+            Refused::new(error.code(), error.to_string())
+        }
         StoreError::Closed => Refused::plain(ErrorCode::Draining),
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             Refused::plain(ErrorCode::EngineMissing)

@@ -66,8 +66,8 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
                 .number("last", *last);
         }
         StoreError::Closed => (ErrorCode::Draining, ""),
-        StoreError::Poisoned { .. } => {
-            let code = ErrorCode::IoFatal;
+        StoreError::Poisoned { .. } | StoreError::InDoubt { .. } => {
+            let code = error.code();
             return Problem::new(kind_of(code), error.to_string()).code(code);
         }
         StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),

@@ -18,6 +18,7 @@ use super::ReplayCost;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
+use crate::proposal::Answer;
 use crate::queue::{COSTLY_FUEL, Change, Lesson, Pending, Used, fuel_of_a_call};
 use crate::replay::{AppliedMembership, Content};
 use crate::topic::sink::Topics;
@@ -68,12 +69,27 @@ impl Applier {
         }
     }
 
-    /// Applies batches of the log, in their order, and answers them. `term` is
-    /// that of all.
+    /// Applies batches of the log, in their order, and answers them. A failure
+    /// poisons the store: the batches that are not applied are in the log, and
+    /// what becomes of them is not known.
     pub(super) fn apply_all(&mut self, batches: Logged) -> Result<(), StoreError> {
-        for (pending, time_ms) in batches {
+        let mut batches = batches.into_iter();
+        while let Some((mut pending, time_ms)) = batches.next() {
             let (is_slow, start) = (pending.slow.is_some(), Instant::now());
-            let fuel = self.apply(pending, time_ms)?;
+            let fuel = match self.apply(&mut pending, time_ms) {
+                Ok(fuel) => fuel,
+                Err(error) => {
+                    let error = self.engine.poison(error).in_doubt();
+                    let rest = batches.map(|(pending, _)| pending);
+                    let waiters = std::iter::once(pending).chain(rest);
+                    for (_, slot) in waiters.flat_map(|pending| pending.waiters) {
+                        slot.complete(Err(error.for_another()));
+                    }
+                    return Err(error);
+                }
+            };
+            self.engine.queue.recycle(pending);
+            self.topics.write_out();
             let time = start.elapsed();
             self.cost.add(fuel, time);
             if is_slow {
@@ -84,7 +100,7 @@ impl Applier {
     }
 
     /// Returns the fuel that programs used.
-    fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<u64, StoreError> {
+    fn apply(&mut self, pending: &mut Pending, time_ms: u64) -> Result<u64, StoreError> {
         let batch = Batch {
             count: u32::try_from(pending.builder.len()).unwrap_or(u32::MAX),
             time_ms,
@@ -94,11 +110,9 @@ impl Applier {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         self.run(self.applied.next(), &batch, &mut outcomes)?;
-        conclude(&self.engine, &mut pending, time_ms, &outcomes);
+        conclude(&self.engine, pending, time_ms, &outcomes);
         let fuel = fuel_of(&outcomes);
         self.outcomes = outcomes;
-        self.engine.queue.recycle(pending);
-        self.topics.write_out();
         Ok(fuel)
     }
 
@@ -202,7 +216,7 @@ pub(crate) fn conclude(engine: &Engine, pending: &mut Pending, time_ms: u64, out
         };
         learn(engine, &batch, outcomes, pending);
     }
-    answer(outcomes, pending);
+    answer(outcomes, &mut pending.waiters);
 }
 
 /// Tells the queue what the calls of a batch used.
@@ -256,10 +270,10 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
 }
 
 /// Hands each waiter the outcomes of its own items.
-fn answer(outcomes: &Outcomes, pending: &mut Pending) {
+fn answer(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
     let mut runs = outcomes.runs().iter();
     let mut current: Option<OutcomeRun> = None;
-    for (items, slot) in pending.waiters.drain(..) {
+    for (items, slot) in waiters.drain(..) {
         let mut own = Outcomes::default();
         let mut missing = items;
         while missing > 0 {

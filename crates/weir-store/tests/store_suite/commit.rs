@@ -398,7 +398,9 @@ fn a_full_queue_lets_go_of_callers_when_the_store_fails() {
     for result in caller.join().unwrap() {
         match result.and_then(weir_store::Proposal::wait) {
             Ok(_) => assert_eq!(failed, 0, "nothing is written after a failure"),
-            Err(StoreError::Io { .. } | StoreError::Poisoned { .. }) => failed += 1,
+            Err(
+                StoreError::Io { .. } | StoreError::Poisoned { .. } | StoreError::InDoubt { .. },
+            ) => failed += 1,
             Err(other) => panic!("{other}"),
         }
     }

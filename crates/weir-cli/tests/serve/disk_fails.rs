@@ -1,0 +1,219 @@
+//! DF1 with the real binary: a write or a sync of the log fails, as on a disk
+//! that is broken.
+//!
+//! `failing_disk.c` makes the calls fail. It is compiled by `cc`, which links
+//! every program of this workspace.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use super::{PATIENCE, Served, ask, get, serve, serve_by, signal, weir};
+
+/// What fails, and how the log names it.
+#[derive(Clone, Copy)]
+struct Fault {
+    variable: &'static str,
+    verb: &'static str,
+    /// Whether a byte offset belongs to the operation.
+    at_byte: bool,
+}
+
+const SYNC: Fault = Fault {
+    variable: "FAIL_SYNC",
+    verb: "sync",
+    at_byte: false,
+};
+const WRITE: Fault = Fault {
+    variable: "FAIL_WRITE",
+    verb: "write",
+    at_byte: true,
+};
+
+fn library(place: &Path) -> PathBuf {
+    let library = place.join("failing_disk.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/failing_disk.c");
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-o",
+    ]);
+    let made = cc.arg(&library).arg(source).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    library
+}
+
+/// A server whose disk fails once the test asks for it.
+struct Failing {
+    served: Served,
+    address: String,
+    switch: PathBuf,
+    manager: UnixDatagram,
+}
+
+impl Failing {
+    fn new(place: &Path, fault: Fault, flags: &[&str]) -> Self {
+        let manager = UnixDatagram::bind(place.join("notify")).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let switch = place.join("switch");
+        let mut command = weir(place);
+        command
+            .env("LD_PRELOAD", library(place))
+            .env(fault.variable, &switch)
+            .env("NOTIFY_SOCKET", place.join("notify"));
+        let served = serve_by(command, flags);
+        let address = served.address.clone();
+        ask(&address, "PUT /v1/topics/t", "");
+        let kept = ask(&address, "POST /v1/topics/t/events", "4711");
+        assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
+        Self {
+            served,
+            address,
+            switch,
+            manager,
+        }
+    }
+
+    /// The next sync fails; or each write fails from now on.
+    fn fail(&self, fault: Fault) {
+        std::fs::write(&self.switch, "").unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while fault.at_byte && self.switch.exists() {
+            assert!(Instant::now() < deadline, "the filter was not installed");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until the service manager hears that the store takes no writes.
+    fn until_told(&self) {
+        let mut text = [0; 256];
+        loop {
+            let size = self.manager.recv(&mut text).expect("the manager hears why");
+            if String::from_utf8_lossy(text.get(..size).unwrap()).contains("no more writes") {
+                break;
+            }
+        }
+    }
+
+    /// Waits for the end, and checks the exit code, the log, and that the
+    /// watchdog was silent.
+    fn ends(mut self, fault: Fault) {
+        use std::io::Read;
+        assert_eq!(self.served.child.wait().unwrap().code(), Some(74));
+        self.manager.set_nonblocking(true).unwrap();
+        let mut text = [0; 256];
+        while let Ok(size) = self.manager.recv(&mut text) {
+            let heard = String::from_utf8_lossy(text.get(..size).unwrap()).into_owned();
+            assert!(!heard.contains("WATCHDOG"), "{heard}");
+        }
+        let mut said = String::new();
+        self.served.lines.read_to_string(&mut said).unwrap();
+        let logged: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("weir_store::engine"))
+            .collect();
+        let [line] = logged[..] else {
+            panic!("logged once: {said}");
+        };
+        let words = [
+            &format!("\"operation\":\"{}\"", fault.verb),
+            "\"file\":\"log/",
+            "\"errno\":5,",
+            "Input/output error",
+        ];
+        for word in words {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+        assert_eq!(line.contains("\"offset\":"), fault.at_byte, "{line}");
+        if fault.at_byte {
+            return;
+        }
+        // DF1: no second sync of a file whose sync has failed.
+        let calls = std::fs::read_to_string(self.switch.with_extension("calls")).unwrap();
+        assert!(calls.ends_with("fail\n"), "{calls}");
+    }
+}
+
+/// Everything that was acknowledged is there after a start on a disk that works.
+fn opens_again(place: &Path) {
+    let mut served = serve(place, &[]);
+    let (status, body) = get(&served.address, "/v1/topics/t/events");
+    assert_eq!(status, 200);
+    assert!(body.contains("4711"), "{body}");
+    let written = ask(&served.address, "POST /v1/topics/t/events", "3");
+    assert!(written.starts_with("HTTP/1.1 201"), "{written}");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+fn over_http(fault: Fault) {
+    let place = tempfile::tempdir().unwrap();
+    let failing = Failing::new(place.path(), fault, &["--lame-duck", "1h"]);
+    let address = failing.address.clone();
+    failing.fail(fault);
+    // It is not known whether this one is in the log.
+    let doubtful = ask(&address, "POST /v1/topics/t/events", "2");
+    assert!(doubtful.starts_with("HTTP/1.1 504"), "{doubtful}");
+    assert!(doubtful.contains("\"code\":501"), "{doubtful}");
+    // This one is not in the log.
+    let refused = ask(&address, "POST /v1/topics/t/events", "3");
+    assert!(refused.starts_with("HTTP/1.1 500"), "{refused}");
+    assert!(refused.contains("\"code\":402"), "{refused}");
+    for said in [&doubtful, &refused, &get(&address, "/readyz?verbose").1] {
+        let cause = format!("cannot {} log/", fault.verb);
+        assert!(
+            said.contains(&cause) && said.contains("os error 5"),
+            "{said}"
+        );
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(get(&address, path).0, 503, "{path}");
+    }
+    let metrics = get(&address, "/metrics").1;
+    assert!(metrics.contains("\nweir_ready 0\n"), "{metrics}");
+    assert!(metrics.contains("\nweir_store_poisoned 1\n"), "{metrics}");
+    let (status, body) = get(&address, "/v1/topics/t/events");
+    assert_eq!(status, 200, "reads go on: {body}");
+    failing.until_told();
+    signal(&failing.served.child, "TERM");
+    failing.ends(fault);
+    opens_again(place.path());
+}
+
+fn over_native(fault: Fault) {
+    let place = tempfile::tempdir().unwrap();
+    let failing = Failing::new(place.path(), fault, &[]);
+    let put = || -> Output {
+        let mut put = weir(place.path());
+        put.args(["put", "t", "2", "--at", "unix:data/weir.sock"]);
+        put.output().unwrap()
+    };
+    failing.fail(fault);
+    let doubtful = put();
+    let said = String::from_utf8_lossy(&doubtful.stderr).into_owned();
+    assert_eq!(doubtful.status.code(), Some(6), "{said}");
+    assert!(said.contains("(E501)"), "{said}");
+    // Without a signal.
+    failing.ends(fault);
+    opens_again(place.path());
+}
+
+#[test]
+fn a_failed_sync_is_in_doubt_over_http_and_ends_the_server() {
+    over_http(SYNC);
+}
+
+#[test]
+fn a_failed_write_is_in_doubt_over_http_and_ends_the_server() {
+    over_http(WRITE);
+}
+
+#[test]
+fn a_failed_sync_is_in_doubt_over_the_native_port_and_ends_the_server() {
+    over_native(SYNC);
+}
+
+#[test]
+fn a_failed_write_is_in_doubt_over_the_native_port_and_ends_the_server() {
+    over_native(WRITE);
+}
