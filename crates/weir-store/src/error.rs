@@ -543,7 +543,8 @@ impl StoreError {
     }
 }
 
-fn lacks_descriptors(error: &io::Error) -> bool {
+/// Whether the process or the system has no free descriptor (EMFILE, ENFILE).
+pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let number = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]

@@ -21,6 +21,7 @@ use crate::error::StoreError;
 use crate::options::OpenOptions;
 use crate::recovery;
 use crate::store::Store;
+use crate::topic::cache::FileCache;
 
 /// Attempts to read the files, at most.
 const ATTEMPTS_MAX: u32 = 10;
@@ -37,10 +38,11 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Store,
     loop {
         attempts += 1;
         // Each attempt has its own scratch file.
-        let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
-        let error = match recovery::read(&disk, options) {
+        let disk = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
+        let files = Arc::new(FileCache::new(disk));
+        let error = match recovery::read(&files, options) {
             Ok((engine, readers, report)) => {
-                return Ok(Store::read_only(disk, engine, readers, report, options));
+                return Ok(Store::read_only(files, engine, readers, report, options));
             }
             Err(error) if may_be_race(&error) => error,
             Err(error) => return Err(error),

@@ -66,10 +66,11 @@ pub struct OpenReport {
 ///
 /// `node`: as which node of a cluster; its files are returned.
 pub(crate) fn recover(
-    disk: Arc<dyn Disk>,
+    files: &Arc<FileCache>,
     options: &OpenOptions,
     node: Option<&NodeOptions>,
 ) -> Result<(Committer, OpenReport, Option<NodeFiles>), StoreError> {
+    let disk: Arc<dyn Disk> = Arc::clone(files) as Arc<dyn Disk>;
     let mut report = OpenReport::default();
     let cluster = node.map(|node| node.cluster);
     let identity = identity(&*disk, options, cluster, &mut report)?;
@@ -102,7 +103,7 @@ pub(crate) fn recover(
     };
     let readers = log.readers();
     let base = Base {
-        disk: &disk,
+        files,
         identity: &identity,
         log: &readers,
         snapshots: snapshot::list(&*disk)?,
@@ -158,14 +159,15 @@ fn committed_through(
     Ok(through)
 }
 
-/// Reads the state of a directory without a change to it. `disk` is a
-/// [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk). The process that writes the
+/// Reads the state of a directory without a change to it. The disk of `files` is
+/// a [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk). The process that writes the
 /// store may change files meanwhile: then the error says what was met, and
 /// another attempt may succeed.
 pub(crate) fn read(
-    disk: &Arc<dyn Disk>,
+    files: &Arc<FileCache>,
     options: &OpenOptions,
 ) -> Result<(Arc<Engine>, LogReaders, OpenReport), StoreError> {
+    let disk: &Arc<dyn Disk> = &(Arc::clone(files) as Arc<dyn Disk>);
     let missing = |what| move || StoreError::Missing { what };
     let mut report = OpenReport::default();
     let identity = Identity::read(&**disk, identity::PATH)?.ok_or_else(missing("store"))?;
@@ -174,7 +176,7 @@ pub(crate) fn read(
     let snapshots = snapshot::list(&**disk)?;
     let log = log::read_only(disk, &identity.store_id)?.ok_or_else(missing("log"))?;
     let base = Base {
-        disk,
+        files,
         identity: &identity,
         log: &log,
         snapshots,
@@ -201,7 +203,7 @@ fn start_clock(engine: &Engine, options: &OpenOptions, report: &mut OpenReport) 
 
 /// What a state is made from.
 struct Base<'a> {
-    disk: &'a Arc<dyn Disk>,
+    files: &'a Arc<FileCache>,
     identity: &'a Identity,
     log: &'a LogReaders,
     /// Newest first.
@@ -268,12 +270,13 @@ impl Base<'_> {
     /// everything.
     fn start(&self, report: &mut OpenReport) -> Result<Start, StoreError> {
         let Self {
-            disk,
+            files,
             identity,
             log,
             options,
             ..
         } = *self;
+        let disk = files.disk();
         let seed = options
             .seed
             .unwrap_or_else(|| RandomState::new().build_hasher().finish());
@@ -294,15 +297,9 @@ impl Base<'_> {
             if rebuild || index.next() < log.first_index() {
                 break;
             }
-            let found = Snapshot::read(
-                &**disk,
-                identity.store_id,
-                index,
-                seed,
-                options.host.as_ref(),
-            )
-            .and_then(|snapshot| fits_log(snapshot, log))
-            .and_then(|snapshot| attach(disk, identity, options, snapshot));
+            let found = Snapshot::read(disk, identity.store_id, index, seed, options.host.as_ref())
+                .and_then(|snapshot| fits_log(snapshot, log))
+                .and_then(|snapshot| attach(files, identity, options, snapshot));
             match found {
                 Ok(start) => {
                     report.snapshot = Some(index);
@@ -323,10 +320,7 @@ impl Base<'_> {
         }
         let machine = Machine::new(seed).with_host(options.host.clone());
         let engine = engine(identity, options, machine);
-        let topics = Topics::new(
-            Arc::clone(&engine),
-            Arc::new(FileCache::new(Arc::clone(disk))),
-        );
+        let topics = Topics::new(Arc::clone(&engine), Arc::clone(files));
         Ok(Start {
             engine,
             topics,
@@ -374,16 +368,13 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
 
 /// Opens the segments that a snapshot lists.
 fn attach(
-    disk: &Arc<dyn Disk>,
+    files: &Arc<FileCache>,
     identity: &Identity,
     options: &OpenOptions,
     snapshot: Snapshot,
 ) -> Result<Start, StoreError> {
     let engine = engine(identity, options, snapshot.machine);
-    let mut topics = Topics::new(
-        Arc::clone(&engine),
-        Arc::new(FileCache::new(Arc::clone(disk))),
-    );
+    let mut topics = Topics::new(Arc::clone(&engine), Arc::clone(files));
     let expected: Vec<_> = engine
         .machine
         .read_ok()

@@ -32,6 +32,7 @@ use crate::recovery::{OpenReport, recover};
 use crate::replica::{IntentionLog, NodeOptions, Replica};
 use crate::scan::KeyOrder;
 use crate::scrub::Scrubber;
+use crate::topic::cache::FileCache;
 use crate::topic::reader::{Page, TopicReader};
 use crate::upkeep::{self, Upkeep};
 
@@ -221,8 +222,9 @@ impl Store {
         options: &OpenOptions,
         lock: Option<DirLock>,
     ) -> Result<Self, StoreError> {
-        let (committer, report, _) = recover(Arc::clone(&disk), options, None)?;
-        Self::start(disk, options, lock, committer, report)
+        let files = Arc::new(FileCache::new(disk));
+        let (committer, report, _) = recover(&files, options, None)?;
+        Self::start(files, options, lock, committer, report)
     }
 
     /// See [`Store::open_node`].
@@ -233,13 +235,14 @@ impl Store {
         provider: Arc<dyn IntentionLog>,
         lock: Option<DirLock>,
     ) -> Result<(Self, Replica), StoreError> {
-        let recovered = recover(Arc::clone(&disk), options, Some(node))?;
+        let cache = Arc::new(FileCache::new(disk));
+        let recovered = recover(&cache, options, Some(node))?;
         let (mut committer, report, Some(files)) = recovered else {
             return Err(StoreError::Missing { what: "node" });
         };
         let shared = committer.follow(files, node, provider)?;
         let applier = Arc::clone(&committer.applier);
-        let store = Self::start(disk, options, lock, committer, report)?;
+        let store = Self::start(cache, options, lock, committer, report)?;
         let replica = Replica::new(&store, applier, shared);
         Ok((store, replica))
     }

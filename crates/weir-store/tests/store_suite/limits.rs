@@ -276,3 +276,60 @@ fn topics_with_a_leading_dot_are_written_by_the_process_alone_and_read_by_all() 
     let store = open(Arc::new(disk));
     assert_eq!(records(&store, ".weir.notes").len(), 2);
 }
+
+/// Names the directory for the child that has few descriptors.
+const FEW: &str = "WEIR_TEST_FEW_DESCRIPTORS_DIRECTORY";
+
+/// Writes and reads 200 topics in a process with few descriptors.
+#[test]
+fn child_serves_many_topics() {
+    let Ok(directory) = std::env::var(FEW) else {
+        return;
+    };
+    let directory = std::path::Path::new(&directory);
+    let names: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    let store = Store::open(directory, &options()).unwrap();
+    for name in &names {
+        create(&store, name);
+        execute(&store, &[put(name, b"k", name.as_bytes())]);
+    }
+    store.checkpoint().unwrap();
+    let before = crate::world::state(&store);
+    // Segments of the log are made while the files of topics are open.
+    for _ in 0..5 {
+        execute(&store, &[put("t0", b"large", &vec![7; 40 << 10])]);
+    }
+    store.compact_log().unwrap();
+    for name in &names {
+        execute(&store, &[put(name, b"k", b"2")]);
+    }
+    store.close().unwrap();
+    let reading = OpenOptions::read_only();
+    for options in [options(), reading] {
+        let store = Store::open(directory, &options).unwrap();
+        let state = crate::world::state(&store);
+        for (name, topic) in &before {
+            assert_eq!(topic.records, state[name].records[..2], "{name}");
+        }
+    }
+    println!("served");
+}
+
+/// The files of topics that are kept open take no descriptor that the store
+/// needs for something else.
+#[test]
+fn many_topics_are_served_with_few_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    for descriptors in ["20", "32", "64"] {
+        let child = std::process::Command::new("sh")
+            .args(["-c", "ulimit -n $0; exec \"$@\"", descriptors])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "limits::child_serves_many_topics", "--nocapture"])
+            .env(FEW, directory.path().join(descriptors))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        let errors = String::from_utf8_lossy(&child.stderr);
+        assert!(said.contains("served"), "{descriptors}: {said}{errors}");
+    }
+}
