@@ -3,6 +3,7 @@
 //! Each rule is a function in a module below that adds what it found to `Findings`. Invariant: all
 //! rules run, and all violations are printed, before the first one fails the check.
 
+mod circles;
 mod data;
 mod documents;
 mod imports;
@@ -40,6 +41,7 @@ pub(crate) fn tidy() -> anyhow::Result<()> {
     let files = crate::tree::files()?;
     let packages = crate::metadata::load()?;
     imports::check(&packages, &mut findings);
+    circles::check(&packages, &mut findings)?;
     manifests::check(&packages, &files, &mut findings)?;
     sources::check(&packages, &files, &mut findings)?;
     documents::check(&files, &mut findings)?;

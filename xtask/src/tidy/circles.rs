@@ -1,0 +1,223 @@
+//! Circles between the modules of one crate: at each level, modules form layers.
+//!
+//! Module A uses module B if a file of A names an item that a file of B defines: in a `use`, or in
+//! a path. A module and the modules below it are one room at the level of the module, so a child
+//! may use its parent. At each level the siblings must not use each other in a circle.
+//! A re-export is followed to the file that defines the item; a file that only passes a name on
+//! does not use it. Test modules do not count. A call of a method names no file, so the check does
+//! not see it.
+//!
+//! Invariants:
+//! - `circles.toml` lists the exceptions, each with its reason.
+//! - An exception that closes no circle is a violation, so the list only shrinks.
+
+mod modules;
+
+use super::Findings;
+use crate::metadata::Package;
+use crate::tree;
+use anyhow::Context as _;
+use modules::Modules;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The exceptions: one table for each crate, one line `"from -> to" = "reason"` for each use.
+/// Both are siblings, named by their path below the source folder.
+const EXCEPTIONS: &str = "xtask/src/tidy/circles.toml";
+
+/// The files or modules of one crate, and which of them each one uses.
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// Checks every member of the workspace.
+pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Result<()> {
+    let listed: BTreeMap<String, BTreeMap<String, String>> =
+        toml::from_str(&tree::text(EXCEPTIONS)?).with_context(|| EXCEPTIONS.to_owned())?;
+    let mut known = BTreeSet::new();
+    for package in packages.iter().filter(|package| package.member) {
+        known.insert(package.name.as_str());
+        let mut uses = Uses::new();
+        for root in ["lib", "main"] {
+            let folder = format!("{}/src", package.folder);
+            if let Some(modules) = Modules::read(&folder, root)? {
+                modules.uses(&mut uses);
+            }
+        }
+        let none = BTreeMap::new();
+        let exceptions = listed.get(&package.name).unwrap_or(&none);
+        for what in judge(&layers(&uses), exceptions) {
+            findings.wrong(&format!("{}/src", package.folder), &what);
+        }
+    }
+    for name in listed.keys().filter(|name| !known.contains(name.as_str())) {
+        findings.wrong(EXCEPTIONS, &format!("no crate is named {name}"));
+    }
+    Ok(())
+}
+
+/// What sibling modules use of each other, at every level, from what files use of each other.
+fn layers(uses: &Uses) -> Uses {
+    let mut layers = Uses::new();
+    for (from, targets) in uses {
+        for to in targets {
+            if let Some((from, to)) = siblings(from, to) {
+                layers.entry(from).or_default().insert(to);
+            }
+        }
+    }
+    layers
+}
+
+/// The sibling modules around two files; `None` if one file is the parent of the other.
+fn siblings(from: &str, to: &str) -> Option<(String, String)> {
+    let parts = |name: &str| -> Vec<String> {
+        let root = ["lib", "main"].contains(&name);
+        let parts = name.split('/').map(str::to_owned);
+        parts.filter(|part| !root && part != "mod").collect()
+    };
+    let (from, to) = (parts(from), parts(to));
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let room = |parts: &[String]| Some(parts.get(..=common)?.join("/"));
+    Some((room(&from)?, room(&to)?))
+}
+
+/// The violations of one crate.
+fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut kept = uses.clone();
+    let rings = rings(uses);
+    for (line, reason) in exceptions {
+        let Some((from, to)) = line.split_once(" -> ") else {
+            wrong.push(format!("`{line}` in {EXCEPTIONS} is not `from -> to`"));
+            continue;
+        };
+        let exists = uses.get(from).is_some_and(|targets| targets.contains(to));
+        let closes = rings
+            .iter()
+            .any(|ring| ring.contains(from) && ring.contains(to));
+        if !exists || !closes {
+            wrong.push(format!(
+                "`{line}` closes no circle any more: remove it from {EXCEPTIONS}"
+            ));
+        } else if reason.trim().is_empty() {
+            wrong.push(format!("`{line}` has no reason in {EXCEPTIONS}"));
+        }
+        if let Some(targets) = kept.get_mut(from) {
+            targets.remove(to);
+        }
+    }
+    for ring in self::rings(&kept) {
+        let inside: Vec<String> = ring
+            .iter()
+            .flat_map(|from| {
+                let targets = kept.get(from).into_iter().flatten();
+                let targets = targets.filter(|to| ring.contains(*to));
+                targets.map(move |to| format!("{from} -> {to}"))
+            })
+            .collect();
+        wrong.push(format!(
+            "{} modules use each other in a circle: {}",
+            ring.len(),
+            inside.join(", ")
+        ));
+    }
+    wrong
+}
+
+/// The largest sets of two or more modules of which each reaches every other.
+fn rings(uses: &Uses) -> Vec<BTreeSet<String>> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> = uses
+        .keys()
+        .map(|from| (from.as_str(), reach(uses, from)))
+        .collect();
+    let mut placed: BTreeSet<&str> = BTreeSet::new();
+    let mut rings = Vec::new();
+    for (from, targets) in &reached {
+        if placed.contains(from) {
+            continue;
+        }
+        let back = |to: &&&str| reached.get(**to).is_some_and(|back| back.contains(from));
+        let ring: BTreeSet<&str> = targets.iter().filter(back).copied().collect();
+        if ring.len() > 1 {
+            placed.extend(&ring);
+            rings.push(ring.into_iter().map(str::to_owned).collect());
+        }
+    }
+    rings
+}
+
+/// All modules that `from` uses, directly or through others.
+fn reach<'a>(uses: &'a Uses, from: &'a str) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut queue = vec![from];
+    while let Some(next) = queue.pop() {
+        for target in uses.get(next).into_iter().flatten() {
+            if found.insert(target.as_str()) {
+                queue.push(target);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Uses, judge, siblings};
+    use std::collections::BTreeMap;
+
+    fn uses(edges: &[(&str, &str)]) -> Uses {
+        let mut uses = Uses::new();
+        for (from, to) in edges {
+            uses.entry((*from).to_owned())
+                .or_default()
+                .insert((*to).to_owned());
+        }
+        uses
+    }
+
+    fn check(edges: &[(&str, &str)], exceptions: &[(&str, &str)], expected: &[&str]) {
+        let exceptions: BTreeMap<String, String> = exceptions
+            .iter()
+            .map(|(line, reason)| ((*line).to_owned(), (*reason).to_owned()))
+            .collect();
+        let found = judge(&uses(edges), &exceptions);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found} has no `{expected}`");
+        }
+    }
+
+    #[test]
+    fn a_use_counts_between_siblings() {
+        let check = |from: &str, to: &str, expected: Option<(&str, &str)>| {
+            let expected = expected.map(|(from, to)| (from.to_owned(), to.to_owned()));
+            assert_eq!(siblings(from, to), expected, "{from} -> {to}");
+        };
+        check("a", "b", Some(("a", "b")));
+        check("a/c", "b/d/e", Some(("a", "b")));
+        check("a/c/x", "a/d", Some(("a/c", "a/d")));
+        check("a/c", "a", None);
+        check("a", "a/c", None);
+        check("a", "lib", None);
+        check("main", "a/c", None);
+    }
+
+    #[test]
+    fn a_circle_is_a_violation_unless_it_is_listed() {
+        let ring = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")];
+        check(&ring[..2], &[], &[]);
+        check(
+            &ring,
+            &[],
+            &["3 modules use each other in a circle: a -> b"],
+        );
+        check(&ring, &[("c -> a", "one pass")], &[]);
+        check(&ring, &[("c -> a", " ")], &["has no reason"]);
+    }
+
+    #[test]
+    fn an_exception_that_closes_no_circle_is_a_violation() {
+        let line = [("a", "b"), ("b", "c")];
+        check(&line, &[("b -> c", "why")], &["closes no circle any more"]);
+        check(&line, &[("c -> a", "why")], &["closes no circle any more"]);
+        check(&line, &[("c, a", "why")], &["is not `from -> to`"]);
+    }
+}
