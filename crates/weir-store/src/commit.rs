@@ -197,6 +197,8 @@ impl Committer {
         if let Err(error) = applied {
             self.poison(error);
             self.ready.clear();
+        } else if self.replica.is_none() {
+            self.positions().assert_order();
         }
         let slow = std::mem::take(&mut self.applier.lock_ok().slow_time);
         self.slow_turn.used(slow, Instant::now());

@@ -60,11 +60,39 @@ pub(crate) struct Counters {
     pub(crate) derived_write_errors: Counter,
     pub(crate) applied_index: Counter,
     pub(crate) durable_index: Counter,
+    /// Newest log entry that a durable snapshot covers.
+    pub(crate) snapshot_index: Counter,
     pub(crate) purged_index: Counter,
     pub(crate) log_bytes: Counter,
     pub(crate) scrubbed_bytes: Counter,
     pub(crate) scrub_rounds: Counter,
     pub(crate) damage: Counter,
+}
+
+/// How far the parts of a store are, in entries of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Positions {
+    /// Newest entry that the log lets go, or has let go.
+    pub(crate) purged: LogIndex,
+    /// Newest entry that a durable snapshot covers; 0 without one.
+    pub(crate) snapshot: LogIndex,
+    pub(crate) applied: LogIndex,
+    /// Newest entry in the log.
+    pub(crate) last: LogIndex,
+}
+
+impl Positions {
+    /// What is purged is in a snapshot, what is in a snapshot was applied, and
+    /// what was applied is in the log.
+    pub(crate) fn assert_order(self) {
+        // I3
+        assert!(
+            self.purged <= self.snapshot
+                && self.snapshot <= self.applied
+                && self.applied <= self.last,
+            "purged ≤ snapshot ≤ applied ≤ last: {self:?}"
+        );
+    }
 }
 
 /// A counter that one thread writes and any thread reads.
@@ -218,6 +246,11 @@ impl Engine {
 
     pub(crate) fn applied_index(&self) -> LogIndex {
         LogIndex(self.counters.applied_index.get())
+    }
+
+    /// Newest log entry that a durable snapshot covers.
+    pub(crate) fn snapshot_index(&self) -> LogIndex {
+        LogIndex(self.counters.snapshot_index.get())
     }
 }
 

@@ -106,6 +106,11 @@ fn write_and_tidy(
         return Err(error);
     }
     engine.counters.snapshots.add(1);
+    assert!(
+        engine.snapshot_index() <= index && index <= engine.applied_index(),
+        "snapshots follow what is applied, in its order (I3)"
+    );
+    engine.counters.snapshot_index.set(index.0);
     for old in snapshot::list(disk)?.into_iter().skip(SNAPSHOTS_KEPT) {
         let path = snapshot::path(old);
         disk.remove(&path)

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use weir_core::TopicId;
 
 use crate::commit::Committer;
+use crate::engine::Positions;
 use crate::error::StoreError;
 use crate::hands::Hands;
 use crate::lock_ext::{LockExt, RwLockExt};
@@ -44,6 +45,16 @@ impl Committer {
         Some(replica.provider.purge_floor())
     }
 
+    /// How far this store is.
+    pub(crate) fn positions(&self) -> Positions {
+        Positions {
+            purged: LogIndex(self.log.first_index().0 - 1),
+            snapshot: self.engine.snapshot_index(),
+            applied: self.engine.applied_index(),
+            last: self.log.last_index(),
+        }
+    }
+
     /// Purges the log up to an entry.
     pub(crate) fn purge(&mut self, through: LogIndex) -> Result<(), StoreError> {
         if let Some(floor) = self.purge_floor().filter(|floor| *floor < through) {
@@ -53,6 +64,11 @@ impl Committer {
                 low: 0,
                 high: floor.0,
             });
+        }
+        if self.replica.is_none() {
+            let mut positions = self.positions();
+            positions.purged = positions.purged.max(through);
+            positions.assert_order();
         }
         let purged = self.log.purge_through(through);
         purged.map_err(|error| self.fail(error))?;

@@ -18,7 +18,7 @@ use weir_core::{Machine, TopicId};
 use crate::clock::{ClockReport, StoreClock, now_ms};
 use crate::commit::{Applier, Committer, ReplayCost, fuel_of};
 use crate::disk::Disk;
-use crate::engine::{Counters, Engine};
+use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
 use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
@@ -525,7 +525,15 @@ fn replay(
     start.membership = replay.into_membership().or(start.membership.take());
     start.topics.publish();
     start.topics.write_out();
+    Positions {
+        purged: LogIndex(log.first_index().0 - 1),
+        snapshot: start.index,
+        applied: last,
+        last: log.last_index(),
+    }
+    .assert_order();
     let counters = &start.engine.counters;
+    counters.snapshot_index.set(start.index.0);
     counters.applied_index.set(last.0);
     counters.durable_index.set(log.last_index().0);
     counters.purged_index.set(log.first_index().0 - 1);

@@ -350,6 +350,7 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
         };
         let thread = scope.spawn(write);
         while done < opens || writer.stats().snapshots < SNAPSHOTS {
+            assert!(!thread.is_finished(), "the writer failed");
             let before = acknowledged.load(Ordering::Acquire);
             let store = match Store::open(directory.path(), &reading()) {
                 Ok(store) => store,
