@@ -454,7 +454,7 @@ var table = map[Code]row{
 	ErrRecordAbsent: {
 		name:     "RECORD_ABSENT",
 		sentence: "The topic has no record at the offset.",
-		advice:   "Look at the first and last offset with `weir topic info`.",
+		advice:   "Look at the first and last offset with `weir topic show`.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},

@@ -19,7 +19,7 @@ use clap::{Args, Subcommand};
 use weir::{Durability, ErrorCode, SOCKET_FILE, Weir};
 
 use self::histogram::Histogram;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};

@@ -8,12 +8,13 @@ mod authority;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use weir::ErrorCode;
+use weir::{ErrorCode, units};
 use weir_server::security::{CertificateFields, TlsError, now_ms, read_certificates};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::report::{self, Failure};
 
@@ -39,7 +40,7 @@ enum Verb {
     /// Make an authority: ca.pem, which everybody may have, and ca.key, which nobody may
     #[command(after_long_help = "Examples:\n  \
         weir cert ca\n  \
-        weir cert ca ./pki --name 'orders authority' --days 1825")]
+        weir cert ca ./pki --name 'orders authority' --expires 1825d")]
     Ca {
         /// Directory for the two files
         #[arg(default_value = ".")]
@@ -47,9 +48,9 @@ enum Verb {
         /// What it is called
         #[arg(long, default_value = "weir authority")]
         name: String,
-        /// How long it holds
-        #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=36500))]
-        days: u32,
+        /// How long it holds, in whole days [at most 36500d]
+        #[arg(long, default_value = "3650d", value_parser = authority_days, value_name = "TIME")]
+        expires: u32,
     },
     /// Make a certificate and its key, signed by the authority
     #[command(after_long_help = "\
@@ -58,7 +59,7 @@ names: list it under [[certificate]] in the file of identities.
 
 Examples:
   weir cert ca && weir cert issue localhost 127.0.0.1
-  weir cert ca ./pki && weir cert issue loader.example --for client --ca ./pki --days 30")]
+  weir cert ca ./pki && weir cert issue loader.example --for client --ca ./pki --expires 30d")]
     Issue {
         /// Host names, addresses or URIs
         #[arg(required = true, value_name = "NAME")]
@@ -69,9 +70,9 @@ Examples:
         /// Directory with ca.pem and ca.key; the new files come beside them
         #[arg(long, value_name = "DIR", default_value = ".")]
         ca: PathBuf,
-        /// How long it holds; never longer than the authority
-        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650))]
-        days: u32,
+        /// How long it holds, in whole days, and never longer than the authority [at most 3650d]
+        #[arg(long, default_value = "90d", value_parser = certificate_days, value_name = "TIME")]
+        expires: u32,
     },
     /// Show the certificates of a file
     #[command(after_long_help = "Examples:\n  \
@@ -81,6 +82,27 @@ Examples:
         /// File in PEM form
         file: PathBuf,
     },
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// The lifetime of an authority in days.
+fn authority_days(text: &str) -> Result<u32, String> {
+    days(text, 36_500)
+}
+
+/// The lifetime of a certificate in days.
+fn certificate_days(text: &str) -> Result<u32, String> {
+    days(text, 3650)
+}
+
+fn days(text: &str, most: u32) -> Result<u32, String> {
+    let time = units::duration(text).map_err(|error| error.to_string())?;
+    let days = u32::try_from(time.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX);
+    if days == 0 || days > most || time != DAY * days {
+        return Err(format!("{text} is not 1d to {most}d in whole days"));
+    }
+    Ok(days)
 }
 
 /// Fields of a certificate.
@@ -100,11 +122,11 @@ pub(crate) const FIELDS: &[Field] = &[
 /// Carries out `weir cert`.
 pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
-        Verb::Ca { dir, name, days } => {
+        Verb::Ca { dir, name, expires } => {
             let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            let made = authority::make(dir, name, *days)?;
+            let made = authority::make(dir, name, *expires)?;
             print(out, &made)?;
             report::note(
                 caller.quiet,
@@ -120,12 +142,12 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             names,
             purpose,
             ca,
-            days,
+            expires,
         } => {
             let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            let made = authority::issue(ca, names, *purpose, *days)?;
+            let made = authority::issue(ca, names, *purpose, *expires)?;
             print(out, &made)?;
             let key = made.with_extension("key");
             let (made, key) = (made.display(), key.display());

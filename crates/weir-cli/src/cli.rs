@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use weir::{Durability, IntentionLimits};
 
+use crate::caller::Caller;
 use crate::credentials::Credentials;
 use crate::output::{Format, Style};
 use crate::settings::{self, Flags, Settings};
@@ -148,7 +149,6 @@ enum Command {
     /// Check whether this machine and directory suit a store
     Doctor(With<crate::doctor::DoctorArgs>),
     /// Check every byte of a store that nobody has open
-    #[command(visible_alias = "check")]
     Verify(With<crate::verify::VerifyArgs>),
     /// Copy a store into a directory
     Backup(With<crate::backup::BackupArgs>),
@@ -178,30 +178,6 @@ enum Command {
     Version(With<crate::version::VersionArgs>),
     /// Explain a command, an error code or the exit codes
     Help(crate::help::HelpArgs),
-}
-
-/// What holds for this call.
-#[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
-pub(crate) struct Caller {
-    /// Settings with their origins.
-    pub(crate) settings: Settings,
-    /// How rows are printed.
-    pub(crate) style: Style,
-    /// `--token-file` and the like, as they were typed.
-    pub(crate) credentials: Credentials,
-    /// Whether only data and errors are wanted.
-    pub(crate) quiet: bool,
-    /// Whether explanations are wanted.
-    pub(crate) verbose: bool,
-    /// How long to wait for a lock.
-    pub(crate) lock_wait: Duration,
-    /// Whether a store may be created beside other files.
-    pub(crate) create: bool,
-    /// Limits of keys and values.
-    pub(crate) limits: IntentionLimits,
-    /// Whether the exit codes of the store tools hold.
-    pub(crate) tool: bool,
 }
 
 impl Cli {
@@ -326,10 +302,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cert(with) => call!(cert, with),
         Command::Psyc(args) => crate::psyc::run(&args),
         Command::Lab(args) => crate::lab::run(&args),
-        Command::Man(args) => crate::man::run(&args),
+        Command::Man(args) => crate::man::run(&args, Cli::build()),
         Command::Context(with) => call!(context, with),
-        Command::Completion(args) => crate::completion::run(&args),
+        Command::Completion(args) => crate::completion::run(&args, &mut Cli::build()),
         Command::Version(with) => call!(version, with),
-        Command::Help(args) => crate::help::run(&args),
+        Command::Help(args) => crate::help::run(&args, Cli::build()),
     }
 }

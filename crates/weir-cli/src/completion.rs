@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::report;
 
 #[derive(Debug, Args)]
@@ -22,9 +21,9 @@ pub(crate) struct CompletionArgs {
 }
 
 /// Carries out `weir completion`.
-pub(crate) fn run(args: &CompletionArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CompletionArgs, grammar: &mut clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::build(), "weir", &mut script);
+    clap_complete::generate(args.shell, grammar, "weir", &mut script);
     report::stdout(std::io::stdout().write_all(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use weir::{Durability, ErrorCode};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Because, Failure, note};
 use crate::settings::Settings;
@@ -51,14 +51,14 @@ enum Verb {
     Show,
     /// Check the file; exits with 2 when it is wrong
     #[command(after_long_help = "Examples:\n  \
-        weir config init && weir config check\n  \
-        weir config init --file my.toml && weir config check --config my.toml")]
+        weir config create && weir config check\n  \
+        weir config create --file my.toml && weir config check --config my.toml")]
     Check,
     /// Write a file with every key explained
     #[command(after_long_help = "Examples:\n  \
-        weir config init\n  \
-        weir config init --file other.toml")]
-    Init {
+        weir config create\n  \
+        weir config create --file other.toml")]
+    Create {
         /// File to write; it must not exist
         #[arg(long, default_value = "weir.toml")]
         file: PathBuf,
@@ -92,7 +92,7 @@ pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode
             };
             note(caller.quiet, &text);
         }
-        Verb::Init { file } => {
+        Verb::Create { file } => {
             let shown = file.display().to_string();
             let options = std::fs::OpenOptions::new()
                 .write(true)

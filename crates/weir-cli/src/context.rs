@@ -4,50 +4,18 @@
 //! authority to trust and which certificate to show. They are kept in `contexts.toml` beside the configuration file. What must
 //! never happen here: a secret in that file.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Once;
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
 use weir::ErrorCode;
 
-use crate::cli::Caller;
+use crate::caller::Caller;
+use crate::contexts::{Context, Contexts};
 use crate::credentials::Credentials;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
 use crate::place::{self, Where};
-use crate::put::usage;
-use crate::report::{Because, Failure, note};
-use crate::settings::home;
-
-/// A place with a name.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Context {
-    /// Where.
-    pub(crate) at: String,
-    /// Output format.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) output: Option<String>,
-    /// For a server.
-    #[serde(flatten)]
-    pub(crate) credentials: Credentials,
-    /// What a newer weir wrote: kept as it is.
-    #[serde(flatten)]
-    others: toml::Table,
-}
-
-/// All contexts.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Contexts {
-    current: Option<String>,
-    previous: Option<String>,
-    #[serde(default, rename = "contexts")]
-    by_name: BTreeMap<String, Context>,
-    /// What a newer weir wrote: kept as it is.
-    #[serde(flatten)]
-    others: toml::Table,
-}
+use crate::report::{Because, Failure, note, usage};
 
 #[derive(Debug, Args)]
 pub(crate) struct ContextArgs {
@@ -55,29 +23,49 @@ pub(crate) struct ContextArgs {
     verb: Verb,
 }
 
+/// What a context says besides its place.
+#[derive(Debug, Args)]
+struct Options {
+    /// Environment variable that will hold the token
+    #[arg(long, value_name = "NAME")]
+    token_env: Option<String>,
+    /// Output format of commands in this context
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    default_output: Option<Format>,
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Give a place a name
+    /// Create a context: a name for a place
     #[command(after_long_help = "Examples:\n  \
-        weir context add local ./data\n  \
-        weir context add notes ./notes --format json\n  \
-        weir context add far weirs://store.example --server-ca ./ca.pem --token-env STORE_TOKEN")]
-    Add {
+        weir context create local ./data\n  \
+        weir context create notes ./notes --default-output json\n  \
+        weir context create far weirs://store.example --server-ca ./ca.pem --token-env STORE_TOKEN")]
+    Create {
         /// Name of the context
         name: String,
         /// A directory, weir://HOST:PORT, weirs://HOST:PORT (TLS) or unix:PATH
         #[arg(value_name = "PLACE")]
         place: String,
-        /// Environment variable that will hold the token
-        #[arg(long, value_name = "NAME")]
-        token_env: Option<String>,
-        /// Output format in this context
-        #[arg(long, value_enum)]
-        format: Option<Format>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Change a context; what is not given stays
+    #[command(after_long_help = "Examples:\n  \
+        weir context create moved ./data && weir context set moved ./other\n  \
+        weir context create texts ./notes && weir context set texts --default-output json")]
+    Set {
+        /// Name of the context
+        name: String,
+        /// A directory, weir://HOST:PORT, weirs://HOST:PORT (TLS) or unix:PATH
+        #[arg(value_name = "PLACE")]
+        place: Option<String>,
+        #[command(flatten)]
+        options: Options,
     },
     /// Make a context the current one; `-` goes back to the last one, `--none` leaves all
     #[command(after_long_help = "Examples:\n  \
-        weir context add local ./data && weir context use local\n  \
+        weir context create used ./data && weir context use used\n  \
         weir context use --none")]
     Use {
         /// Name of the context, or `-`
@@ -92,16 +80,16 @@ enum Verb {
     Ls,
     /// Show one context, or the current one
     #[command(after_long_help = "Examples:\n  \
-        weir context add local ./data && weir context show local\n  \
-        weir context add local ./data && weir context show local -o json")]
+        weir context create local ./data && weir context show local\n  \
+        weir context create other ./data && weir context show other -o json")]
     Show {
         /// Name of the context
         name: Option<String>,
     },
     /// Forget a context; the store is left as it is
     #[command(after_long_help = "Examples:\n  \
-        weir context add old ./old && weir context rm old\n  \
-        weir context add older ./old && weir context rm older --quiet")]
+        weir context create old ./old && weir context rm old\n  \
+        weir context create older ./old && weir context rm older --quiet")]
     Rm {
         /// Name of the context
         name: String,
@@ -139,40 +127,46 @@ pub(crate) const FIELDS: &[Field] = &[
 pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Ls | Verb::Show { .. } => show(caller, &args.verb)?,
-        Verb::Add {
+        Verb::Create {
             name,
             place,
-            token_env,
-            format,
+            options,
         } => {
             let mut contexts = Contexts::load()?;
-            let output = format.map(|format| format.name().to_owned());
-            // A name stands for one place, wherever the command is typed.
-            let whole = |path: &str| {
-                let path = std::path::absolute(path).failed(|| format!("cannot name {path}"))?;
-                anyhow::Ok(path.display().to_string())
+            if contexts.by_name.contains_key(name) {
+                let what = format!("cannot create context {name}");
+                let failure = Failure::new(ErrorCode::BadOption, what);
+                return Err(failure
+                    .because("there is a context of this name")
+                    .advise(format!("change it with `weir context set {name}`"))
+                    .into());
+            }
+            let context = Context {
+                at: whole_place(place)?,
+                output: None,
+                credentials: Credentials::default(),
+                others: toml::Table::new(),
             };
-            let at = match place.strip_prefix("unix:") {
-                Some(path) => format!("unix:{}", whole(path)?),
-                None => match place::parse(place)? {
-                    Where::Server(url) => url.to_owned(),
-                    Where::Directory(path) => whole(path)?,
-                },
-            };
-            let mut credentials = caller.credentials.absolute()?;
-            credentials.identity()?;
-            credentials.token_env.clone_from(token_env);
-            contexts.by_name.insert(
-                name.clone(),
-                Context {
-                    at,
-                    output,
-                    credentials,
-                    others: toml::Table::new(),
-                },
-            );
+            let context = with_options(caller, context, options)?;
+            contexts.by_name.insert(name.clone(), context);
             contexts.save()?;
             note(caller.quiet, &format!("context {name} is {place}"));
+        }
+        Verb::Set {
+            name,
+            place,
+            options,
+        } => {
+            let mut contexts = Contexts::load()?;
+            let mut context = contexts.get(name)?.clone();
+            if let Some(place) = place {
+                context.at = whole_place(place)?;
+            }
+            let context = with_options(caller, context, options)?;
+            let shown = context.at.clone();
+            contexts.by_name.insert(name.clone(), context);
+            contexts.save()?;
+            note(caller.quiet, &format!("context {name} is {shown}"));
         }
         Verb::Use { name, none: _ } => {
             let mut contexts = Contexts::load()?;
@@ -205,6 +199,37 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A place that means the same wherever the command is typed.
+fn whole_place(place: &str) -> anyhow::Result<String> {
+    let whole = |path: &str| {
+        let path = std::path::absolute(path).failed(|| format!("cannot name {path}"))?;
+        anyhow::Ok(path.display().to_string())
+    };
+    Ok(match place.strip_prefix("unix:") {
+        Some(path) => format!("unix:{}", whole(path)?),
+        None => match place::parse(place)? {
+            Where::Server(url) => url.to_owned(),
+            Where::Directory(path) => whole(path)?,
+        },
+    })
+}
+
+/// The context with the options of the call.
+fn with_options(
+    caller: &Caller,
+    mut context: Context,
+    options: &Options,
+) -> anyhow::Result<Context> {
+    let mut given = caller.credentials.absolute()?;
+    given.identity()?;
+    given.token_env.clone_from(&options.token_env);
+    context.credentials = given.or(context.credentials);
+    if let Some(format) = options.default_output {
+        context.output = Some(format.name().to_owned());
+    }
+    Ok(context)
 }
 
 fn show(caller: &Caller, verb: &Verb) -> anyhow::Result<()> {
@@ -248,92 +273,4 @@ fn show(caller: &Caller, verb: &Verb) -> anyhow::Result<()> {
         ])?;
     }
     out.finish()
-}
-
-impl Contexts {
-    fn path() -> Option<PathBuf> {
-        Some(home()?.join("contexts.toml"))
-    }
-
-    /// Reads the file; none is no context.
-    pub(crate) fn load() -> anyhow::Result<Self> {
-        let Some(path) = Self::path() else {
-            return Ok(Self::default());
-        };
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(error) => {
-                return Err(error).failed(|| format!("cannot read {}", path.display()));
-            }
-        };
-        let read: Result<Self, _> = toml::from_str(&text);
-        if let Ok(contexts) = &read {
-            contexts.warn(&path);
-        }
-        read.map_err(|error| {
-            let what = format!("cannot use the file {}", path.display());
-            Failure::new(ErrorCode::BadOption, what)
-                .because(error.message())
-                .advise("correct that line")
-                .into()
-        })
-    }
-
-    /// Says once what of the file is not known here.
-    fn warn(&self, path: &Path) {
-        static SAID: Once = Once::new();
-        let inside = self.by_name.iter();
-        let inside = inside.flat_map(|(name, context)| {
-            let keys = context.others.keys();
-            keys.map(move |key| format!("contexts.{name}.{key}"))
-        });
-        let unknown: Vec<String> = self.others.keys().cloned().chain(inside).collect();
-        if !unknown.is_empty() {
-            SAID.call_once(|| {
-                let keys = unknown.join(", ");
-                note(
-                    false,
-                    &format!("{} has what is not known here: {keys}", path.display()),
-                );
-            });
-        }
-    }
-
-    fn save(&self) -> anyhow::Result<()> {
-        let path = Self::path().ok_or_else(|| {
-            Failure::new(ErrorCode::BadOption, "cannot keep contexts")
-                .because("neither XDG_CONFIG_HOME nor HOME is set")
-                .advise("set one of them")
-        })?;
-        let shown = path.display().to_string();
-        let write = || -> std::io::Result<()> {
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
-            let text = toml::to_string(self).map_err(std::io::Error::other)?;
-            let new = path.with_extension("toml.new");
-            std::fs::write(&new, text)?;
-            std::fs::rename(&new, &path)
-        };
-        write().failed(|| format!("cannot write {shown}"))
-    }
-
-    /// The current context with its name.
-    pub(crate) fn current(&self) -> Option<(String, Context)> {
-        let name = self.current.as_ref()?;
-        Some((name.clone(), self.by_name.get(name)?.clone()))
-    }
-
-    fn get(&self, name: &str) -> anyhow::Result<&Context> {
-        self.by_name.get(name).ok_or_else(|| {
-            let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
-            Failure::new(ErrorCode::NotAStore, format!("there is no context {name}"))
-                .because(format!("known are: {}", known.join(", ")))
-                .advise(format!("make it with `weir context add {name} DIR`"))
-                .into()
-        })
-    }
 }

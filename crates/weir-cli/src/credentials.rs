@@ -14,8 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use weir::ErrorCode;
 
-use crate::put::usage;
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, usage};
 
 /// Where that is which shows a server who is asking, and what to trust: names
 /// of files and variables, never a secret itself.

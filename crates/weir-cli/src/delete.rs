@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use clap::Args;
 use weir::{Intention, Operation};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::key::KeyArgs;
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::put::{self, Conditions, usage};
-use crate::report::Because;
+use crate::report::{Because, usage};
 use crate::verdict;
+use crate::write::{self, Conditions};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -44,8 +44,8 @@ pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode
     let expect = args.conditions.list();
     let intention = Intention::new(&args.topic, Operation::Delete { key }).expecting(&expect);
     let failed = || format!("cannot delete in {}", args.topic);
-    let outcome = put::one(&weir, intention, failed)?;
-    let exit = put::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
+    let outcome = write::one(&weir, intention, failed)?;
+    let exit = write::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

@@ -10,7 +10,6 @@ mod bank;
 mod child;
 mod crash;
 mod load;
-pub(crate) mod place;
 mod quakes;
 mod read;
 mod recheck;
@@ -27,7 +26,7 @@ use clap::Args;
 
 use self::stage::Show;
 use self::tour::Size;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::Format;
 
 /// Arguments of `weir demo`.

@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 use weir::Survival;
 use weir_server::ServerConfig;
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::disk;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;

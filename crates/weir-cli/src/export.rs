@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weir::{ErrorCode, ReadFrom, RecordKind, SCAN_KEYS_MAX, Topic};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Format, Output, Shape};
 use crate::place::{self, Access};
 use crate::record;

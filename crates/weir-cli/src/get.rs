@@ -7,13 +7,12 @@ use clap::Args;
 use weir::{ConsequenceOffset, ErrorCode};
 
 use crate::bytes::printable;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::key::KeyArgs;
 use crate::output::{Format, Shape};
 use crate::place::{self, Access};
-use crate::put::usage;
 use crate::record;
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Because, Failure, usage};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -4,23 +4,27 @@
 //! what an earlier command claimed. What must never happen here: an
 //! acknowledgement of what was not printed.
 
+mod options;
+
 use std::borrow::Cow;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use weir::{
     ErrorCode, GroupInfo, GroupMode, GroupOffsets, GroupSetup, GroupStep, Intention, Operation,
-    Record, Weir,
+    ReadFrom, Record, Topic, Weir,
 };
 
-use crate::cli::Caller;
+use crate::caller::Caller;
+use crate::confirm::confirm;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::{self, Access};
-use crate::put::{answer, one, usage};
 use crate::record;
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, usage};
+use crate::words::position;
+use crate::write::{answer, one};
 use crate::{settings, verdict};
 
 /// Name of a member that gives none.
@@ -53,35 +57,29 @@ struct Taken {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make a group
+    /// Create a group
     #[command(after_long_help = "\
-Modes: `shared` is a work queue, `keyed` one in which the records of a key go to one member at a
-time and in order, `exclusive` a position that one member moves.
+Options: mode=shared|keyed|exclusive, from=POSITION, lease=TIME, attempts-max=N, pending-max=N,
+dead-letters=TOPIC. They cannot be changed later.
+
+Modes: `shared` (default) is a work queue; `keyed` is one in which the records of a key go to one
+member at a time and in order; `exclusive` is a position that one member moves.
+POSITION is the first record: start (default), end, an offset, -N for the last N records, or a time.
+lease is how long a member may be silent [30s]. attempts-max is how often a record is delivered
+before it goes to the topic of dead-letters; both are given together.
 
 Examples:
   weir put jobs x && weir group create jobs work
-  weir put jobs y && weir group create jobs mail --mode exclusive --from end
-  weir put jobs z && weir group create jobs hard --attempts 3 --dead-letters dead")]
+  weir put jobs y && weir group create jobs mail mode=exclusive from=end
+  weir put jobs z && weir group create jobs hard attempts-max=3 dead-letters=dead")]
     Create {
         /// Topic
         topic: String,
         /// Name: A-Z a-z 0-9 . _ -
         group: String,
-        /// How its members share the topic
-        #[arg(long, value_enum, default_value = "shared")]
-        mode: Mode,
-        /// Where it begins: start, end, or the offset up to which all counts as done
-        #[arg(long, default_value = "start", value_parser = parse_offset, value_name = "FROM")]
-        from: u64,
-        /// How long a member may be silent
-        #[arg(long, default_value = "30s", value_parser = settings::duration, value_name = "TIME")]
-        lease: Duration,
-        /// Deliveries of a record before it is given up [default: any number]
-        #[arg(long, requires = "dead_letters", value_name = "N")]
-        attempts: Option<u32>,
-        /// Topic for records that were given up
-        #[arg(long, requires = "attempts", value_name = "TOPIC")]
-        dead_letters: Option<String>,
+        /// Options of the group
+        #[arg(value_name = "OPTION=VALUE")]
+        options: Vec<String>,
     },
     /// List the groups of a topic, or of all topics
     #[command(after_long_help = "Examples:\n  \
@@ -91,7 +89,7 @@ Examples:
         /// Topic
         topic: Option<String>,
     },
-    /// Describe a group: where it is, who has what, what waits
+    /// Show a group: its position, its members, what waits
     #[command(after_long_help = "Examples:\n  \
         weir put jobs x && weir group create jobs work && weir group show jobs work\n  \
         weir group show jobs work -o json")]
@@ -144,56 +142,36 @@ Examples:
         #[arg(long, default_value = "", value_name = "TEXT")]
         reason: String,
     },
-    /// Put a group anywhere; whoever has records loses them
-    #[command(after_long_help = "Examples:\n  \
-        weir put jobs x && weir group create jobs work && weir group reset jobs work end\n  \
-        weir group reset jobs work start")]
+    /// Move a group to a position; its members lose their records
+    #[command(after_long_help = "\
+POSITION is the first record that is delivered next: start, end, an offset, -N for the last N
+records, or a time.
+
+Examples:
+  weir put jobs x && weir group create jobs work && weir group reset jobs work end
+  weir group reset jobs work -1")]
     Reset {
         /// Topic
         topic: String,
         /// Name of the group
         group: String,
-        /// start, end, or the offset up to which all counts as done
-        #[arg(value_parser = parse_offset, value_name = "TO")]
-        to: u64,
+        /// Position
+        #[arg(value_parser = position, value_name = "POSITION", allow_hyphen_values = true)]
+        to: ReadFrom,
     },
-    /// End a group; its position is forgotten
+    /// Remove a group; its position is forgotten
     #[command(after_long_help = "Examples:\n  \
-        weir put jobs x && weir group create jobs work && weir group delete jobs work\n  \
-        weir group create jobs work && weir group delete jobs work -o json")]
-    Delete {
+        weir put jobs x && weir group create jobs work && weir group rm jobs work --yes\n  \
+        weir group create jobs work && weir group rm jobs work -y -o json")]
+    Rm {
         /// Topic
         topic: String,
         /// Name of the group
         group: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
     },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
-    Shared,
-    Keyed,
-    Exclusive,
-}
-
-impl Mode {
-    fn mode(self) -> GroupMode {
-        match self {
-            Self::Shared => GroupMode::Shared,
-            Self::Keyed => GroupMode::Keyed,
-            Self::Exclusive => GroupMode::Exclusive,
-        }
-    }
-}
-
-fn parse_offset(text: &str) -> Result<u64, String> {
-    match text {
-        "start" => Ok(0),
-        "end" => Ok(u64::MAX),
-        _ => text
-            .parse()
-            .map_err(|_| format!("{text} is neither start, end nor an offset")),
-    }
 }
 
 /// Fields of a group.
@@ -314,18 +292,18 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
         Verb::Create {
             topic,
             group,
-            mode,
-            from,
-            lease,
-            attempts,
-            dead_letters,
+            options,
         } => {
-            let mut setup = GroupSetup::new(mode.mode());
-            setup.start = *from;
-            setup.lease_ms = millis(*lease);
-            setup.attempts_max = attempts.unwrap_or(0);
-            setup.dead_letters = dead_letters.as_deref().unwrap_or_default();
-            step(caller, topic, group, |_| Ok(GroupStep::Open(setup)))
+            let options = options::parse(options)?;
+            let mut setup = GroupSetup::new(options.mode);
+            setup.lease_ms = options.lease_ms.unwrap_or(setup.lease_ms);
+            setup.attempts_max = options.attempts_max.unwrap_or(setup.attempts_max);
+            setup.pending_max = options.pending_max.unwrap_or(setup.pending_max);
+            setup.dead_letters = options.dead_letters.as_deref().unwrap_or_default();
+            step(caller, topic, group, |handle, _| {
+                setup.start = done_before(handle, options.from)?;
+                Ok(GroupStep::Open(setup))
+            })
         }
         Verb::Ls { topic } => list(caller, topic.as_deref()),
         Verb::Show { topic, group } => show(caller, topic, group),
@@ -339,7 +317,7 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
         Verb::Ack(taken) => {
             let offsets = sorted(&taken.offsets);
             let claim = taken.claim;
-            step(caller, &taken.topic, &taken.group, |info| {
+            step(caller, &taken.topic, &taken.group, |_, info| {
                 // A claim of an exclusive group is its ownership.
                 if info.is_some_and(|info| info.mode == GroupMode::Exclusive) {
                     let offset = offsets.last().copied().unwrap_or(0);
@@ -356,7 +334,7 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             reason,
         } => {
             let offsets = sorted(&taken.offsets);
-            step(caller, &taken.topic, &taken.group, |_| {
+            step(caller, &taken.topic, &taken.group, |_, _| {
                 Ok(GroupStep::Nack {
                     claim: taken.claim,
                     delay_ms: millis(*delay),
@@ -365,11 +343,29 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
                 })
             })
         }
-        Verb::Reset { topic, group, to } => step(caller, topic, group, |_| {
-            Ok(GroupStep::Reset { offset: *to })
+        Verb::Reset { topic, group, to } => step(caller, topic, group, |handle, _| {
+            let offset = done_before(handle, *to)?;
+            Ok(GroupStep::Reset { offset })
         }),
-        Verb::Delete { topic, group } => step(caller, topic, group, |_| Ok(GroupStep::Delete)),
+        Verb::Rm { topic, group, yes } => {
+            if !yes {
+                confirm("group", group)?;
+            }
+            step(caller, topic, group, |_, _| Ok(GroupStep::Delete))
+        }
     }
+}
+
+/// The offset up to which everything counts as done when `from` is the first record.
+fn done_before(topic: &Topic, from: ReadFrom) -> anyhow::Result<u64> {
+    let failed = || format!("cannot read {}", topic.name());
+    Ok(match from {
+        ReadFrom::Start => 0,
+        // The store takes the newest offset for it when it executes the step.
+        ReadFrom::End => u64::MAX,
+        ReadFrom::After(offset) => offset.0,
+        from => topic.reader(from).failed(failed)?.position().0 - 1,
+    })
 }
 
 fn millis(time: Duration) -> u64 {
@@ -388,7 +384,7 @@ fn step<'a>(
     caller: &Caller,
     topic: &'a str,
     group: &'a str,
-    make: impl FnOnce(Option<&GroupInfo>) -> anyhow::Result<GroupStep<'a>>,
+    make: impl FnOnce(&Topic, Option<&GroupInfo>) -> anyhow::Result<GroupStep<'a>>,
 ) -> anyhow::Result<ExitCode> {
     let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -397,7 +393,7 @@ fn step<'a>(
     let failed = || format!("cannot change group {group} of {topic}");
     let handle = weir.topic(topic).failed(failed)?;
     let info = handle.group_info(group).failed(failed)?;
-    let step = make(info.as_ref())?;
+    let step = make(&handle, info.as_ref())?;
     let intention = Intention::new(topic, Operation::Cursor { group, step });
     let outcome = one(&weir, intention, failed)?;
     let exit = answer(out, &weir, topic, &outcome, false)?;

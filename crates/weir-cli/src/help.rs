@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use clap::Args;
 use weir::ErrorCode;
 
-use crate::cli::Cli;
 use crate::report;
 
 /// The exit codes, in words.
@@ -45,11 +44,11 @@ pub(crate) struct HelpArgs {
 }
 
 /// Carries out `weir help`.
-pub(crate) fn run(args: &HelpArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &HelpArgs, grammar: clap::Command) -> anyhow::Result<ExitCode> {
     let text = match args.words.as_slice() {
         [word] if word == "exit" => EXITS.to_owned(),
         [word] if error_code(word).is_some() => error_code(word).map(explain).unwrap_or_default(),
-        words => command(words)?,
+        words => command(grammar, words)?,
     };
     report::stdout(std::io::stdout().write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
@@ -87,8 +86,7 @@ fn explain(code: ErrorCode) -> String {
     text
 }
 
-fn command(words: &[String]) -> anyhow::Result<String> {
-    let mut command = Cli::build();
+fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<String> {
     command.build();
     let mut at = &mut command;
     for word in words {

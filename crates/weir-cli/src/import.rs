@@ -35,21 +35,21 @@ use self::judge::{Judge, OnError};
 use self::key_path::KeyPath;
 use self::send::{Counts, Sender};
 use self::source::Source;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Output, Shape, field};
 use crate::place::{self, Access};
-use crate::put::ensure;
 use crate::report::{Because, Failure, note};
 use crate::verdict;
+use crate::write::ensure;
 
 /// Items between two looks at the progress bar.
 const SHOW_EVERY: u64 = 500;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Values are stored as they stand in the file, byte for byte. NDJSON has one JSON value a line; JSON
-is one array, or with --path an array inside an object. Run the same command again after an
+Values are stored as they stand in the file, byte for byte. --format jsonl has one JSON value a line;
+--format json is one array, or with --path an array inside an object. Run the same command again after an
 interruption of any kind, or when lines were added: what is in already is not written twice.
 Input that is no file cannot be read again: repeating it writes everything once more. Records of
 --records may not have conditions.
@@ -63,7 +63,7 @@ Examples:
 pub(crate) struct ImportArgs {
     /// File to read, `-` for the input
     file: PathBuf,
-    /// Topic to write to; it is made when it is not there
+    /// Topic to write to; created if it does not exist
     #[arg(short, long)]
     topic: String,
     /// Where the key of an item stands, as `$.a.b`; else records have no keys
@@ -91,7 +91,7 @@ pub(crate) struct ImportArgs {
     /// Read and check the input, write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not make the topic
+    /// Do not create the topic
     #[arg(long)]
     no_create: bool,
     /// Exit with 0 even if a verdict is not VALID
@@ -102,10 +102,10 @@ pub(crate) struct ImportArgs {
 /// Forms of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// By the first character: `[` is JSON, else NDJSON; JSON with --path
+    /// By the first character: `[` is JSON, else JSON Lines; JSON with --path
     Auto,
     /// One JSON value a line
-    Ndjson,
+    Jsonl,
     /// One JSON array
     Json,
 }

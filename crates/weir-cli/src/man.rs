@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::Cli;
 use crate::report::Because;
 
 #[derive(Debug, Args)]
@@ -21,9 +20,9 @@ pub(crate) struct ManArgs {
 }
 
 /// Carries out `weir man`.
-pub(crate) fn run(args: &ManArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ManArgs, grammar: clap::Command) -> anyhow::Result<ExitCode> {
     let written = std::fs::create_dir_all(&args.directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::build(), &args.directory));
+        .and_then(|()| clap_mangen::generate_to(grammar, &args.directory));
     written.failed(|| format!("cannot write to {}", args.directory.display()))?;
     Ok(ExitCode::SUCCESS)
 }

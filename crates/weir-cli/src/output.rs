@@ -30,7 +30,6 @@ pub(crate) enum Format {
     /// One JSON document
     Json,
     /// One JSON object a line
-    #[value(alias = "ndjson")]
     Jsonl,
     /// Comma-separated values with a header
     Csv,

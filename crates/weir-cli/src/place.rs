@@ -13,7 +13,7 @@ use weir::{
     ConnectOptions, Durability, ErrorCode, OpenOptions, Store, StoreError, Weir, WeirError,
 };
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::progress::Progress;
 use crate::report::{Because, Failure, note};
 

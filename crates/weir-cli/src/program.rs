@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use weir::ErrorCode;
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::report::{Because, Failure};
 
 #[derive(Debug, Args)]

@@ -22,9 +22,9 @@ use self::checkpoint::Checkpoint;
 use self::files::Files;
 use self::print::Printer;
 use self::topics::Topics;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Format, Shape};
-use crate::report::{Failure, note};
+use crate::report::{Failure, note, usage};
 use crate::settings;
 
 /// Bytes of a page of a file; a longer line makes a longer page.
@@ -260,11 +260,11 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     text.level = level(args, &text, format);
     if args.on_bad_item == Some(Bad::Undefined) && format == Format::Json && !makes(args) {
         let why = "`-o json` prints JSON only: `--on-bad-item skip` leaves out what is not";
-        return Err(crate::put::usage(why));
+        return Err(usage(why));
     }
     if args.from.is_empty() {
         if args.follow || args.latest {
-            return Err(crate::put::usage(
+            return Err(usage(
                 "--follow and --latest are for topics: name them with --from",
             ));
         }
@@ -278,7 +278,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     let goes_on = before.is_some();
     let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
     if paths.is_empty() && args.from.is_empty() {
-        return Err(crate::put::usage("name files, or topics with --from"));
+        return Err(usage("name files, or topics with --from"));
     }
     if args.from.is_empty() {
         let mut files = Files::new(args, &paths, &text, budgets, before.as_ref())?;

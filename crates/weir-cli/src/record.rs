@@ -69,7 +69,7 @@ pub(crate) fn row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 12] {
 fn value<'a>(record: &Record<'a>) -> Cow<'a, [u8]> {
     match (record.kind, TopicOptions::decode(record.value)) {
         (RecordKind::Alter, Some(options)) => {
-            Cow::Owned(crate::topic::options::json(&options).into_bytes())
+            Cow::Owned(crate::topic_options::json(&options).into_bytes())
         }
         _ => Cow::Borrowed(record.value),
     }

@@ -13,7 +13,7 @@ use clap::Args;
 use weir::{Kept, Lost, SalvageReport, StoreError};
 
 use crate::bytes::json_string;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;
 use crate::report::{Failure, note};

@@ -25,6 +25,15 @@ pub(crate) fn as_json(json: bool) {
 /// Exit code of a usage error, as the argument parser gives it.
 pub(crate) const USAGE: u8 = 2;
 
+/// A usage error of a command.
+pub(crate) fn usage(why: &str) -> anyhow::Error {
+    let error = clap::Error::raw(
+        clap::error::ErrorKind::MissingRequiredArgument,
+        format!("{why}\n"),
+    );
+    anyhow::Error::new(error)
+}
+
 /// An error with its code.
 #[derive(Debug)]
 pub(crate) struct Failure {

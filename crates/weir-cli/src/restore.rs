@@ -13,12 +13,11 @@ use std::time::Instant;
 use clap::Args;
 use weir::ErrorCode;
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::progress::Progress;
-use crate::put::usage;
-use crate::report::Failure;
+use crate::report::{Failure, usage};
 use crate::verify;
 
 /// Files of a store that belong to the process that has it open.

@@ -26,7 +26,7 @@ use weir::{Durability, ErrorCode, SOCKET_FILE, StoreError, Weir, volatile_kind};
 use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
 use self::backups::Backups;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::place::{self, Access, Where};
 use crate::progress::Progress;
 use crate::report::{Because, Failure, note, stdout};

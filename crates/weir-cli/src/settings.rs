@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use weir::limits::VALUE_BYTES_MAX;
+use weir::units::{self, UnitError};
 use weir::{Durability, ErrorCode};
-use weir_server::units::{self, UnitError};
 
-use crate::context::Contexts;
+use crate::contexts::{Contexts, home};
 use crate::credentials::{self, Credentials};
 use crate::output::Format;
 use crate::report::{self, Failure};
@@ -209,16 +209,6 @@ pub(crate) fn value_bytes_max(text: &str) -> Result<usize, String> {
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("{text} is no whole number from 0 to {}", u64::MAX))
-}
-
-/// The folder for files of this person: `$XDG_CONFIG_HOME/weir`.
-pub(crate) fn home() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|path| !path.is_empty());
-    let base = match set("XDG_CONFIG_HOME") {
-        Some(path) => PathBuf::from(path),
-        None => PathBuf::from(set("HOME")?).join(".config"),
-    };
-    Some(base.join("weir"))
 }
 
 fn find(given: Option<&Path>) -> Option<PathBuf> {

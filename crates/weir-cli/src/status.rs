@@ -9,7 +9,7 @@ use clap::Args;
 use weir::Weir;
 
 use crate::bytes::hex;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::disk;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};

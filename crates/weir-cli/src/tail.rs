@@ -23,12 +23,13 @@ use weir::{
 use self::follow::Follow;
 use self::merge::Merge;
 use self::watch::{FOLLOWER, Watch};
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::group::{self, Until};
-use crate::output::{Format, Output, Shape};
+use crate::output::{Output, Shape};
 use crate::place::{self, Access, Where};
 use crate::record;
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, usage};
+use crate::words::position;
 
 /// Before each look whether somebody wrote.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
@@ -42,8 +43,8 @@ whether another command had the store open, and only then it is opened again. Wh
 writes is shown when that command has ended. Any number of followers may run; they do not wake
 each other. Ctrl-C ends it.
 
---group needs a group of the mode `exclusive` (`weir group create TOPIC NAME --mode exclusive`), and
-makes one that is not there yet. From a group that is shared or keyed, `weir group claim` takes
+--group needs a group of the mode `exclusive` (`weir group create TOPIC NAME
+mode=exclusive`), and creates one that does not exist. From a group that is shared or keyed, `weir group claim` takes
 records. With -f in a directory it is a member only while it reads what is new.
 
 Examples:
@@ -59,10 +60,10 @@ pub(crate) struct TailArgs {
     /// Go on with new records
     #[arg(short, long)]
     follow: bool,
-    /// Where to start: start, end, an offset, -N for the last N, or a time
-    #[arg(long, default_value = "start", value_name = "FROM", value_parser = parse_from)]
+    /// Where to start: start, end, an offset, -N for the last N records, or a time (10m, 2026-11-01)
+    #[arg(long, default_value = "start", value_name = "POSITION", value_parser = position)]
     #[arg(allow_hyphen_values = true)]
-    from: From,
+    from: ReadFrom,
     /// Stop after so many records
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = crate::settings::count, allow_negative_numbers = true)]
@@ -77,14 +78,7 @@ pub(crate) struct TailArgs {
     /// done, which then counts as done
     #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix"])]
     group: Option<String>,
-    /// Values only, one a line; the same as -o raw
-    #[arg(long)]
-    raw: bool,
 }
-
-/// A start, in words.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct From(ReadFrom);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
@@ -93,33 +87,6 @@ enum Kind {
     Create,
     Alter,
     Destroy,
-}
-
-fn parse_from(text: &str) -> Result<From, String> {
-    let from = match text {
-        "start" => ReadFrom::Start,
-        "end" => ReadFrom::End,
-        _ => {
-            if let Some(Ok(last)) = text.strip_prefix('-').map(str::parse) {
-                ReadFrom::Last(last)
-            } else if let Ok(offset) = text.parse::<u64>() {
-                ReadFrom::After(ConsequenceOffset(offset.saturating_sub(1)))
-            } else {
-                ReadFrom::Time(parse_time(text)?)
-            }
-        }
-    };
-    Ok(From(from))
-}
-
-fn parse_time(text: &str) -> Result<u64, String> {
-    let time: Result<jiff::Timestamp, _> = text.parse();
-    let ms = time
-        .ok()
-        .and_then(|time| u64::try_from(time.as_millisecond()).ok());
-    ms.ok_or_else(|| {
-        format!("{text} is neither start, end, an offset, -N nor a time like 2026-11-01T00:00Z")
-    })
 }
 
 impl TailArgs {
@@ -139,17 +106,13 @@ impl TailArgs {
 
 /// Carries out `weir tail`.
 pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> {
-    let mut style = caller.style.clone();
-    if args.raw {
-        style.format = Some(Format::Raw);
-    }
-    let Some(mut out) = style.open(Shape::Stream, record::FIELDS)? else {
+    let Some(mut out) = caller.style.open(Shape::Stream, record::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(group) = &args.group {
         let limit = args.limit.unwrap_or(u64::MAX);
         let [topic] = args.topics.as_slice() else {
-            return Err(crate::put::usage("a group reads one topic"));
+            return Err(usage("a group reads one topic"));
         };
         as_group(caller, (topic, group), limit, args.follow, &mut out)?;
         out.finish()?;
@@ -159,7 +122,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         args,
         quiet: caller.quiet,
         away: false,
-        from: args.from.0,
+        from: args.from,
         places: BTreeMap::new(),
         left: args.limit.unwrap_or(u64::MAX),
     };
@@ -422,20 +385,5 @@ mod tests {
             !no.iter()
                 .any(|(pattern, name)| pattern_matches(pattern, name))
         );
-    }
-
-    #[test]
-    fn starts_are_offsets_counts_and_times() {
-        let check = |text: &str, expect: ReadFrom| {
-            assert_eq!(parse_from(text).map(|from| from.0), Ok(expect), "{text}");
-        };
-        check("start", ReadFrom::Start);
-        check("end", ReadFrom::End);
-        check("7", ReadFrom::After(ConsequenceOffset(6)));
-        check("0", ReadFrom::After(ConsequenceOffset(0)));
-        check("-10", ReadFrom::Last(10));
-        check("1970-01-01T00:00:02Z", ReadFrom::Time(2000));
-        check("2026-11-01T00:00Z", ReadFrom::Time(1_793_491_200_000));
-        assert!(parse_from("soon").is_err());
     }
 }

@@ -14,7 +14,7 @@ use weir_server::security::{
     IdentitiesError, IdentitiesFile, Token, TokenEntry, now_ms, write_private,
 };
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::report::{self, Because, Failure};
 
@@ -42,10 +42,10 @@ program, admin, or all. A pattern is a topic name; a part of it between dots may
 one `**` for one or more parts. What no right names is denied.
 
 Examples:
-  weir token new loader --right 'create,put orders.**' --right 'read stock.*'
-  weir token new watcher --right 'read **' --expires 12h -o raw --columns token
-  weir token new root --right 'all **' --expires never --out ./root.token")]
-    New {
+  weir token create loader --right 'create,put orders.**' --right 'read stock.*'
+  weir token create watcher --right 'read **' --expires 12h -o raw --columns token
+  weir token create root --right 'all **' --expires never --out ./root.token")]
+    Create {
         /// Name of the principal: who it is for
         name: String,
         /// What it may do, once for each: 'put,read orders.**'
@@ -62,16 +62,16 @@ Examples:
     },
     /// List the tokens of the file, without their secrets
     #[command(after_long_help = "Examples:\n  \
-        weir token new a --right 'read **' && weir token ls\n  \
-        weir token new b --right 'read **' && weir token ls -o json")]
+        weir token create a --right 'read **' && weir token ls\n  \
+        weir token create b --right 'read **' && weir token ls -o json")]
     Ls {
         #[command(flatten)]
         place: Place,
     },
     /// Take a token back; its entry stays and says so
     #[command(after_long_help = "Examples:\n  \
-        id=$(weir token new a --right 'read **' -o raw --columns id) && weir token revoke $id\n  \
-        id=$(weir token new b --right 'read **' -o raw --columns id) && weir token revoke $id -o json")]
+        id=$(weir token create a --right 'read **' -o raw --columns id) && weir token revoke $id\n  \
+        id=$(weir token create b --right 'read **' -o raw --columns id) && weir token revoke $id -o json")]
     Revoke {
         /// Id of the token: 8 hexadecimal digits
         id: String,
@@ -135,7 +135,7 @@ fn row(token: &TokenEntry, now_ms: u64) -> [Cell<'_>; 7] {
 /// Carries out `weir token`.
 pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
-        Verb::New {
+        Verb::Create {
             name,
             rights,
             expires,
@@ -281,7 +281,8 @@ fn failure(what: String, error: &IdentitiesError) -> Failure {
     let with = |code| Failure::new(code, what).because(error);
     match error {
         IdentitiesError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            with(ErrorCode::Io).advise("`weir token new` makes the file; `--identities` names it")
+            with(ErrorCode::Io)
+                .advise("`weir token create` makes the file; `--identities` names it")
         }
         IdentitiesError::Io { source, .. } => with(report::io_code(source)),
         IdentitiesError::Wrong { .. } => {

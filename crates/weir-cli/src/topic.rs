@@ -1,20 +1,18 @@
 //! `weir topic`: what topics there are, and what holds for them.
 
-pub(crate) mod options;
-
 use std::borrow::Cow;
-use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir::{ErrorCode, Intention, Operation, ReadFrom, TopicInfo, Weir};
+use weir::{ErrorCode, Operation, ReadFrom, TopicInfo, Weir};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
+use crate::confirm::confirm;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
-use crate::put::{answer, one, usage};
 use crate::report::{self, Because, Failure, note};
-use crate::verdict;
+use crate::topic_options as options;
+use crate::write::change;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopicArgs {
@@ -24,13 +22,13 @@ pub(crate) struct TopicArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make a topic
+    /// Create a topic
     #[command(after_long_help = "\
 Options: compaction=off|latest, tombstone-ttl=TIME, compaction-lag=TIME, key-bytes-max=SIZE,
 value-bytes-max=SIZE, keys-max=N, retention-age=TIME, retention-bytes=SIZE, retention-records=N,
-hold-for-groups=NAME,...; `none` takes one back. Retention lets go what is over any of its limits,
-whole segments at a time, but nothing that one of the groups has not done; a topic with
-retention-records=0 and a group to hold for keeps only what is still to be done.
+hold-for-groups=NAME,...; `none` takes an option back. Retention removes what is over any of its
+limits, whole segments at a time, but no record that one of the groups has not done. A topic with
+retention-records=0 and a group to hold for keeps only the records that are not done.
 
 Examples:
   weir topic create orders
@@ -52,16 +50,15 @@ Examples:
         #[arg(short, long)]
         all: bool,
     },
-    /// Describe one topic
+    /// Show one topic
     #[command(after_long_help = "Examples:\n  \
-        weir put orders x && weir topic info orders\n  \
-        weir put orders x && weir topic info orders -o json --columns name,last")]
-    Info {
+        weir put orders x && weir topic show orders\n  \
+        weir put orders x && weir topic show orders -o json --columns name,last")]
+    Show {
         /// Name of the topic
         name: String,
     },
-    /// Change options of a topic; the others stay
-    #[command(visible_alias = "alter")]
+    /// Change options of a topic; the other options stay
     #[command(after_long_help = "Examples:\n  \
         weir topic create state && weir topic set state compaction=latest\n  \
         weir topic create sized && weir topic set sized value-bytes-max=64KiB keys-max=none")]
@@ -247,7 +244,7 @@ fn row(info: &TopicInfo) -> [Cell<'_>; 18] {
 pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Ls { all } => list(caller, *all),
-        Verb::Info { name } => describe(caller, name),
+        Verb::Show { name } => describe(caller, name),
         Verb::Verify { name } => verify(caller, name).map_err(report::tool),
         Verb::Compact { name } => compact(caller, name),
         Verb::Retain { name } => retain(caller, name),
@@ -255,20 +252,20 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
             let options = options::parse(options, &weir::TopicOptions::default())?;
             let operation = Operation::Create { options: &options };
             let weir = place::open(caller, Access::Write)?;
-            write(caller, &weir, name, operation)
+            change(caller, &weir, name, operation)
         }
         Verb::Set { name, options } => {
             let weir = place::open(caller, Access::Read)?;
             let now = info(&weir, name)?.options;
             let options = options::parse(options, &now)?;
-            write(caller, &weir, name, Operation::Alter { options: &options })
+            change(caller, &weir, name, Operation::Alter { options: &options })
         }
         Verb::Rm { name, yes } => {
             if !yes {
-                confirm(name)?;
+                confirm("topic", name)?;
             }
             let weir = place::open(caller, Access::Read)?;
-            write(caller, &weir, name, Operation::Destroy)
+            change(caller, &weir, name, Operation::Destroy)
         }
     }
 }
@@ -310,40 +307,6 @@ fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
         .try_info()
         .failed(|| format!("cannot ask about topic {name}"))?;
     Ok(info.ok_or_else(missing)?)
-}
-
-pub(crate) fn write(
-    caller: &Caller,
-    weir: &Weir,
-    name: &str,
-    operation: Operation<'_>,
-) -> anyhow::Result<ExitCode> {
-    let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let failed = || format!("cannot change topic {name}");
-    weir.topic(name).failed(failed)?;
-    let outcome = one(weir, Intention::new(name, operation), failed)?;
-    answer(out, weir, name, &outcome, false)
-}
-
-/// Lets the person type the name of what is about to go.
-fn confirm(name: &str) -> anyhow::Result<()> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        return Err(usage("say --yes to remove a topic without being asked"));
-    }
-    let mut terminal = std::io::stderr();
-    let mut typed = String::new();
-    let read = write!(terminal, "weir: type the name of the topic to remove: ")
-        .and_then(|()| terminal.flush())
-        .and_then(|()| stdin.lock().read_line(&mut typed));
-    read.failed(|| "cannot read the answer".to_owned())?;
-    if typed.trim() == name {
-        return Ok(());
-    }
-    let failure = Failure::new(ErrorCode::Cancelled, format!("{name} was not removed"));
-    Err(failure.because("another name was typed").into())
 }
 
 fn compact(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use clap::Args;
 use weir::{ErrorCode, Intention, Operation, limits};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
+use crate::item::{Item, Items, bad_text};
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::put::{self, Item, Items, bad_text, ensure};
 use crate::report::{Because, Failure};
 use crate::verdict;
+use crate::write::{self, ensure};
 
 /// Bytes of a description: the largest transaction, with room for JSON.
 const INPUT_BYTES_MAX: u64 = 2 * limits::ITEM_BYTES_MAX as u64;
@@ -31,12 +32,12 @@ Examples:
   printf '{\"key\":\"a\",\"value\":1}\\n{\"key\":\"b\",\"value\":2}\\n' | weir txn accounts
   printf '{\"key\":\"c\",\"value\":3,\"expect\":{\"absent\":true}}\\n' | weir txn accounts -")]
 pub(crate) struct TxnArgs {
-    /// Topic to write to; it is made when it is not there
+    /// Topic to write to; created if it does not exist
     topic: String,
     /// File with the steps, `-` for the input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Do not make the topic
+    /// Do not create the topic
     #[arg(long)]
     no_create: bool,
     /// Exit with 0 even if the verdict is not VALID
@@ -57,8 +58,8 @@ pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
     let operation = Operation::Txn { ops: &steps };
     let intention = Intention::new(&args.topic, operation).expecting(&expect);
     let failed = || format!("cannot carry out the transaction on {}", args.topic);
-    let outcome = put::one(&weir, intention, failed)?;
-    let exit = put::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
+    let outcome = write::one(&weir, intention, failed)?;
+    let exit = write::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

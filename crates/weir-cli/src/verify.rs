@@ -9,7 +9,7 @@ use clap::Args;
 use weir::{ErrorCode, Finding, Severity, VerifyProgress, VerifyReport};
 
 use crate::bytes::json_string;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;
 use crate::report::{Failure, note};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weir::OpenOptions;
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 
 #[derive(Debug, Args)]

@@ -589,7 +589,9 @@ fn a_second_signal_ends_at_once() {
 /// A command that has the store in `data` open until its input ends.
 fn holder(place: &std::path::Path) -> Child {
     let mut holder = weir(place)
-        .args(["put", "t", "-", "--jsonl", "-o", "jsonl", "--at", "data"])
+        .args([
+            "put", "t", "-", "--format", "jsonl", "-o", "jsonl", "--at", "data",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

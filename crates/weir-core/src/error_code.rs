@@ -832,7 +832,7 @@ impl ErrorCode {
             Self::KeyAbsent => {
                 "Check the key; `weir export TOPIC --latest --columns key` lists those there are."
             }
-            Self::RecordAbsent => "Look at the first and last offset with `weir topic info`.",
+            Self::RecordAbsent => "Look at the first and last offset with `weir topic show`.",
             Self::Lagging => "Ask again after a pause, or ask another node.",
             Self::Draining => "Send the same again to another node, or after the restart.",
             Self::BadName => "Use 1 to 255 of A-Z a-z 0-9 . _ - and do not begin with a dot.",

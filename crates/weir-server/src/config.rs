@@ -10,9 +10,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_store::units::{self, UnitError};
 use weir_store::{OpenOptions, Scrub};
-
-use crate::units::{self, UnitError};
 
 /// An address to listen on: `HOST:PORT`, `PORT` or `:PORT` on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -402,7 +401,7 @@ impl fmt::Display for Missing {
                  everything"
             }
             Self::Identities => {
-                "nobody has to say who they are; give --identities (`weir token new` makes the \
+                "nobody has to say who they are; give --identities (`weir token create` makes the \
                  file), or say --insecure-no-auth to let everybody do everything"
             }
         })

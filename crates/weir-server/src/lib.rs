@@ -14,7 +14,7 @@
 //! The modules form layers; a module imports only modules of the layers before
 //! its own (`tests/edge/layers.rs` checks it):
 //!
-//! 1. `units`, then `config`, `phase`: settings, and how far the end of the server has come
+//! 1. `config`, `phase`: settings, and how far the end of the server has come
 //! 2. `limits`, `metrics`: constants and budgets; counters
 //! 3. `http`, `security`: transport, which knows no topic; principals and rights
 //! 4. `error`, `logs`, `sessions`, `turns`
@@ -53,7 +53,6 @@ mod sessions;
 mod shared;
 mod status;
 mod turns;
-pub mod units;
 
 pub use config::{Address, Key, KeyError, Missing, Rate, ServerConfig, Size};
 pub use descriptors::raise_descriptor_limit;

@@ -89,7 +89,7 @@ pub use remote::{AddressError, ConnectOptions};
 pub use reply::{Reply, interruptible};
 pub use session::{Pending, Session};
 pub use status::{BudgetStatus, ServerStatus, Status};
-pub use topic::{Pages, ReadFrom, Topic};
+pub use topic::{Pages, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
 pub use weir::{Weir, salvage, salvage_dry_run, verify, verify_watched};
@@ -113,10 +113,11 @@ pub use weir_core::{
 pub use weir_query as query;
 pub use weir_store::disk::{FileSystem, Survival, file_system, volatile_kind};
 pub use weir_store::lock::SOCKET_FILE;
+pub use weir_store::units;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
     Kept, KeyEntry, LockHolder, LogIndex, Lost, OnLocked, OnProgress, OpenOptions, OpenProgress,
-    OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records, Replayed, RetainReport,
-    SCAN_KEYS_MAX, SalvageReport, Severity, Stats, Store, StoreError, TopicCompactReport,
-    TopicInfo, VerifyProgress, VerifyReport,
+    OpenReport, OwnedRecord, Page, PositionError, ProgramInfo, Proposal, ReadFrom, Records,
+    Replayed, RetainReport, SCAN_KEYS_MAX, SalvageReport, Severity, Stats, Store, StoreError,
+    TopicCompactReport, TopicInfo, VerifyProgress, VerifyReport,
 };

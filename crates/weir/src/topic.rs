@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::{CodeHash, ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
-use weir_store::{KeyEntry, Page, StoreError, TopicInfo};
+use weir_store::{KeyEntry, Page, ReadFrom, StoreError, TopicInfo};
 
 use crate::backend::Backend;
 use crate::error::WeirError;
@@ -14,23 +14,6 @@ use crate::value::Value;
 use crate::verdict::Verdict;
 
 mod awaited;
-
-/// Where reading starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadFrom {
-    /// At the first record that is still there.
-    Start,
-    /// After the newest record.
-    End,
-    /// At the first record after this one.
-    After(ConsequenceOffset),
-    /// This many offsets before the end; fewer records where a compaction left
-    /// holes.
-    Last(u64),
-    /// At the first record stamped at this time or later (milliseconds since
-    /// 1970-01-01 UTC).
-    Time(u64),
-}
 
 /// A handle on a topic. Writing waits for the verdict; see
 /// [`Session::send`](crate::Session::send) to go on without waiting.

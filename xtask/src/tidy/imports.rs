@@ -55,7 +55,8 @@ const TABLE: &[Row] = &[
         name: "weir-store",
         layer: 2,
         ours: &["weir-core"],
-        foreign: &[],
+        // Positions that are dates and times.
+        foreign: &["jiff"],
     },
     Row {
         name: "weir-program",

@@ -7,8 +7,8 @@ use clap::Args;
 use weir::{ReadFrom, TopicReader};
 
 use super::{Bench, Load, Measured, Seen, join, sum};
-use crate::put::ensure;
 use crate::report::Because;
+use crate::write::ensure;
 
 /// How often a listener looks whether the writer has given up.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -7,8 +7,8 @@ use clap::Args;
 use weir::{Effect, Intention, Operation, Proposal};
 
 use super::{Bench, Load, Measured, Seen, join, share, sum};
-use crate::put::ensure;
 use crate::report::{Answered, Because};
+use crate::write::ensure;
 
 /// Arguments of `weir bench write`.
 #[derive(Debug, Args)]

@@ -17,10 +17,10 @@ use serde_json::json;
 use weir::{ReadFrom, RecordKind, Weir};
 
 use super::child::{SESSIONS, TOPIC, event, put, writer};
-use super::place::random;
 use super::stage::{Stage, count, go_on};
 use super::tour::{Facts, seconds};
 use crate::interrupt::Interrupt;
+use crate::scratch::random;
 
 /// Answers after which the writer is killed: at least this many, and at most
 /// `ANSWERS_SPREAD` more.

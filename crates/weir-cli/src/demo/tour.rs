@@ -8,11 +8,11 @@ use anyhow::Context;
 use serde_json::{Map, Value, json};
 use weir::{ErrorCode, Weir};
 
-use super::place::{self, Place};
 use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
 use super::{bank, crash, load, read, reopen, rules, write};
 use crate::report::Failure;
+use crate::scratch::{self, Place};
 
 /// How much a run does.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
         return refuse(&error, facts, show.json);
     }
     let next = next_steps(&place);
-    let disk_bytes = place::disk_bytes(place.path())?;
+    let disk_bytes = scratch::disk_bytes(place.path())?;
     facts.insert("disk_bytes".into(), disk_bytes.into());
     facts.insert("seconds".into(), seconds(start.elapsed()));
     facts.insert("steps".into(), stage.steps().into());
@@ -89,7 +89,7 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
 
 fn chapters(stage: &mut Stage, facts: &mut Facts, place: &Place, size: Size) -> anyhow::Result<()> {
     let quakes = Quakes::read()?;
-    let file_system = place::file_system(place.path()).unwrap_or_else(|| "unknown".into());
+    let file_system = scratch::file_system(place.path()).unwrap_or_else(|| "unknown".into());
     facts.insert("size".into(), size.name.into());
     facts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
     facts.insert("file_system".into(), file_system.clone().into());

@@ -10,8 +10,8 @@ use super::ImportArgs;
 use super::key_path::KeyPath;
 use super::letters::Letters;
 use super::source::Found;
-use crate::cli::Caller;
-use crate::put::{Item, Items, Wrong, bad_line};
+use crate::caller::Caller;
+use crate::item::{Item, Items, Wrong, bad_line};
 use crate::report::{Because, note};
 
 /// Items left out that are named one by one.

@@ -93,7 +93,7 @@ impl Array {
             (_, None) => return self.problem("the document ends within the array"),
             (_, Some(_)) if self.outside.is_empty() => {
                 return self
-                    .problem("more follows the document; for a value a line, --format ndjson");
+                    .problem("more follows the document; for a value a line, --format jsonl");
             }
             (_, Some(_)) => return self.problem("there should be a comma or the end of the array"),
         }
@@ -207,7 +207,7 @@ impl Array {
         self.state = State::Done;
         match self.peek()? {
             None => Ok(()),
-            Some(_) => self.problem("more follows the array; for an array a line, --format ndjson"),
+            Some(_) => self.problem("more follows the array; for an array a line, --format jsonl"),
         }
     }
 

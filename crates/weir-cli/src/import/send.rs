@@ -11,9 +11,10 @@ use weir::{
 use super::ImportArgs;
 use super::judge::Judged;
 use crate::bytes::hex;
-use crate::put::{Items, client_id};
+use crate::item::Items;
 use crate::report::{Answered, Because, Failure, say};
 use crate::verdict;
+use crate::write::client_id;
 
 /// Bytes of a batch after which it is sent.
 const BATCH_BYTES: usize = 1 << 20;

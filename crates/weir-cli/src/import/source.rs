@@ -11,7 +11,7 @@ use super::lines::Lines;
 use super::scan::Array;
 use super::{Form, ImportArgs};
 use crate::interrupt::Interrupt;
-use crate::put::bad_line;
+use crate::item::bad_line;
 use crate::report::{Because, Failure};
 
 /// Bytes read at a time.
@@ -101,7 +101,7 @@ impl Source {
         let start = skip_blanks(&mut input).failed(failed)?;
         let array = match args.form() {
             Form::Json => true,
-            Form::Ndjson => false,
+            Form::Jsonl => false,
             Form::Auto => start == Some(b'['),
         };
         let twice = if args.records { 2 } else { 1 };

@@ -21,11 +21,11 @@ use weir::{
 use super::deploy::argument;
 use super::script::beside;
 use super::{module, read};
-use crate::cli::Caller;
-use crate::demo::place::Place;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{self, Because, Failure};
-use crate::topic::options;
+use crate::scratch::Place;
+use crate::topic_options as options;
 
 /// Arguments of `weir program bench`.
 #[derive(Debug, Args)]
@@ -324,7 +324,7 @@ fn measure(
     };
     for (topic, operation) in [(TOPICS[0], plain), (TOPICS[1], create)] {
         let intention = Intention::new(topic, operation);
-        let outcome = crate::put::one(&weir, intention, || "cannot make the topic".to_owned())?;
+        let outcome = crate::write::one(&weir, intention, || "cannot make the topic".to_owned())?;
         if let Some(failure) = outcome
             .commit()
             .and_then(|commit| crate::verdict::failure(topic, commit))

@@ -7,7 +7,7 @@ use weir::program::WasmtimeHost;
 use weir::{ErrorCode, ProgramHost};
 
 use super::module;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, note};
 

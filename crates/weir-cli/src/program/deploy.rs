@@ -10,10 +10,11 @@ use weir::{CodeHash, ErrorCode, Operation, TopicOptions, Weir};
 
 use super::module;
 use crate::bytes;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::report::{Failure, note};
-use crate::topic::{self, options};
+use crate::topic_options as options;
+use crate::write::change;
 
 /// Arguments of `weir program deploy`.
 #[derive(Debug, Args)]
@@ -55,7 +56,7 @@ pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitC
         code,
         args: arguments,
     };
-    let answered = topic::write(caller, &weir, &args.topic, create)?;
+    let answered = change(caller, &weir, &args.topic, create)?;
     if answered != ExitCode::SUCCESS {
         warn(caller, &weir, &args.topic);
     }
@@ -82,14 +83,14 @@ pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<Exi
         code,
         args: arguments,
     };
-    topic::write(caller, &weir, &args.topic, replace)
+    change(caller, &weir, &args.topic, replace)
 }
 
 /// Carries out `weir program quarantine`.
 pub(super) fn quarantine(caller: &Caller, name: &str, release: bool) -> anyhow::Result<ExitCode> {
     let weir = place::open(caller, Access::Read)?;
     let stopped = !release;
-    topic::write(caller, &weir, name, Operation::Quarantine { stopped })
+    change(caller, &weir, name, Operation::Quarantine { stopped })
 }
 
 /// Bytes in the words of scripts.

@@ -11,7 +11,7 @@ use weir::{ErrorCode, IntentionOffset};
 
 use super::calls::log_text;
 use super::trace::history;
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Because, Failure, note};
 

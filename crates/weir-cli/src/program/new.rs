@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::report::{self, Because, Failure};
 
 /// Bytes of the name of a project.

@@ -16,7 +16,7 @@ use weir::{ErrorCode, IntentionOffset, ProgramHost};
 use super::calls::log_text;
 use super::{module, read};
 use crate::bytes::{json_string, printable};
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::paint::{DIM, GREEN, RED, paint};
 use crate::report::{self, Because, Failure};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use weir::program::script;
 use weir::{ErrorCode, ProgramInfo};
 
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::report::{Because, Failure};

@@ -19,7 +19,7 @@ use weir::{
 
 use super::calls::{self, short};
 use crate::bytes::{json_bytes, json_string, json_value, printable};
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, time, wide};
 use crate::paint::{DIM, paint};
 use crate::place;

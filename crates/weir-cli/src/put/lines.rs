@@ -10,12 +10,14 @@ use std::process::ExitCode;
 
 use weir::{ErrorCode, Expect, Outcome, Proposal, Weir};
 
-use super::{Item, Items, PutArgs, bad_text, ensure};
-use crate::cli::Caller;
+use super::{Form, PutArgs};
+use crate::caller::Caller;
+use crate::item::{Item, Items, bad_text};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access};
-use crate::report::{Answered, Because, Closed, Failure, note};
+use crate::report::{Answered, Because, Closed, Failure, note, usage};
 use crate::verdict;
+use crate::write::ensure;
 
 /// Bytes of a batch after which it is sent.
 const BATCH_BYTES: usize = 1 << 20;
@@ -41,12 +43,12 @@ struct Writer<'a> {
 /// Carries out `weir put TOPIC -`.
 pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     if args.session.is_some() {
-        return Err(super::usage("--session is for single values"));
+        return Err(usage("--session is for single values"));
     }
     let Some(out) = caller.style.open(Shape::Stream, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let shown = args.jsonl || caller.style.format.is_some();
+    let shown = args.format == Form::Jsonl || caller.style.format.is_some();
     let weir = place::open(caller, Access::Write)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
     let mut writer = Writer {
@@ -116,7 +118,7 @@ impl Writer<'_> {
     }
 
     fn line(&mut self, line: &[u8]) -> anyhow::Result<()> {
-        if !self.args.jsonl {
+        if self.args.format == Form::Lines {
             let key = self.args.key.bytes().unwrap_or_default();
             let meta = self.args.meta.as_deref().unwrap_or_default();
             self.items.put(key, line, meta.as_bytes());

@@ -11,7 +11,7 @@ use weir::{
 
 use super::checkpoint::Checkpoint;
 use super::{Next, QueryArgs, Run, query_failure};
-use crate::cli::Caller;
+use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::report::{Failure, note};
 

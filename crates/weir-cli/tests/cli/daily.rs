@@ -64,13 +64,13 @@ fn an_empty_key_is_no_key_and_is_refused() {
         place.words(&["delete", "t", key]).code(2);
     }
     let line = place
-        .pipe("put t --jsonl", "{\"key\":\"\",\"value\":1}\n")
+        .pipe("put t --format jsonl", "{\"key\":\"\",\"value\":1}\n")
         .code(1);
     assert!(line.err.contains("the key is empty"), "{}", line.err);
     place
-        .pipe("put t --jsonl", "{\"key\":null,\"value\":1}\n")
+        .pipe("put t --format jsonl", "{\"key\":null,\"value\":1}\n")
         .ok();
-    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 2);
+    assert_eq!(place.run("topic show t -o json").ok().json()["last"], 2);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_session_answers_a_repeated_put_and_does_it_once() {
     );
     let other = place.run("put t other --session me --nonce 1").code(1);
     assert!(other.err.contains("E314"), "{}", other.err);
-    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 2);
+    assert_eq!(place.run("topic show t -o json").ok().json()["last"], 2);
 }
 
 #[test]
@@ -126,7 +126,10 @@ fn lines_of_input_get_a_verdict_each() {
 {"key":"a","value":null,"expect":{"absent":true}}
 {"key":"a","delete":true,"expect":{"present":true}}
 "#;
-    let verdicts = place.pipe("put u --jsonl -o jsonl", input).code(3).lines();
+    let verdicts = place
+        .pipe("put u --format jsonl -o jsonl", input)
+        .code(3)
+        .lines();
     let effects: Vec<_> = verdicts
         .iter()
         .map(|verdict| verdict["effect"].clone())
@@ -134,11 +137,14 @@ fn lines_of_input_get_a_verdict_each() {
     assert_eq!(effects, ["VALID", "VALID", "INVALID", "VALID"]);
     assert_eq!(place.run("get u --key-hex ff").ok().text(), "plain");
     let bad = place
-        .pipe("put u --jsonl", "{\"value\":1}\n{\"value\":1,\"kez\":2}\n")
+        .pipe(
+            "put u --format jsonl",
+            "{\"value\":1}\n{\"value\":1,\"kez\":2}\n",
+        )
         .code(1);
     assert!(bad.err.contains("line 2 column 16"), "{}", bad.err);
     assert_eq!(
-        place.run("topic info u -o json").ok().json()["last"],
+        place.run("topic show u -o json").ok().json()["last"],
         5,
         "line 1 was written"
     );
@@ -171,12 +177,15 @@ fn tail_starts_anywhere_merges_and_selects() {
     }
     place.run("delete a.x --key k1").ok();
     let raw = |line: &str| place.run(line).ok().text();
-    assert_eq!(raw("tail a.* --raw --type put"), "x1\ny1\nx2\ny2\nx3\ny3\n");
-    assert_eq!(raw("tail a.x --raw --type put --from 3"), "x2\nx3\n");
-    assert_eq!(raw("tail a.x --raw --from -2"), "x3\n\n");
-    assert_eq!(raw("tail a.x --raw --from end"), "");
-    assert_eq!(raw("tail a.x --raw --key-prefix k2"), "x2\n");
-    assert_eq!(raw("tail a.x a.y --raw --type put -n 2"), "x1\ny1\n");
+    assert_eq!(
+        raw("tail a.* -o raw --type put"),
+        "x1\ny1\nx2\ny2\nx3\ny3\n"
+    );
+    assert_eq!(raw("tail a.x -o raw --type put --from 3"), "x2\nx3\n");
+    assert_eq!(raw("tail a.x -o raw --from -2"), "x3\n\n");
+    assert_eq!(raw("tail a.x -o raw --from end"), "");
+    assert_eq!(raw("tail a.x -o raw --key-prefix k2"), "x2\n");
+    assert_eq!(raw("tail a.x a.y -o raw --type put -n 2"), "x1\ny1\n");
     let last = place.run("tail a.x --from -1").ok().lines();
     assert_eq!(
         (&last[0]["kind"], &last[0]["key"]),
@@ -201,7 +210,7 @@ fn following_sees_what_others_write_and_does_not_shut_them_out() {
     let place = Place::new();
     place.run("put t 1").ok();
     let mut command = place.weir();
-    command.args(["tail", "t", "-f", "--type", "put", "-n", "4", "--raw"]);
+    command.args(["tail", "t", "-f", "--type", "put", "-n", "4", "-o", "raw"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "1");
@@ -219,7 +228,9 @@ fn followers_let_each_other_sleep_and_wait_without_work() {
     place.run("put t 1").ok();
     let follow = |name: &str| {
         let mut command = place.weir();
-        command.args(["tail", "t", "-f", "--type", "put", "-n", "2", "--raw", "-v"]);
+        command.args([
+            "tail", "t", "-f", "--type", "put", "-n", "2", "-o", "raw", "-v",
+        ]);
         command.args(["--lock-wait", "0s"]);
         command.stderr(std::fs::File::create(place.path(name)).unwrap());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -236,7 +247,8 @@ fn followers_let_each_other_sleep_and_wait_without_work() {
         "t",
         "-",
         "-q",
-        "--jsonl",
+        "--format",
+        "jsonl",
         "-o",
         "jsonl",
         "--lock-wait",
@@ -286,14 +298,129 @@ fn cpu_ticks(process: u32) -> u64 {
 }
 
 #[test]
+fn all_nouns_have_the_same_verbs_and_old_spellings_are_gone() {
+    let place = Place::new();
+    let verbs = |noun: &str| {
+        let help = place.words(&[noun, "--help"]).ok().text();
+        let (_, list) = help.split_once("Commands:\n").unwrap();
+        let lines = list.lines().take_while(|line| line.starts_with("  "));
+        let names = lines.map(|line| line.trim().split(' ').next().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    for (noun, common) in [
+        ("topic", &["create", "ls", "show", "set", "rm"][..]),
+        ("group", &["create", "ls", "show", "rm"]),
+        ("context", &["create", "ls", "show", "set", "rm"]),
+        ("token", &["create", "ls"]),
+        ("config", &["create", "show"]),
+        ("program", &["ls", "show"]),
+        ("cert", &["show"]),
+    ] {
+        let found = verbs(noun);
+        for verb in common {
+            assert!(found.iter().any(|name| name == verb), "{noun}: {found:?}");
+        }
+        for gone in ["new", "add", "info", "delete", "init", "alter", "describe"] {
+            // `program new` writes a project, and no program of a store.
+            let own = (noun, gone) == ("program", "new");
+            assert!(own || !found.iter().any(|name| name == gone), "{found:?}");
+        }
+    }
+    for line in [
+        "topic info t",
+        "topic alter t keys-max=1",
+        "topic create t keys_max=1",
+        "topic create t retention-age-ms=1s",
+        "group create t g --mode shared",
+        "group delete t g",
+        "token new a -r all",
+        "context add a ./a",
+        "config init",
+        "check",
+        "put t - --jsonl",
+        "import x -t t --format ndjson",
+        "tail t --raw",
+        "tail t --from first",
+        "tail t -o ndjson",
+        "cert ca --days 3",
+    ] {
+        place.run(line).code(2);
+    }
+    // Data goes only when that was said.
+    place.run("put t x").ok();
+    place.run("group create t g").ok();
+    let asked = place.run("group rm t g").code(2);
+    assert!(asked.err.contains("--yes"), "{}", asked.err);
+    place.run("group rm t g --yes").ok();
+    place.run("context create a ./a").ok();
+    let twice = place.run("context create a ./b").code(2);
+    assert!(twice.err.contains("weir context set a"), "{}", twice.err);
+    place.run("context set a --default-output json").ok();
+    let shown = place.run("context show a -o json").ok().json();
+    assert_eq!(shown["output"], "json");
+    assert!(shown["at"].as_str().unwrap().ends_with("/a"));
+}
+
+#[test]
+fn positions_are_the_same_for_a_tail_and_for_a_group() {
+    let place = Place::new();
+    // The CREATE has offset 1.
+    for n in 2..=5 {
+        place.run(&format!("put t {n}")).ok();
+    }
+    for (from, first) in [
+        ("start", 1),
+        ("4", 4),
+        ("-1", 5),
+        ("1h", 1),
+        ("today", 1),
+        ("2020-01-01", 1),
+        ("2020-01-01T00:00Z", 1),
+        ("2999-01-01", 6),
+        ("end", 6),
+    ] {
+        let tail = place.run(&format!("tail t --from {from} -o jsonl")).ok();
+        let found = tail
+            .lines()
+            .first()
+            .map_or(6, |line| line["offset"].as_u64().unwrap());
+        assert_eq!(found, first, "{from}");
+        place.run("group create t g from=end").ok();
+        place.run(&format!("group reset t g {from}")).ok();
+        let cursor = |group: &str| {
+            let shown = place.run(&format!("group show t {group} -o json")).ok();
+            shown.json()["cursor"].as_u64().unwrap()
+        };
+        // `start` is before the first record, and so is its offset.
+        assert_eq!(cursor("g") + 1, first, "{from}");
+        place.run(&format!("group create t other from={from}")).ok();
+        assert_eq!(cursor("other") + 1, first, "{from}");
+        place.run("group rm t g -y").ok();
+        place.run("group rm t other -y").ok();
+    }
+    for line in [
+        "tail t --from soon",
+        "group reset t g soon",
+        "group create t g from=soon",
+    ] {
+        let refused = place.run(line).code(2);
+        assert!(
+            refused.err.contains("write start, end, an offset, -N"),
+            "{}",
+            refused.err
+        );
+    }
+}
+
+#[test]
 fn topics_are_made_changed_listed_and_removed() {
     let place = Place::new();
     place
         .run("topic create s compaction=latest keys-max=2 tombstone-ttl=1h")
         .ok();
     place.run("topic create s").code(3);
-    place.run("topic set s keys_max=1 tombstone-ttl=none").ok();
-    let info = place.run("topic info s -o json").ok().json();
+    place.run("topic set s keys-max=1 tombstone-ttl=none").ok();
+    let info = place.run("topic show s -o json").ok().json();
     assert_eq!(info["compaction"], "latest");
     assert_eq!(info["keys_max"], 1);
     assert_eq!(info["tombstone_ttl_ms"], json!(null));
@@ -317,7 +444,7 @@ fn topics_are_made_changed_listed_and_removed() {
     place.run("topic create s wrong=1").code(2);
     place.run("topic create s value-bytes-max=0").code(2);
     place.run("topic create .hidden").code(2);
-    place.run("topic info none").code(4);
+    place.run("topic show none").code(4);
 }
 
 #[test]

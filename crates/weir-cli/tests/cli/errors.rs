@@ -70,7 +70,7 @@ fn a_directory_in_use_names_its_owner() {
     let place = Place::new();
     let mut owner = place
         .weir()
-        .args(["put", "t", "-", "--jsonl", "-o", "jsonl"])
+        .args(["put", "t", "-", "--format", "jsonl", "-o", "jsonl"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -150,9 +150,9 @@ fn a_verdict_counts_whether_or_not_anybody_reads_it() {
     let import = unread("import data -t u", "").code(1);
     assert!(import.err.contains("line 2"), "{}", import.err);
     let lines = "{\"value\":1}\n".repeat(5000) + "oops\n";
-    let put = unread("put v - --jsonl -o jsonl --batch 1", &lines).code(1);
+    let put = unread("put v - --format jsonl -o jsonl --batch 1", &lines).code(1);
     assert!(put.err.contains("line 5001"), "{}", put.err);
-    assert_eq!(place.run("topic info v -o json").ok().json()["last"], 5001);
+    assert_eq!(place.run("topic show v -o json").ok().json()["last"], 5001);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_second_writer_waits_for_a_short_first_one() {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 7);
+    assert_eq!(place.run("topic show t -o json").ok().json()["last"], 7);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_value_is_found_under_the_names_that_it_has_in_json() {
 #[test]
 fn what_is_not_known_in_contexts_is_told_once_and_kept() {
     let place = Place::new();
-    place.run("context add here ./data").ok();
+    place.run("context create here ./data").ok();
     let path = place.path(".config/weir/contexts.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = format!("colour = \"red\"\n{text}ttl = 5\n");
@@ -253,7 +253,7 @@ fn what_is_not_known_in_contexts_is_told_once_and_kept() {
     let done = place.run("context ls").ok();
     let said = "contexts.toml has what is not known here: colour, contexts.here.ttl";
     assert_eq!(done.err.matches(said).count(), 1, "{}", done.err);
-    place.run("context add there ./other").ok();
+    place.run("context create there ./other").ok();
     let text = std::fs::read_to_string(&path).unwrap();
     for kept in ["colour = \"red\"", "ttl = 5", "[contexts.there]"] {
         assert!(text.contains(kept), "{text}");
@@ -267,8 +267,8 @@ fn what_help_forbids_is_refused() {
     assert!(over.err.contains("64MiB at most"), "{}", over.err);
     for line in [
         "get t 1 --lock-wait 2",
-        "group create t g --lease 2",
-        "token new a --expires 2",
+        "group create t g lease=2",
+        "token create a --expires 2",
     ] {
         let unit = place.run(line).code(2);
         assert!(
@@ -276,6 +276,13 @@ fn what_help_forbids_is_refused() {
             "{}",
             unit.err
         );
+    }
+    for line in [
+        "cert ca --expires 2",
+        "cert ca --expires 36h",
+        "cert ca --expires 40000d",
+    ] {
+        place.run(line).code(2);
     }
     let option = place.run("topic create t retention-age=2").code(2);
     assert!(option.err.contains("2 has no unit"), "{}", option.err);

@@ -12,7 +12,7 @@ const COMMANDS: &[&str] = &[
     "export t",
     "delete t --key k",
     "topic ls",
-    "topic info t",
+    "topic show t",
     "topic set t keys-max=none",
     "topic verify t",
     "context ls",
@@ -27,7 +27,7 @@ const COMMANDS: &[&str] = &[
     "compact",
     "topic compact s",
     "config show",
-    "token new n-% --right admin",
+    "token create n-% --right admin",
     "token ls",
     "cert ca ca-%",
     "cert issue n-% --ca pki",
@@ -46,12 +46,12 @@ const COMMANDS: &[&str] = &[
 fn filled() -> Place {
     let place = Place::new();
     place.run("put t 1 --key k").ok();
-    place.run("context add here x").ok();
+    place.run("context create here x").ok();
     place.write("data", "1\n");
     place.run("topic create s compaction=latest").ok();
     place.run("backup copy").ok();
     place.run("cert ca pki").ok();
-    place.run("token new first --right admin").ok();
+    place.run("token create first --right admin").ok();
     place
 }
 
@@ -147,7 +147,7 @@ fn columns_headings_and_width_are_the_callers() {
         .ok()
         .text();
     assert_eq!(csv, "0,s\r\n1,t\r\n");
-    let json = place.run("topic info t -o json --columns name").ok().text();
+    let json = place.run("topic show t -o json --columns name").ok().text();
     assert_eq!(json, "{\"name\":\"t\"}\n");
     let mut command = place.weir();
     command

@@ -15,7 +15,7 @@ fn a_work_queue_over_several_commands() {
         place.run(&format!("put jobs job{n}")).ok();
     }
     place
-        .run("group create jobs work --attempts 2 --dead-letters jobs.dead")
+        .run("group create jobs work attempts-max=2 dead-letters=jobs.dead")
         .ok();
     let again = place.run("group create jobs work").code(3);
     assert!(again.err.contains("E107"), "{}", again.err);
@@ -76,10 +76,10 @@ fn a_work_queue_over_several_commands() {
         place.run("group show jobs work -o json").ok().json()["cursor"],
         0
     );
-    place.run("group delete jobs work").ok();
+    place.run("group rm jobs work --yes").ok();
     place.run("group show jobs work").code(4);
     place.run("group claim nothing work").code(4);
-    place.run("group delete jobs work").code(3);
+    place.run("group rm jobs work --yes").code(3);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn tail_as_a_group_prints_each_record_once() {
     }
     let tail = |words: &str| {
         place
-            .run(&format!("tail orders --group mail --raw{words}"))
+            .run(&format!("tail orders --group mail -o raw{words}"))
             .ok()
             .text()
     };
@@ -102,7 +102,7 @@ fn tail_as_a_group_prints_each_record_once() {
     // From a group of another mode records are claimed.
     for mode in ["shared", "keyed"] {
         place
-            .run(&format!("group create orders {mode} --mode {mode}"))
+            .run(&format!("group create orders {mode} mode={mode}"))
             .ok();
         let other = place.run(&format!("tail orders --group {mode}")).code(3);
         let claim = format!("`weir group claim orders {mode}`");
@@ -121,7 +121,7 @@ fn a_group_is_followed_in_a_directory_that_others_write_to() {
     let place = Place::new();
     place.run("put orders o1").ok();
     let mut command = place.weir();
-    command.args("tail orders --group mail --raw -f -n 4 --lock-wait 30s".split(' '));
+    command.args("tail orders --group mail -o raw -f -n 4 --lock-wait 30s".split(' '));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut line = || lines.next().unwrap().unwrap();
@@ -148,7 +148,7 @@ fn retention_waits_for_a_group_and_tells_who_comes_late() {
     place
         .run("topic create log retention-records=0 hold-for-groups=b,a")
         .ok();
-    let info = place.run("topic info log -o json").ok().json();
+    let info = place.run("topic show log -o json").ok().json();
     assert_eq!(info["hold_for_groups"], "a,b");
     assert_eq!(info["retention_records"], 0);
     place.run("put log x").ok();
@@ -157,7 +157,7 @@ fn retention_waits_for_a_group_and_tells_who_comes_late() {
         assert_eq!(report["first"], first, "{report}");
     };
     retained(1);
-    place.run("topic alter log hold-for-groups=a").ok();
+    place.run("topic set log hold-for-groups=a").ok();
     retained(1);
     place.run("tail log --group a").ok();
     // The ALTER is the newest record; groups pass it without being asked.
@@ -165,12 +165,12 @@ fn retention_waits_for_a_group_and_tells_who_comes_late() {
     place.run("put log y").ok();
     let gone = place.run("tail log --from 2").code(4);
     assert!(gone.err.contains("E313"), "{}", gone.err);
-    assert_eq!(place.run("tail log --raw").ok().text(), "y\n");
-    assert_eq!(place.run("tail log --from -9 --raw").ok().text(), "y\n");
+    assert_eq!(place.run("tail log -o raw").ok().text(), "y\n");
+    assert_eq!(place.run("tail log --from -9 -o raw").ok().text(), "y\n");
     place
         .run("topic set log retention-age=7d retention-bytes=1GiB retention-records=none")
         .ok();
-    let info = place.run("topic info log -o json").ok().json();
+    let info = place.run("topic show log -o json").ok().json();
     assert_eq!(info["retention_age_ms"], 604_800_000);
     place.run("topic set log hold-for-groups=a/b").code(2);
 }
@@ -184,7 +184,7 @@ fn groups_at_a_server_answer_as_in_a_directory() {
         "put jobs a",
         "put jobs b",
         "put jobs c",
-        "group create jobs work --attempts 1 --dead-letters jobs.dead",
+        "group create jobs work attempts-max=1 dead-letters=jobs.dead",
         "group create jobs work",
         "group ls -o json --columns topic,group,mode,cursor,lag,leased,dead_letters",
         "group claim jobs work --max 2 -o json --columns claim,offset,attempts,value",
@@ -201,8 +201,8 @@ fn groups_at_a_server_answer_as_in_a_directory() {
         "tail jobs --group work",
         "group ls jobs -o json --columns group,mode,lag",
         "group reset jobs work start",
-        "group delete jobs work",
-        "group delete jobs work",
+        "group rm jobs work --yes",
+        "group rm jobs work --yes",
     ];
     for line in lines {
         let near = here.run(line);

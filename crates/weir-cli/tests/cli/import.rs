@@ -64,7 +64,7 @@ fn an_import_that_is_killed_again_and_again_ends_with_each_item_once() {
         (&again["imported"], &again["already"]),
         (&json!(0), &json!(ITEMS))
     );
-    assert_eq!(place.run("topic info t -o json").ok().json()["keys"], ITEMS);
+    assert_eq!(place.run("topic show t -o json").ok().json()["keys"], ITEMS);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn conditions_of_records_are_never_dropped() {
     assert_eq!(place.run("get t --key a").ok().text(), "1");
     let lines = "{\"key\":\"a\",\"value\":2,\"expect\":{\"absent\":true}}\n{\"key\":\"b\",\"value\":2}\n{\"key\":\"a\",\"value\":3}\n";
     let verdicts = place
-        .pipe("put t - --jsonl --if-present -o jsonl", lines)
+        .pipe("put t - --format jsonl --if-present -o jsonl", lines)
         .code(3)
         .lines();
     let effects: Vec<_> = verdicts.iter().map(|line| line["effect"].clone()).collect();
@@ -237,7 +237,7 @@ fn arrays_are_read_element_by_element_and_kept_byte_for_byte() {
     place
         .run("import data -t t --path $.list --on-error skip")
         .ok();
-    let values = place.run("tail t --type put --raw").ok().text();
+    let values = place.run("tail t --type put -o raw").ok().text();
     assert_eq!(values, "{\"n\" : 1.0}\n\"two\\n\"\n[3]\n");
     place.write("cut", &text[..text.len() - 3]);
     let cut = place
@@ -245,12 +245,12 @@ fn arrays_are_read_element_by_element_and_kept_byte_for_byte() {
         .code(1);
     assert!(cut.err.contains("E506"), "{}", cut.err);
     place.pipe("import - -t v", "[1,2]\n").ok();
-    assert_eq!(place.run("tail v --type put --raw").ok().text(), "1\n2\n");
+    assert_eq!(place.run("tail v --type put -o raw").ok().text(), "1\n2\n");
     place
-        .pipe("import - -t w --format ndjson", "\u{feff}[1,2]\n[3]\n")
+        .pipe("import - -t w --format jsonl", "\u{feff}[1,2]\n[3]\n")
         .ok();
     assert_eq!(
-        place.run("tail w --type put --raw").ok().text(),
+        place.run("tail w --type put -o raw").ok().text(),
         "[1,2]\n[3]\n"
     );
 }
@@ -265,7 +265,7 @@ fn what_is_exported_comes_back_as_it_was() {
 {\"value\":null}
 {\"key\":\"b\",\"text\":\"\"}
 ";
-    place.pipe("put t --jsonl", input).ok();
+    place.pipe("put t --format jsonl", input).ok();
     for format in ["jsonl", "json"] {
         let exported = place.run(&format!("export t -o {format}")).ok().out;
         let copy = format!("import - -t {format} --records");
@@ -312,7 +312,7 @@ fn items_that_the_topic_refuses_are_counted_and_explained() {
         .ok()
         .json();
     assert_eq!(dry["imported"], 10);
-    place.run("topic info none").code(4);
+    place.run("topic show none").code(4);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_session_that_the_store_forgot_is_not_begun_anew_in_silence() {
     store.close().unwrap();
     let forgotten = place.run("import data -t t -k id").code(6);
     assert!(forgotten.err.contains("E306"), "{}", forgotten.err);
-    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 4);
+    assert_eq!(place.run("topic show t -o json").ok().json()["last"], 4);
     place.run("import data -t t -k id --again").ok();
-    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 7);
+    assert_eq!(place.run("topic show t -o json").ok().json()["last"], 7);
 }

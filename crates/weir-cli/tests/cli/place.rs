@@ -27,7 +27,7 @@ fn flag_environment_context_and_file_win_in_this_order() {
     assert_eq!(at(&[], None), "weir-data");
     place.write("weir.toml", "at = \"./file\"\n");
     assert_eq!(at(&[], None), "file");
-    place.run("context add here context").ok();
+    place.run("context create here context").ok();
     let none = place.run("context use -").code(2);
     assert!(none.err.contains("no context was in use"), "{}", none.err);
     place.run("context use here").ok();
@@ -63,7 +63,7 @@ fn an_address_without_a_scheme_is_not_made_a_directory() {
     let place = Place::new();
     for words in [
         &["put", "t", "x", "--at", "127.0.0.1:7071"][..],
-        &["context", "add", "far", "127.0.0.1:7071"],
+        &["context", "create", "far", "127.0.0.1:7071"],
         &["serve", "--at", "127.0.0.1:7071"],
     ] {
         let done = place.words(words).code(2);

@@ -18,7 +18,7 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
     let place = Place::new();
     let words = [
         "token",
-        "new",
+        "create",
         "loader",
         "--right",
         "put,read orders.**",
@@ -48,7 +48,7 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
     );
 
     place
-        .words(&["token", "new", "b", "-r", "admin", "--expires", "never"])
+        .words(&["token", "create", "b", "-r", "admin", "--expires", "never"])
         .ok();
     let list = place.run("token ls -o json").ok();
     assert!(!list.text().contains(&token));
@@ -77,7 +77,7 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
 fn a_token_can_go_into_a_file_and_never_over_one() {
     let place = Place::new();
     let words = [
-        "token", "new", "a", "-r", "read **", "--out", "a.token", "-o", "json",
+        "token", "create", "a", "-r", "read **", "--out", "a.token", "-o", "json",
     ];
     let made = place.words(&words).ok();
     assert!(made.json()["token"].is_null());
@@ -101,7 +101,7 @@ fn a_token_can_go_into_a_file_and_never_over_one() {
 fn what_is_wrong_is_said_and_changes_nothing() {
     let place = Place::new();
     let wrong = place
-        .words(&["token", "new", "a", "-r", "write orders"])
+        .words(&["token", "create", "a", "-r", "write orders"])
         .code(2);
     assert!(
         wrong.err.contains("they are create, destroy, put"),
@@ -109,14 +109,14 @@ fn what_is_wrong_is_said_and_changes_nothing() {
         wrong.err
     );
     place
-        .words(&["token", "new", "a b", "-r", "read **"])
+        .words(&["token", "create", "a b", "-r", "read **"])
         .code(2);
     place
-        .words(&["token", "new", "a", "-r", "read **", "--expires", "soon"])
+        .words(&["token", "create", "a", "-r", "read **", "--expires", "soon"])
         .code(2);
     assert!(!place.path("identities.toml").exists());
     let missing = place.run("token ls").code(1);
-    assert!(missing.err.contains("weir token new"), "{}", missing.err);
+    assert!(missing.err.contains("weir token create"), "{}", missing.err);
     place.write("identities.toml", "[[token]]\nid = 3\n");
     let wrong = place.run("token ls").code(1);
     assert!(wrong.err.contains("identities.toml:2:"), "{}", wrong.err);
@@ -147,7 +147,7 @@ fn an_authority_signs_for_servers_and_clients() {
     assert!(again.err.contains("ca.pem"), "{}", again.err);
     assert_eq!(text(&place, "pki/ca.key"), key);
 
-    let issue = "cert issue a.example 127.0.0.1 --ca pki --days 5 -o json";
+    let issue = "cert issue a.example 127.0.0.1 --ca pki --expires 5d -o json";
     let made = place.run(issue).ok();
     let row = made.json();
     assert_eq!(row["names"], "a.example 127.0.0.1");
@@ -178,9 +178,9 @@ fn an_authority_signs_for_servers_and_clients() {
         refused.err
     );
     // A certificate outlives nobody who signed it.
-    place.run("cert ca short --days 2").ok();
+    place.run("cert ca short --expires 2d").ok();
     let made = place
-        .run("cert issue c.example --ca short --days 90 -o json")
+        .run("cert issue c.example --ca short --expires 90d -o json")
         .ok();
     assert!(made.json()["days"].as_u64().unwrap() <= 2);
     let shown = place

@@ -88,7 +88,7 @@ const DAY: &[(&str, i32)] = &[
     ),
     ("topic set orders compaction=latest", 0),
     (
-        "topic info orders -o json --columns name,live,first,last,keys,compaction",
+        "topic show orders -o json --columns name,live,first,last,keys,compaction",
         0,
     ),
     ("topic ls -o json --columns name,first,last,keys", 0),
@@ -130,7 +130,7 @@ const DAY: &[(&str, i32)] = &[
     ("put orders y --session s --nonce 1", 1),
     ("put orders y --session s --nonce 9", 1),
     ("topic rm orders --yes", 0),
-    ("topic info orders -o json --columns live,last", 0),
+    ("topic show orders -o json --columns live,last", 0),
 ];
 
 fn prepared() -> Place {
@@ -233,7 +233,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     let place = prepared();
     let words = [
         "token",
-        "new",
+        "create",
         "loader",
         "--right",
         "put,create,read **",
@@ -243,7 +243,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     let made = place.words(&words).ok();
     let writer = [
         "token",
-        "new",
+        "create",
         "writer",
         "--right",
         "create,put w.**",
@@ -268,10 +268,10 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     with("WEIR_TOKEN", &token, &format!("get t 2 --at {url}")).ok();
     with("WEIR_TOKEN_FILE", "token", &format!("get t 2 --at {url}")).ok();
     place
-        .run(&format!("context add far {url} --token-file token"))
+        .run(&format!("context create far {url} --token-file token"))
         .ok();
     place
-        .run(&format!("context add var {url} --token-env MINE"))
+        .run(&format!("context create var {url} --token-env MINE"))
         .ok();
     place.run("context use far").ok();
     place.run("get t 2").ok();
@@ -425,7 +425,8 @@ fn input_of_lines_is_answered_at_a_server_while_it_comes() {
             "put",
             "t",
             "-",
-            "--jsonl",
+            "--format",
+            "jsonl",
             "-o",
             "jsonl",
             "--at",
@@ -520,7 +521,7 @@ fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stoppe
             let sorted = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(us);
             assert!(sorted.is_sorted() && us("per_second") > 0, "{row}");
         }
-        let info = place.run(&format!("topic info {topic} --at {at} -o json"));
+        let info = place.run(&format!("topic show {topic} --at {at} -o json"));
         assert_eq!(info.ok().json()["last"], 101, "each message once");
     }
     let mut bench = place.weir();

@@ -44,7 +44,7 @@ fn a_backup_restores_to_the_same_state() {
     assert_eq!(restored["digest"], before["digest"]);
     assert_eq!(place.run("get t --key k --at again").ok().text(), "v");
     assert_eq!(
-        place.run("topic info t --at again -o json").ok().json()["last"],
+        place.run("topic show t --at again -o json").ok().json()["last"],
         1002
     );
     let full = place.run("restore copy again").code(73);
@@ -68,7 +68,7 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(victim, bytes).unwrap();
-    let bad = place.run("check copy -o json").code(65);
+    let bad = place.run("verify copy -o json").code(65);
     assert!(bad.err.contains("E405"), "{}", bad.err);
     let finding = &bad.json()["findings"][0];
     assert_eq!(finding["severity"], "damage");
@@ -187,7 +187,7 @@ fn compaction_keeps_the_newest_value_of_each_key() {
     for n in 0..500 {
         writeln!(lines, "{{\"key\":\"k{}\",\"value\":{n}}}", n % 5).unwrap();
     }
-    place.pipe("put s --jsonl", lines).ok();
+    place.pipe("put s --format jsonl", lines).ok();
     let done = place.run("topic compact s -o json").ok().json();
     assert_eq!(done["records_before"], 501);
     assert!(done["records_after"].as_u64().unwrap() < 20, "{done}");
@@ -210,9 +210,9 @@ fn compaction_keeps_the_newest_value_of_each_key() {
 #[test]
 fn settings_tell_where_they_come_from() {
     let place = Place::new();
-    place.run("config init").ok();
+    place.run("config create").ok();
     place.run("config check").ok();
-    place.run("config init").code(1);
+    place.run("config create").code(1);
     place.write("weir.toml", "durability = \"each\"\noutput = \"json\"\n");
     let rows = place.run("config show --at here").ok().json();
     assert_eq!(
@@ -345,12 +345,12 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
     place.write("data", lines);
     let (written, err) = stopped(start("data"));
     assert!(err.contains("run the same command again"), "{err}");
-    let info = place.run("topic info u -o json").ok().json();
+    let info = place.run("topic show u -o json").ok().json();
     assert_eq!(info["keys"].as_u64().unwrap(), written);
     let rest = place.run("import data -t u -k id -o json").ok().json();
     assert_eq!(rest["imported"].as_u64().unwrap() + written, 20_000);
     assert_eq!(
-        place.run("topic info u -o json").ok().json()["keys"],
+        place.run("topic show u -o json").ok().json()["keys"],
         20_000
     );
     place.run("verify").ok();

@@ -15,10 +15,13 @@ use serde::Deserialize;
 use tokio::time::{Duration, Instant};
 use weir_core::group::Offsets;
 use weir_core::limits::{GROUP_LIST_MAX, GROUP_MEMBER_BYTES_MAX};
-use weir_core::{ErrorCode, GroupMode, GroupSetup, GroupStep, Operation, Outcome};
+use weir_core::{
+    ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, Operation, Outcome,
+};
 use weir_protocol::{CLAIM_RECORDS_MAX, CLAIM_WAIT_MS_MAX};
-use weir_store::{Claimed, GroupInfo, StoreError};
+use weir_store::{Claimed, GroupInfo, ReadFrom, StoreError};
 
+use super::events::read::seek;
 use super::execute::{execute_plain, json_object};
 use super::records::{self, Fields};
 use super::route::Resource;
@@ -306,7 +309,7 @@ pub(crate) const TABLE: Table = Table {
             "/v1/topics/{topic}/groups/{group}/reset",
             &[step_operation(
                 "Set the cursor of a group; leases and ownership end.",
-                &[Content::json("Reset", r#"{"offset":0}"#)],
+                &[Content::json("Reset", r#"{"to":"start"}"#)],
                 &[Response {
                     status: 200,
                     content: &[Content::json(
@@ -372,6 +375,7 @@ fn schemas() -> Value {
     let offsets = json!({"type": "array", "minItems": 1, "maxItems": 10_000, "items": positive});
     let member = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"});
     let mode = json!({"enum": ["exclusive", "keyed", "shared"]});
+    let position = json!({"oneOf": [number, text]});
     let of = |members: Value, required: &[&str]| json!({"type": "object", "properties": members, "required": required, "additionalProperties": false});
     json!({
         "Group": group_schema(&number),
@@ -383,7 +387,7 @@ fn schemas() -> Value {
         "GroupSettings": of(
             json!({
                 "mode": mode,
-                "start": {"oneOf": [number, {"enum": ["first", "tail"]}]},
+                "from": position,
                 "lease_ms": lease,
                 "attempts_max": {"type": "integer", "minimum": 0, "maximum": GROUP_ATTEMPTS_MAX},
                 "pending_max": {"type": "integer", "minimum": 1, "maximum": GROUP_PENDING_MAX},
@@ -421,7 +425,7 @@ fn schemas() -> Value {
         "Join": of(json!({"member": member, "takeover": flag}), &["member"]),
         "Ownership": of(json!({"generation": positive}), &["generation"]),
         "Move": of(json!({"generation": number, "offset": number}), &["offset"]),
-        "Reset": of(json!({"offset": number}), &["offset"]),
+        "Reset": of(json!({"to": position}), &["to"]),
         "StepResult": {
             "type": "object",
             "required": ["intention", "effect"],
@@ -441,7 +445,8 @@ fn schemas() -> Value {
 struct Setup {
     #[serde(deserialize_with = "some")]
     mode: Option<Mode>,
-    start: Start,
+    #[serde(deserialize_with = "some")]
+    from: Option<Position>,
     #[serde(deserialize_with = "some")]
     lease_ms: Option<Number>,
     attempts_max: Number,
@@ -458,26 +463,33 @@ enum Mode {
     Shared,
 }
 
-/// Where a group begins.
+/// The first record that a group delivers: an offset, or a text for [`ReadFrom::parse`].
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Start {
-    /// Behind this offset.
-    Behind(Number),
-    Word(Word),
+enum Position {
+    Offset(Number),
+    Text(String),
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Word {
-    First,
-    Tail,
-}
-
-impl Default for Start {
-    fn default() -> Self {
-        Self::Behind(Number(0))
-    }
+/// The offset up to which everything counts as done if a group begins at `from`.
+async fn cursor_at(edge: &Arc<Edge>, call: &Call, from: Position) -> Result<u64, Problem> {
+    let from = match from {
+        Position::Offset(Number(offset)) => {
+            ReadFrom::After(ConsequenceOffset(offset.saturating_sub(1)))
+        }
+        Position::Text(text) => {
+            ReadFrom::parse(&text).map_err(|error| Problem::bad(error.to_string()))?
+        }
+    };
+    Ok(match from {
+        ReadFrom::Start => 0,
+        ReadFrom::After(offset) => offset.0,
+        from => {
+            let topic = &call.matched.topic;
+            let reader = edge.shared.store.listen(topic, ConsequenceOffset::ZERO);
+            seek(reader, from).await?.position().0 - 1
+        }
+    })
 }
 
 /// One that is over its limit anyway stays over it.
@@ -486,7 +498,7 @@ fn small(number: Number) -> u32 {
 }
 
 impl Setup {
-    fn made(&self, last: u64) -> GroupSetup<'_> {
+    fn made(&self, start: u64) -> GroupSetup<'_> {
         let mode = match self.mode {
             Some(Mode::Exclusive) => GroupMode::Exclusive,
             Some(Mode::Keyed) => GroupMode::Keyed,
@@ -495,11 +507,7 @@ impl Setup {
         let usual = GroupSetup::new(mode);
         GroupSetup {
             mode,
-            start: match self.start {
-                Start::Behind(Number(offset)) => offset,
-                Start::Word(Word::First) => 0,
-                Start::Word(Word::Tail) => last,
-            },
+            start,
             lease_ms: self.lease_ms.map_or(usual.lease_ms, |number| number.0),
             attempts_max: small(self.attempts_max),
             pending_max: self.pending_max.map_or(usual.pending_max, small),
@@ -638,13 +646,16 @@ fn put_member(object: &mut Object<'_>, member: &[u8]) {
 
 /// PUT: makes a group, or finds that it is there as it should be.
 pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let wanted: Setup = if body.trim_ascii().is_empty() {
+    let mut wanted: Setup = if body.trim_ascii().is_empty() {
         Setup::default()
     } else {
         json_object(body)?
     };
-    let standing = edge.shared.store.standing(&call.matched.topic);
-    let setup = wanted.made(standing.map_or(0, |topic| topic.last.0));
+    let start = match wanted.from.take() {
+        Some(from) => cursor_at(edge, call, from).await?,
+        None => 0,
+    };
+    let setup = wanted.made(start);
     let step = GroupStep::Open(setup);
     let fresh = call.head.list(Known::IfNoneMatch).any(|tag| tag == "*");
     match cursor(edge, call, step, body).await {
@@ -774,7 +785,7 @@ struct Moved {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reset {
-    offset: Number,
+    to: Position,
 }
 
 /// In ascending order, each once.
@@ -839,7 +850,7 @@ pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
             cursor(edge, call, GroupStep::Move { generation, offset }, body).await
         }
         _ => {
-            let offset = json_object::<Reset>(body)?.offset.0;
+            let offset = cursor_at(edge, call, json_object::<Reset>(body)?.to).await?;
             cursor(edge, call, GroupStep::Reset { offset }, body).await
         }
     };
@@ -965,11 +976,12 @@ mod tests {
 
     #[test]
     fn a_setup_has_defaults() {
-        let setup: Result<Setup, _> = serde_json::from_str(r#"{"start":"tail","mode":"keyed"}"#);
+        let setup: Result<Setup, _> = serde_json::from_str(r#"{"from":"end","mode":"keyed"}"#);
         let setup = setup.unwrap_or_default();
+        assert!(matches!(&setup.from, Some(Position::Text(text)) if text == "end"));
         let made = setup.made(7);
         assert_eq!((made.mode, made.start), (GroupMode::Keyed, 7));
         let usual = Setup::default();
-        assert_eq!(usual.made(7), GroupSetup::new(GroupMode::Shared));
+        assert_eq!(usual.made(0), GroupSetup::new(GroupMode::Shared));
     }
 }

@@ -30,8 +30,8 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             "Return what follows this offset, key or topic name.",
         ),
         "from" => (
-            json!({"type": "string", "pattern": "^(first|tail|time:(0|[1-9][0-9]*))$"}),
-            "Where to start: first, tail, or time: with milliseconds since 1970.",
+            text(),
+            "Where to start: start, end, an offset, -N for the last N records, a time ago such as 10m, or a time.",
         ),
         "order" => (word(&["asc", "desc"]), "Oldest or newest first."),
         "limit" => (number(1, entries), "Entries of a page."),

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first, as the module documentation of the crate has them.
-const LAYERS: [&[&str]; 12] = [
-    &["units"],
+const LAYERS: [&[&str]; 11] = [
     &["config", "phase"],
     &["limits", "metrics"],
     &["http", "security"],

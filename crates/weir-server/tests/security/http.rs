@@ -185,7 +185,7 @@ fn groups_need_their_right_and_those_of_the_topic_for_letters() {
     is(&ask("GET /v1/topics/t/groups", ""), "200");
     is(&ask("POST /v1/topics/t/groups/g/claim?member=a", ""), "200");
     is(
-        &ask("POST /v1/topics/t/groups/g/reset", "{\"offset\":0}"),
+        &ask("POST /v1/topics/t/groups/g/reset", "{\"to\":0}"),
         "200",
     );
     is(&ask("PUT /v1/topics/u/groups/g", "{}"), "403");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, IntentionOffset, RecordKind};
 use weir_query::{Frames, Meta, Properties, QueryError, item_of, span_in};
-use weir_store::Page;
+use weir_store::{Page, ReadFrom};
 
 use super::faults::FaultKey;
 use super::latest::Latest;
@@ -19,7 +19,7 @@ use crate::error::WeirError;
 use crate::reader::TopicReader;
 use crate::remote::listener::Next;
 use crate::remote::pushdown::PushdownRequest;
-use crate::topic::{ReadFrom, Topic};
+use crate::topic::Topic;
 
 /// What all topics of a query have in common.
 #[derive(Clone, Debug)]

@@ -22,4 +22,4 @@ pub(crate) use self::filter::Filter;
 pub(crate) use self::keys::keys;
 pub(crate) use self::one::{event, event_now, key, key_if_ready};
 pub(crate) use self::page::page;
-pub(crate) use self::position::{gone, is_known, no_topic, start};
+pub(crate) use self::position::{gone, is_known, no_topic, seek, start};

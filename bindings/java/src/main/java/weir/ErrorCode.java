@@ -138,7 +138,7 @@ public enum ErrorCode {
     /** The topic has no record at the offset. */
     RECORD_ABSENT(318, Fault.CALLER, Retry.AFTER,
             "The topic has no record at the offset.",
-            "Look at the first and last offset with `weir topic info`."),
+            "Look at the first and last offset with `weir topic show`."),
     /** The node has not reached the offset that the reader asked it to have. */
     LAGGING(319, Fault.ENVIRONMENT, Retry.AFTER,
             "The node has not reached the offset that the reader asked it to have.",

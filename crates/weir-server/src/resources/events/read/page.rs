@@ -14,7 +14,7 @@ use weir_store::{Page, TopicReader};
 use super::descending::descending;
 use super::filter::Filter;
 use super::position::{
-    LOOK_BYTES_MAX, at_least, is_known, next_page, not_acceptable, start, store_error,
+    LOOK_BYTES_MAX, at_least, is_known, moves, next_page, not_acceptable, start, store_error,
 };
 use crate::http::accept;
 use crate::http::offload;
@@ -113,6 +113,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .store
         .standing(&call.matched.topic)
         .is_some_and(|topic| topic.compaction != Compaction::Off);
+    let moves = moves(call)?;
     let tag = format!("\"r{after}-{next}.{}\"", form.letter());
     let mut reply = Reply::new(200)
         .number("weir-next", next)
@@ -125,7 +126,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         "cache-control",
         match () {
             () if wait > 0 && up_to_date => "no-store",
-            () if up_to_date || compacted => "no-cache",
+            () if up_to_date || compacted || moves => "no-cache",
             () => "private, max-age=31536000, immutable",
         },
     );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
-use weir_store::{Page, StoreError, TopicReader};
+use weir_store::{Page, ReadFrom, StoreError, TopicReader};
 
 use crate::http::head::{Head, Known};
 use crate::http::offload;
@@ -53,6 +53,30 @@ pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Proble
     Err(problem.number("last", reader.last().0))
 }
 
+/// The parameter `from`.
+fn from(call: &Call) -> Result<Option<ReadFrom>, Problem> {
+    let Some(text) = call.query.text("from")? else {
+        return Ok(None);
+    };
+    let from = ReadFrom::parse(text).map_err(|error| Problem::bad(error.to_string()))?;
+    Ok(Some(from))
+}
+
+/// Whether the position of the request is another one at another time.
+pub(crate) fn moves(call: &Call) -> Result<bool, Problem> {
+    Ok(from(call)?.is_some_and(|from| !matches!(from, ReadFrom::After(_))))
+}
+
+/// Moves a reader to a position. A time is looked for on the disk, off the reactor.
+pub(crate) async fn seek(mut reader: TopicReader, from: ReadFrom) -> Result<TopicReader, Problem> {
+    offload::run(move || {
+        let sought = reader.seek_from(from);
+        sought.map_err(|error| store_error(&error))?;
+        Ok(reader)
+    })
+    .await
+}
+
 /// Where a reader starts.
 pub(crate) async fn start(
     edge: &Arc<Edge>,
@@ -69,28 +93,19 @@ pub(crate) async fn start(
             .read(topic, ConsequenceOffset(after.unwrap_or(0)))
             .map_err(|error| store_error(&error))?
     };
-    match call.query.text("from")? {
-        Some(_) if after.is_some() => {
-            return Err(Problem::bad("a position is given by after or by from"));
-        }
-        None | Some("first") => {}
-        Some("tail") => reader.seek(reader.last()),
-        Some(other) => {
-            let time = other
-                .strip_prefix("time:")
-                .and_then(crate::http::query::offset_of);
-            let time =
-                time.ok_or_else(|| Problem::bad("from is first, tail or time: with milliseconds"))?;
-            reader = offload::run(move || {
-                let sought = reader.seek_time(time);
-                sought.map_err(|error| store_error(&error))?;
-                Ok(reader)
-            })
-            .await?;
-        }
+    let from = from(call)?;
+    if from.is_some() && after.is_some() {
+        return Err(Problem::bad("a position is given by after or by from"));
+    }
+    let wanted = match from {
+        Some(ReadFrom::After(offset)) => offset.0,
+        _ => after.unwrap_or(0),
+    };
+    if let Some(from) = from {
+        reader = seek(reader, from).await?;
     }
     let reset = call.query.word("reset", &[("earliest", ())])?.is_some();
-    let gap = gone(edge, call, &mut reader, after.unwrap_or(0), reset)?;
+    let gap = gone(edge, call, &mut reader, wanted, reset)?;
     let after = reader.position().0 - 1;
     Ok((reader, after, gap))
 }

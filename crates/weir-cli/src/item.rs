@@ -1,13 +1,14 @@
-//! Writes as JSON objects: the lines of `put --jsonl`, of `txn`, and of what
+//! Writes as JSON objects: the lines of `put --format jsonl`, of `txn`, and of what
 //! `export` prints.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use weir::{Expect, Intention, Operation, TxnOp};
+use weir::{ErrorCode, Expect, Intention, Operation, TxnOp};
 
 use crate::bytes;
+use crate::report::Failure;
 
 /// A write as an object. Fields that `export` and `tail` print and that a write
 /// has no use for are allowed and read past; all others are errors.
@@ -354,4 +355,17 @@ impl Items {
             .last()
             .is_some_and(|part| part.kind == Kind::Nothing)
     }
+}
+
+/// A line or item of input that cannot be used.
+pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
+    let what = format!("line {line} column {column} of the input cannot be used");
+    Failure::new(ErrorCode::BadLine, what).because(why)
+}
+
+/// A line of input that is no object as it should be; `then` says what became
+/// of the others.
+pub(crate) fn bad_text(line: u64, wrong: &Wrong, then: &str) -> Failure {
+    let (line, column) = wrong.place(line, 1);
+    bad_line(line, column, &wrong.why).advise(format!("correct it there; {then}"))
 }

@@ -3,7 +3,7 @@
 use weir::{Compaction, ErrorCode, GroupName, StateMode, TopicOptions};
 
 use crate::report::Failure;
-use crate::settings;
+use crate::words::{self, bytes, number, optional, time_ms};
 
 /// The names, as typed.
 const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
@@ -12,17 +12,9 @@ const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
                      emits-max, emit-bytes-max, state-entries-max, state-bytes-max";
 
 /// Reads `NAME=VALUE` words on top of what holds now.
-pub(crate) fn parse(words: &[String], now: &TopicOptions) -> anyhow::Result<TopicOptions> {
+pub(crate) fn parse(list: &[String], now: &TopicOptions) -> anyhow::Result<TopicOptions> {
     let mut options = now.clone();
-    for word in words {
-        set(&mut options, word).map_err(|why| {
-            Failure::new(
-                ErrorCode::BadOption,
-                format!("cannot use the option {word}"),
-            )
-            .because(why)
-        })?;
-    }
+    words::each(list, |name, value| set(&mut options, name, value))?;
     options.check().map_err(|name| {
         let what = format!("cannot use the option {name}");
         Failure::new(ErrorCode::BadOption, what).because("it is zero or over the limit")
@@ -30,17 +22,9 @@ pub(crate) fn parse(words: &[String], now: &TopicOptions) -> anyhow::Result<Topi
     Ok(options)
 }
 
-fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
-    let pair = word.split_once('=');
-    let (name, text) = pair.ok_or_else(|| "an option has the form NAME=VALUE".to_owned())?;
-    let time = || -> Result<Option<u64>, String> {
-        optional(text, |text| {
-            let time = settings::duration(text).map_err(|error| error.to_string())?;
-            let ms = time.as_millis();
-            u64::try_from(ms).map_err(|_| "too long".to_owned())
-        })
-    };
-    match name.replace('_', "-").as_str() {
+fn set(options: &mut TopicOptions, name: &str, text: &str) -> Result<(), String> {
+    let time = || optional(text, time_ms);
+    match name {
         "compaction" => {
             options.compaction = match text {
                 "off" | "none" => Compaction::Off,
@@ -48,12 +32,12 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
                 _ => return Err(format!("{text} is neither off nor latest")),
             };
         }
-        "tombstone-ttl" | "tombstone-ttl-ms" => options.tombstone_ttl_ms = time()?,
-        "compaction-lag" | "compaction-lag-ms" => options.compaction_lag_ms = time()?,
+        "tombstone-ttl" => options.tombstone_ttl_ms = time()?,
+        "compaction-lag" => options.compaction_lag_ms = time()?,
         "key-bytes-max" => options.key_bytes_max = optional(text, bytes)?,
         "value-bytes-max" => options.value_bytes_max = optional(text, bytes)?,
         "keys-max" => options.keys_max = optional(text, number)?,
-        "retention-age" | "retention-age-ms" => options.retention.age_ms = time()?,
+        "retention-age" => options.retention.age_ms = time()?,
         "retention-bytes" => options.retention.bytes = optional(text, bytes)?,
         "retention-records" => options.retention.records = optional(text, number)?,
         "hold-for-groups" => options.retention.hold_for_groups = groups(text)?,
@@ -76,10 +60,6 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
-    settings::size(text).map_err(|error| error.to_string())
-}
-
 /// Names of groups, in any order.
 fn groups(text: &str) -> Result<Vec<GroupName>, String> {
     if text == "none" {
@@ -97,20 +77,6 @@ pub(super) fn hold(options: &TopicOptions) -> Option<String> {
     let names = &options.retention.hold_for_groups;
     let names: Vec<&str> = names.iter().map(GroupName::as_str).collect();
     (!names.is_empty()).then(|| names.join(","))
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
-}
-
-fn optional(
-    text: &str,
-    parse: impl FnOnce(&str) -> Result<u64, String>,
-) -> Result<Option<u64>, String> {
-    match text {
-        "none" => Ok(None),
-        text => parse(text).map(Some),
-    }
 }
 
 /// The compaction in words.

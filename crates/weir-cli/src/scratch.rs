@@ -1,4 +1,4 @@
-//! Where the stores of a demo lie, and what they take there.
+//! Directories for the stores of demos and measurements, and what they take there.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder};
@@ -56,12 +56,12 @@ impl Place {
     }
 
     /// Whether it stays.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         !self.temporary
     }
 
     /// Leaves it where it is, for a look.
-    pub(super) fn keep(&mut self) -> &Path {
+    pub(crate) fn keep(&mut self) -> &Path {
         self.temporary = false;
         &self.path
     }
@@ -86,13 +86,13 @@ impl Drop for Place {
 }
 
 /// A number that nobody can know before.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
 /// Bytes that the files below a directory take on the disk, whatever their
 /// length.
-pub(super) fn disk_bytes(directory: &Path) -> anyhow::Result<u64> {
+pub(crate) fn disk_bytes(directory: &Path) -> anyhow::Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -107,7 +107,7 @@ pub(super) fn disk_bytes(directory: &Path) -> anyhow::Result<u64> {
 }
 
 /// The type of the file system that holds a path, as the system names it.
-pub(super) fn file_system(path: &Path) -> Option<String> {
+pub(crate) fn file_system(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let mut best: (usize, Option<String>) = (0, None);

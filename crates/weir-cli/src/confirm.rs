@@ -1,0 +1,28 @@
+//! Asking before data is removed.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use weir::ErrorCode;
+
+use crate::report::{Because, Failure, usage};
+
+/// Lets the user type the name of what is to be removed: `noun` and `name`.
+pub(crate) fn confirm(noun: &str, name: &str) -> anyhow::Result<()> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(usage(&format!(
+            "give --yes to remove a {noun} without a question"
+        )));
+    }
+    let mut terminal = std::io::stderr();
+    let mut typed = String::new();
+    let read = write!(terminal, "weir: type the name of the {noun} to remove: ")
+        .and_then(|()| terminal.flush())
+        .and_then(|()| stdin.lock().read_line(&mut typed));
+    read.failed(|| "cannot read the answer".to_owned())?;
+    if typed.trim() == name {
+        return Ok(());
+    }
+    let failure = Failure::new(ErrorCode::Cancelled, format!("{name} was not removed"));
+    Err(failure.because("another name was typed").into())
+}

@@ -1,0 +1,139 @@
+//! The file of contexts: `contexts.toml` in the folder of the user.
+//!
+//! Invariant: no secret is in that file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use serde::{Deserialize, Serialize};
+use weir::ErrorCode;
+
+use crate::credentials::Credentials;
+use crate::report::{Because, Failure, note};
+
+/// A place with a name.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Context {
+    /// Where.
+    pub(crate) at: String,
+    /// Output format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<String>,
+    /// For a server.
+    #[serde(flatten)]
+    pub(crate) credentials: Credentials,
+    /// What a newer weir wrote: kept as it is.
+    #[serde(flatten)]
+    pub(crate) others: toml::Table,
+}
+
+/// All contexts.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Contexts {
+    pub(crate) current: Option<String>,
+    pub(crate) previous: Option<String>,
+    #[serde(default, rename = "contexts")]
+    pub(crate) by_name: BTreeMap<String, Context>,
+    /// What a newer weir wrote: kept as it is.
+    #[serde(flatten)]
+    others: toml::Table,
+}
+
+/// The folder for files of this person: `$XDG_CONFIG_HOME/weir`.
+pub(crate) fn home() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|path| !path.is_empty());
+    let base = match set("XDG_CONFIG_HOME") {
+        Some(path) => PathBuf::from(path),
+        None => PathBuf::from(set("HOME")?).join(".config"),
+    };
+    Some(base.join("weir"))
+}
+
+impl Contexts {
+    fn path() -> Option<PathBuf> {
+        Some(home()?.join("contexts.toml"))
+    }
+
+    /// Reads the file; none is no context.
+    pub(crate) fn load() -> anyhow::Result<Self> {
+        let Some(path) = Self::path() else {
+            return Ok(Self::default());
+        };
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => {
+                return Err(error).failed(|| format!("cannot read {}", path.display()));
+            }
+        };
+        let read: Result<Self, _> = toml::from_str(&text);
+        if let Ok(contexts) = &read {
+            contexts.warn(&path);
+        }
+        read.map_err(|error| {
+            let what = format!("cannot use the file {}", path.display());
+            Failure::new(ErrorCode::BadOption, what)
+                .because(error.message())
+                .advise("correct that line")
+                .into()
+        })
+    }
+
+    /// Says once what of the file is not known here.
+    fn warn(&self, path: &Path) {
+        static SAID: Once = Once::new();
+        let inside = self.by_name.iter();
+        let inside = inside.flat_map(|(name, context)| {
+            let keys = context.others.keys();
+            keys.map(move |key| format!("contexts.{name}.{key}"))
+        });
+        let unknown: Vec<String> = self.others.keys().cloned().chain(inside).collect();
+        if !unknown.is_empty() {
+            SAID.call_once(|| {
+                let keys = unknown.join(", ");
+                note(
+                    false,
+                    &format!("{} has what is not known here: {keys}", path.display()),
+                );
+            });
+        }
+    }
+
+    pub(crate) fn save(&self) -> anyhow::Result<()> {
+        let path = Self::path().ok_or_else(|| {
+            Failure::new(ErrorCode::BadOption, "cannot keep contexts")
+                .because("neither XDG_CONFIG_HOME nor HOME is set")
+                .advise("set one of them")
+        })?;
+        let shown = path.display().to_string();
+        let write = || -> std::io::Result<()> {
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            let text = toml::to_string(self).map_err(std::io::Error::other)?;
+            let new = path.with_extension("toml.new");
+            std::fs::write(&new, text)?;
+            std::fs::rename(&new, &path)
+        };
+        write().failed(|| format!("cannot write {shown}"))
+    }
+
+    /// The current context with its name.
+    pub(crate) fn current(&self) -> Option<(String, Context)> {
+        let name = self.current.as_ref()?;
+        Some((name.clone(), self.by_name.get(name)?.clone()))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> anyhow::Result<&Context> {
+        self.by_name.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+            Failure::new(ErrorCode::NotAStore, format!("there is no context {name}"))
+                .because(format!("known are: {}", known.join(", ")))
+                .advise(format!("make it with `weir context create {name} DIR`"))
+                .into()
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! Options of a group as words.
+
+use weir::{GroupMode, ReadFrom};
+
+use crate::words::{self, number, optional, time_ms};
+
+/// The names, as typed.
+const NAMES: &str = "mode, from, lease, attempts-max, pending-max, dead-letters";
+
+/// What a group is created with.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    /// How its members share the topic.
+    pub(super) mode: GroupMode,
+    /// Its first record.
+    pub(super) from: ReadFrom,
+    /// How long a member may be silent; `None`: the default of the mode.
+    pub(super) lease_ms: Option<u64>,
+    /// Deliveries of a record; `None`: any number.
+    pub(super) attempts_max: Option<u32>,
+    /// Records that may be claimed and not done; `None`: the default.
+    pub(super) pending_max: Option<u32>,
+    /// Topic for records that were given up; `None`: none.
+    pub(super) dead_letters: Option<String>,
+}
+
+/// Reads `NAME=VALUE` words.
+pub(super) fn parse(list: &[String]) -> anyhow::Result<Options> {
+    let mut options = Options {
+        mode: GroupMode::Shared,
+        from: ReadFrom::Start,
+        lease_ms: None,
+        attempts_max: None,
+        pending_max: None,
+        dead_letters: None,
+    };
+    words::each(list, |name, value| set(&mut options, name, value))?;
+    Ok(options)
+}
+
+fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "mode" => {
+            let modes = [GroupMode::Shared, GroupMode::Keyed, GroupMode::Exclusive];
+            let mode = modes.into_iter().find(|mode| mode.name() == value);
+            options.mode =
+                mode.ok_or_else(|| format!("{value} is neither shared, keyed nor exclusive"))?;
+        }
+        "from" => options.from = ReadFrom::parse(value).map_err(|error| error.to_string())?,
+        "lease" => options.lease_ms = optional(value, time_ms)?,
+        "attempts-max" => options.attempts_max = optional(value, count)?,
+        "pending-max" => options.pending_max = optional(value, count)?,
+        "dead-letters" => options.dead_letters = optional(value, |name| Ok(name.to_owned()))?,
+        _ => return Err(format!("the options are {NAMES}")),
+    }
+    Ok(())
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    let count = number(text)?;
+    u32::try_from(count).map_err(|_| format!("{text} is too large"))
+}

@@ -1,0 +1,57 @@
+//! Options of topics and groups as words: `NAME=VALUE`.
+//!
+//! Names are those of the HTTP API with `-` for `_`, and without the unit of a
+//! duration, which its value has. `none` takes an option back.
+
+use weir::{ErrorCode, PositionError, ReadFrom, units};
+
+use crate::report::Failure;
+
+/// Calls `set` with the name and the value of each word.
+pub(crate) fn each(
+    words: &[String],
+    mut set: impl FnMut(&str, &str) -> Result<(), String>,
+) -> anyhow::Result<()> {
+    for word in words {
+        let pair = word.split_once('=');
+        let pair = pair.ok_or_else(|| "an option has the form NAME=VALUE".to_owned());
+        pair.and_then(|(name, value)| set(name, value))
+            .map_err(|why| {
+                let what = format!("cannot use the option {word}");
+                Failure::new(ErrorCode::BadOption, what).because(why)
+            })?;
+    }
+    Ok(())
+}
+
+/// A duration in milliseconds.
+pub(crate) fn time_ms(text: &str) -> Result<u64, String> {
+    let time = units::duration(text).map_err(|error| error.to_string())?;
+    u64::try_from(time.as_millis()).map_err(|_| format!("{text} is too long"))
+}
+
+/// A number of bytes.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    units::size(text).map_err(|error| error.to_string())
+}
+
+/// A whole number.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
+}
+
+/// `None` for `none`.
+pub(crate) fn optional<T>(
+    text: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    match text {
+        "none" => Ok(None),
+        text => parse(text).map(Some),
+    }
+}
+
+/// Where reading starts, for an argument.
+pub(crate) fn position(text: &str) -> Result<ReadFrom, PositionError> {
+    ReadFrom::parse(text)
+}
