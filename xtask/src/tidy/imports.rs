@@ -77,7 +77,7 @@ const TABLE: &[Row] = &[
         name: "weir-raft",
         layer: 3,
         ours: &["weir-core", "weir-store"],
-        foreign: &["openraft", "tokio"],
+        foreign: &["futures-util", "openraft", "tokio"],
     },
     Row {
         name: "weir",

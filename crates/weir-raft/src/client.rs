@@ -1,0 +1,202 @@
+//! Requests to a peer over connections of our own.
+//!
+//! Each use of a peer (appends, heartbeats, votes) has a connection of its own, so
+//! that none waits behind another. A connection on which anything fails is dropped.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::OptionalSend;
+use openraft::alias::{SnapshotOf, VoteOf};
+use openraft::error::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
+use crate::machine::StateMachineSnapshot;
+use crate::types::{Member, Types};
+use crate::wire::{self, Hello};
+
+/// How long a peer may take to sync what it was sent.
+const APPEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// The least time for a connection and a short request.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Makes clients for the peers of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    pub(crate) cluster: [u8; 16],
+    pub(crate) node: u64,
+}
+
+/// A client for one peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    hello: Hello,
+    address: String,
+    stream: Option<TcpStream>,
+    number: u64,
+}
+
+impl RaftNetworkFactory<Types> for Peers {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: u64, member: &Member) -> Peer {
+        Peer {
+            hello: Hello {
+                cluster: self.cluster,
+                from: self.node,
+                to: target,
+            },
+            address: member.peer.clone(),
+            stream: None,
+            number: 0,
+        }
+    }
+}
+
+impl Peer {
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
+        let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
+        let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
+        match answer.kind {
+            Kind::Welcome => Ok(stream),
+            Kind::Refused => Err(said(&answer.body)),
+            _ => Err(invalid("a peer answered a greeting with something else")),
+        }
+    }
+
+    async fn exchange(&mut self, kind: Kind, body: &[u8]) -> io::Result<Bytes> {
+        // A connection to a process that has ended is found out by using it.
+        if let Some(stream) = self.stream.take()
+            && let Ok(answer) = self.exchange_on(stream, kind, body).await
+        {
+            return answer;
+        }
+        let stream = timeout(SHORT_TIMEOUT, self.connect()).await??;
+        self.exchange_on(stream, kind, body).await?
+    }
+
+    /// The inner error is the peer's answer, after which the connection is good.
+    async fn exchange_on(
+        &mut self,
+        mut stream: TcpStream,
+        kind: Kind,
+        body: &[u8],
+    ) -> io::Result<io::Result<Bytes>> {
+        self.number += 1;
+        frame::write(&mut stream, kind, self.number, body).await?;
+        let answer = frame::read(&mut stream, BODY_BYTES_MAX).await?;
+        let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if answer.number != self.number {
+            return Err(invalid("a peer answered another request"));
+        }
+        let result = match answer.kind {
+            Kind::Answer => Ok(answer.body),
+            Kind::Failed => Err(said(&answer.body)),
+            _ => return Err(invalid("a peer sent a request as an answer")),
+        };
+        self.stream = Some(stream);
+        Ok(result)
+    }
+
+    async fn request(
+        &mut self,
+        kind: Kind,
+        body: &[u8],
+        time: Duration,
+    ) -> Result<Bytes, RPCError<Types>> {
+        if let Ok(result) = timeout(time, self.exchange(kind, body)).await {
+            return result.map_err(unreachable_peer);
+        }
+        // The answer may still come, and would be taken for that of another.
+        self.stream = None;
+        let error = io::Error::new(io::ErrorKind::TimedOut, "a peer did not answer");
+        Err(unreachable_peer(error))
+    }
+}
+
+fn said(body: &[u8]) -> io::Error {
+    let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+    io::Error::other(format!("the peer said: {text}"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+fn unreachable_peer(error: io::Error) -> RPCError<Types> {
+    RPCError::Unreachable(Unreachable::new(&error))
+}
+
+fn short(option: &RPCOption) -> Duration {
+    option.soft_ttl().max(SHORT_TIMEOUT)
+}
+
+impl RaftNetworkV2<Types> for Peer {
+    type SnapshotData = StateMachineSnapshot;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let time = if request.entries.is_empty() {
+            short(&option)
+        } else {
+            APPEND_TIMEOUT
+        };
+        let body = wire::encode_append(request);
+        let answer = self.request(Kind::Append, &body, time).await?;
+        wire::decode_append_answer(&answer).map_err(unreachable_peer)
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let body = wire::encode_vote(&request);
+        let answer = self.request(Kind::Vote, &body, short(&option)).await?;
+        wire::decode_vote_answer(&answer).map_err(unreachable_peer)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let body = wire::encode_vote(&request);
+        let answer = self.request(Kind::PreVote, &body, short(&option)).await?;
+        wire::decode_vote_answer(&answer).map_err(unreachable_peer)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        _: VoteOf<Types>,
+        _: SnapshotOf<Types, StateMachineSnapshot>,
+        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        // No node purges its log, so none asks for this (docs/decisions/0065, point 5).
+        let what = "a node of this version sends no snapshot";
+        let error = io::Error::new(io::ErrorKind::Unsupported, what);
+        Err(StreamingError::Unreachable(Unreachable::new(&error)))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let body = wire::encode_transfer(&request);
+        let answer = self.request(Kind::Transfer, &body, short(&option)).await?;
+        wire::decode_transfer_answer(&answer).map_err(unreachable_peer)
+    }
+}

@@ -1,0 +1,175 @@
+//! Frames between peers (docs/formats/cluster.md, "Peer protocol").
+//!
+//! Invariants: no byte of a frame is used before its checksum holds; a length that
+//! is only declared reserves at most 64 KiB.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use crc_fast::{CrcAlgorithm, Digest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Bytes before the body.
+pub(crate) const HEAD_BYTES: usize = 20;
+/// Bytes of the longest body: an entry of the largest batch, with room.
+pub(crate) const BODY_BYTES_MAX: usize = 96 << 20;
+/// Bytes of the longest body before the handshake has ended.
+pub(crate) const HELLO_BYTES_MAX: usize = 1 << 10;
+/// Bytes that are reserved before they have come.
+const RESERVED_BYTES_MAX: usize = 64 << 10;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Hello = 1,
+    Welcome = 2,
+    /// The peer does not talk; the body says why.
+    Refused = 3,
+    Append = 16,
+    Vote = 17,
+    PreVote = 18,
+    Transfer = 19,
+    Answer = 32,
+    /// The request could not be carried out; the body says why.
+    Failed = 33,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Hello,
+            2 => Self::Welcome,
+            3 => Self::Refused,
+            16 => Self::Append,
+            17 => Self::Vote,
+            18 => Self::PreVote,
+            19 => Self::Transfer,
+            32 => Self::Answer,
+            33 => Self::Failed,
+            _ => return None,
+        })
+    }
+}
+
+/// A frame that was read and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    /// Of the request; its answer repeats it.
+    pub(crate) number: u64,
+    pub(crate) body: Bytes,
+}
+
+pub(crate) fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn checksum(head: &[u8], body: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(head);
+    digest.update(body);
+    u32::try_from(digest.finalize()).unwrap_or(u32::MAX)
+}
+
+/// Writes a frame and sends it.
+pub(crate) async fn write<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    kind: Kind,
+    number: u64,
+    body: &[u8],
+) -> io::Result<()> {
+    let len = u32::try_from(body.len()).ok();
+    let len = len.filter(|len| *len as usize <= BODY_BYTES_MAX);
+    let len = len.ok_or_else(|| invalid("a frame to a peer is too long"))?;
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&len.to_le_bytes());
+    head[4] = kind as u8;
+    head[8..16].copy_from_slice(&number.to_le_bytes());
+    let crc = checksum(&head[..16], body);
+    head[16..].copy_from_slice(&crc.to_le_bytes());
+    stream.write_all(&head).await?;
+    stream.write_all(body).await?;
+    stream.flush().await
+}
+
+/// Reads a frame with a body of at most `most` bytes; `None` when the stream ended
+/// before it.
+pub(crate) async fn read<R: AsyncRead + Unpin>(
+    stream: &mut R,
+    most: usize,
+) -> io::Result<Option<Frame>> {
+    let mut head = [0; HEAD_BYTES];
+    if stream.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(&mut head[1..]).await?;
+    let [l0, l1, l2, l3, kind, z0, z1, z2, ..] = head;
+    let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    if len > most || (z0, z1, z2) != (0, 0, 0) {
+        return Err(invalid("a peer sent a frame that is too long"));
+    }
+    let kind = Kind::from_byte(kind).ok_or_else(|| invalid("a peer sent an unknown frame"))?;
+    let mut body = BytesMut::new();
+    while body.len() < len {
+        let part = (len - body.len()).min(RESERVED_BYTES_MAX.max(body.len()));
+        let at = body.len();
+        body.resize(at + part, 0);
+        let (_, fresh) = body.split_at_mut(at);
+        stream.read_exact(fresh).await?;
+    }
+    let (covered, crc) = head.split_at(16);
+    if crc != checksum(covered, &body).to_le_bytes() {
+        return Err(invalid("a frame of a peer is not as it was sent"));
+    }
+    let number = covered.get(8..).and_then(|number| number.first_chunk());
+    Ok(Some(Frame {
+        kind,
+        number: u64::from_le_bytes(number.copied().unwrap_or_default()),
+        body: body.freeze(),
+    }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_are_read_as_written_and_no_flipped_bit_passes() {
+        let body = vec![7; 200_000];
+        let mut bytes = Vec::new();
+        write(&mut bytes, Kind::Append, 9, &body).await.unwrap();
+        let read_back = read(&mut &bytes[..], BODY_BYTES_MAX)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!((read_back.kind, read_back.number), (Kind::Append, 9));
+        assert_eq!(read_back.body, body);
+        assert_eq!(read(&mut &[][..], 1).await.unwrap(), None);
+        let mut short = Vec::new();
+        write(&mut short, Kind::Vote, 1, b"vote").await.unwrap();
+        for bit in 0..short.len() * 8 {
+            let mut bad = short.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                read(&mut &bad[..], BODY_BYTES_MAX).await.is_err(),
+                "bit {bit}"
+            );
+        }
+        for cut in 1..short.len() {
+            assert!(read(&mut &short[..cut], BODY_BYTES_MAX).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_declared_length_is_refused_above_the_limit_and_reserves_little_below() {
+        let mut head = [0; HEAD_BYTES];
+        head[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+        head[4] = Kind::Hello as u8;
+        assert!(read(&mut &head[..], BODY_BYTES_MAX).await.is_err());
+        let limit = u32::try_from(BODY_BYTES_MAX).unwrap();
+        head[..4].copy_from_slice(&limit.to_le_bytes());
+        assert!(read(&mut &head[..], BODY_BYTES_MAX).await.is_err());
+    }
+}

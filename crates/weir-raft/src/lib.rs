@@ -1,0 +1,34 @@
+//! Orders the batches of a store by consensus over openraft.
+//!
+//! A [`Node`] is a store in a directory, a task of openraft, and a port for the
+//! other nodes. It is a log provider for `weir-store` (docs/decisions/0064):
+//! openraft decides what follows what, the log of the store keeps it, the machine of
+//! the store applies it. The bytes on disk and between nodes are in
+//! docs/formats/cluster.md, the settings in docs/decisions/0066.
+//!
+//! Invariants: no other crate sees openraft; an index of openraft is the index of
+//! the log minus one, and only `convert.rs` knows that; a proposal is answered
+//! once.
+#![forbid(unsafe_code)]
+
+mod client;
+mod convert;
+mod frame;
+mod machine;
+mod node;
+mod peer;
+mod settings;
+mod storage;
+mod types;
+mod wire;
+
+pub use node::{Node, NodeConfig, NodeError, Role, Status};
+pub use types::Member;
+
+/// What openraft's storage suite needs; for tests alone.
+#[doc(hidden)]
+pub mod suite {
+    pub use crate::machine::{StateMachine, StateMachineSnapshot};
+    pub use crate::storage::LogStore;
+    pub use crate::types::Types;
+}

@@ -1,0 +1,264 @@
+//! The port for the other nodes.
+//!
+//! Invariants: nothing is done for a connection that has not said of which cluster it
+//! is and whom it looks for; a connection holds one request at a time.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::Raft;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
+use crate::machine::StateMachine;
+use crate::types::Types;
+use crate::wire::{self, Hello};
+
+/// Connections of peers at a time; further ones are closed.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a connection may take to say who it is.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after an accept that failed, for want of a descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which node listens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) cluster: [u8; 16],
+    pub(crate) node: u64,
+}
+
+/// Serves peers until the task is aborted.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    identity: Identity,
+    raft: Raft<Types, StateMachine>,
+) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection of a peer was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            continue;
+        };
+        let raft = raft.clone();
+        connections.spawn(async move {
+            if let Err(error) = talk(stream, identity, &raft).await {
+                tracing::debug!(%error, "a connection of a peer has ended");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn talk(
+    mut stream: TcpStream,
+    identity: Identity,
+    raft: &Raft<Types, StateMachine>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
+    let Some(hello) = hello else { return Ok(()) };
+    if let Err(why) = admit(&hello, identity) {
+        return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
+    }
+    frame::write(&mut stream, Kind::Welcome, hello.number, &[]).await?;
+    while let Some(request) = frame::read(&mut stream, BODY_BYTES_MAX).await? {
+        let (kind, body) = match answer(&request, raft).await? {
+            Ok(body) => (Kind::Answer, body),
+            Err(why) => (Kind::Failed, why.into_bytes()),
+        };
+        frame::write(&mut stream, kind, request.number, &body).await?;
+    }
+    Ok(())
+}
+
+fn admit(frame: &Frame, identity: Identity) -> Result<(), &'static str> {
+    if frame.kind != Kind::Hello {
+        return Err("this is the peer port of a cluster, and that was no peer");
+    }
+    let hello = Hello::decode(&frame.body)?;
+    if hello.cluster != identity.cluster {
+        return Err("this node belongs to another cluster");
+    }
+    if hello.to != identity.node {
+        return Err("another node listens at this address");
+    }
+    if hello.from == identity.node {
+        return Err("this node has the number of the caller");
+    }
+    Ok(())
+}
+
+/// The outer error ends the connection.
+async fn answer(
+    request: &Frame,
+    raft: &Raft<Types, StateMachine>,
+) -> io::Result<Result<Vec<u8>, String>> {
+    let failed = |error: &dyn std::error::Error| error.to_string();
+    Ok(match request.kind {
+        Kind::Append => {
+            let request = wire::decode_append(&request.body)?;
+            let answer = raft.append_entries(request).await;
+            answer
+                .map(|answer| wire::encode_append_answer(&answer))
+                .map_err(|error| failed(&error))
+        }
+        Kind::Vote => {
+            let answer = raft.vote(wire::decode_vote(&request.body)?).await;
+            answer
+                .map(|answer| wire::encode_vote_answer(&answer))
+                .map_err(|error| failed(&error))
+        }
+        Kind::PreVote => {
+            let answer = raft.pre_vote(wire::decode_vote(&request.body)?).await;
+            answer
+                .map(|answer| wire::encode_vote_answer(&answer))
+                .map_err(|error| failed(&error))
+        }
+        Kind::Transfer => {
+            let request = wire::decode_transfer(&request.body)?;
+            let answer = raft.handle_transfer_leader(request).await;
+            answer
+                .map(|answer| wire::encode_transfer_answer(&answer))
+                .map_err(|error| failed(&error))
+        }
+        _ => return Err(frame::invalid("a peer sent an answer as a request")),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+    use openraft::raft::VoteRequest;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use weir_store::OpenOptions;
+    use weir_store::replica::Vote as StoredVote;
+
+    use super::*;
+    use crate::client::{Peer, Peers};
+    use crate::convert;
+    use crate::node::{Node, NodeConfig, Role};
+    use crate::types::Member;
+
+    const CLUSTER: [u8; 16] = [5; 16];
+
+    async fn leader(directory: &std::path::Path) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = Member {
+            peer: listener.local_addr().unwrap().to_string(),
+            client: String::new(),
+        };
+        let config = NodeConfig {
+            node: 1,
+            cluster: CLUSTER,
+        };
+        let node = Node::open(directory, &OpenOptions::default(), config, listener).await;
+        let node = node.unwrap();
+        node.initialize(BTreeMap::from([(1, member)]))
+            .await
+            .unwrap();
+        let leads = |status: &crate::Status| {
+            let matching = status.matching.get(&1).copied().flatten();
+            let all = [status.committed, status.applied, matching];
+            status.role == Role::Leader && all.iter().all(|id| id.is_some() && *id == status.last)
+        };
+        node.until(leads).await.unwrap();
+        node
+    }
+
+    async fn client(node: &Node, cluster: [u8; 16], from: u64, to: u64) -> Peer {
+        let peer = node.address().to_string();
+        let client = String::new();
+        let mut peers = Peers {
+            cluster,
+            node: from,
+        };
+        peers.new_client(to, &Member { peer, client }).await
+    }
+
+    fn ask(term: u64) -> VoteRequest<Types> {
+        let vote = convert::vote(StoredVote {
+            term,
+            voted_for: 2,
+            is_committed: false,
+        });
+        VoteRequest::new(vote, None)
+    }
+
+    /// openraft takes a network without the request for one that grants everything.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn pre_vote_is_answered_by_the_peer() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let term = node.status().term;
+        let mut peer = client(&node, CLUSTER, 2, 1).await;
+        let option = RPCOption::new(Duration::from_mins(1));
+        let answer = peer.pre_vote(ask(term + 1), option).await.unwrap();
+        assert!(!answer.vote_granted, "a log that lacks everything");
+        assert_eq!(node.status().term, term);
+        node.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn strangers_are_told_why_and_change_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let before = node.status();
+        let option = || RPCOption::new(Duration::from_mins(1));
+        for (cluster, from, to, why) in [
+            ([6; 16], 2, 1, "this node belongs to another cluster"),
+            (CLUSTER, 2, 3, "another node listens at this address"),
+            (CLUSTER, 1, 1, "this node has the number of the caller"),
+        ] {
+            let mut peer = client(&node, cluster, from, to).await;
+            let error = peer.vote(ask(before.term + 9), option()).await.unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[0xff; 64]] {
+            let mut stream = TcpStream::connect(node.address()).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut said = Vec::new();
+            // Closed by the node, with a reset if it did not read everything.
+            drop(stream.read_to_end(&mut said).await);
+            assert!(said.is_empty());
+        }
+        // A greeting, then bytes that are no request.
+        let hello = Hello {
+            cluster: CLUSTER,
+            from: 2,
+            to: 1,
+        };
+        let mut stream = TcpStream::connect(node.address()).await.unwrap();
+        frame::write(&mut stream, Kind::Hello, 0, &hello.encode())
+            .await
+            .unwrap();
+        let welcome = frame::read(&mut stream, HELLO_BYTES_MAX).await.unwrap();
+        assert_eq!(welcome.unwrap().kind, Kind::Welcome);
+        frame::write(&mut stream, Kind::Append, 1, &[0xff; 9])
+            .await
+            .unwrap();
+        assert_eq!(
+            frame::read(&mut stream, BODY_BYTES_MAX).await.unwrap(),
+            None
+        );
+        assert_eq!(node.status(), before);
+        node.close().await.unwrap();
+    }
+}

@@ -1,0 +1,49 @@
+//! The settings of openraft. Each one has its reason in docs/decisions/0066.
+
+use openraft::{Config, ConfigError, SnapshotPolicy};
+
+/// Entries in one request to a peer.
+const REQUEST_ENTRIES_MAX: u64 = 64;
+
+pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
+    let name = u128::from_be_bytes(cluster);
+    let config = Config {
+        cluster_name: format!("{name:032x}"),
+        heartbeat_interval: 50,
+        election_timeout_min: 250,
+        election_timeout_max: 500,
+        enable_pre_vote: Some(true),
+        quorum_loss_probe_interval: Some(1_000),
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        replication_lag_threshold: REQUEST_ENTRIES_MAX,
+        max_payload_entries: REQUEST_ENTRIES_MAX,
+        backoff: "20ms 50ms 100ms ..200ms".to_owned(),
+        ..Config::default()
+    };
+    config.validate()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The table of decision 0066: a change here is a change there.
+    #[test]
+    fn settings_are_what_the_decision_says() {
+        let config = config([1; 16]).unwrap();
+        assert_eq!(config.heartbeat_interval, 50);
+        let election = (config.election_timeout_min, config.election_timeout_max);
+        assert_eq!(election, (250, 500));
+        assert_eq!(config.enable_pre_vote, Some(true));
+        assert_eq!(config.quorum_loss_probe_interval, Some(1_000));
+        assert_eq!(config.snapshot_policy, SnapshotPolicy::Never);
+        assert_eq!(config.max_in_snapshot_log_to_keep, u64::MAX);
+        assert!(config.enable_tick && config.enable_elect && config.enable_heartbeat);
+        assert_eq!(
+            (config.max_payload_entries, config.api_batch_linger_ms),
+            (64, 0)
+        );
+    }
+}

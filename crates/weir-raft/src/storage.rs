@@ -1,0 +1,147 @@
+//! The log of a store as the log storage of openraft.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+
+use openraft::OptionalSend;
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use tokio::sync::oneshot;
+use weir_store::LogIndex;
+use weir_store::replica::{Done, EntryReader, Replica};
+
+use crate::convert::{
+    entry, entry_id, index_of, io_error, log_id, stored_entry, stored_vote, vote,
+};
+use crate::types::{Entry, LogId, Types, Vote};
+
+/// Payload bytes that one request to a peer carries, unless one entry is longer.
+const REQUEST_BYTES: usize = 8 << 20;
+
+/// The log of a node.
+#[derive(Clone, Debug)]
+pub struct LogStore {
+    replica: Replica,
+}
+
+impl LogStore {
+    /// The log that a replica writes.
+    #[must_use]
+    pub fn new(replica: Replica) -> Self {
+        Self { replica }
+    }
+}
+
+/// Reads entries, each reader at its own place.
+#[derive(Debug)]
+pub struct LogReader {
+    replica: Replica,
+    reader: EntryReader,
+}
+
+/// Runs an operation of the writer thread and waits for its result.
+async fn wait(act: impl FnOnce(Done)) -> io::Result<()> {
+    let (sender, result) = oneshot::channel();
+    act(Box::new(move |done| {
+        // The waiter may be gone.
+        drop(sender.send(done));
+    }));
+    result.await.map_err(|_| closed())?.map_err(io_error)
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the store is closed")
+}
+
+impl LogReader {
+    fn read(&mut self, first: LogIndex, last: LogIndex, bytes: usize) -> io::Result<Vec<Entry>> {
+        let entries = self.reader.read(first, last, bytes).map_err(io_error)?;
+        entries.into_iter().map(entry).collect()
+    }
+}
+
+impl RaftLogReader<Types> for LogReader {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry>, io::Error> {
+        let first = match range.start_bound() {
+            Bound::Included(first) => index_of(*first),
+            Bound::Excluded(before) => index_of(*before).next(),
+            Bound::Unbounded => LogIndex(1),
+        };
+        let last = match range.end_bound() {
+            Bound::Included(last) => index_of(*last),
+            // The index of openraft that ends the range is ours of the entry before.
+            Bound::Excluded(end) => LogIndex(*end),
+            Bound::Unbounded => LogIndex(u64::MAX),
+        };
+        self.read(first, last, usize::MAX)
+    }
+
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<Entry>, io::Error> {
+        self.read(index_of(start), LogIndex(end), REQUEST_BYTES)
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.replica.vote().map(vote))
+    }
+}
+
+impl RaftLogStorage<Types> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
+        let state = self.replica.log_state();
+        Ok(LogState {
+            last_purged_log_id: state.purged.map(log_id),
+            last_log_id: state.last.map(log_id),
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Self::LogReader {
+        LogReader {
+            reader: self.replica.reader(),
+            replica: self.replica.clone(),
+        }
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let vote = stored_vote(vote);
+        wait(|done| self.replica.save_vote(vote, done)).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        match committed {
+            Some(id) => self.replica.save_committed(entry_id(&id)).map_err(io_error),
+            None => Ok(()),
+        }
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.replica.committed().map(log_id))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries = entries.into_iter().map(stored_entry).collect();
+        let durable: Done = Box::new(|result| callback.io_completed(result.map_err(io_error)));
+        wait(|written| self.replica.append(entries, written, durable)).await
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let index = last.map_or(LogIndex::ZERO, |id| index_of(id.index));
+        wait(|done| self.replica.truncate_after(index, done)).await
+    }
+
+    async fn purge(&mut self, id: LogId) -> Result<(), io::Error> {
+        wait(|done| self.replica.purge_through(entry_id(&id), done)).await
+    }
+}

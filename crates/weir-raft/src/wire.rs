@@ -1,0 +1,438 @@
+//! Bodies of the frames between peers (docs/formats/cluster.md, "Peer protocol").
+
+use std::io;
+
+use bytes::Bytes;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use weir_core::codec::{Reader, Short, put_varint};
+use weir_store::LogIndex;
+use weir_store::replica::{EntryBody, EntryId, ReplicaEntry, Vote as StoredVote};
+
+use crate::convert::{entry, entry_id, log_id, stored_entry, stored_vote, vote};
+use crate::frame::invalid;
+use crate::types::{Entry, LogId, Types, Vote};
+
+const MAGIC: &[u8; 8] = b"WEIRPEER";
+const VERSION: u16 = 1;
+
+/// Who talks to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) cluster: [u8; 16],
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+impl Hello {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.cluster);
+        out.extend_from_slice(&self.from.to_le_bytes());
+        out.extend_from_slice(&self.to.to_le_bytes());
+        // Kept for a fingerprint of the engine of programs.
+        out.extend_from_slice(&[0; 32]);
+        out
+    }
+
+    /// # Errors
+    /// A sentence for the peer.
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, &'static str> {
+        let mut reader = Reader::new(body);
+        let strange = |_: Short| "this is the peer port of a cluster, and that was no peer";
+        if reader.array::<8>().map_err(strange)? != *MAGIC {
+            return Err("this is the peer port of a cluster, and that was no peer");
+        }
+        if reader.array().map(u16::from_le_bytes).map_err(strange)? != VERSION {
+            return Err("the peer speaks another version of the peer protocol");
+        }
+        let hello = Self {
+            cluster: reader.array().map_err(strange)?,
+            from: reader.u64().map_err(strange)?,
+            to: reader.u64().map_err(strange)?,
+        };
+        match reader.array::<32>().map_err(strange)? {
+            [0, rest @ ..] if rest == [0; 31] && reader.is_empty() => Ok(hello),
+            _ => Err("the peer runs another engine for programs"),
+        }
+    }
+}
+
+fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
+    let vote = stored_vote(vote);
+    put_varint(out, vote.term);
+    put_varint(out, vote.voted_for);
+    out.push(u8::from(vote.is_committed));
+}
+
+fn put_id(out: &mut Vec<u8>, id: Option<&LogId>) {
+    // An index of the log is never 0.
+    let id = id.map(entry_id);
+    put_varint(out, id.map_or(0, |id| id.index.0));
+    if let Some(id) = id {
+        put_varint(out, id.term);
+    }
+}
+
+fn put_bool(out: &mut Vec<u8>, is_so: bool) {
+    out.push(u8::from(is_so));
+}
+
+fn read_bool(reader: &mut Reader<'_>) -> Result<bool, Short> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Short),
+    }
+}
+
+fn read_vote(reader: &mut Reader<'_>) -> Result<Vote, Short> {
+    Ok(vote(StoredVote {
+        term: reader.varint()?,
+        voted_for: reader.varint()?,
+        is_committed: read_bool(reader)?,
+    }))
+}
+
+fn read_id(reader: &mut Reader<'_>) -> Result<Option<LogId>, Short> {
+    let index = LogIndex(reader.varint()?);
+    if index == LogIndex::ZERO {
+        return Ok(None);
+    }
+    let term = reader.varint()?;
+    Ok(Some(log_id(EntryId { term, index })))
+}
+
+/// Reads a whole body.
+fn whole<T>(body: &[u8], read: impl FnOnce(&mut Reader<'_>) -> Result<T, Short>) -> io::Result<T> {
+    let mut reader = Reader::new(body);
+    let value = read(&mut reader);
+    match value {
+        Ok(value) if reader.is_empty() => Ok(value),
+        _ => Err(invalid("a body of a peer is not as it is written")),
+    }
+}
+
+const BATCH: u8 = 1;
+const BLANK: u8 = 2;
+const MEMBERSHIP: u8 = 3;
+
+pub(crate) fn encode_append(request: AppendEntriesRequest<Types>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(&mut out, &request.vote);
+    put_id(&mut out, request.prev_log_id.as_ref());
+    put_id(&mut out, request.leader_commit.as_ref());
+    put_varint(&mut out, request.entries.len() as u64);
+    for entry in request.entries {
+        let ReplicaEntry { id, body } = stored_entry(entry);
+        put_varint(&mut out, id.index.0);
+        put_varint(&mut out, id.term);
+        let (kind, count, bytes) = match body {
+            EntryBody::Batch { count, payload } => (BATCH, count, payload),
+            EntryBody::Blank => (BLANK, 0, Bytes::new()),
+            EntryBody::Membership(body) => (MEMBERSHIP, 0, body),
+        };
+        out.push(kind);
+        put_varint(&mut out, u64::from(count));
+        put_varint(&mut out, bytes.len() as u64);
+        out.extend_from_slice(&bytes);
+    }
+    out
+}
+
+/// Payloads are slices of `body`.
+pub(crate) fn decode_append(body: &Bytes) -> io::Result<AppendEntriesRequest<Types>> {
+    let (vote, prev_log_id, leader_commit, entries) = whole(body, |reader| {
+        let vote = read_vote(reader)?;
+        let (previous, committed) = (read_id(reader)?, read_id(reader)?);
+        let count = reader.varint()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            entries.push(read_entry(reader, body)?);
+        }
+        Ok((vote, previous, committed, entries))
+    })?;
+    let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<io::Result<_>>()?;
+    let mut expected = prev_log_id.map(|id| entry_id(&id).index);
+    for entry in &entries {
+        let index = entry_id(&entry.log_id).index;
+        if expected.is_some_and(|before| before.next() != index) {
+            return Err(invalid("entries of a peer do not follow each other"));
+        }
+        expected = Some(index);
+    }
+    Ok(AppendEntriesRequest {
+        vote,
+        prev_log_id,
+        entries,
+        leader_commit,
+    })
+}
+
+fn read_entry(reader: &mut Reader<'_>, body: &Bytes) -> Result<ReplicaEntry, Short> {
+    let index = LogIndex(reader.varint()?);
+    let term = reader.varint()?;
+    let kind = reader.u8()?;
+    let count = u32::try_from(reader.varint()?).map_err(|_| Short)?;
+    let len = usize::try_from(reader.varint()?).map_err(|_| Short)?;
+    let at = reader.at();
+    reader.take(len)?;
+    let bytes = body.slice(at..at + len);
+    let body = match kind {
+        BATCH if count > 0 => EntryBody::Batch {
+            count,
+            payload: bytes,
+        },
+        BLANK if len == 0 && count == 0 => EntryBody::Blank,
+        MEMBERSHIP if count == 0 => EntryBody::Membership(bytes),
+        _ => return Err(Short),
+    };
+    if index == LogIndex::ZERO {
+        return Err(Short);
+    }
+    Ok(ReplicaEntry {
+        id: EntryId { term, index },
+        body,
+    })
+}
+
+pub(crate) fn encode_append_answer(answer: &AppendEntriesResponse<Types>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match answer {
+        AppendEntriesResponse::Success => out.push(0),
+        AppendEntriesResponse::PartialSuccess(id) => {
+            out.push(1);
+            put_id(&mut out, id.as_ref());
+        }
+        AppendEntriesResponse::Conflict => out.push(2),
+        AppendEntriesResponse::HigherVote(vote) => {
+            out.push(3);
+            put_vote(&mut out, vote);
+        }
+    }
+    out
+}
+
+pub(crate) fn decode_append_answer(body: &[u8]) -> io::Result<AppendEntriesResponse<Types>> {
+    whole(body, |reader| {
+        Ok(match reader.u8()? {
+            0 => AppendEntriesResponse::Success,
+            1 => AppendEntriesResponse::PartialSuccess(read_id(reader)?),
+            2 => AppendEntriesResponse::Conflict,
+            3 => AppendEntriesResponse::HigherVote(read_vote(reader)?),
+            _ => return Err(Short),
+        })
+    })
+}
+
+pub(crate) fn encode_vote(request: &VoteRequest<Types>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(&mut out, &request.vote);
+    put_id(&mut out, request.last_log_id.as_ref());
+    put_bool(&mut out, request.leadership_transfer);
+    out
+}
+
+pub(crate) fn decode_vote(body: &[u8]) -> io::Result<VoteRequest<Types>> {
+    whole(body, |reader| {
+        let mut request = VoteRequest::new(read_vote(reader)?, read_id(reader)?);
+        request.leadership_transfer = read_bool(reader)?;
+        Ok(request)
+    })
+}
+
+pub(crate) fn encode_vote_answer(answer: &VoteResponse<Types>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(&mut out, &answer.vote);
+    put_id(&mut out, answer.last_log_id.as_ref());
+    put_bool(&mut out, answer.vote_granted);
+    out
+}
+
+pub(crate) fn decode_vote_answer(body: &[u8]) -> io::Result<VoteResponse<Types>> {
+    whole(body, |reader| {
+        let (vote, last) = (read_vote(reader)?, read_id(reader)?);
+        Ok(VoteResponse::new(vote, last, read_bool(reader)?))
+    })
+}
+
+pub(crate) fn encode_transfer(request: &TransferLeaderRequest<Types>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(&mut out, request.from_leader());
+    put_varint(&mut out, *request.to_node_id());
+    put_id(&mut out, request.last_log_id());
+    out
+}
+
+pub(crate) fn decode_transfer(body: &[u8]) -> io::Result<TransferLeaderRequest<Types>> {
+    whole(body, |reader| {
+        let (from, to) = (read_vote(reader)?, reader.varint()?);
+        Ok(TransferLeaderRequest::new(from, to, read_id(reader)?))
+    })
+}
+
+pub(crate) fn encode_transfer_answer(answer: &TransferLeaderResponse<Types>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match answer {
+        Ok(()) => out.push(0),
+        Err(TransferLeaderError::VoteChanged { expected, actual }) => {
+            out.push(1);
+            put_vote(&mut out, expected);
+            put_vote(&mut out, actual);
+        }
+        Err(TransferLeaderError::LogNotFlushed { expected, actual }) => {
+            out.push(2);
+            put_id(&mut out, expected.as_ref());
+            put_id(&mut out, actual.as_ref());
+        }
+    }
+    out
+}
+
+pub(crate) fn decode_transfer_answer(body: &[u8]) -> io::Result<TransferLeaderResponse<Types>> {
+    whole(body, |reader| {
+        Ok(match reader.u8()? {
+            0 => Ok(()),
+            1 => Err(TransferLeaderError::VoteChanged {
+                expected: read_vote(reader)?,
+                actual: read_vote(reader)?,
+            }),
+            2 => Err(TransferLeaderError::LogNotFlushed {
+                expected: read_id(reader)?,
+                actual: read_id(reader)?,
+            }),
+            _ => return Err(Short),
+        })
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::convert::decode_members;
+    use openraft::EntryPayload;
+
+    fn id(term: u64, index: u64) -> LogId {
+        let index = LogIndex(index);
+        log_id(EntryId { term, index })
+    }
+
+    fn a_vote() -> Vote {
+        vote(StoredVote {
+            term: 300,
+            voted_for: 2,
+            is_committed: true,
+        })
+    }
+
+    fn append() -> AppendEntriesRequest<Types> {
+        let members = [&[1, 2, 1, 2, 2][..], &[1, 1, b'a', 0, 2, 1, b'b', 1, b'c']].concat();
+        let bodies = [
+            EntryBody::Blank,
+            EntryBody::Membership(Bytes::from(members)),
+            EntryBody::Batch {
+                count: 3,
+                payload: Bytes::from_static(b"\x01batch"),
+            },
+        ];
+        let entries = bodies.into_iter().zip(8..).map(|(body, index)| {
+            let index = LogIndex(index);
+            let id = EntryId { term: 5, index };
+            entry(ReplicaEntry { id, body }).unwrap()
+        });
+        AppendEntriesRequest {
+            vote: a_vote(),
+            prev_log_id: Some(id(4, 7)),
+            entries: entries.collect(),
+            leader_commit: Some(id(4, 6)),
+        }
+    }
+
+    #[test]
+    fn every_body_is_read_as_written() {
+        let body = Bytes::from(encode_append(append()));
+        let back = decode_append(&body).unwrap();
+        assert_eq!(format!("{back:?}"), format!("{:?}", append()));
+        let EntryPayload::Membership(members) = &back.entries[1].payload else {
+            panic!("{back:?}");
+        };
+        assert_eq!(members.get_node(&2).unwrap().client, "c");
+        for answer in [
+            AppendEntriesResponse::Success,
+            AppendEntriesResponse::PartialSuccess(Some(id(1, 1))),
+            AppendEntriesResponse::PartialSuccess(None),
+            AppendEntriesResponse::Conflict,
+            AppendEntriesResponse::HigherVote(a_vote()),
+        ] {
+            let bytes = encode_append_answer(&answer);
+            assert_eq!(decode_append_answer(&bytes).unwrap(), answer);
+        }
+        let mut request = VoteRequest::new(a_vote(), Some(id(2, 9)));
+        request.leadership_transfer = true;
+        assert_eq!(decode_vote(&encode_vote(&request)).unwrap(), request);
+        let answer = VoteResponse::new(a_vote(), None, true);
+        assert_eq!(
+            decode_vote_answer(&encode_vote_answer(&answer)).unwrap(),
+            answer
+        );
+        let request = TransferLeaderRequest::new(a_vote(), 3, None);
+        assert_eq!(
+            decode_transfer(&encode_transfer(&request)).unwrap(),
+            request
+        );
+        for answer in [
+            Ok(()),
+            Err(TransferLeaderError::VoteChanged {
+                expected: a_vote(),
+                actual: a_vote(),
+            }),
+            Err(TransferLeaderError::LogNotFlushed {
+                expected: None,
+                actual: Some(id(1, 1)),
+            }),
+        ] {
+            let bytes = encode_transfer_answer(&answer);
+            assert_eq!(decode_transfer_answer(&bytes).unwrap(), answer);
+        }
+        let hello = Hello {
+            cluster: [3; 16],
+            from: 1,
+            to: 2,
+        };
+        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+    }
+
+    #[test]
+    fn no_bytes_of_a_peer_make_a_panic() {
+        let bodies = [
+            encode_append(append()),
+            encode_vote(&VoteRequest::new(a_vote(), Some(id(2, 9)))),
+            vec![0xff; 64],
+        ];
+        for body in bodies {
+            for cut in 0..body.len() {
+                try_all(&body[..cut]);
+            }
+            for bit in 0..body.len() * 8 {
+                let mut bad = body.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                try_all(&bad);
+            }
+        }
+    }
+
+    fn try_all(body: &[u8]) {
+        drop(decode_append(&Bytes::copy_from_slice(body)));
+        drop(decode_append_answer(body));
+        drop(decode_vote(body));
+        drop(decode_vote_answer(body));
+        drop(decode_transfer(body));
+        drop(decode_transfer_answer(body));
+        drop(decode_members(body));
+        let _ = Hello::decode(body);
+    }
+}

@@ -1,0 +1,284 @@
+//! Clusters in one process: real directories, real connections.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, ConsequenceOffset, ErrorCode, TopicOptions};
+use weir_raft::{Member, Node, NodeConfig, Role, Status};
+use weir_store::{OpenOptions, Store, StoreError, verify};
+
+const CLUSTER: [u8; 16] = [0xc1; 16];
+const CLIENT: ClientId = ClientId([0x11; 16]);
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        retention_every: None,
+        ..OpenOptions::default()
+    }
+}
+
+/// Nodes 1 to n, each in a directory of its own.
+struct Cluster {
+    id: [u8; 16],
+    directories: TempDir,
+    members: BTreeMap<u64, Member>,
+    nodes: BTreeMap<u64, Node>,
+}
+
+impl Cluster {
+    async fn start(count: u64, id: [u8; 16]) -> Self {
+        let mut started = Self {
+            id,
+            directories: tempfile::tempdir().unwrap(),
+            members: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+        };
+        for node in 1..=count {
+            started.add(node).await;
+        }
+        started
+    }
+
+    fn directory(&self, node: u64) -> PathBuf {
+        self.directories.path().join(node.to_string())
+    }
+
+    async fn add(&mut self, node: u64) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let client = format!("client-{node}");
+        self.members.insert(node, Member { peer, client });
+        self.open(node, listener).await;
+    }
+
+    async fn open(&mut self, node: u64, listener: TcpListener) {
+        let config = NodeConfig {
+            node,
+            cluster: self.id,
+        };
+        let directory = self.directory(node);
+        let opened = Node::open(&directory, &options(), config, listener).await;
+        self.nodes.insert(node, opened.unwrap());
+    }
+
+    async fn restart(&mut self, node: u64) {
+        let listener = TcpListener::bind(&self.members[&node].peer).await.unwrap();
+        self.open(node, listener).await;
+    }
+
+    async fn stop(&mut self, node: u64) {
+        self.nodes.remove(&node).unwrap().close().await.unwrap();
+    }
+
+    /// The leader that a running node knows to run.
+    async fn leader(&self) -> u64 {
+        let any = self.nodes.values().next().unwrap();
+        let runs = |status: &Status| status.leader.is_some_and(|id| self.nodes.contains_key(&id));
+        any.until(runs).await.unwrap().leader.unwrap()
+    }
+
+    /// Writes under a session until a leader has answered.
+    async fn write(&self, nonce: u64, operation: Operation<'_>) {
+        let intention = Intention {
+            client: CLIENT,
+            nonce,
+            ..Intention::new("orders", operation)
+        };
+        loop {
+            let leader = self.leader().await;
+            let done = propose(self.nodes[&leader].store(), &intention).await;
+            match done.map_err(|error| error.code()) {
+                Ok(()) => return,
+                Err(ErrorCode::Redirect | ErrorCode::NoLeader | ErrorCode::Indeterminate) => {
+                    tokio::task::yield_now().await;
+                }
+                Err(code) => panic!("{code:?}"),
+            }
+        }
+    }
+
+    async fn create(&self) {
+        let options = &TopicOptions::default();
+        self.write(1, Operation::Create { options }).await;
+    }
+
+    async fn put(&self, nonce: u64) {
+        let key = nonce.to_string().into_bytes();
+        let value = &[7; 100];
+        self.write(nonce, Operation::Put { key: &key, value }).await;
+    }
+
+    /// Waits until all running nodes have applied the same entry, the newest of each
+    /// log, and compares their digests.
+    async fn agreed(&self) {
+        loop {
+            let newest = self.nodes.values().map(|node| node.status().last).max();
+            let newest = newest.unwrap();
+            for node in self.nodes.values() {
+                let caught_up =
+                    |status: &Status| status.applied >= newest && status.applied == status.last;
+                node.until(caught_up).await.unwrap();
+            }
+            let applied = || -> Vec<_> {
+                let nodes = self.nodes.values();
+                nodes.map(|node| node.status().applied).collect()
+            };
+            let before = applied();
+            let digests: Vec<_> = self.nodes.values().map(|n| n.store().digest()).collect();
+            if before == applied() && before.iter().all(|one| *one == before[0]) {
+                let is_equal = digests.iter().all(|digest| *digest == digests[0]);
+                assert!(is_equal, "{digests:?} after {before:?}");
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn propose(store: &Store, intention: &Intention<'_>) -> Result<(), StoreError> {
+    let outcomes = store.propose(std::slice::from_ref(intention))?.await?;
+    assert_eq!(outcomes.iter().count(), 1);
+    Ok(())
+}
+
+fn records(store: &Store) -> usize {
+    let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
+    let mut count = 0;
+    while let Some(page) = reader.next_page().unwrap() {
+        count += page.iter().count();
+    }
+    count
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn three_nodes_lose_their_leader_and_agree_after_its_return() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members.clone()).await.unwrap();
+    cluster.create().await;
+    for nonce in 2..=50 {
+        cluster.put(nonce).await;
+    }
+    cluster.agreed().await;
+    let again = cluster.nodes[&2].initialize(members).await;
+    assert!(again.is_err(), "a cluster is formed once");
+
+    let first = cluster.leader().await;
+    let status = cluster.nodes[&first].status();
+    assert_eq!((status.role, status.matching.len()), (Role::Leader, 3));
+    cluster.stop(first).await;
+    let begun = Instant::now();
+    cluster.put(51).await;
+    println!("accepted again after {:?}", begun.elapsed());
+    for nonce in 52..=100 {
+        cluster.put(nonce).await;
+    }
+    assert_ne!(cluster.leader().await, first);
+    cluster.restart(first).await;
+    cluster.agreed().await;
+    // A nonce that was sent before is answered from the session table.
+    cluster.put(30).await;
+    cluster.agreed().await;
+    for node in cluster.nodes.values() {
+        assert_eq!(records(node.store()), 100);
+    }
+
+    // Everything again from the disks.
+    for node in 1..=3 {
+        cluster.stop(node).await;
+        let found = verify(&cluster.directory(node)).unwrap();
+        assert!(found.is_clean(), "{:?}", found.findings);
+    }
+    for node in 1..=3 {
+        cluster.restart(node).await;
+    }
+    cluster.put(101).await;
+    cluster.agreed().await;
+    for node in 1..=3 {
+        cluster.stop(node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
+    let mut cluster = Cluster::start(0, CLUSTER).await;
+    let directory = cluster.directory(1);
+    let store = Store::open(&directory, &options()).unwrap();
+    let topic = &TopicOptions::default();
+    let create = Intention::new("orders", Operation::Create { options: topic });
+    propose(&store, &create).await.unwrap();
+    let (key, value) = (&b"a"[..], &b"1"[..]);
+    let put = Intention::new("orders", Operation::Put { key, value });
+    propose(&store, &put).await.unwrap();
+    store.close().unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let peer = listener.local_addr().unwrap().to_string();
+    let client = String::new();
+    let member = Member { peer, client };
+    let made = Node::convert(&directory, &options(), 1, &member).unwrap();
+    cluster.id = made.cluster;
+    cluster.members.insert(1, member);
+    cluster.open(1, listener).await;
+    assert_eq!(cluster.leader().await, 1);
+    for node in [2, 3] {
+        cluster.add(node).await;
+        let member = cluster.members[&node].clone();
+        cluster.nodes[&1].add_learner(node, member).await.unwrap();
+    }
+    cluster.nodes[&1].change_voters([1, 2, 3]).await.unwrap();
+    cluster.put(1).await;
+    cluster.agreed().await;
+    cluster.stop(1).await;
+    cluster.put(2).await;
+    cluster.restart(1).await;
+    cluster.agreed().await;
+    for node in 1..=3 {
+        assert_eq!(records(cluster.nodes[&node].store()), 4);
+        cluster.stop(node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_follower_redirects_and_a_minority_does_not_answer() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.agreed().await;
+    let leader = cluster.leader().await;
+    let follower = if leader == 1 { 2 } else { 1 };
+    let knows = |status: &Status| status.leader == Some(leader);
+    cluster.nodes[&follower].until(knows).await.unwrap();
+    let (key, value) = (&b"a"[..], &b"1"[..]);
+    let put = Intention::new("orders", Operation::Put { key, value });
+    let refused = propose(cluster.nodes[&follower].store(), &put).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Redirect);
+    assert!(refused.to_string().contains(&format!("client-{leader}")));
+
+    cluster.nodes[&leader].transfer(follower).await.unwrap();
+    let leads = |status: &Status| status.role == Role::Leader;
+    cluster.nodes[&follower].until(leads).await.unwrap();
+
+    for node in 1..=3 {
+        if node != follower {
+            cluster.stop(node).await;
+        }
+    }
+    let alone = &cluster.nodes[&follower];
+    // While its lease runs a leader still takes proposals, and nobody answers them.
+    let refused = loop {
+        let waits = propose(alone.store(), &put);
+        if let Ok(answered) = tokio::time::timeout(Duration::from_millis(50), waits).await {
+            break answered.unwrap_err();
+        }
+    };
+    assert_eq!(refused.code(), ErrorCode::NoLeader);
+    assert_eq!(records(alone.store()), 1, "reads go on");
+    cluster.stop(follower).await;
+}
