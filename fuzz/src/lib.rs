@@ -7,6 +7,7 @@
 #![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a target reports")]
 
+pub mod adf;
 pub mod batch;
 pub mod http;
 pub mod mutate;

@@ -221,3 +221,23 @@ fn scan_path() {
 fn snapshot() {
     short("snapshot", fuzz::snapshot::run, &snapshots());
 }
+
+#[test]
+fn adf() {
+    let document = br##"{"type":"doc","version":1,"content":[
+        {"type":"heading","attrs":{"level":2},"content":[{"type":"text","text":"a *b*"}]},
+        {"type":"bulletList","content":[{"type":"listItem","content":[{"type":"paragraph","content":[
+            {"type":"text","text":"b","marks":[{"type":"strong"},{"type":"textColor","attrs":{"color":"#f00"}}]},
+            {"type":"hardBreak"},{"type":"mention","attrs":{"id":"1","text":"@a"}}]}]}]},
+        {"type":"codeBlock","attrs":{"language":"c"},"content":[{"type":"text","text":"* a\n"}]},
+        {"type":"table","content":[{"type":"tableRow","content":[{"type":"tableCell","content":[
+            {"type":"paragraph","content":[{"type":"text","text":"a|b"}]}]}]}]},{"type":"x"}]}"##;
+    let texts = [
+        "* a\n\n- b *c* ~d~ {{{adf(1,x)}}}\n  1. c\n\n#+begin_src c\n,* a\n#+end_src\n\n| a | b |\n|---+---|\n",
+        "#+begin_info\n#+h2: a\n[[jira-att:1][n]]\n#+end_info\n\n- [ ] a\\\\\n  b\n  - [X] c\n\n{{{adf(2)}}}\n",
+        ":a: <2024-11-29 Fri> [[https://a.example]] x_{1} /i/ _u_ +s+ =c=\n",
+    ];
+    let seeds = texts.map(|text| [&document[..], b"\0", text.as_bytes()].concat());
+    let alone = texts.map(|text| [b"\0", text.as_bytes()].concat());
+    short("adf", fuzz::adf::run, &[seeds, alone].concat());
+}

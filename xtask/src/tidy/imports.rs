@@ -33,6 +33,12 @@ const TABLE: &[Row] = &[
         foreign: &["memchr"],
     },
     Row {
+        name: "weir-adf",
+        layer: 0,
+        ours: &[],
+        foreign: &["jiff", "serde_json"],
+    },
+    Row {
         name: "weir-core",
         layer: 1,
         ours: &[],
@@ -152,13 +158,13 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-jira",
         layer: 4,
-        ours: &["weir"],
+        ours: &["weir", "weir-adf"],
         foreign: &["ureq", "serde", "serde_json", "jiff"],
     },
     Row {
         name: "weir-emacs",
         layer: 5,
-        ours: &["weir", "weir-jira"],
+        ours: &["weir", "weir-adf", "weir-jira"],
         foreign: &["emacs"],
     },
     Row {
@@ -223,6 +229,7 @@ const TABLE: &[Row] = &[
         name: "fuzz",
         layer: 9,
         ours: &[
+            "weir-adf",
             "weir-psyc",
             "weir-scan",
             "weir-core",
@@ -256,8 +263,11 @@ const ANYWHERE: &[&str] = &[
 /// Foreign crates that tests, benches and examples of any crate may import.
 const IN_TESTS: &[&str] = &[
     "arbitrary",
+    // Other readers of ADF.
+    "atlassian-markdown-converter",
     "h2",
     "insta",
+    "jc-adf",
     "memchr",
     "proptest",
     "rcgen",

@@ -1,0 +1,168 @@
+//! Edits by a person: what was not touched is kept as it was.
+
+use crate::{doc, marked, paragraph, text};
+use serde_json::{Value, json};
+use weir_adf::{Options, empty, from_org, from_plain, merge, to_org, to_plain};
+
+/// Edits the text of a document.
+fn edit(document: &Value, from: &str, to: &str) -> Value {
+    let org = to_org(document, &Options::default()).unwrap();
+    assert!(org.text.contains(from), "{}", org.text);
+    from_org(
+        &org.text.replacen(from, to, 1),
+        document,
+        &Options::default(),
+    )
+    .unwrap()
+}
+
+fn unknown() -> Value {
+    json!({ "type": "futureNode", "attrs": { "a": [1, { "b": null }] }, "later": true,
+        "content": [{ "type": "text", "text": "x" }] })
+}
+
+#[test]
+fn only_the_changed_block_differs() {
+    let local = |name: &str| {
+        json!({ "type": "paragraph", "attrs": { "localId": name }, "marks":
+            [{ "type": "alignment", "attrs": { "align": "end" } }], "content": [text(name)] })
+    };
+    let document =
+        doc(json!([local("a"), unknown(), local("b"), { "type": "paragraph" }, local("c")]));
+    let edited = edit(&document, "b\n", "new *text*\n");
+    let mut expected = document.clone();
+    expected["content"][2]["content"] = json!([text("new "), marked("text", &["strong"])]);
+    assert_eq!(edited, expected);
+    // Deleted, added and moved blocks.
+    let mut expected = document.clone();
+    expected["content"].as_array_mut().unwrap().remove(1);
+    assert_eq!(edit(&document, "{{{adf(1)}}}\n\n", ""), expected);
+    let mut expected = document.clone();
+    let added = paragraph(json!([text("d")]));
+    expected["content"].as_array_mut().unwrap().insert(2, added);
+    assert_eq!(
+        edit(&document, "{{{adf(1)}}}\n\n", "{{{adf(1)}}}\n\nd\n\n"),
+        expected
+    );
+    let moved = edit(&document, "a\n\n{{{adf(1)}}}", "{{{adf(1)}}}\n\na");
+    assert_eq!(moved["content"][0], unknown());
+    assert_eq!(moved["content"][1]["content"], json!([text("a")]));
+}
+
+#[test]
+fn a_changed_node_keeps_what_the_text_hides() {
+    let media = json!({ "type": "media", "attrs":
+        { "type": "file", "id": "m", "alt": "a.png", "collection": "c", "width": 66.666, "height": 7 } });
+    let document = doc(json!([
+        { "type": "mediaSingle", "attrs": { "layout": "wide", "width": 50 }, "content": [media] },
+        { "type": "codeBlock", "attrs": { "language": "c", "uniqueId": "u", "wrap": true },
+          "marks": [{ "type": "breakout", "attrs": { "mode": "wide" } }], "content": [text("int a;")] },
+        { "type": "table", "attrs": { "layout": "wide", "localId": "t" }, "content": [
+            { "type": "tableRow", "content": [
+                { "type": "tableCell", "attrs": { "colwidth": [10], "background": "#fff" },
+                  "content": [paragraph(json!([text("one")]))] }] }] },
+        paragraph(json!([{ "type": "text", "text": "here", "marks":
+            [{ "type": "link", "attrs": { "href": "https://a.example", "title": "T", "id": "i" } }] }]))
+    ]));
+    let mut expected = document.clone();
+    expected["content"][0]["content"][0]["attrs"]["alt"] = json!("b.png");
+    assert_eq!(edit(&document, "a.png", "b.png"), expected);
+    let mut expected = document.clone();
+    expected["content"][1]["content"] = json!([text("int b;")]);
+    assert_eq!(edit(&document, "int a;", "int b;"), expected);
+    let mut expected = document.clone();
+    let cell = &mut expected["content"][2]["content"][0]["content"][0];
+    cell["content"][0]["content"] = json!([text("two")]);
+    assert_eq!(edit(&document, "one", "two"), expected);
+    let mut expected = document.clone();
+    expected["content"][3]["content"][0]["text"] = json!("there");
+    assert_eq!(edit(&document, "[here]", "[there]"), expected);
+}
+
+#[test]
+fn coloured_text_is_edited_within_its_colour() {
+    let red = json!({ "type": "textColor", "attrs": { "color": "#ff0000" } });
+    let nodes = json!([text("a "), { "type": "text", "text": "red", "marks": [{ "type": "strong" }, red] }]);
+    let document = doc(json!([paragraph(nodes)]));
+    let org = to_org(&document, &Options::default()).unwrap();
+    assert_eq!(org.text, "a {{{adf(1,*red*)}}}\n");
+    assert_eq!(org.opaque[0].value, red);
+    let edited = edit(&document, "red", "crimson");
+    let mut expected = document.clone();
+    expected["content"][0]["content"][1]["text"] = json!("crimson");
+    let marks = expected["content"][0]["content"][1]["marks"]
+        .as_array_mut()
+        .unwrap();
+    marks.reverse();
+    assert_eq!(edited, expected);
+}
+
+#[test]
+fn a_new_text_is_a_valid_document() {
+    let text = "- [ ] a\n- [X] b\n\n-\n\n[[jira-att:9]]\n\n#+begin_quote\n#+end_quote\n\n*~x~*\n";
+    let document = from_org(text, &empty(), &Options::default()).unwrap();
+    let expected = doc(json!([
+        { "type": "taskList", "attrs": { "localId": "weir-3" }, "content": [
+            { "type": "taskItem", "attrs": { "localId": "weir-1", "state": "TODO" },
+              "content": [{ "type": "text", "text": "a" }] },
+            { "type": "taskItem", "attrs": { "localId": "weir-2", "state": "DONE" },
+              "content": [{ "type": "text", "text": "b" }] }] },
+        { "type": "bulletList", "content": [{ "type": "listItem", "content": [paragraph(json!([]))] }] },
+        { "type": "mediaSingle", "attrs": { "layout": "center" }, "content": [
+            { "type": "media", "attrs": { "type": "file", "id": "9", "collection": "" } }] },
+        { "type": "blockquote", "content": [paragraph(json!([]))] },
+        // Code with another mark than a link is invalid.
+        paragraph(json!([marked("x", &["code"])]))
+    ]));
+    assert_eq!(document, expected);
+}
+
+#[test]
+fn typing_into_an_empty_paragraph_fills_it() {
+    let document = doc(json!([{ "type": "paragraph", "attrs": { "localId": "p" } }]));
+    let edited = from_org("a\n", &document, &Options::default()).unwrap();
+    let filled =
+        json!([{ "type": "paragraph", "attrs": { "localId": "p" }, "content": [text("a")] }]);
+    assert_eq!(edited, doc(filled));
+}
+
+#[test]
+fn plain_text_keeps_lines_and_signs() {
+    let document = from_plain("a *b*\nc\n\n\nd\n");
+    let broken = json!([text("a *b*"), { "type": "hardBreak" }, text("c")]);
+    assert_eq!(
+        document,
+        doc(json!([paragraph(broken), paragraph(json!([text("d")]))]))
+    );
+    assert_eq!(to_plain(&document).unwrap(), "a *b*\nc\n\nd");
+    assert_eq!(from_plain(""), empty());
+}
+
+#[test]
+fn edits_of_different_blocks_merge() {
+    let with = |texts: &[&str]| {
+        let blocks: Vec<Value> = texts
+            .iter()
+            .map(|name| paragraph(json!([text(name)])))
+            .collect();
+        doc(json!(blocks))
+    };
+    let base = with(&["a", "b", "c", "d"]);
+    let merged = merge(
+        &base,
+        &with(&["a", "B", "c", "d"]),
+        &with(&["a", "b", "c", "D", "e"]),
+    )
+    .unwrap();
+    assert_eq!(merged.conflicts, []);
+    assert_eq!(merged.document, with(&["a", "B", "c", "D", "e"]));
+    let merged = merge(&base, &with(&["a", "B", "c"]), &with(&["a", "x", "c", "d"])).unwrap();
+    assert_eq!(merged.document, with(&["a", "B", "c"]));
+    let [conflict] = merged.conflicts.as_slice() else {
+        panic!("{:?}", merged.conflicts)
+    };
+    assert_eq!(conflict.at, 1);
+    assert_eq!(conflict.theirs, [paragraph(json!([text("x")]))]);
+    let same = merge(&base, &with(&["a", "z"]), &with(&["a", "z"])).unwrap();
+    assert_eq!((same.conflicts, same.document), (vec![], with(&["a", "z"])));
+}

@@ -1,0 +1,66 @@
+//! Documents of the generator come back, whatever is in them.
+
+use crate::generate::document;
+use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use serde_json::Value;
+use weir_adf::{Options, empty, from_org, merge, parse, to_org, to_plain};
+
+fn cases(default: u32) -> ProptestConfig {
+    // `PROPTEST_CASES` asks for more.
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig::with_cases(
+        cases
+            .and_then(|cases| cases.parse().ok())
+            .unwrap_or(default),
+    )
+}
+
+/// Texts of a document, outside of what the text refers to.
+fn nodes(value: &Value) -> usize {
+    let children = value.get("content").and_then(Value::as_array);
+    1 + children.map_or(0, |children| children.iter().map(nodes).sum())
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// A text that nobody edited gives the document, and so does one with a change that shows
+    /// nothing; a block added in front leaves all others as they were.
+    #[test]
+    fn a_document_comes_back(document in document(), offset in 0_usize..3) {
+        let options = Options::under(offset);
+        let org = to_org(&document, &options).unwrap();
+        let back = from_org(&org.text, &document, &options).unwrap();
+        prop_assert_eq!(&back, &document);
+        // The text differs, what it shows does not: all of it is read.
+        let spaced = format!("\n{}\n\n# a comment\n", org.text);
+        let back = from_org(&spaced, &document, &options).unwrap();
+        prop_assert_eq!(&back, &document, "{}", org.text);
+        let added = format!("#+begin_warning\nnew\n#+end_warning\n\n{}", org.text);
+        let longer = from_org(&added, &document, &options).unwrap();
+        let blocks = longer["content"].as_array().unwrap();
+        let mut others = blocks.clone();
+        let new = others.iter().position(|block| block.to_string().contains("\"new\""));
+        others.remove(new.unwrap());
+        prop_assert_eq!(Value::from(others), document["content"].clone());
+        // As bytes, too.
+        let bytes = serde_json::to_vec(&document).unwrap();
+        prop_assert_eq!(parse(&bytes).unwrap(), document.clone());
+        to_plain(&document).unwrap();
+        let merged = merge(&document, &longer, &document).unwrap();
+        prop_assert_eq!(merged.conflicts.len(), 0);
+        prop_assert_eq!(merged.document, longer);
+    }
+
+    /// Without a base, what a text shows is read as a document that shows the same text.
+    #[test]
+    fn a_text_without_references_needs_no_base(document in document()) {
+        let options = Options::default();
+        let org = to_org(&document, &options).unwrap();
+        if org.opaque.is_empty() {
+            let fresh = from_org(&org.text, &empty(), &options).unwrap();
+            prop_assert!(nodes(&fresh) <= 2 * nodes(&document) + 1);
+            prop_assert_eq!(to_org(&fresh, &options).unwrap().text, org.text);
+        }
+    }
+}
