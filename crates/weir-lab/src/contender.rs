@@ -75,6 +75,17 @@ pub fn parameter<T: std::str::FromStr>(
         .ok_or(ContenderError::Parameter(name))
 }
 
+/// The value of a parameter that may be absent; an error if it is there and cannot be read.
+pub fn optional<T: std::str::FromStr>(
+    fields: &Fields,
+    name: &'static str,
+) -> Result<Option<T>, ContenderError> {
+    if fields.contains_key(name) {
+        return parameter(fields, name).map(Some);
+    }
+    Ok(None)
+}
+
 /// How this program was built: `optimised`, or the level it was built with.
 pub fn profile() -> String {
     match (env!("WEIR_LAB_OPT_LEVEL"), cfg!(debug_assertions)) {

@@ -1,17 +1,19 @@
 //! What a hostile module costs: wall time of one intention at default fuel,
-//! and what writers to another topic notice.
+//! and what writers, readers and listeners of another topic notice.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use weir::{Effect, Intention, Operation, Weir};
+use weir::{Effect, Intention, Operation, ReadFrom, TopicReader, Weir};
 
 use super::create;
 use super::deploy::distinct;
 use crate::clock::{process_cpu_ns, wall_ns};
 use crate::contender::store::{durability, failed, options, remove, scratch};
-use crate::contender::{Contender, ContenderError, parameter};
+use crate::contender::{Contender, ContenderError, optional, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
 /// Topic of the hostile module, and of its neighbour.
@@ -162,10 +164,11 @@ fn hostile(kind: &str) -> Result<(Vec<u8>, String), ContenderError> {
     Ok((wat::parse_str(text).map_err(failed)?, args))
 }
 
-/// One intention after the other to a hostile module, each answered ERROR;
-/// `wall` is that of one. A `bomb` is deployed instead, a new one each time. With `neighbour = true` instead: puts to a plain
-/// topic, one at a time, while another thread does just that; `wall` is that
-/// of one put, `worst` that of the slowest. Without a `kind` nobody is hostile.
+/// Sends intentions to a hostile module, one after the other; each ends with ERROR, and `wall` is the time of one.
+/// A `bomb` is deployed instead, a new one each time. With `neighbour = "put"`, `"get"` or `"listen"`, the time is
+/// that of an operation on a plain topic, while `writers` threads (default 1) send to the hostile module: a put, a
+/// look-up of a key, or a put until a listener has its record. `worst` is the slowest. With `kind = "none"` nobody
+/// is hostile.
 #[derive(Debug, Default)]
 pub struct Hostile {
     inputs: BTreeMap<usize, Input>,
@@ -174,12 +177,48 @@ pub struct Hostile {
 #[derive(Debug)]
 struct Input {
     kind: String,
-    neighbour: bool,
+    neighbour: Option<Neighbour>,
+    /// Threads that send to the hostile module beside a neighbour.
+    writers: usize,
     messages: u64,
     durability: weir::Durability,
     path: PathBuf,
     /// Bombs made so far: no two are alike.
     bombs: AtomicUsize,
+}
+
+/// What the neighbour does.
+#[derive(Clone, Copy, Debug)]
+enum Neighbour {
+    Put,
+    Get,
+    Listen,
+}
+
+impl std::str::FromStr for Neighbour {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "put" => Ok(Neighbour::Put),
+            "get" => Ok(Neighbour::Get),
+            "listen" => Ok(Neighbour::Listen),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Waits until the listener has a record, and passes over it.
+fn delivered(listener: &mut TopicReader) -> Result<(), ContenderError> {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        if listener.next_page().map_err(failed)?.is_some() {
+            return Ok(());
+        }
+        if !listener.wait(Some(deadline)) {
+            return Err(failed("a listener waited for a minute"));
+        }
+    }
 }
 
 /// Puts one message; whether it was VALID, and how long it took.
@@ -234,8 +273,8 @@ impl Input {
     fn pass(&self, messages: u64) -> Result<Timed, ContenderError> {
         let weir = self.store()?;
         let cpu = process_cpu_ns();
-        let mut times = if self.neighbour {
-            self.beside(&weir, messages)?
+        let mut times = if let Some(neighbour) = self.neighbour {
+            self.beside(&weir, neighbour, messages)?
         } else {
             let (code, _) = hostile(&self.kind)?;
             let times = (0..messages).map(|_| self.attack(&weir, &code));
@@ -258,46 +297,85 @@ impl Input {
         })
     }
 
-    /// Times of puts to the neighbour while the hostile topic is kept busy.
-    fn beside(&self, weir: &Weir, messages: u64) -> Result<Vec<u64>, ContenderError> {
-        let done = AtomicBool::new(false);
+    /// Times of what the neighbour does while the hostile topic is kept busy.
+    fn beside(
+        &self,
+        weir: &Weir,
+        neighbour: Neighbour,
+        messages: u64,
+    ) -> Result<Vec<u64>, ContenderError> {
         let code = match self.kind.as_str() {
             "none" => Vec::new(),
             kind => hostile(kind)?.0,
         };
+        let writers = if self.kind == "none" { 0 } else { self.writers };
+        let done = AtomicBool::new(false);
+        // The neighbour begins when every writer has had an answer.
+        let busy = Barrier::new(writers + 1);
         std::thread::scope(|scope| {
-            let attacker = scope.spawn(|| {
-                while self.kind != "none" && !done.load(Ordering::Relaxed) {
+            let attack = || {
+                let first = self.attack(weir, &code);
+                busy.wait();
+                first?;
+                while !done.load(Ordering::Relaxed) {
                     self.attack(weir, &code)?;
                 }
                 Ok::<(), ContenderError>(())
-            });
-            let times: Result<Vec<u64>, ContenderError> = (0..messages)
-                .map(|_| match put(weir, GOOD)? {
-                    (true, took) => Ok(took),
-                    (false, _) => Err(failed("the neighbour's put was not VALID")),
-                })
-                .collect();
+            };
+            let attackers: Vec<_> = (0..writers).map(|_| scope.spawn(attack)).collect();
+            busy.wait();
+            let times = calm(weir, neighbour, messages);
             done.store(true, Ordering::Relaxed);
-            attacker
-                .join()
-                .map_err(|_| failed("the attacker panicked"))??;
+            for attacker in attackers {
+                attacker
+                    .join()
+                    .map_err(|_| failed("an attacker panicked"))??;
+            }
             times
         })
     }
+}
+
+/// Times of `messages` operations of one neighbour.
+fn calm(weir: &Weir, neighbour: Neighbour, messages: u64) -> Result<Vec<u64>, ContenderError> {
+    let good = weir.topic(GOOD).map_err(failed)?;
+    good.put("k", [7; 100]).map_err(failed)?;
+    let mut listener = good.listener(ReadFrom::Start).map_err(failed)?;
+    while listener.next_page().map_err(failed)?.is_some() {}
+    let mut once = || match neighbour {
+        Neighbour::Put => match put(weir, GOOD)? {
+            (true, took) => Ok(took),
+            (false, _) => Err(failed("the neighbour's put was not VALID")),
+        },
+        Neighbour::Get => {
+            let start = wall_ns();
+            match good.get("k").map_err(failed)? {
+                Some(_) => Ok(wall_ns() - start),
+                None => Err(failed("the neighbour's key is gone")),
+            }
+        }
+        Neighbour::Listen => {
+            let start = wall_ns();
+            put(weir, GOOD)?;
+            delivered(&mut listener)?;
+            Ok(wall_ns() - start)
+        }
+    };
+    (0..messages).map(|_| once()).collect()
 }
 
 impl Contender for Hostile {
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
         let read = Input {
             kind: parameter(fields, "kind")?,
-            neighbour: parameter(fields, "neighbour").unwrap_or(false),
+            neighbour: optional(fields, "neighbour")?,
+            writers: optional(fields, "writers")?.unwrap_or(1),
             messages: parameter(fields, "messages")?,
             durability: durability(fields)?,
             path: scratch(fields, "hostile", input)?,
             bombs: AtomicUsize::new(0),
         };
-        if read.messages == 0 || (read.kind == "none" && !read.neighbour) {
+        if read.messages == 0 || (read.kind == "none" && read.neighbour.is_none()) {
             return Err(ContenderError::Parameter("messages"));
         }
         self.inputs.insert(input, read);
