@@ -343,6 +343,16 @@ impl Store {
         Self::open_node_on(Arc::new(disk), options, node, provider, Some(lock))
     }
 
+    /// The same on a disk that nobody else uses.
+    pub fn open_node_disk(
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions,
+        node: &NodeOptions,
+        provider: Arc<dyn IntentionLog>,
+    ) -> Result<(Self, Replica), StoreError> {
+        Self::open_node_on(disk, options, node, provider, None)
+    }
+
     /// Makes the directory of this store the first node of a cluster, without
     /// conversion of data, and closes it: a membership entry follows the log, and a
     /// vote for `node` stands beside it. Returns the entry.

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
+use weir_core::intention::IntentionLimits;
 use weir_core::{ErrorCode, IntentionOffset, RecordKind};
+use weir_store::disk::{Disk, SimDisk};
 use weir_store::replica::{
     EntryBody, EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch, Replica,
     ReplicaEntry, Vote,
@@ -81,14 +83,16 @@ fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), StoreErro
         Box::new(move |result| drop(sender.send(result))),
         Box::new(move |result| drop(durable.send(result))),
     );
-    results.recv().unwrap()?;
-    results.recv().unwrap()
+    for _ in ["written", "durable"] {
+        results.recv().unwrap_or(Err(StoreError::Closed))?;
+    }
+    Ok(())
 }
 
 fn wait(act: impl FnOnce(weir_store::replica::Done)) -> Result<(), StoreError> {
     let (sender, result) = mpsc::channel();
     act(Box::new(move |done| drop(sender.send(done))));
-    result.recv().unwrap()
+    result.recv().unwrap_or(Err(StoreError::Closed))
 }
 
 fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
@@ -315,4 +319,105 @@ fn whoever_waits_hears_that_nobody_knows_and_the_queue_gathers_meanwhile() {
         ErrorCode::BadRequest
     );
     assert!(try_execute(&store, &[put("orders", b"z", b"")]).is_ok());
+}
+
+/// What the writer has reported before the power went.
+#[derive(Default)]
+struct Reported {
+    vote: Option<Vote>,
+    /// Terms of the entries from 1 on.
+    entries: Vec<u64>,
+    /// The entries after which a truncation was begun.
+    truncated_to: Option<usize>,
+    committed: u64,
+}
+
+fn a_batch() -> EntryBody {
+    let intention = put("orders", b"key", b"value");
+    let mut builder = weir_core::batch::BatchBuilder::default();
+    let limits = IntentionLimits::default();
+    let pushed = builder.push(&intention, &limits);
+    assert!(pushed.is_ok());
+    EntryBody::Batch {
+        count: 1,
+        payload: builder.to_bytes(1_000).into(),
+    }
+}
+
+/// Ends at the first failure; what was reported before it must hold.
+fn node_until_the_power_goes(disk: &SimDisk, reported: &mut Reported) -> Result<(), StoreError> {
+    let provider: Arc<dyn IntentionLog> = Arc::new(Alone::default());
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, replica) = Store::open_node_disk(disk, &options(), &node(), provider)?;
+    for term in 1..=4_u64 {
+        let vote = |is_committed| Vote {
+            term,
+            voted_for: term % 3 + 1,
+            is_committed,
+        };
+        for is_committed in [false, true] {
+            wait(|done| replica.save_vote(vote(is_committed), done))?;
+            reported.vote = Some(vote(is_committed));
+        }
+        if term == 3 {
+            let keep = usize::try_from(reported.committed).unwrap();
+            reported.truncated_to = Some(keep);
+            wait(|done| replica.truncate_after(LogIndex(reported.committed), done))?;
+            reported.entries.truncate(keep);
+            reported.truncated_to = None;
+        }
+        for body in [EntryBody::Blank, a_batch(), a_batch(), a_batch()] {
+            let index = reported.entries.len() as u64 + 1;
+            append(&replica, vec![entry(term, index, body)])?;
+            reported.entries.push(term);
+        }
+        let through = LogIndex(reported.entries.len() as u64 - 1);
+        let from = LogIndex(reported.committed + 1);
+        for one in replica.reader().read(from, through, usize::MAX)? {
+            replica.save_committed(one.id)?;
+            reported.committed = one.id.index.0;
+            replica.apply(one)?;
+        }
+        if term == 2 {
+            store.checkpoint()?;
+        }
+    }
+    store.close()
+}
+
+#[test]
+fn no_power_cut_takes_a_vote_or_an_entry_that_was_reported() {
+    let whole = SimDisk::new();
+    node_until_the_power_goes(&whole, &mut Reported::default()).unwrap();
+    let operations = whole.counts().ops;
+    assert!(operations > 100, "{operations}");
+    for at in 1..=operations {
+        let disk = SimDisk::new();
+        disk.cut_at(at);
+        let mut reported = Reported::default();
+        drop(node_until_the_power_goes(&disk, &mut reported));
+        for seed in 0..3 {
+            let left: Arc<dyn Disk> = Arc::new(disk.power_cut(at * 10 + seed));
+            let provider: Arc<dyn IntentionLog> = Arc::new(Alone::default());
+            let opened = Store::open_node_disk(left, &options(), &node(), provider);
+            let (_store, replica) = opened.unwrap_or_else(|error| panic!("cut {at}: {error}"));
+            let key = |vote: Vote| (vote.term, vote.is_committed);
+            let (found, told) = (replica.vote().map(key), reported.vote.map(key));
+            assert!(found >= told, "cut {at}: {found:?} after {told:?}");
+            let last = LogIndex(u64::MAX);
+            let entries = replica
+                .reader()
+                .read(LogIndex(1), last, usize::MAX)
+                .unwrap();
+            let terms: Vec<u64> = entries.iter().map(|one| one.id.term).collect();
+            let kept = reported.truncated_to.unwrap_or(reported.entries.len());
+            let kept = &reported.entries[..kept];
+            assert!(
+                terms.starts_with(kept),
+                "cut {at}: {terms:?} after {kept:?}"
+            );
+            let applied = replica.applied().last.map_or(0, |id| id.index.0);
+            assert!(applied <= reported.committed + 1, "cut {at}: {applied}");
+        }
+    }
 }
