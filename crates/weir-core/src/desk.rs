@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::digest::{hash, mix};
+use crate::exact::to_u32;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
 pub use crate::image::{IMAGE_PAGE_BYTES, Image, ImageMemory};
 use crate::kv::KvMap;
@@ -700,7 +701,7 @@ impl Desk {
 }
 
 fn length(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+    to_u32(bytes, "keys and values are limited")
 }
 
 #[cfg(test)]

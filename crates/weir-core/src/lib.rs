@@ -17,6 +17,7 @@ pub mod digest;
 pub mod effect;
 #[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]
 pub mod error_code;
+pub mod exact;
 pub mod group;
 mod ids;
 mod image;

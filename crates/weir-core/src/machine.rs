@@ -25,6 +25,7 @@ use crate::batch::{Action, Batch, BatchError, Item, Items};
 use crate::digest::{Digest, hash};
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
 use crate::error_code::ErrorCode;
+use crate::exact::to_u32;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId, TopicName};
 use crate::keys::KeyIndex;
 use crate::limits::TOPICS_MAX;
@@ -484,7 +485,7 @@ impl Machine {
         topic.live = Some(Live {
             incarnation: stamp.intention,
             created: offset,
-            options: TopicOptions::decode(options).unwrap_or_default(),
+            options: TopicOptions::of_item(options),
             keys: KeyIndex::new(seed),
             program: None,
             stopped: false,
@@ -504,7 +505,7 @@ impl Machine {
         };
         let text = std::str::from_utf8(name).map_err(|_| bad)?;
         let name = TopicName::any(text).map_err(|_| bad)?;
-        let id = TopicId(u32::try_from(self.topics.len()).unwrap_or(u32::MAX));
+        let id = TopicId(to_u32(self.topics.len(), "there are at most 2^20 topics"));
         sink.topic(id, &name);
         self.by_name.insert(name.clone(), id);
         self.topics.push(Topic {

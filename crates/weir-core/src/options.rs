@@ -224,6 +224,17 @@ impl TopicOptions {
         field(STATE_BYTES, program.state_bytes_max);
     }
 
+    /// Reads the options of an item, which were read when the batch was.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub(crate) fn of_item(bytes: &[u8]) -> Self {
+        let Some(options) = Self::decode(bytes) else {
+            unreachable!("a batch with options that cannot be read is refused")
+        };
+        options
+    }
+
     /// Reads what [`encode`](Self::encode) wrote; `None` for anything else,
     /// an unknown tag included.
     #[must_use]

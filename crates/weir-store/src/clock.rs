@@ -15,6 +15,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use weir_core::exact::to_u32;
+
 use crate::lock_ext::LockExt;
 
 /// Milliseconds that the wall clock may be ahead of the store's own pace to be
@@ -51,8 +53,11 @@ impl Clock for SystemClock {
         #[cfg(not(target_os = "linux"))]
         let id = rustix::time::ClockId::Monotonic;
         let time = rustix::time::clock_gettime(id);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+        let seconds = time.tv_sec.cast_unsigned();
+        Duration::new(
+            seconds,
+            to_u32(time.tv_nsec, "a second has 10^9 nanoseconds"),
+        )
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use weir_core::exact::to_u32;
 use weir_core::machine::TopicView;
 
 use crate::disk::{Disk, check_place};
@@ -384,7 +385,10 @@ impl Committer {
                 continue;
             };
             let time_ms = replica.stamp(now_ms);
-            let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
+            let count = to_u32(
+                pending.builder.len(),
+                "a batch has a bounded number of items",
+            );
             let counters = &self.engine.counters;
             counters.batches.add(1);
             counters.items.add(u64::from(count));
@@ -436,7 +440,10 @@ impl Committer {
             }
             let head = pending.builder.head(time_ms);
             let items = pending.builder.items();
-            let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
+            let count = to_u32(
+                pending.builder.len(),
+                "a batch has a bounded number of items",
+            );
             let appended = self.with_descriptors(|this| {
                 let appended = this.log.append(this.term, count, &[&head, items]);
                 let short = appended.as_ref().is_err_and(StoreError::lacks_descriptors);

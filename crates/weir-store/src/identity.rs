@@ -15,6 +15,14 @@ const BYTES: usize = 512;
 const MAGIC: &[u8; 8] = b"WEIRSTOR";
 const FORMAT: u16 = 1;
 
+/// The field at `at`.
+fn array<const N: usize>(bytes: &[u8; BYTES], at: usize) -> [u8; N] {
+    let Some(field) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+        unreachable!("every field lies inside the file")
+    };
+    *field
+}
+
 /// What never changes about a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -27,7 +35,10 @@ pub struct Identity {
 impl Identity {
     /// The part of the id that every block repeats.
     pub(crate) fn tag(&self) -> [u8; 8] {
-        self.store_id.first_chunk().copied().unwrap_or_default()
+        let Some(tag) = self.store_id.first_chunk() else {
+            unreachable!("the id has 16 bytes")
+        };
+        *tag
     }
 
     /// Reads the file; `None` when there is none.
@@ -64,18 +75,10 @@ impl Identity {
         if crc != crc32c(body).to_le_bytes() {
             return Err(damage(BYTES as u64 - 4, "checksum of the identity"));
         }
-        let (Some(magic), Some(format), Some(id), Some(created)) = (
-            body.get(..8),
-            body.get(8..10),
-            body.get(16..32),
-            body.get(32..40),
-        ) else {
-            return Err(damage(0, "fields of the identity"));
-        };
-        if magic != MAGIC {
+        if array(bytes, 0) != *MAGIC {
             return Err(damage(0, "magic of the identity"));
         }
-        let format = u16::from_le_bytes(format.try_into().unwrap_or_default());
+        let format = u16::from_le_bytes(array(bytes, 8));
         let reserved = body
             .get(10..16)
             .into_iter()
@@ -91,8 +94,8 @@ impl Identity {
             });
         }
         Ok(Self {
-            store_id: id.try_into().unwrap_or_default(),
-            created_ms: u64::from_le_bytes(created.try_into().unwrap_or_default()),
+            store_id: array(bytes, 16),
+            created_ms: u64::from_le_bytes(array(bytes, 32)),
         })
     }
 

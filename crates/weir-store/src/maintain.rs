@@ -293,7 +293,7 @@ fn copy(from: &dyn Disk, to: &dyn Disk, path: &str, bytes: Option<u64>) -> Resul
         let step = usize::try_from(len - at)
             .unwrap_or(COPY_BYTES)
             .min(COPY_BYTES);
-        let part = buffer.get_mut(..step).unwrap_or_default();
+        let part = &mut buffer[..step];
         source
             .read_exact_at(part, at)
             .map_err(StoreError::io(IoVerb::Read, path))?;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::Program;
 use weir_core::batch::{Author, BatchBuilder};
+use weir_core::exact::to_u32;
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT};
 
@@ -777,7 +778,7 @@ impl Queue {
 }
 
 fn count(intentions: &[Intention<'_>]) -> u32 {
-    u32::try_from(intentions.len()).unwrap_or(u32::MAX)
+    to_u32(intentions.len(), "a call has at most 10,000 intentions")
 }
 
 /// Adds intentions to a batch; in an error they are counted from `done` on.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use weir_core::codec::{Reader, put_varint};
+use weir_core::exact::to_u32;
 use weir_core::{
     IntentionOffset, Machine, ProgramHost, SnapshotError, SnapshotSink, SnapshotSource, TopicId,
 };
@@ -414,7 +415,7 @@ fn chunk_crc(before: u32, number: u64, len: u32, content: &[u8]) -> u32 {
     digest.update(&number.to_le_bytes());
     digest.update(&len.to_le_bytes());
     digest.update(content);
-    u32::try_from(digest.finalize()).unwrap_or(u32::MAX)
+    to_u32(digest.finalize(), "a CRC-32C has 32 bits")
 }
 
 struct ChunkWriter<'a> {
@@ -458,7 +459,7 @@ impl<'a> ChunkWriter<'a> {
     fn finish(mut self) -> Result<(), StoreError> {
         let rest = std::mem::take(&mut self.buffer);
         if !rest.is_empty() {
-            self.chunk(u32::try_from(rest.len()).unwrap_or(u32::MAX), &rest)?;
+            self.chunk(to_u32(rest.len(), "a chunk has at most 64 KiB"), &rest)?;
         }
         let total = self.content;
         self.chunk(0, &total.to_le_bytes())
@@ -471,7 +472,7 @@ impl SnapshotSink for ChunkWriter<'_> {
         while self.buffer.len() >= CHUNK_BYTES {
             let rest = self.buffer.split_off(CHUNK_BYTES);
             let chunk = std::mem::replace(&mut self.buffer, rest);
-            let len = u32::try_from(CHUNK_BYTES).unwrap_or(u32::MAX);
+            let len = to_u32(CHUNK_BYTES, "a chunk has 64 KiB");
             self.chunk(len, &chunk)
                 .map_err(|error| SnapshotError::Storage(Box::new(error)))?;
         }
@@ -567,7 +568,7 @@ impl<'a> Chunks<'a> {
 
     fn fill(&mut self, mut buffer: &mut [u8]) -> Result<(), StoreError> {
         while !buffer.is_empty() {
-            let there = self.chunk.get(self.taken..).unwrap_or_default();
+            let there = &self.chunk[self.taken..];
             if there.is_empty() {
                 if !self.advance()? {
                     return Err(self.damage("more bytes of the snapshot"));
@@ -576,7 +577,7 @@ impl<'a> Chunks<'a> {
             }
             let len = there.len().min(buffer.len());
             let (now, later) = buffer.split_at_mut(len);
-            now.copy_from_slice(there.get(..len).unwrap_or_default());
+            now.copy_from_slice(&there[..len]);
             self.taken += len;
             buffer = later;
         }

@@ -128,13 +128,17 @@ impl Body {
         let (bound, upper) = match self {
             Self::Leaf(entries) => {
                 let upper = entries.split_off(cut);
-                let bound = upper.first().map(|entry| entry.key().into());
-                (bound.unwrap_or_default(), Self::Leaf(upper))
+                let Some(bound) = upper.first().map(|entry| entry.key().into()) else {
+                    unreachable!("the upper part of a wide node has an entry")
+                };
+                (bound, Self::Leaf(upper))
             }
             Self::Inner(children) => {
                 let upper = children.split_off(cut);
-                let bound = upper.first().map(|child| child.0.clone());
-                (bound.unwrap_or_default(), Self::Inner(upper))
+                let Some(bound) = upper.first().map(|child| child.0.clone()) else {
+                    unreachable!("the upper part of a wide node has a child")
+                };
+                (bound, Self::Inner(upper))
             }
         };
         Some((bound, Arc::new(upper.into())))

@@ -49,7 +49,7 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
             Ok((offset, 1))
         }
         Action::Alter { options } => {
-            let decoded = TopicOptions::decode(options).unwrap_or_default();
+            let decoded = TopicOptions::of_item(options);
             if let Some(running) = topic.live.as_mut().and_then(|live| live.program.as_mut()) {
                 running.may_have(&decoded)?;
                 running.desk.set_limits(decoded.program_limits());

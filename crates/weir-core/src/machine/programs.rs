@@ -15,6 +15,7 @@ use crate::desk::{CallInfo, Desk, Emit, Source, op};
 use crate::digest::{hash, mix};
 use crate::effect::Detail;
 use crate::error_code::ErrorCode;
+use crate::exact::to_u32;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::intention::TxnOp;
 use crate::kv::KvMap;
@@ -292,7 +293,7 @@ pub(super) fn bad(text: &str) -> No {
     }
     No {
         reason: ErrorCode::BadProgram,
-        detail: Detail::Text(Arc::from(text.get(..end).unwrap_or_default())),
+        detail: Detail::Text(Arc::from(&text[..end])),
     }
 }
 
@@ -356,7 +357,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         } else {
             first
         };
-        (first, u32::try_from(count).unwrap_or(u32::MAX))
+        (first, to_u32(count, "the records of a call are limited"))
     });
     if let Err(no) = &verdict {
         topic.digest = topic.digest.fold(told(&no.detail));

@@ -55,9 +55,12 @@ pub(super) fn save(
     put_varint(&mut bytes, u64::from(running.watches));
     if let Some(keys) = running.desk.keys() {
         // Keys and offsets are those of the topic.
-        debug_assert_eq!(keys.len(), index.len(), "one value a key");
+        assert_eq!(keys.len(), index.len(), "each key has a kept value");
         for (_, value) in keys.iter() {
-            put_bytes(&mut bytes, value.get(OFFSET_BYTES..).unwrap_or_default());
+            let Some((_, value)) = value.split_at_checked(OFFSET_BYTES) else {
+                unreachable!("a kept value begins with its offset")
+            };
+            put_bytes(&mut bytes, value);
         }
     }
     let image = running.desk.image();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::saved::{self, Saved};
 use super::{Machine, groups};
 use crate::digest::{Digest, hash};
+use crate::exact::to_u32;
 use crate::ids::{ConsequenceOffset, IntentionOffset, TopicId, TopicName};
 use crate::keys::KeyIndex;
 use crate::limits::{
@@ -100,7 +101,7 @@ impl Machine {
         machine.time_ms = input.number()?;
         machine.digest = Digest(input.word()?);
         for number in 0..input.count(TOPICS_MAX as u64, "at most 2^20 topics")? {
-            let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
+            let id = TopicId(to_u32(number, "there are at most 2^20 topics"));
             let (topic, program) = load_topic(&mut input, seed, machine.applied)?;
             programs.extend(program.map(|program| (id, program)));
             if machine.by_name.insert(topic.name.clone(), id).is_some() {

@@ -17,6 +17,7 @@ use crate::batch::{Action, Item};
 use crate::desk::{Desk, Image, op};
 use crate::effect::Detail;
 use crate::error_code::ErrorCode;
+use crate::exact::to_u32;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::keys::KeyIndex;
 use crate::limits::{ARGUMENT_BYTES_MAX, CODES_BYTES_MAX, TOPICS_MAX};
@@ -262,7 +263,7 @@ impl Machine {
                 if too_long(args) {
                     return Ok(Err(limited(ARGUMENT_BYTES_MAX as u64)));
                 }
-                let options = TopicOptions::decode(options).unwrap_or_default();
+                let options = TopicOptions::of_item(options);
                 let live = Box::new(Live {
                     incarnation: stamp.intention,
                     created: last.plus(1),
@@ -429,5 +430,8 @@ fn announce<S: ConsequenceSink + ?Sized>(
     if let Some(live) = &mut topic.live {
         live.program = Some(running);
     }
-    (offset, u32::try_from(emits + 1).unwrap_or(u32::MAX))
+    (
+        offset,
+        to_u32(emits + 1, "the records of a call are limited"),
+    )
 }

@@ -34,7 +34,7 @@ fn kept(mut commit: Commit) -> Commit {
         && text.len() > ONCE_TEXT_BYTES_MAX
     {
         let end = text.floor_char_boundary(ONCE_TEXT_BYTES_MAX);
-        *text = Arc::from(text.get(..end).unwrap_or_default());
+        *text = Arc::from(&text[..end]);
     }
     commit
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::batch::Action;
+use weir_core::exact::to_u32;
 use weir_core::machine::Portion;
 use weir_core::{Batch, Effect, Outcome, OutcomeRun, Outcomes};
 
@@ -102,7 +103,10 @@ impl Applier {
     /// Returns the fuel that programs used.
     fn apply(&mut self, pending: &mut Pending, time_ms: u64) -> Result<u64, StoreError> {
         let batch = Batch {
-            count: u32::try_from(pending.builder.len()).unwrap_or(u32::MAX),
+            count: to_u32(
+                pending.builder.len(),
+                "a batch has a bounded number of items",
+            ),
             time_ms,
             term: self.term,
             items: pending.builder.items(),
@@ -209,7 +213,10 @@ pub(crate) fn fuel_of(outcomes: &Outcomes) -> u64 {
 pub(crate) fn conclude(engine: &Engine, pending: &mut Pending, time_ms: u64, outcomes: &Outcomes) {
     if pending.calls > 0 {
         let batch = Batch {
-            count: u32::try_from(pending.builder.len()).unwrap_or(u32::MAX),
+            count: to_u32(
+                pending.builder.len(),
+                "a batch has a bounded number of items",
+            ),
             time_ms,
             term: 0,
             items: pending.builder.items(),

@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use bytes::Bytes;
 use crc_fast::crc32_iscsi as crc32c;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
+use weir_core::exact::to_u32;
 use weir_core::{
     ClientId, ConsequenceOffset, IntentionOffset, Record, RecordFlags, RecordKind, TopicId,
 };
@@ -17,6 +18,9 @@ use weir_core::{
 pub(crate) const HEADER_BYTES: usize = 88;
 /// A block is closed when its records reach this many bytes.
 pub(crate) const BLOCK_BYTES: usize = 16 << 10;
+/// Why the bytes of a block fit 32 bits.
+pub(crate) const BLOCK_FITS: &str =
+    "a block is closed at 16 KiB, and one record has less than 1 GiB";
 
 const MAGIC: [u8; 4] = *b"WTBK";
 const FORMAT: u16 = 1;
@@ -282,9 +286,7 @@ impl RawBlock {
         put(&self.base.time_ms.to_le_bytes());
         put(&self.base.term.to_le_bytes());
         put(&self.records.to_le_bytes());
-        put(&u32::try_from(self.bytes.len())
-            .unwrap_or(u32::MAX)
-            .to_le_bytes());
+        put(&to_u32(self.bytes.len(), BLOCK_FITS).to_le_bytes());
         put(&crc32c(&self.bytes).to_le_bytes());
         let (body, tail) = header.split_at_mut(HEADER_BYTES - 4);
         tail.copy_from_slice(&crc32c(body).to_le_bytes());
@@ -310,7 +312,7 @@ impl Header {
                 .rev()
                 .fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
         };
-        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let small = |n: u64| to_u32(n, "the field has 4 bytes");
         if word(4) != u64::from(u32::from_le_bytes(MAGIC)) {
             return wrong("magic of a block");
         }

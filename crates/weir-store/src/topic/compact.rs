@@ -15,9 +15,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weir_core::exact::to_u32;
 use weir_core::{Compaction, ConsequenceOffset, Record, RecordKind, TopicId, TopicOptions};
 
-use super::block::{BlockBuilder, HEADER_BYTES, RawBlock};
+use super::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
 use super::files::{BlockRef, Home, Segment, TopicFiles};
 use super::writer::{SEGMENT_BYTES, create};
 use crate::engine::Engine;
@@ -331,7 +332,7 @@ impl<'a> Output<'a> {
             base: raw.base,
             last: raw.last,
             records: raw.records,
-            bytes: u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX),
+            bytes: to_u32(raw.bytes.len(), BLOCK_FITS),
             home: Home::File(Arc::clone(&segment), position),
             header_crc: RawBlock::own_crc(&header),
         });

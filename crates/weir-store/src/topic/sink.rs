@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_core::exact::to_u32;
 use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
 
 use super::cache::FileCache;
@@ -63,7 +64,7 @@ impl Topics {
     /// Makes writers for all topics up to this number.
     pub(crate) fn grow(&mut self, id: TopicId) {
         while self.writers.len() <= id.index() {
-            let number = u32::try_from(self.writers.len()).unwrap_or(u32::MAX);
+            let number = to_u32(self.writers.len(), "there are at most 2^20 topics");
             let files = Arc::new(TopicFiles::new(
                 TopicId(number),
                 self.engine.identity.tag(),
@@ -145,7 +146,7 @@ impl Topics {
     /// Closes, publishes and writes everything.
     pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
         for number in 0..self.writers.len() {
-            let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
+            let id = TopicId(to_u32(number, "there are at most 2^20 topics"));
             self.flush_topic(id)?;
         }
         Ok(())

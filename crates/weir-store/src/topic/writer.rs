@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_core::Record;
+use weir_core::exact::to_u32;
 
-use super::block::{BlockBuilder, HEADER_BYTES, RawBlock};
+use super::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
 use super::files::{BlockRef, Home, Segment, TopicFiles, directory, path};
 use crate::disk::OpenMode;
 use crate::error::{IoVerb, StoreError};
@@ -212,7 +213,7 @@ impl TopicWriter {
                 base: raw.base,
                 last: raw.last,
                 records: raw.records,
-                bytes: u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX),
+                bytes: to_u32(raw.bytes.len(), BLOCK_FITS),
                 home: Home::Memory(raw.bytes.clone()),
                 header_crc: 0,
             });
@@ -271,7 +272,7 @@ impl TopicWriter {
             drop(parts);
             let mut contents = self.files.contents.write_ok();
             let first = contents.blocks.len() - self.unwritten.len();
-            let homes = contents.blocks.get_mut(first..).unwrap_or_default();
+            let homes = &mut contents.blocks[first..];
             for ((block, place), header) in homes.iter_mut().zip(places).zip(&headers) {
                 block.home = Home::File(Arc::clone(&segment), place);
                 block.header_crc = RawBlock::own_crc(header);

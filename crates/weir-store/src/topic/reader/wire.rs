@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use weir_core::Record;
 use weir_core::codec::Reader;
+use weir_core::exact::to_u32;
 use weir_core::record::PAGE_HEAD_BYTES;
 
 use super::Page;
@@ -24,7 +25,7 @@ fn checksum(head: &[u8], records: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(head);
     digest.update(records);
-    u32::try_from(digest.finalize()).unwrap_or(u32::MAX)
+    to_u32(digest.finalize(), "a CRC-32C has 32 bits")
 }
 
 impl Page {
@@ -43,8 +44,7 @@ impl Page {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&block.records.to_le_bytes());
-        let head = out.get(start..).unwrap_or_default();
-        let crc = checksum(head, &block.bytes);
+        let crc = checksum(&out[start..], &block.bytes);
         out.extend_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&block.bytes);
     }
@@ -80,7 +80,7 @@ impl Page {
         let [first, last, intention, time_ms, term] = numbers;
         let count = u32::from_le_bytes(reader.array().map_err(short)?);
         let crc = u32::from_le_bytes(reader.array().map_err(short)?);
-        if crc != checksum(head.get(..COVERED).unwrap_or_default(), records) {
+        if crc != checksum(&head[..COVERED], records) {
             return Err(damage("checksum of a page"));
         }
         if first == 0
