@@ -139,13 +139,13 @@ impl Cluster {
     }
 }
 
-async fn propose(store: &Store, intention: &Intention<'_>) -> Result<(), StoreError> {
+pub async fn propose(store: &Store, intention: &Intention<'_>) -> Result<(), StoreError> {
     let outcomes = store.propose(std::slice::from_ref(intention))?.await?;
     assert_eq!(outcomes.iter().count(), 1);
     Ok(())
 }
 
-fn records(store: &Store) -> usize {
+pub fn records(store: &Store) -> usize {
     let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
     let mut count = 0;
     while let Some(page) = reader.next_page().unwrap() {

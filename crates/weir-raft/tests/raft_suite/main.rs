@@ -7,4 +7,5 @@
 )]
 
 mod cluster;
+mod processes;
 mod storage;

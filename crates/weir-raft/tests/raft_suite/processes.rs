@@ -1,0 +1,218 @@
+//! Real processes that are killed, one of them or all at once.
+//!
+//! A child is this test program itself, told by a variable of the environment to be
+//! a node. It takes commands on standard input and answers each with one line.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, TopicOptions};
+use weir_raft::{Member, Node, NodeConfig};
+use weir_store::OpenOptions;
+
+use crate::cluster::{propose, records};
+
+const CHILD: &str = "WEIR_TEST_NODE";
+const CLUSTER: [u8; 16] = [0xd1; 16];
+const CLIENT: ClientId = ClientId([0x22; 16]);
+/// Leads every answer: the harness writes words of its own before.
+const MARK: &str = "node> ";
+const CYCLES: u64 = 6;
+const WRITES: u64 = 15;
+
+/// `directory node peer,peer,peer`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child_is_a_node_until_it_is_killed() {
+    let Ok(told) = std::env::var(CHILD) else {
+        return;
+    };
+    let [directory, node, peers] = told.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    let node: u64 = node.parse().unwrap();
+    let members: BTreeMap<u64, Member> = (1..)
+        .zip(peers.split(','))
+        .map(|(node, peer)| {
+            let (peer, client) = (peer.to_owned(), String::new());
+            (node, Member { peer, client })
+        })
+        .collect();
+    let listener = TcpListener::bind(&members[&node].peer).await.unwrap();
+    let config = NodeConfig {
+        node,
+        cluster: CLUSTER,
+    };
+    let options = OpenOptions::default();
+    let opened = Node::open(Path::new(directory), &options, config, listener).await;
+    let opened = opened.unwrap();
+    loop {
+        let line = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).map(|_| line)
+        });
+        let line = line.await.unwrap().unwrap();
+        let answer = match line.trim().split_once(' ') {
+            _ if line.trim() == "form" => {
+                format!("{}", opened.initialize(members.clone()).await.is_ok())
+            }
+            Some(("write", nonce)) => write(&opened, nonce.parse().unwrap()).await,
+            Some(("applied", _)) => {
+                let status = opened.status();
+                let digest = opened.store().digest();
+                let count = records(opened.store());
+                let is_all = status.applied == status.last;
+                format!("{is_all} {:?} {digest:?} {count}", status.applied)
+            }
+            // Standard input has ended.
+            _ => return,
+        };
+        println!("\n{MARK}{answer}");
+    }
+}
+
+/// The first nonce creates the topic, the others put.
+async fn write(node: &Node, nonce: u64) -> String {
+    let (key, options) = (nonce.to_string(), TopicOptions::default());
+    let operation = match nonce {
+        1 => Operation::Create { options: &options },
+        _ => Operation::Put {
+            key: key.as_bytes(),
+            value: b"value",
+        },
+    };
+    let intention = Intention::new("orders", operation).under(CLIENT, nonce);
+    let proposed = propose(node.store(), &intention);
+    match tokio::time::timeout(Duration::from_secs(1), proposed).await {
+        Ok(Ok(())) => "done".to_owned(),
+        Ok(Err(error)) => format!("{:?}", error.code()),
+        Err(_) => "no answer".to_owned(),
+    }
+}
+
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(directory: &Path, node: u64, peers: &str) -> Self {
+        let told = format!("{} {node} {peers}", directory.display());
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "processes::child_is_a_node_until_it_is_killed"])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(CHILD, told)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take().unwrap();
+        Self {
+            child,
+            input,
+            output,
+        }
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        writeln!(self.input, "{command}").unwrap();
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.output.read_line(&mut line).unwrap();
+            assert!(read > 0, "a node has ended by itself");
+            if let Some(answer) = line.strip_prefix(MARK) {
+                return answer.trim().to_owned();
+            }
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Asks one node after the other until one has done it; returns that one.
+fn write_somewhere(nodes: &mut BTreeMap<u64, Process>, first: u64, nonce: u64) -> u64 {
+    let mut node = first;
+    loop {
+        if let Some(process) = nodes.get_mut(&node)
+            && process.ask(&format!("write {nonce}")) == "done"
+        {
+            return node;
+        }
+        node = node % 3 + 1;
+    }
+}
+
+#[test]
+fn killed_processes_lose_and_double_nothing() {
+    let directories = tempfile::tempdir().unwrap();
+    // Addresses that were free a moment ago.
+    let free: Vec<_> = (0..3)
+        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let peers: Vec<_> = free
+        .iter()
+        .map(|listener| listener.local_addr().unwrap().to_string())
+        .collect();
+    drop(free);
+    let peers = peers.join(",");
+    let start = |node: u64| {
+        let directory = directories.path().join(node.to_string());
+        Process::start(&directory, node, &peers)
+    };
+    let mut nodes: BTreeMap<u64, Process> = (1..=3).map(|node| (node, start(node))).collect();
+    assert_eq!(nodes.get_mut(&1).unwrap().ask("form"), "true");
+    let (mut nonce, mut leader) = (0, 1);
+    for cycle in 0..CYCLES {
+        for _ in 0..WRITES {
+            nonce += 1;
+            leader = write_somewhere(&mut nodes, leader, nonce);
+        }
+        // The power of one process, or of all.
+        let gone: Vec<u64> = if cycle % 3 == 2 {
+            vec![1, 2, 3]
+        } else {
+            vec![leader]
+        };
+        for node in &gone {
+            nodes.remove(node).unwrap().kill();
+        }
+        if gone.len() == 1 {
+            for _ in 0..WRITES {
+                nonce += 1;
+                leader = write_somewhere(&mut nodes, leader, nonce);
+            }
+        }
+        for node in gone {
+            nodes.insert(node, start(node));
+        }
+    }
+    nonce += 1;
+    write_somewhere(&mut nodes, leader, nonce);
+    let agreed = loop {
+        let answers: Vec<_> = nodes.values_mut().map(|n| n.ask("applied now")).collect();
+        let is_equal = answers.iter().all(|answer| *answer == answers[0]);
+        if is_equal && answers[0].starts_with("true ") {
+            break answers[0].clone();
+        }
+        std::thread::yield_now();
+    };
+    // Each nonce has left one record, whatever was sent again.
+    assert!(
+        agreed.ends_with(&format!(" {nonce}")),
+        "{agreed} after {nonce}"
+    );
+    for process in nodes.into_values() {
+        process.kill();
+    }
+}
