@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-use super::{Disk, DiskFile, OpenMode};
+use super::{Disk, DiskFile, DiskSpace, OpenMode};
 use crate::lock_ext::LockExt;
 
 /// Files below this directory can be created, in the scratch file.
@@ -96,6 +96,10 @@ impl Disk for ReadOnlyDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         self.base.free_bytes()
+    }
+
+    fn space(&self) -> Option<DiskSpace> {
+        self.base.space()
     }
 
     fn volatile(&self) -> Option<&'static str> {

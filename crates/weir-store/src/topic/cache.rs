@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::disk::{Disk, DiskFile, DiskSpace, OpenMode};
 use crate::error::lacks_descriptors;
 use crate::lock_ext::LockExt;
 
@@ -201,6 +201,10 @@ impl Disk for FileCache {
 
     fn is_read_only(&self) -> bool {
         self.disk.is_read_only()
+    }
+
+    fn space(&self) -> Option<DiskSpace> {
+        self.disk.space()
     }
 }
 
