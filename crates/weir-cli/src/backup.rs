@@ -40,7 +40,7 @@ pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode
     let started = Instant::now();
     let weir = place::open_files(
         caller,
-        Access::Read,
+        Access::Change,
         "weir backup",
         "run it on the machine of the server, with `--at DIR`, while nothing serves it",
     )?;

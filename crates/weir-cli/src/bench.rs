@@ -198,7 +198,7 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
     let no_signals = || "cannot prepare for Ctrl-C".to_owned();
     let interrupt = Interrupt::new().failed(no_signals)?;
     let access = match args.verb {
-        Verb::Read(_) => Access::Read,
+        Verb::Read(_) => Access::Change,
         _ => Access::Write,
     };
     let weir = place::open(caller, access)?;

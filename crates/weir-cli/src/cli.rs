@@ -156,7 +156,7 @@ enum Command {
     Restore(With<crate::restore::RestoreArgs>),
     /// Make a new store of what can be read of a damaged one
     Repair(With<crate::repair::RepairArgs>),
-    /// Remove the part of the log that a snapshot has made needless
+    /// Remove replaced records and the log that is no longer needed
     Compact(With<crate::compact::CompactArgs>),
     /// Show, check and make the configuration file
     Config(With<crate::config::ConfigArgs>),

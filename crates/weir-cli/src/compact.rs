@@ -1,4 +1,4 @@
-//! `weir compact`: a snapshot, and then less log.
+//! `weir compact`: removes what the store no longer needs.
 
 use std::process::ExitCode;
 
@@ -11,15 +11,22 @@ use crate::report::Because;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Afterwards the topic segments are the only copy of the records of that part: back up first if
-there is no backup. No record of a topic is removed; see `weir topic compact` for that.
+Removes the records that newer ones of the same key have replaced, in each topic with
+compaction=latest (in one topic if TOPIC is given), and without TOPIC then also the log, after a
+snapshot. Offsets stay as they are; removed records leave holes. Afterwards the topic segments are the
+only copy of the records of that part of the log: back up first if there is no backup.
+
+At a server this needs the right `admin`; TOPIC needs the files of the store.
 
 Examples:
   weir put orders x && weir compact
-  weir put orders x && weir compact -o json")]
-pub(crate) struct CompactArgs {}
+  weir topic create s compaction=latest && weir put s 1 -k a && weir compact s -o json")]
+pub(crate) struct CompactArgs {
+    /// Compact only this topic
+    topic: Option<String>,
+}
 
-/// Fields of a compaction.
+/// Fields of the compaction of a store.
 pub(crate) const FIELDS: &[Field] = &[
     field(
         "index",
@@ -27,26 +34,62 @@ pub(crate) const FIELDS: &[Field] = &[
         "log entry up to which the log was removed",
     ),
     field("log_bytes_before", "number", "bytes of log before"),
-    field("log_bytes_after", "number", "bytes of log now"),
+    field("log_bytes_after", "number", "bytes of log afterwards"),
+];
+
+/// Fields of the compaction of a topic.
+pub(crate) const TOPIC_FIELDS: &[Field] = &[
+    field("name", "text", "name of the topic"),
+    field("records_before", "number", "records that were there"),
+    field("records_after", "number", "records that stay"),
+    field(
+        "bytes_before",
+        "number",
+        "bytes of records that were there, as stored",
+    ),
+    field("bytes_after", "number", "bytes of records that stay"),
 ];
 
 /// Carries out `weir compact`.
-pub(crate) fn run(caller: &Caller, _args: &CompactArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(caller: &Caller, args: &CompactArgs) -> anyhow::Result<ExitCode> {
+    if let Some(name) = &args.topic {
+        return topic(caller, name);
+    }
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let weir = place::open_files(
-        caller,
-        Access::Read,
-        "weir compact",
-        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
-    )?;
-    let report = weir.store()?.compact_log();
-    let report = report.failed(|| "cannot compact the log".to_owned())?;
+    let weir = place::open(caller, Access::Change)?;
+    let report = weir.compact();
+    let report = report.failed(|| "cannot compact the store".to_owned())?;
     out.row(&[
         Cell::Count(report.index.0),
         Cell::Size(report.log_bytes_before),
         Cell::Size(report.log_bytes_after),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn topic(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, TOPIC_FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open_files(
+        caller,
+        Access::Change,
+        "weir compact TOPIC",
+        "`weir compact` works at a server, for all topics; or run it where the files are, with \
+         `--at DIR`, while nothing serves them",
+    )?;
+    let failed = || format!("cannot compact {name}");
+    weir.topic(name).failed(failed)?;
+    let report = weir.store()?.compact_topic(name).failed(failed)?;
+    out.row(&[
+        Cell::Text(name.into()),
+        Cell::Count(report.records_before),
+        Cell::Count(report.records_after),
+        Cell::Size(report.bytes_before),
+        Cell::Size(report.bytes_after),
     ])?;
     out.finish()?;
     Ok(ExitCode::SUCCESS)

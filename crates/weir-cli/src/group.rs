@@ -389,7 +389,7 @@ fn step<'a>(
     let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open(caller, Access::Change)?;
     let failed = || format!("cannot change group {group} of {topic}");
     let handle = weir.topic(topic).failed(failed)?;
     let info = handle.group_info(group).failed(failed)?;
@@ -460,7 +460,7 @@ fn claim(
     if max == 0 {
         return Err(usage("--max is at least 1"));
     }
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open(caller, Access::Change)?;
     let failed = || format!("cannot claim from group {group} of {topic}");
     let info = find(&weir, topic, group)?;
     let handle = weir.topic(topic).failed(failed)?;

@@ -24,6 +24,9 @@ pub(crate) const FOLLOWER: &str = "weir tail -f";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long a command that only reads waits for another process to close the store.
+const READ_WAIT: Duration = Duration::from_millis(100);
+
 /// Milliseconds of a clock before the newest record that are not worth a word.
 const CLOCK_BACK_MS: u64 = 1_000;
 
@@ -36,9 +39,12 @@ const FOLLOWER_PATIENCE: Duration = Duration::from_secs(3);
 /// What the command will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Read only: the store must be there.
+    /// Only read. The store must exist; it is opened for reading only while another process has
+    /// it open, or where this process may not write.
     Read,
-    /// Write: the store is made if it is not there.
+    /// Write to a store that must exist.
+    Change,
+    /// Write; the store is created if it does not exist.
     Write,
 }
 
@@ -219,7 +225,7 @@ pub(crate) fn open_at(
     tune(&mut options);
     if !is_store(at).failed(|| cannot_open_text(at))? {
         match access {
-            Access::Read => {
+            Access::Read | Access::Change => {
                 let missing = StoreError::Missing { what: "store" };
                 return Err(cannot_open(caller, at, &missing));
             }
@@ -227,13 +233,17 @@ pub(crate) fn open_at(
             Access::Write => {}
         }
     }
+    let wait = match access {
+        Access::Read => wait.min(READ_WAIT),
+        Access::Change | Access::Write => wait,
+    };
     let deadline = Instant::now() + wait;
     let _shown = progress.show(
         caller.quiet || program == FOLLOWER,
         &at.display().to_string(),
     );
     loop {
-        progress.waits_for(0);
+        progress.waits_for_nobody();
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),
             Err(WeirError::Store(ref locked @ StoreError::Locked { pid, .. })) => {
@@ -241,10 +251,20 @@ pub(crate) fn open_at(
                     return Ok(weir);
                 }
                 if Instant::now() >= deadline {
-                    return Err(cannot_open(caller, at, locked));
+                    return match access {
+                        Access::Read => {
+                            let why = format!("process {pid} has {} open", at.display());
+                            read_only(caller, at, options, &why)
+                        }
+                        _ => Err(cannot_open(caller, at, locked)),
+                    };
                 }
                 progress.waits_for(pid);
                 std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(WeirError::Store(ref error)) if access == Access::Read && may_not_write(error) => {
+                let why = format!("{} cannot be written to", at.display());
+                return read_only(caller, at, options, &why);
             }
             Err(WeirError::Store(ref error)) => return Err(cannot_open(caller, at, error)),
             Err(error) => {
@@ -252,6 +272,34 @@ pub(crate) fn open_at(
             }
         }
     }
+}
+
+/// Whether this process may not write to the directory, or to its file system.
+fn may_not_write(error: &StoreError) -> bool {
+    let StoreError::Io { source, .. } = error else {
+        return false;
+    };
+    matches!(
+        source.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// Opens the store for reading only, and says why.
+fn read_only(
+    caller: &Caller,
+    at: &Path,
+    mut options: OpenOptions,
+    why: &str,
+) -> anyhow::Result<Weir> {
+    options.read_only = true;
+    let weir = match Weir::open_with(at, &options) {
+        Err(WeirError::Store(ref error)) => return Err(cannot_open(caller, at, error)),
+        opened => opened.failed(|| cannot_open_text(at))?,
+    };
+    let text = format!("{why}: reading its last published state, read-only");
+    note(caller.quiet, &text);
+    Ok(weir)
 }
 
 /// The server that has the directory open, if there is one.

@@ -1,14 +1,14 @@
 //! How far an open has come, for people and for the ports of a server.
 //!
 //! A command that waits for another process for longer than [`PATIENCE`] says so
-//! on standard error. A long open is told there after the same time on a terminal,
+//! on standard error, and so within 0.3 s. A long open is told there after the same time on a terminal,
 //! and after [`LINE_EVERY`] elsewhere: the output of a script should not depend on
 //! how busy the machine is.
 
 use std::fmt;
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,7 +18,9 @@ use weir::OnProgress;
 use crate::report::note;
 
 /// Time after which a person is told what the command waits for.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How often it is looked whether there is something to say.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Time between two lines about it.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
@@ -29,8 +31,8 @@ pub(crate) struct Progress(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     percent: AtomicU64,
-    /// Process that has the store; 0: nobody.
-    owner: AtomicU32,
+    /// Process that has the store, plus 1, as its id may not be known; 0: nobody.
+    owner: AtomicU64,
 }
 
 impl Progress {
@@ -47,9 +49,14 @@ impl Progress {
         })
     }
 
-    /// The process that has the store open, which is waited for; 0: nobody.
+    /// The process that has the store open, which is waited for: its id, 0 if it is not known.
     pub(crate) fn waits_for(&self, pid: u32) {
-        self.0.owner.store(pid, Ordering::Relaxed);
+        self.0.owner.store(u64::from(pid) + 1, Ordering::Relaxed);
+    }
+
+    /// Nobody else has the store open.
+    pub(crate) fn waits_for_nobody(&self) {
+        self.0.owner.store(0, Ordering::Relaxed);
     }
 
     /// Says from now on what is waited for, until the result is dropped.
@@ -61,7 +68,10 @@ impl Progress {
             .spawn(move || {
                 let terminal = std::io::stderr().is_terminal();
                 let (started, mut said) = (Instant::now(), None::<Instant>);
-                while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    if started.elapsed() < PATIENCE {
+                        continue;
+                    }
                     let owned = progress.0.owner.load(Ordering::Relaxed) != 0;
                     let due = match said {
                         None => owned || terminal || started.elapsed() >= LINE_EVERY,
@@ -86,7 +96,8 @@ impl fmt::Display for Progress {
         match (self.0.owner.load(Ordering::Relaxed), self.percent()) {
             (0, 0) => f.write_str("reading its files"),
             (0, percent) => write!(f, "{percent} % of the log is applied"),
-            (pid, _) => write!(f, "waiting for process {pid}, which has it open"),
+            (1, _) => f.write_str("waiting for another process, which has it open"),
+            (owner, _) => write!(f, "waiting for process {}, which has it open", owner - 1),
         }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     let weir = place::open_at(
         caller,
         &args.target,
-        Access::Read,
+        Access::Change,
         place::PROGRAM,
         caller.lock_wait,
         false,

@@ -1,4 +1,4 @@
-//! `weir status`: what holds for a store at this moment.
+//! `weir status`: what holds for a store, and for its server, at this moment.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use weir::Weir;
+use weir::{BudgetStatus, Store, Weir};
 
 use crate::bytes::hex;
 use crate::caller::Caller;
@@ -17,7 +17,8 @@ use crate::report::Because;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Of a server, or of a directory that another process serves, the fields about files are null.
+Works on a directory and at a server, where it needs the right `admin`. Fields of a server are null
+for a directory that this process opens.
 
 Examples:
   weir put orders x && weir status
@@ -40,35 +41,33 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "writable",
         "bool",
-        "whether the store takes writes, null: not known here",
+        "whether the store takes writes, null: it is open for reading only",
     ),
+    field("cause", "text", "why it takes no writes, null: it does"),
     field(
-        "cause",
+        "checkpoint_failure",
         "text",
-        "why it takes no writes, null: it does, or not known here",
+        "why the last checkpoint failed, null: it succeeded",
     ),
     field("topics", "number", "topics that are live"),
-    field(
-        "sessions",
-        "number",
-        "sessions whose nonces are kept, null: not known here",
-    ),
+    field("sessions", "number", "sessions whose nonces are kept"),
     field("applied", "number", "newest log entry that is applied"),
     field("durable", "number", "newest log entry that is synced"),
-    field(
-        "log_bytes",
-        "number",
-        "bytes of the log's files, null: not known here",
-    ),
+    field("log_bytes", "number", "bytes of the log's files"),
     field(
         "data_bytes",
         "number",
-        "bytes of all files, null: not known here",
+        "bytes of all files, null: at a server",
     ),
     field(
         "file_system",
         "text",
-        "kind of file system, null: not known here",
+        "kind of file system, null: not known",
+    ),
+    field(
+        "volatile",
+        "text",
+        "kind of file system, if a power cut may lose what is synced; null: it keeps it",
     ),
     field(
         "free_bytes",
@@ -76,6 +75,12 @@ pub(crate) const FIELDS: &[Field] = &[
         "bytes that may still be written there",
     ),
     wide("total_bytes", "number", "size of the file system"),
+    wide("log_first", "number", "oldest log entry that is kept"),
+    wide(
+        "idempotency_keys",
+        "number",
+        "idempotency keys that are kept",
+    ),
     wide(
         "snapshots",
         "number",
@@ -89,10 +94,48 @@ pub(crate) const FIELDS: &[Field] = &[
     wide(
         "sync_us_mean",
         "number",
-        "mean time of one, null: there was none",
+        "mean time of a sync, null: there was none",
+    ),
+    wide(
+        "damage",
+        "number",
+        "places of damage that were found since the store was opened",
     ),
     wide("store", "text", "id of the store"),
-    field("time", "time", "when this was asked"),
+    field(
+        "time",
+        "time",
+        "the store's time, which stamps records and ends leases",
+    ),
+    field("clock", "time", "the clock of the machine"),
+    wide("version", "text", "version of the server"),
+    wide("ready", "bool", "whether the server should get requests"),
+    wide("uptime_ms", "number", "time since the server was started"),
+    wide(
+        "connections",
+        "number",
+        "open connections of the server, on all ports",
+    ),
+    wide(
+        "connections_max",
+        "number",
+        "connections that the server's limit of open files allows",
+    ),
+    wide(
+        "resident_bytes",
+        "number",
+        "memory that the server uses, null: not known",
+    ),
+    wide(
+        "memory_max",
+        "number",
+        "memory that the server may use, null: not known",
+    ),
+    wide(
+        "budgets",
+        "list",
+        "budgets of memory of the server: name, bytes in use, bytes at most",
+    ),
 ];
 
 /// Carries out `weir status`.
@@ -103,72 +146,81 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let weir = place::open(caller, Access::Read)?;
     let failed = || "cannot ask for the status".to_owned();
     let durability = weir.durability().failed(failed)?;
-    let stats = weir.stats().failed(failed)?;
-    let topics = weir.topics(false).failed(failed)?.len();
+    let status = weir.status().failed(failed)?;
     let id = hex(&weir.store_id().failed(failed)?);
     let count = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Count);
     let size = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Size);
     let text = |text: Option<String>| text.map_or(Cell::Nothing, |text| Cell::Text(text.into()));
-    let cause = cause(&weir);
-    let files = files(caller, &weir)?;
-    let sessions = weir.local().map(|store| store.sessions().0 as u64);
-    let space = files.as_ref().map(|files| files.space);
+    let read_only = weir.local().is_some_and(Store::is_read_only);
+    let (counts, server) = (status.stats, status.server.as_ref());
     out.row(&[
         Cell::Text(Cow::Borrowed(&caller.settings.at.value)),
         Cell::Text(durability.name().into()),
         Cell::Flag(durability.is_synced()),
-        weir.local()
-            .map_or(Cell::Nothing, |_| Cell::Flag(cause.is_none())),
-        text(cause),
-        Cell::Count(topics as u64),
-        count(sessions),
-        Cell::Count(stats.applied_index),
-        Cell::Count(stats.durable_index),
-        size(files.as_ref().map(|files| files.log_bytes)),
-        size(files.as_ref().map(|files| files.data_bytes)),
-        text(files.as_ref().map(|files| files.file_system.to_owned())),
-        size(space.map(|space| space.free_bytes)),
-        size(space.map(|space| space.total_bytes)),
-        Cell::Count(stats.snapshots),
-        Cell::Count(stats.syncs),
-        count((stats.sync_ns / 1000).checked_div(stats.syncs)),
+        if read_only {
+            Cell::Nothing
+        } else {
+            Cell::Flag(status.poison_cause.is_none())
+        },
+        text(status.poison_cause),
+        text(status.checkpoint_failure),
+        Cell::Count(status.topics),
+        Cell::Count(status.sessions),
+        Cell::Count(counts.applied_index),
+        Cell::Count(counts.durable_index),
+        Cell::Size(counts.log_bytes),
+        size(data_bytes(caller, &weir)?),
+        text(status.file_system),
+        text(status.volatile),
+        size(status.free_bytes),
+        size(status.total_bytes),
+        Cell::Count(status.log_first_index),
+        Cell::Count(status.idempotency_keys),
+        Cell::Count(counts.snapshots),
+        Cell::Count(counts.syncs),
+        count((counts.sync_ns / 1000).checked_div(counts.syncs)),
+        Cell::Count(counts.damage),
         Cell::Text(id.into()),
-        Cell::Time(now_ms()),
+        Cell::Time(status.time_ms),
+        Cell::Time(server.map_or_else(now_ms, |server| server.clock_ms)),
+        text(server.map(|server| server.version.clone())),
+        server.map_or(Cell::Nothing, |server| Cell::Flag(server.ready)),
+        count(server.map(|server| server.uptime_ms)),
+        count(server.map(|server| server.connections_http + server.connections_native)),
+        count(server.map(|server| server.connections_max)),
+        size(server.and_then(|server| server.resident_bytes)),
+        size(server.and_then(|server| server.memory_max)),
+        server.map_or(Cell::Nothing, |server| {
+            Cell::Many(vec![
+                budget("writes", server.writes),
+                budget("costly_writes", server.costly_writes),
+                budget("bodies", server.bodies),
+                budget("answers", server.answers),
+            ])
+        }),
     ])?;
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why the store takes no writes.
-fn cause(weir: &Weir) -> Option<String> {
-    Some(weir.local()?.poison_cause()?.to_string())
+/// A budget as JSON and as text.
+fn budget(name: &str, budget: BudgetStatus) -> (String, String) {
+    let BudgetStatus {
+        bytes, max_bytes, ..
+    } = budget;
+    (
+        format!("{{\"name\":\"{name}\",\"bytes\":{bytes},\"max_bytes\":{max_bytes}}}"),
+        format!("{name} {bytes} of {max_bytes}"),
+    )
 }
 
-/// What only who has the files can tell.
-struct Files {
-    log_bytes: u64,
-    data_bytes: u64,
-    file_system: &'static str,
-    space: disk::Space,
-}
-
-fn files(caller: &Caller, weir: &Weir) -> anyhow::Result<Option<Files>> {
+/// Bytes of all files of a store that this process has open.
+fn data_bytes(caller: &Caller, weir: &Weir) -> anyhow::Result<Option<u64>> {
     let Where::Directory(at) = place::place(caller)? else {
         return Ok(None);
     };
-    if weir.local().is_none() {
-        return Ok(None);
-    }
-    let at = Path::new(at);
-    let found = weir::file_system(at).and_then(|system| Ok((system.name, disk::space(at)?)));
-    let (file_system, space) =
-        found.failed(|| format!("cannot ask about the disk of {}", at.display()))?;
-    Ok(Some(Files {
-        log_bytes: disk::bytes_below(&at.join("log")),
-        data_bytes: disk::bytes_below(at),
-        file_system,
-        space,
-    }))
+    let here = weir.local().is_some();
+    Ok(here.then(|| disk::bytes_below(Path::new(at))))
 }
 
 fn now_ms() -> u64 {

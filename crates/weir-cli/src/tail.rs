@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use weir::{
-    ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, TopicReader, Weir, pattern_matches,
+    ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Store, TopicReader, Weir,
+    pattern_matches,
 };
 
 use self::follow::Follow;
@@ -159,7 +160,7 @@ fn as_group(
     if follow && let Where::Directory(at) = place::place(caller)? {
         return directory_as_group(caller, Path::new(at), names, limit, out);
     }
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open(caller, Access::Change)?;
     let until = if follow { Until::Ever } else { Until::End };
     group::tail(&weir, names, limit, until, out)?;
     weir.close().failed(|| cannot_read(names))
@@ -178,7 +179,7 @@ fn directory_as_group(
     out: &mut Output,
 ) -> anyhow::Result<()> {
     let mut watch = Watch::new(at);
-    let mut opened = Some(open(caller, caller.lock_wait)?);
+    let mut opened = Some(open(caller, Access::Change, caller.lock_wait)?);
     while left > 0 {
         if let Some(weir) = opened.take() {
             let served = weir.local().is_none();
@@ -198,7 +199,7 @@ fn directory_as_group(
         if left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
             if !watch.is_quiet() {
-                opened = open_now(caller)?;
+                opened = open_now(caller, Access::Change)?;
             }
         }
     }
@@ -223,7 +224,15 @@ fn directory(
     out: &mut Output,
 ) -> anyhow::Result<()> {
     let mut watch = Watch::new(at);
-    let mut opened = Some(open(caller, caller.lock_wait)?);
+    let first = open(caller, Access::Read, caller.lock_wait)?;
+    // Behind a writer the next look waits for its end; where nothing can be written, it cannot.
+    let read_only = first.local().is_some_and(Store::is_read_only) && !place::is_locked(at);
+    let access = if read_only {
+        Access::Read
+    } else {
+        Access::Change
+    };
+    let mut opened = Some(first);
     while state.left > 0 {
         if let Some(weir) = opened.as_ref().filter(|weir| weir.local().is_none()) {
             Follow::new(weir).run(state, out)?;
@@ -242,20 +251,20 @@ fn directory(
         if state.left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
             if !watch.is_quiet() {
-                opened = open_now(caller)?;
+                opened = open_now(caller, access)?;
             }
         }
     }
     Ok(())
 }
 
-fn open(caller: &Caller, wait: Duration) -> anyhow::Result<Weir> {
-    place::open_as(caller, Access::Read, FOLLOWER, wait)
+fn open(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
+    place::open_as(caller, access, FOLLOWER, wait)
 }
 
 /// The store, or nothing while somebody else has it open.
-fn open_now(caller: &Caller) -> anyhow::Result<Option<Weir>> {
-    let failure = match open(caller, Duration::ZERO) {
+fn open_now(caller: &Caller, access: Access) -> anyhow::Result<Option<Weir>> {
+    let failure = match open(caller, access, Duration::ZERO) {
         Ok(weir) => return Ok(Some(weir)),
         Err(error) => error,
     };

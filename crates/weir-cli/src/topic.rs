@@ -80,18 +80,6 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Remove the records that newer ones of the same key have replaced
-    #[command(after_long_help = "\
-Only topics with compaction=latest are compacted. Offsets stay as they are; the removed ones are
-holes.
-
-Examples:
-  weir topic create s compaction=latest && weir put s 1 -k a && weir topic compact s
-  weir topic create r compaction=latest && weir topic compact r -o json")]
-    Compact {
-        /// Name of the topic
-        name: String,
-    },
     /// Remove what the retention of the topic lets go
     #[command(after_long_help = "\
 A server does this by itself, once a minute. Offsets stay as they are; a reader that would miss
@@ -202,19 +190,6 @@ pub(crate) const RETAIN_FIELDS: &[Field] = &[
     ),
 ];
 
-/// Fields of a compaction.
-pub(crate) const COMPACT_FIELDS: &[Field] = &[
-    field("name", "text", "name of the topic"),
-    field("records_before", "number", "records that were there"),
-    field("records_after", "number", "records that stay"),
-    field(
-        "bytes_before",
-        "number",
-        "bytes of records that were there, as stored",
-    ),
-    field("bytes_after", "number", "bytes of records that stay"),
-];
-
 fn row(info: &TopicInfo) -> [Cell<'_>; 18] {
     let count = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Count);
     let options = &info.options;
@@ -246,7 +221,6 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
         Verb::Ls { all } => list(caller, *all),
         Verb::Show { name } => describe(caller, name),
         Verb::Verify { name } => verify(caller, name).map_err(report::tool),
-        Verb::Compact { name } => compact(caller, name),
         Verb::Retain { name } => retain(caller, name),
         Verb::Create { name, options } => {
             let options = options::parse(options, &weir::TopicOptions::default())?;
@@ -255,7 +229,7 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
             change(caller, &weir, name, operation)
         }
         Verb::Set { name, options } => {
-            let weir = place::open(caller, Access::Read)?;
+            let weir = place::open(caller, Access::Change)?;
             let now = info(&weir, name)?.options;
             let options = options::parse(options, &now)?;
             change(caller, &weir, name, Operation::Alter { options: &options })
@@ -264,7 +238,7 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
             if !yes {
                 confirm("topic", name)?;
             }
-            let weir = place::open(caller, Access::Read)?;
+            let weir = place::open(caller, Access::Change)?;
             change(caller, &weir, name, Operation::Destroy)
         }
     }
@@ -309,37 +283,13 @@ fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
     Ok(info.ok_or_else(missing)?)
 }
 
-fn compact(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::One, COMPACT_FIELDS)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let weir = place::open_files(
-        caller,
-        Access::Read,
-        "weir topic compact",
-        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
-    )?;
-    let failed = || format!("cannot compact {name}");
-    weir.topic(name).failed(failed)?;
-    let report = weir.store()?.compact_topic(name).failed(failed)?;
-    out.row(&[
-        Cell::Text(name.into()),
-        Cell::Count(report.records_before),
-        Cell::Count(report.records_after),
-        Cell::Size(report.bytes_before),
-        Cell::Size(report.bytes_after),
-    ])?;
-    out.finish()?;
-    Ok(ExitCode::SUCCESS)
-}
-
 fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, RETAIN_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open_files(
         caller,
-        Access::Read,
+        Access::Change,
         "weir topic retain",
         "a server does it by itself; or run it there, with `--at DIR`, while nothing serves it",
     )?;

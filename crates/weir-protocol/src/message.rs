@@ -578,7 +578,7 @@ pub enum Message<'a> {
         /// See [`StatusLines`](crate::StatusLines).
         lines: &'a [u8],
     },
-    /// 8: writes a snapshot and removes the log before it.
+    /// 8: compacts topics whose options say so, writes a snapshot and removes the log before it.
     Compact,
     /// 8: the log was compacted.
     Compacted {

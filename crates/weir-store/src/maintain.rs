@@ -8,6 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_core::Compaction;
+
 use crate::log::LogIndex;
 
 use crate::commit::Committer;
@@ -147,6 +149,24 @@ impl Store {
             log_bytes_before: before,
             log_bytes_after: after,
         })
+    }
+
+    /// Compacts each topic whose options say so, and then the log. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`compact_topic`](Self::compact_topic) and of [`compact_log`](Self::compact_log).
+    pub fn compact(&self) -> Result<CompactReport, StoreError> {
+        for info in self.topics(false) {
+            if info.options.compaction == Compaction::Off {
+                continue;
+            }
+            match self.compact_topic(&info.name) {
+                // Destroyed or changed since the list was made.
+                Err(StoreError::TopicUnknown { .. } | StoreError::CompactionOff { .. }) => {}
+                done => drop(done?),
+            }
+        }
+        self.compact_log()
     }
 
     /// Copies the store as it is now into `target`, which must not exist or be

@@ -329,7 +329,7 @@ impl Remote {
     }
 
     /// Waits however long it takes: the server writes a snapshot and reads it back.
-    pub(crate) async fn compact_log(&self) -> Result<CompactReport, StoreError> {
+    pub(crate) async fn compact(&self) -> Result<CompactReport, StoreError> {
         let bytes = self.link.ask(&Message::Compact, None).await?;
         match packet_of(&bytes)?.message {
             Message::Compacted {

@@ -259,16 +259,16 @@ impl Weir {
         }
     }
 
-    /// Writes a snapshot and removes the log before it. Blocks until that is done; the store
-    /// takes writes meanwhile. No record of a topic is removed, but the topic segments are
-    /// then the only copy of the records of that part of the log.
+    /// Compacts each topic whose options say so, writes a snapshot and removes the log before it.
+    /// Blocks until that is done; the store takes writes meanwhile. The topic segments are then
+    /// the only copy of the records of that part of the log.
     ///
     /// # Errors
     /// `Forbidden` at a server, without the right `admin`.
-    pub fn compact_log(&self) -> Result<CompactReport, WeirError> {
+    pub fn compact(&self) -> Result<CompactReport, WeirError> {
         match &self.backend {
-            Backend::Local(store) => Ok(store.compact_log()?),
-            Backend::Remote(remote) => Ok(block_on(remote.compact_log())?),
+            Backend::Local(store) => Ok(store.compact()?),
+            Backend::Remote(remote) => Ok(block_on(remote.compact())?),
         }
     }
 

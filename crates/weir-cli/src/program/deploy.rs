@@ -77,7 +77,7 @@ fn warn(caller: &Caller, weir: &Weir, name: &str) {
 pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<ExitCode> {
     let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
     let expected = args.expect.as_deref().map(hash).transpose()?;
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open(caller, Access::Change)?;
     let replace = Operation::Replace {
         expected,
         code,
@@ -88,7 +88,7 @@ pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<Exi
 
 /// Carries out `weir program quarantine`.
 pub(super) fn quarantine(caller: &Caller, name: &str, release: bool) -> anyhow::Result<ExitCode> {
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open(caller, Access::Change)?;
     let stopped = !release;
     change(caller, &weir, name, Operation::Quarantine { stopped })
 }

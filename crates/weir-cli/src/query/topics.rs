@@ -33,7 +33,13 @@ impl Topics {
         if let Some(pattern) = args.from.iter().find(|pattern| !is_pattern(pattern)) {
             return Err(unmatched(pattern).into());
         }
-        let weir = place::open(caller, Access::Read)?;
+        // A store that is only read stays as it was when it was opened.
+        let access = if args.follow {
+            Access::Change
+        } else {
+            Access::Read
+        };
+        let weir = place::open(caller, access)?;
         if args.follow && weir.local().is_some() {
             let failure = Failure::new(ErrorCode::BadOption, "cannot follow in a directory");
             let why = "nobody else could write while this command has the store open";

@@ -63,8 +63,12 @@ impl Watch {
     /// Notes that everything in the open store was read. The line is for after
     /// its end; without one, the others look once for nothing.
     pub(super) fn read(&mut self, weir: &Weir) -> Option<Line> {
-        let read = weir.local()?.applied().0;
+        let store = weir.local()?;
+        let read = store.applied().0;
         self.read = Some(read);
+        if store.is_read_only() {
+            return None;
+        }
         let file = OpenOptions::new().write(true).open(&self.lock).ok()?;
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         // A close parts the changes before from those behind it.

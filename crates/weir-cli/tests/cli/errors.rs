@@ -84,7 +84,7 @@ fn a_directory_in_use_names_its_owner() {
         first.contains("VALID"),
         "the owner has the store open: {first}"
     );
-    let second = place.run("get t 2 --lock-wait 0s").code(5);
+    let second = place.run("put t 2 --lock-wait 0s").code(5);
     check(second.err.trim_end(), "E404");
     let pid = owner.id().to_string();
     assert!(

@@ -25,7 +25,7 @@ const COMMANDS: &[&str] = &[
     "backup b-%",
     "restore copy r-%",
     "compact",
-    "topic compact s",
+    "compact s",
     "config show",
     "token create n-% --right admin",
     "token ls",

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
+use serde_json::json;
+
 use crate::run::{Done, Place, done};
 
 /// A server in a place; killed when it is dropped.
@@ -181,9 +183,9 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
     place.run("topic create t --at data").ok();
     for line in [
         "backup copy",
-        "compact",
         "verify",
-        "topic compact t",
+        "repair other",
+        "compact t",
         "topic retain t",
         "program trace t 1",
         "program logs t",
@@ -197,6 +199,44 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
     let owner = format!("process {} (weir serve)", served.child.id());
     let done = place.run("backup copy --at data --lock-wait 0s").code(75);
     assert!(done.err.contains(&owner), "{}", done.err);
+}
+
+#[test]
+fn a_server_is_asked_for_its_status_and_compacted() {
+    let place = prepared();
+    let served = Served::new(&place, ":0", &[]);
+    place.run("topic create s compaction=latest --at data").ok();
+    for n in 0..200 {
+        let line = format!("{{\"key\":\"k\",\"value\":{n}}}\n").repeat(20);
+        if n % 50 == 0 {
+            place.pipe("put s --format jsonl --at data", line).ok();
+        }
+    }
+    let status = served.run(&place, "status -o json").ok().json();
+    assert_eq!(status["writable"], true);
+    assert_eq!(
+        (&status["cause"], &status["data_bytes"]),
+        (&json!(null), &json!(null))
+    );
+    assert!(
+        status["version"].is_string() && status["ready"] == true,
+        "{status}"
+    );
+    assert!(status["connections"].as_u64().unwrap() >= 1, "{status}");
+    assert_eq!(status["budgets"][0]["name"], "writes");
+    for name in ["time", "clock"] {
+        assert!(status[name].as_str().unwrap().starts_with("20"), "{status}");
+    }
+    let report = served.run(&place, "compact -o json").ok().json();
+    assert!(report["index"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["index"], status["applied"]);
+    let after = served.run(&place, "status -o json").ok().json();
+    assert_eq!(after["log_bytes"], report["log_bytes_after"]);
+    assert!(after["log_first"].as_u64().unwrap() > 1, "{after}");
+    // All topics were compacted as well: what newer values replaced is gone.
+    let left = served.run(&place, "tail s --type put").ok().lines();
+    assert!(left.len() < 80, "{}", left.len());
+    assert_eq!(served.run(&place, "get s --key k").ok().text(), "150");
 }
 
 #[test]

@@ -153,9 +153,8 @@ fn a_repair_says_what_it_keeps_and_what_is_lost() {
     assert!(!place.path("newer").exists());
 }
 
-#[test]
-fn a_store_in_use_is_not_checked() {
-    let place = Place::new();
+/// A command that has the store open until its input ends.
+fn owner(place: &Place) -> (Child, std::process::ChildStdin) {
     let mut command = place.weir();
     command.args(["put", "t", "-", "-o", "jsonl"]);
     command
@@ -168,6 +167,13 @@ fn a_store_in_use_is_not_checked() {
     let mut first = String::new();
     let mut output = BufReader::new(owner.stdout.take().unwrap());
     output.read_line(&mut first).unwrap();
+    (owner, input)
+}
+
+#[test]
+fn a_store_in_use_is_not_checked() {
+    let place = Place::new();
+    let (mut owner, input) = owner(&place);
     let busy = place.run("verify").code(75);
     assert!(
         busy.err.contains(&format!("process {}", owner.id())),
@@ -180,6 +186,117 @@ fn a_store_in_use_is_not_checked() {
 }
 
 #[test]
+fn a_command_reads_beside_a_writer_at_its_last_published_state() {
+    let place = Place::new();
+    place.run("put t {\"n\":1} --key k").ok();
+    place.run("group create t g").ok();
+    let (mut owner, input) = owner(&place);
+    let said = format!(
+        "process {} has ./weir-data open: reading its last published state, read-only",
+        owner.id()
+    );
+    for line in [
+        "get t --key k",
+        "tail t",
+        "export t",
+        "query --from t --where $.n==1 --on-bad-item skip",
+        "topic ls",
+        "topic show t",
+        "topic verify t",
+        "group ls",
+        "group show t g",
+        "program ls",
+        "status",
+    ] {
+        let read = place.run(line).ok();
+        assert!(!read.out.is_empty(), "{line}");
+        assert_eq!(read.err.matches(&said).count(), 1, "{line}: {}", read.err);
+        assert_eq!(
+            place
+                .run(&format!("{line} -q"))
+                .ok()
+                .err
+                .matches(&said)
+                .count(),
+            0,
+            "{line}"
+        );
+    }
+    // What was acknowledged is seen.
+    let values = place.run("tail t --from -1 -o raw").ok().text();
+    assert_eq!(values, "one\n");
+    let status = place.run("status -o json").ok().json();
+    assert!(status["writable"].is_null(), "{status}");
+    // A command that writes waits, says for whom, and gives up.
+    let wait = place.run("put t two --lock-wait 400ms").code(5);
+    let waits = format!("waiting for process {}, which has it open", owner.id());
+    assert!(wait.err.contains(&waits), "{}", wait.err);
+    for line in [
+        "topic rm t -y",
+        "group rm t g -y",
+        "compact",
+        "tail t --group h",
+    ] {
+        let refused = place.run(&format!("{line} --lock-wait 0s")).code(5);
+        assert!(refused.err.contains("E404"), "{line}: {}", refused.err);
+    }
+    drop(input);
+    assert!(owner.wait().unwrap().success());
+}
+
+#[test]
+fn a_store_that_may_not_be_written_to_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    place.run("put t x --key k --at store").ok();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut all = Vec::new();
+    files(&place.path("store"), &mut all);
+    for (_, file) in &all {
+        mode(file, 0o444);
+    }
+    for folder in ["", "store", "store/log"] {
+        mode(&place.path(folder), 0o555);
+    }
+    let root = rustix::process::geteuid().is_root();
+    let copy = Place::new();
+    std::fs::copy(env!("CARGO_BIN_EXE_weir"), copy.path("weir")).unwrap();
+    mode(&copy.path(""), 0o755);
+    let run = |line: &str| {
+        let mut command = place.command(copy.path("weir"));
+        if root {
+            // Root may write everything: another user runs a copy of the command.
+            command.uid(65534);
+        }
+        done(command.args(line.split(' ')).output().unwrap())
+    };
+    for line in [
+        "get t --key k",
+        "tail t",
+        "topic show t",
+        "export t",
+        "status",
+        "verify",
+    ] {
+        let read = run(&format!("{line} --at store")).ok();
+        assert!(!read.out.is_empty(), "{line}");
+        let note = "store cannot be written to: reading its last published state, read-only";
+        assert_eq!(
+            read.err.contains(note),
+            line != "verify",
+            "{line}: {}",
+            read.err
+        );
+    }
+    let refused = run("put t y --at store");
+    assert_eq!(refused.code, 7, "{}", refused.err);
+    mode(&place.path(""), 0o755);
+}
+
+#[test]
 fn compaction_keeps_the_newest_value_of_each_key() {
     let place = Place::new();
     place.run("topic create s compaction=latest").ok();
@@ -188,7 +305,7 @@ fn compaction_keeps_the_newest_value_of_each_key() {
         writeln!(lines, "{{\"key\":\"k{}\",\"value\":{n}}}", n % 5).unwrap();
     }
     place.pipe("put s --format jsonl", lines).ok();
-    let done = place.run("topic compact s -o json").ok().json();
+    let done = place.run("compact s -o json").ok().json();
     assert_eq!(done["records_before"], 501);
     assert!(done["records_after"].as_u64().unwrap() < 20, "{done}");
     let latest = place.run("export s --latest --raw -o raw");
@@ -198,13 +315,13 @@ fn compaction_keeps_the_newest_value_of_each_key() {
         "495\n496\n497\n498\n499\n"
     );
     place.run("put t x").ok();
-    let off = place.run("topic compact t").code(2);
+    let off = place.run("compact t").code(2);
     assert!(
         off.err.contains("weir topic set t compaction=latest"),
         "{}",
         off.err
     );
-    place.run("topic compact none").code(4);
+    place.run("compact none").code(4);
 }
 
 #[test]

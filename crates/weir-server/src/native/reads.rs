@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::Compact => {
                 self.may(Right::Admin, "")?;
-                let report = self.blocking(Store::compact_log).await?;
+                let report = self.blocking(Store::compact).await?;
                 let answer = Message::Compacted {
                     index: report.index.0,
                     bytes_before: report.log_bytes_before,

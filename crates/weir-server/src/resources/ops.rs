@@ -113,7 +113,7 @@ pub(crate) const TABLE: Table = Table {
                 method: Method::Post,
                 right: Some(Right::Admin),
                 ..open(
-                    "Writes a snapshot and removes the log before it.",
+                    "Compacts the topics that have it, writes a snapshot and removes the log before it.",
                     &[],
                     &[Response {
                         status: 200,
@@ -361,8 +361,7 @@ async fn status(edge: &Arc<Edge>) -> Result<Reply, Problem> {
 /// POST: compacts the log.
 async fn compact(edge: &Arc<Edge>) -> Result<Reply, Problem> {
     let store = Arc::clone(&edge.shared.store);
-    let report =
-        offload::run(move || store.compact_log().map_err(|error| of_store(&error))).await?;
+    let report = offload::run(move || store.compact().map_err(|error| of_store(&error))).await?;
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);
     object

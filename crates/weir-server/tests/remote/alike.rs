@@ -290,7 +290,7 @@ fn a_server_tells_its_status_and_compacts_its_log() {
         "{server:?}"
     );
 
-    let report = far.compact_log().unwrap();
+    let report = far.compact().unwrap();
     assert_eq!(report.index.0, told.stats.applied_index);
     let then = far.status().unwrap();
     assert_eq!(then.log_first_index, report.index.0 + 1);
