@@ -61,6 +61,10 @@ mod version;
 mod words;
 mod write;
 
+/// Gives memory back to the system after a burst (docs/decisions/0072).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

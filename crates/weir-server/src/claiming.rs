@@ -15,7 +15,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation};
 use weir_protocol::ANSWER_BYTES_MAX;
 use weir_store::{Ask, Claimed, StoreError};
 
-use crate::limits::admission::Permit;
+use crate::limits::budget::Reservation;
 use crate::security::Denied;
 use crate::security::{Principal, Right};
 use crate::shared::Shared;
@@ -27,9 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// itself.
 const RECORD_BYTES: usize = 18;
 const CLAIM_BYTES: usize = 128;
-/// Pause, and how often, while others have all room for long answers.
-const ROOM_PAUSE: Duration = Duration::from_millis(10);
-const ROOM_TRIES: u32 = 500;
 
 /// Who asks for records of which group, and until when.
 pub(crate) struct Claim {
@@ -66,12 +63,12 @@ pub(crate) fn reason(claimed: &Claimed) -> Option<ErrorCode> {
 }
 
 impl Claim {
-    /// Looks once, and makes an answer on a thread that may wait. The permit is
-    /// room for a long answer, to be held until it is sent.
+    /// Looks once, and makes an answer on a thread that may wait. The
+    /// reservation is for a long answer, to be held until it is sent.
     pub(crate) async fn look<T: Send + 'static>(
         self: &Arc<Self>,
         make: fn(&Claimed) -> Result<T, StoreError>,
-    ) -> Result<(T, Permit), NoLook> {
+    ) -> Result<(T, Reservation), NoLook> {
         let shared = &self.shared;
         shared
             .authorize(&self.principal, Right::Group, &self.topic)
@@ -111,17 +108,12 @@ impl Claim {
     }
 
     /// What will come is not known: room for the longest record.
-    async fn room(&self) -> Result<Permit, NoLook> {
+    async fn room(&self) -> Result<Reservation, NoLook> {
         let limits = self.shared.store.limits();
         let record = limits.key_bytes_max + limits.value_bytes_max + META_BYTES_MAX;
-        for _ in 0..ROOM_TRIES {
-            let admission = &self.shared.admission;
-            if let Some(room) = admission.admit_answer(record.max(ANSWER_BYTES_MAX)) {
-                return Ok(room);
-            }
-            tokio::time::sleep(ROOM_PAUSE).await;
-        }
-        Err(NoLook::Busy)
+        let answers = &self.shared.admission.answers;
+        let room = answers.reserve(record.max(ANSWER_BYTES_MAX)).await;
+        room.map_err(|_| NoLook::Busy)
     }
 
     /// Waits until looking again may bring something. `seen` is the frontier of

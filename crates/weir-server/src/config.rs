@@ -156,6 +156,22 @@ impl Setting for Size {
     }
 }
 
+impl Setting for Option<Size> {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        if text == "auto" {
+            return Ok(None);
+        }
+        match Size::read(text)? {
+            Size(0) => Err(KeyError::new("a size above 0, or auto")),
+            size => Ok(Some(size)),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.map_or_else(|| "auto".to_owned(), |size| size.show())
+    }
+}
+
 impl Setting for Option<PathBuf> {
     fn read(text: &str) -> Result<Self, KeyError> {
         Ok(match text {
@@ -346,6 +362,9 @@ config! {
     connections_max: usize = 10_000, "Open connections of each port";
     connections_unauthenticated_max: usize = 256, "Open connections of all ports on which no request passed its checks yet; one more closes the oldest of them";
     connections_per_address_max: usize = 1024, "Open connections of each port from one address";
+    memory_max: Option<Size> = None, "Memory that budgets are made for; auto: the least of what control groups, limits and the machine allow";
+    bodies_budget: Option<Size> = None, "Bytes of bodies and packets that are not complete, of all connections together; auto: an eighth of the memory, at most 256 MiB";
+    answers_budget: Option<Size> = None, "Bytes of answers that clients did not take yet, of all connections together; auto: an eighth of the memory, at most 256 MiB";
     request_line_max: Size = Size(8 << 10), "Size of a request line";
     head_max: Size = Size(32 << 10), "Size of all header fields";
     head_fields_max: usize = 100, "Number of header fields";

@@ -1,8 +1,9 @@
 //! Limits that nobody can set, and the budgets that connections share.
 
 pub(crate) mod admission;
+pub(crate) mod budget;
+pub(crate) mod memory;
 pub(crate) mod pace;
-pub(crate) mod room;
 
 /// Blank lines before a request line.
 pub(crate) const HEAD_LINES_BLANK_MAX: usize = 2;

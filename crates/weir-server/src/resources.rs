@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `route`, `openapi` | paths, methods and parameters of all resources, and the document made of them |
-//! | `context`, `condition`, `session`, `propose`, `problems`, `hub` | the state of the port, conditions, sessions and the way to the store |
+//! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `reading` | the state of the port, conditions, sessions, writing to and reading from the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
 //! | `events`, `batch`, `topics`, `programs`, `groups`, `ds`, `ops` | the resources |
 //!
@@ -26,6 +26,7 @@ pub(crate) mod ops;
 pub(crate) mod problems;
 pub(crate) mod programs;
 pub(crate) mod propose;
+pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod route;
 pub(crate) mod session;

@@ -23,7 +23,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
 use crate::http::reply::{Body, Boxed, Reply};
 use crate::limits::INLINE_WORK_BYTES;
-use crate::limits::room::{self, Room};
+use crate::limits::budget::Reservation;
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, Peer, denial, milliseconds};
 use crate::resources::events::{self, write};
@@ -297,8 +297,8 @@ impl Edge {
         }
         let max = body_max(&call, operation, &self.shared.config);
         // Held until the answer is there.
-        let mut room = Room::new(&self.shared.admission);
-        match whole(input, max, &mut room).await {
+        let mut reservation = Reservation::new(&self.shared.admission.bodies);
+        match whole(input, max, &mut reservation).await {
             Ok(body) if body.len() <= INLINE_WORK_BYTES => {
                 self.wait(self.begin((call, operation), &body)).await
             }
@@ -337,11 +337,15 @@ impl Edge {
         self.finish(&call, result)
     }
 
-    /// An answer with the room that it takes until it is sent.
+    /// An answer with the memory that it takes until it is sent. Answers whose size depends on
+    /// records have reserved it before.
     async fn held(&self, mut reply: Reply) -> Result<Reply, Problem> {
         if let Body::Bytes(bytes) = reply.body {
-            let held = room::hold(&self.shared.admission, bytes).await;
-            reply.body = Body::Bytes(held.map_err(busy)?);
+            let budget = &self.shared.admission.answers;
+            let made = reply.reservation.take();
+            let mut reservation = made.map_or_else(|| Reservation::new(budget), |made| *made);
+            reservation.cover(bytes.len()).await.map_err(busy)?;
+            reply.body = Body::Bytes(reservation.attach(bytes));
         }
         Ok(reply)
     }
@@ -357,9 +361,9 @@ impl Edge {
             return batch::run(edge, call, input).await;
         }
         let max = body_max(call, operation, &self.shared.config);
-        let mut room = Room::new(&self.shared.admission);
-        let body = whole(input, max, &mut room).await?;
-        let body = coding::decode(&call.head, body, max, &mut room).await?;
+        let mut reservation = Reservation::new(&self.shared.admission.bodies);
+        let body = whole(input, max, &mut reservation).await?;
+        let body = coding::decode(&call.head, body, max, &mut reservation).await?;
         (operation.handler)(edge, call, body).await
     }
 }

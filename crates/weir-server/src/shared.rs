@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use weir_core::Intention;
 use weir_store::{Proposal, Store, StoreError};
 
@@ -12,6 +12,7 @@ use crate::config::ServerConfig;
 use crate::connections::ConnectionTable;
 use crate::descriptors::Descriptors;
 use crate::limits::admission::{Admission, Permit};
+use crate::limits::memory::MemoryLimits;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::security::{Denied, Principal, Right, Security};
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Arc<Turns>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
+    /// Permits of those who read and render records for an answer.
+    pub(crate) readers: Arc<Semaphore>,
     /// Connections of all ports.
     pub(crate) connections: Arc<ConnectionTable>,
     /// How many descriptors they may take.
@@ -57,14 +60,16 @@ impl Shared {
         routes: Vec<&'static str>,
     ) -> Self {
         let metrics = Arc::new(Metrics::new(routes));
+        let limits = MemoryLimits::detect(&config);
         let connections = ConnectionTable::new(&config, descriptors, Arc::clone(&metrics));
         Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
+            readers: Arc::new(Semaphore::new(limits.readers)),
+            admission: Admission::new(limits),
             store,
             config,
             metrics,
             turns: Arc::default(),
-            admission: Admission::default(),
             connections: Arc::new(connections),
             descriptors,
             security: security.into(),

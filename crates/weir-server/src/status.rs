@@ -7,6 +7,7 @@
 use weir_protocol::StatusValue;
 use weir_store::Store;
 
+use crate::limits::memory;
 use crate::security::now_ms;
 use crate::shared::Shared;
 
@@ -19,6 +20,10 @@ pub(crate) fn fields(shared: &Shared) -> Vec<Field> {
     let mut fields = Vec::new();
     of_server(&mut fields, shared);
     of_store(&mut fields, &shared.store);
+    let memory = shared.admission.limits().memory;
+    fields.extend(memory.map(|bytes| ("memory_max", number(bytes))));
+    let resident = memory::resident();
+    fields.extend(resident.map(|bytes| ("resident_bytes", StatusValue::Number(bytes))));
     for budget in shared.admission.budgets() {
         fields.push((budget.used_name, number(budget.used)));
         fields.push((budget.max_name, number(budget.max)));

@@ -214,6 +214,7 @@ const TABLE: &[Row] = &[
             "comfy-table",
             "indicatif",
             "jiff",
+            "mimalloc",
             "owo-colors",
             "ratatui",
             "rcgen",

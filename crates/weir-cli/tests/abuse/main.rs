@@ -12,4 +12,6 @@
 )]
 
 mod descriptors;
+mod memory;
+mod neighbour;
 mod world;

@@ -22,6 +22,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 pub(crate) struct World {
     pub(crate) child: Child,
     pub(crate) address: String,
+    /// Address of the native port.
+    pub(crate) native: String,
     _stderr: BufReader<ChildStderr>,
     group: Option<Group>,
     _directory: tempfile::TempDir,
@@ -40,10 +42,14 @@ impl Group {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
         ] {
             let group = Path::new(parent).join(&name);
-            if fs::create_dir(&group).is_err() {
+            if fs::create_dir_all(&group).is_err() {
                 continue;
             }
             let made = Self(group);
+            // Version 1 has a plain directory where version 2 has its root.
+            if !made.0.join("cgroup.procs").exists() {
+                continue;
+            }
             if fs::write(made.0.join(limit), MEMORY_BYTES.to_string()).is_ok() {
                 // Absent where there is no swap.
                 let _ = fs::write(made.0.join("memory.swap.max"), "0");
@@ -68,7 +74,8 @@ fn limited(directory: &Path, descriptors: usize, group: Option<&Group>) -> Comma
     let path = group.map(|group| group.0.as_os_str().to_owned());
     command
         .args(["-c", script, "sh", env!("CARGO_BIN_EXE_weir")])
-        .args(["serve", "--at", "data", "--http", ":0", "--native", "off"])
+        .args(["serve", "--at", "data", "--http", ":0", "--native", ":0"])
+        .args(["--durability", "memory", "--volatile"])
         .current_dir(directory)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
@@ -102,10 +109,15 @@ pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
 }
 
 fn address(said: &str) -> Option<String> {
-    let (_, address) = said.split_once("HTTP at http://")?;
-    let (address, _) = address.split_once('\n')?;
-    said.contains("acknowledged")
-        .then(|| address.trim().to_owned())
+    let address = after(said, "HTTP at http://")?;
+    said.contains("acknowledged").then_some(address)
+}
+
+/// The rest of the line after these words.
+fn after(said: &str, words: &str) -> Option<String> {
+    let (_, rest) = said.split_once(words)?;
+    let (rest, _) = rest.split_once('\n')?;
+    Some(rest.trim().to_owned())
 }
 
 impl World {
@@ -127,9 +139,11 @@ impl World {
                 break address;
             }
         };
+        let native = after(&said, "native at weir://").unwrap();
         let world = Self {
             child,
             address,
+            native,
             _stderr: stderr,
             group,
             _directory: directory,
@@ -172,6 +186,20 @@ impl World {
             }
         );
         assert!(most <= MEMORY_BYTES, "{what}: {most} bytes resident");
+    }
+
+    /// Waits until the server has at most so many bytes resident.
+    pub(crate) fn wait_memory(&self, what: &str, bytes: u64) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let now = self.memory("VmRSS");
+            if now <= bytes {
+                println!("{what}: {} MiB resident afterwards", now >> 20);
+                return;
+            }
+            assert!(Instant::now() < end, "{what}: {now} bytes stay resident");
+            std::thread::yield_now();
+        }
     }
 
     /// Waits until a number that the server reports is as wanted.

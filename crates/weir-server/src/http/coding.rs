@@ -17,7 +17,7 @@ use super::offload;
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
 use crate::http::exchange::busy;
-use crate::limits::room::Room;
+use crate::limits::budget::Reservation;
 use crate::limits::{
     CODINGS_MAX, COMPRESS_FROM_BYTES, INLINE_WORK_BYTES, RATIO_FROM_BYTES, RATIO_MAX,
     ZSTD_WINDOW_LOG_MAX,
@@ -79,12 +79,12 @@ pub(crate) fn of_request(head: &Head) -> Result<Vec<Coding>, Problem> {
     Ok(codings)
 }
 
-/// Undoes the codings of a body. `room` is what the body takes.
+/// Undoes the codings of a body. `reservation` is for the body.
 pub(crate) async fn decode(
     head: &Head,
     body: Bytes,
     max: usize,
-    room: &mut Room<'_>,
+    reservation: &mut Reservation,
 ) -> Result<Bytes, Problem> {
     let codings = of_request(head)?;
     if codings.is_empty() {
@@ -92,7 +92,10 @@ pub(crate) async fn decode(
     }
     // How much comes of it is not known before.
     let most = body.len().saturating_mul(RATIO_MAX).max(RATIO_FROM_BYTES);
-    room.cover(body.len() + most.min(max)).await.map_err(busy)?;
+    reservation
+        .cover(body.len() + most.min(max))
+        .await
+        .map_err(busy)?;
     let body = offload::run(move || {
         let mut body = body;
         for coding in codings.iter().rev() {
@@ -101,7 +104,7 @@ pub(crate) async fn decode(
         Ok(body)
     })
     .await?;
-    room.cover(body.len()).await.map_err(busy)?;
+    reservation.cover(body.len()).await.map_err(busy)?;
     Ok(body)
 }
 

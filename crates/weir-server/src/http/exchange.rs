@@ -9,7 +9,7 @@ use weir_core::ErrorCode;
 
 use super::problem::{Kind, Problem};
 use super::reply::{Boxed, Reply};
-use crate::limits::room::{NoRoom, Room};
+use crate::limits::budget::{BudgetExhausted, Reservation};
 
 /// What went wrong with a body on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) trait BodySource: Send {
     /// The next piece, not empty; `None` at the end.
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>>;
 
-    /// Whether what was read of it holds room that others wait for: then it
+    /// Whether what was read of it holds memory that others wait for: then it
     /// must come faster.
     fn hurry(&mut self, holds: bool);
 }
@@ -96,11 +96,11 @@ impl Future for Started {
     }
 }
 
-/// The whole body, up to `max` bytes. What is large of it takes room.
+/// The whole body, up to `max` bytes. What is large of it takes reservation.
 pub(crate) async fn whole(
     input: Input<'_>,
     max: usize,
-    room: &mut Room<'_>,
+    reservation: &mut Reservation,
 ) -> Result<Bytes, Problem> {
     let source = match input {
         Input::Whole(bytes) if bytes.len() > max => {
@@ -111,7 +111,7 @@ pub(crate) async fn whole(
     };
     let mut body: Vec<u8> = Vec::new();
     loop {
-        source.hurry(room.is_held());
+        source.hurry(reservation.is_held());
         let Some(piece) = source.next().await.map_err(lost)? else {
             return Ok(body.into());
         };
@@ -123,7 +123,7 @@ pub(crate) async fn whole(
             // It grows with what arrives, never with what is announced.
             let size = length.max(body.capacity().saturating_mul(2).min(max));
             source.hurry(false);
-            room.cover(size).await.map_err(busy)?;
+            reservation.cover(size).await.map_err(busy)?;
             body.reserve_exact(size - body.len());
         }
         body.extend_from_slice(&piece);
@@ -131,7 +131,7 @@ pub(crate) async fn whole(
 }
 
 /// The problem of a request for which there is no memory.
-pub(crate) fn busy(_: NoRoom) -> Problem {
+pub(crate) fn busy(_: BudgetExhausted) -> Problem {
     Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
 }
 

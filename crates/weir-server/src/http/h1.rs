@@ -34,7 +34,6 @@ use super::reply::{Body, Reply, Source, reason};
 use super::responder::Responder;
 use crate::http::exchange::{Input, Started};
 use crate::limits::pace::Pace;
-use crate::limits::room::{SMALL_BYTES, hold};
 use crate::limits::{
     GATHER_BYTES, INLINE_BYTES, INPUT_BYTES, LINGER_SECONDS, PIPELINE_MAX, READ_BYTES,
 };
@@ -90,6 +89,18 @@ fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
         Started::Later(_) => !writes && !one.writes,
         Started::Done(_) | Started::Gone => true,
     })
+}
+
+/// Bytes of answers that wait for those before them.
+fn ready_bytes(waiting: &VecDeque<Waiting>) -> usize {
+    let bytes = |one: &Waiting| match &one.started {
+        Started::Done(Reply {
+            body: Body::Bytes(bytes),
+            ..
+        }) => bytes.len(),
+        _ => 0,
+    };
+    waiting.iter().map(bytes).sum()
 }
 
 /// What the input holds.
@@ -176,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         let mut head_due: Option<Instant> = None;
         loop {
             // Begin what is there.
-            while !last && waiting.len() < PIPELINE_MAX {
+            while !last && waiting.len() < PIPELINE_MAX && ready_bytes(&waiting) < GATHER_BYTES {
                 let parsed = match held.take() {
                     Some(parsed) => parsed,
                     None => match self.find() {
@@ -442,10 +453,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             if piece.is_empty() {
                 continue;
             }
-            let piece = match self.host.admission() {
-                Some(admission) => hold(admission, piece).await.map_err(|_| End::Closed)?,
-                None => piece,
-            };
             let large = piece.len() > INLINE_BYTES;
             if chunked {
                 let size = format!("{:x}\r\n", piece.len());
@@ -535,7 +542,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     /// Writes all of it; a client that takes nothing for too long is cut off,
     /// and so is one that takes much slowly, because others wait for the room.
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
-        let holds = bytes.len() > SMALL_BYTES;
+        let budget = self.host.admission().map(|admission| &admission.answers);
+        let holds = budget.is_some_and(|budget| bytes.len() > budget.small_bytes());
         let mut pace = Pace::default();
         while !bytes.is_empty() {
             let config = self.host.config();

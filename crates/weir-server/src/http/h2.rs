@@ -31,7 +31,6 @@ use super::reply::{Body, Boxed, Reply};
 use super::responder::Responder;
 use crate::http::exchange::{BodyError, BodySource, Input, Started};
 use crate::limits::pace::BodyPace;
-use crate::limits::room::{SMALL_BYTES, hold};
 use crate::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
 use crate::phase::Phase;
 
@@ -105,6 +104,12 @@ async fn answer<R: Responder + Unpin + 'static>(
     request: Request<Incoming>,
     mut open: Open,
 ) -> Response<Outgoing<R>> {
+    if let Some(admission) = host.admission()
+        && !open.admitted(admission)
+    {
+        let many = Problem::new(Kind::Busy, "too many streams of all connections");
+        return respond(host, host.refuse_with(many), open);
+    }
     let (parts, body) = request.into_parts();
     let head = match head(
         &parts,
@@ -258,7 +263,8 @@ impl<R: Responder + Unpin> hyper::body::Body for Outgoing<R> {
         if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
-        let holds = self.bytes.len() > SMALL_BYTES;
+        let budget = self.host.admission().map(|admission| &admission.answers);
+        let holds = budget.is_some_and(|budget| self.bytes.len() > budget.small_bytes());
         let take = self.bytes.len().min(PIECE_BYTES);
         let piece = self.bytes.split_to(take);
         let host = self.host.clone();
@@ -304,7 +310,6 @@ fn respond<R: Responder + Unpin + 'static>(
         Body::Source(mut source) => {
             // One piece waits at most; the next is made when it is taken.
             let (sender, receiver) = mpsc::channel(1);
-            let admission = host.admission().cloned();
             tokio::spawn(async move {
                 loop {
                     let piece = tokio::select! {
@@ -314,11 +319,6 @@ fn respond<R: Responder + Unpin + 'static>(
                     match piece {
                         Some(piece) if piece.is_empty() => {}
                         Some(piece) => {
-                            let held = match &admission {
-                                Some(admission) => hold(admission, piece).await,
-                                None => Ok(piece),
-                            };
-                            let Ok(piece) = held else { return };
                             if sender.send(piece).await.is_err() {
                                 return;
                             }

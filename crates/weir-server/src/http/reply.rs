@@ -9,6 +9,8 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
+use crate::limits::budget::Reservation;
+
 /// A future that a connection owns.
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -57,8 +59,10 @@ pub(crate) struct Reply {
     /// Lines `name: value CR LF`, names in lower case.
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Body,
-    /// The connection ends behind it.
+    /// The connection ends after it.
     pub(crate) close: bool,
+    /// Memory that was reserved for the body while it was made.
+    pub(crate) reservation: Option<Box<Reservation>>,
 }
 
 /// Writes a field value: everything but what could end the line.
@@ -85,7 +89,14 @@ impl Reply {
             fields: Vec::with_capacity(320),
             body: Body::None,
             close: false,
+            reservation: None,
         }
+    }
+
+    /// Hands over the memory that was reserved for the body.
+    pub(crate) fn reserved(mut self, reservation: Reservation) -> Self {
+        self.reservation = Some(Box::new(reservation));
+        self
     }
 
     /// Adds a field.

@@ -17,7 +17,7 @@ use super::responder::Responder;
 use crate::config::ServerConfig;
 use crate::http::exchange::{Input, Started, whole};
 use crate::limits::admission::Admission;
-use crate::limits::room::Room;
+use crate::limits::budget::Reservation;
 use crate::phase::Phase;
 
 /// A request whose body is there.
@@ -132,7 +132,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
         if length.is_some_and(|length| length > max as u64) {
             return last(413, br#"{"error":"too large"}"#);
         }
-        match whole(input, max, &mut Room::free()).await {
+        match whole(input, max, &mut Reservation::unlimited()).await {
             Ok(body) => self.0.reply(&head, &body),
             Err(Problem {
                 kind: Kind::TooLarge,

@@ -11,39 +11,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_store::Proposal;
 
-/// Bytes of intentions that may be on their way at a time. The queue of the
-/// store takes 64 MiB.
-pub(crate) const IN_FLIGHT_BYTES_MAX: usize = 60 << 20;
-
-/// Bytes of intentions that may wait behind costly calls of programs at a time,
-/// on top. They may wait long, so they must not take the room of the others.
-/// The store has a line of 96 MiB for them: this, and all others if their
-/// topics turn out to be costly at one moment.
-pub(crate) const COSTLY_BYTES_MAX: usize = 24 << 20;
+use crate::limits::budget::MemoryBudget;
+use crate::limits::memory::MemoryLimits;
 
 /// Claims of groups that may wait there at a time: each has a thread.
 pub(crate) const COSTLY_CLAIMS_MAX: usize = 64;
-
-/// Bytes of unfinished packets and bodies that are not small, of all connections
-/// of all ports together.
-pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
-
-/// Bytes of large answers that may wait for their readers at a time.
-pub(crate) const ANSWERS_BYTES_MAX: usize = 256 << 20;
 
 /// Writes of the native port that bring programs and are compiled at a time:
 /// each keeps its room for as long as that takes.
 pub(crate) const COMPILES_MAX: usize = 2;
 
 /// The counts. One for all ports of a server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Admission {
+    limits: MemoryLimits,
     bytes: Arc<AtomicUsize>,
     costly: Arc<AtomicUsize>,
     costly_claims: Arc<AtomicUsize>,
-    answers: Arc<AtomicUsize>,
-    bodies: Arc<AtomicUsize>,
+    /// Unfinished packets and bodies, of all connections of all ports together.
+    pub(crate) bodies: MemoryBudget,
+    /// Answers that wait for their readers.
+    pub(crate) answers: MemoryBudget,
+    /// Streams of HTTP/2 beside the first one of each connection.
+    streams: Arc<AtomicUsize>,
     compiles: Arc<AtomicUsize>,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self::new(MemoryLimits::default())
+    }
 }
 
 /// A budget and what of it is in use, bytes.
@@ -64,16 +61,34 @@ pub(crate) struct Permit {
 }
 
 impl Admission {
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
+        Self {
+            limits,
+            bytes: Arc::default(),
+            costly: Arc::default(),
+            costly_claims: Arc::default(),
+            bodies: MemoryBudget::new(limits.bodies, limits.small),
+            answers: MemoryBudget::new(limits.answers, limits.small),
+            streams: Arc::default(),
+            compiles: Arc::default(),
+        }
+    }
+
+    /// What the budgets were made of.
+    pub(crate) fn limits(&self) -> &MemoryLimits {
+        &self.limits
+    }
+
     /// Room for this many bytes, or none at present: answer BUSY, or read no
     /// further. A single call above the limit is let through when it is alone.
     pub(crate) fn admit(&self, bytes: usize) -> Option<Permit> {
-        admit(&self.bytes, bytes, IN_FLIGHT_BYTES_MAX)
+        admit(&self.bytes, bytes, self.limits.writes)
     }
 
     /// The same for what the store would put behind costly calls
     /// (`Store::is_costly`).
     pub(crate) fn admit_costly(&self, bytes: usize) -> Option<Permit> {
-        admit(&self.costly, bytes, COSTLY_BYTES_MAX)
+        admit(&self.costly, bytes, self.limits.costly)
     }
 
     /// Leave for a claim that would wait behind costly calls.
@@ -99,53 +114,45 @@ impl Admission {
         }
     }
 
-    /// Room for a large answer, until its reader has taken it.
-    pub(crate) fn admit_answer(&self, bytes: usize) -> Option<Permit> {
-        admit(&self.answers, bytes, ANSWERS_BYTES_MAX)
-    }
-
-    /// Room for so many more bytes of a body that is not small; false: not now.
-    pub(crate) fn take_body(&self, bytes: usize) -> bool {
-        take(&self.bodies, bytes, BODIES_BYTES_MAX)
-    }
-
-    /// Gives room back that was taken.
-    pub(crate) fn give_body(&self, bytes: usize) {
-        self.bodies.fetch_sub(bytes, Ordering::AcqRel);
+    /// A permit for one more stream of HTTP/2; `None`: there are too many.
+    pub(crate) fn admit_stream(&self) -> Option<Permit> {
+        admit(&self.streams, 1, self.limits.streams)
     }
 
     /// The budgets of bytes, for the status of the server.
     pub(crate) fn budgets(&self) -> [Budget; 4] {
-        let budget = |used_name, used: &AtomicUsize, max_name, max| Budget {
+        let used = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        let budget = |used_name, used, max_name, max| Budget {
             used_name,
-            used: used.load(Ordering::Relaxed),
+            used,
             max_name,
             max,
         };
+        let limits = &self.limits;
         [
             budget(
                 "writes_bytes",
-                &self.bytes,
+                used(&self.bytes),
                 "writes_bytes_max",
-                IN_FLIGHT_BYTES_MAX,
+                limits.writes,
             ),
             budget(
                 "costly_writes_bytes",
-                &self.costly,
+                used(&self.costly),
                 "costly_writes_bytes_max",
-                COSTLY_BYTES_MAX,
+                limits.costly,
             ),
             budget(
                 "bodies_bytes",
-                &self.bodies,
+                self.bodies.used(),
                 "bodies_bytes_max",
-                BODIES_BYTES_MAX,
+                self.bodies.max(),
             ),
             budget(
                 "answers_bytes",
-                &self.answers,
+                self.answers.used(),
                 "answers_bytes_max",
-                ANSWERS_BYTES_MAX,
+                self.answers.max(),
             ),
         ]
     }
@@ -194,20 +201,21 @@ impl Drop for Permit {
 mod tests {
     use weir_store::Proposal;
 
-    use super::{Admission, COMPILES_MAX, COSTLY_BYTES_MAX, IN_FLIGHT_BYTES_MAX};
+    use super::{Admission, COMPILES_MAX};
 
     #[test]
     fn what_is_costly_takes_no_room_from_others() {
         let admission = Admission::default();
-        let most = admission.admit_costly(COSTLY_BYTES_MAX);
+        let (costly_max, writes_max) = (admission.limits.costly, admission.limits.writes);
+        let most = admission.admit_costly(costly_max);
         assert!(most.is_some());
         assert!(admission.admit_costly(1).is_none());
-        assert!(admission.admit(IN_FLIGHT_BYTES_MAX).is_some());
+        assert!(admission.admit(writes_max).is_some());
         // One that turned out to be none is counted with the others.
         let (proposal, _answer) = Proposal::pair();
         let moved = most.map(|permit| admission.follow(permit, &proposal));
-        assert!(admission.admit_costly(COSTLY_BYTES_MAX).is_some());
-        assert_eq!(admission.bytes(), COSTLY_BYTES_MAX);
+        assert!(admission.admit_costly(costly_max).is_some());
+        assert_eq!(admission.bytes(), costly_max);
         drop(moved);
         assert_eq!(admission.bytes(), 0);
     }
@@ -228,12 +236,13 @@ mod tests {
     #[test]
     fn room_ends_and_comes_back() {
         let admission = Admission::default();
-        let most = admission.admit(IN_FLIGHT_BYTES_MAX);
+        let writes_max = admission.limits.writes;
+        let most = admission.admit(writes_max);
         assert!(most.is_some());
         assert!(admission.admit(1).is_none());
         drop(most);
         assert_eq!(admission.bytes(), 0);
-        let alone = admission.admit(IN_FLIGHT_BYTES_MAX + 1);
+        let alone = admission.admit(writes_max + 1);
         assert!(alone.is_some(), "one that is too large for company");
         assert!(admission.admit(1).is_none());
     }

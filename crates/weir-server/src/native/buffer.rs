@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use super::Port;
 use crate::config::ServerConfig;
-use crate::limits::admission::{Admission, Permit};
+use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::pace::Pace;
-use crate::limits::room::SMALL_BYTES;
 
 /// Bytes that a connection reads into at first. An idle one keeps none.
 const FIRST_BYTES: usize = 8 << 10;
-/// Bytes to be sent above which nothing is read, and no page is made.
-pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
+/// Bytes to be sent above which nothing is read, and no page is made; more where there is much
+/// memory ([`MemoryBudget::small_bytes`]).
+pub(super) const OUT_BYTES_HIGH: usize = 64 << 10;
 
 thread_local! {
     /// What the last connection of this thread that became idle had read into:
@@ -22,27 +22,26 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Received bytes. The memory is that of one unfinished packet; above
-/// [`SMALL_BYTES`] it is taken from the budget of all ports.
+/// Received bytes. The memory is that of one unfinished packet; what is not small of it is
+/// reserved from the budget of all ports.
 #[derive(Debug)]
 pub(super) struct Received {
     port: Arc<Port>,
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes taken from the budget.
-    large: usize,
+    reservation: Reservation,
     pace: Pace,
 }
 
 impl Received {
     pub(super) fn new(port: Arc<Port>) -> Self {
         Self {
+            reservation: Reservation::new(&port.shared.admission.bodies),
             port,
             bytes: Vec::new(),
             start: 0,
             end: 0,
-            large: 0,
             pace: Pace::default(),
         }
     }
@@ -51,7 +50,7 @@ impl Received {
     /// enough, while it is only waited for.
     pub(super) fn due(&mut self, waits: bool) -> Option<Instant> {
         let config = &self.port.shared.config;
-        self.pace.until(waits && self.large > 0, config)
+        self.pace.until(waits && self.reservation.is_held(), config)
     }
 
     /// What was received and not read.
@@ -77,7 +76,7 @@ impl Received {
         if unread == 0 {
             self.start = 0;
             self.end = 0;
-            if self.bytes.len() > SMALL_BYTES {
+            if self.reservation.is_held() {
                 self.release();
             }
         }
@@ -99,14 +98,13 @@ impl Received {
                 self.bytes = SPARE.take();
                 FIRST_BYTES
             }
-            size => (size * 2).min((unread + lacks.max(FIRST_BYTES)).max(SMALL_BYTES)),
-        };
-        if size > SMALL_BYTES {
-            let more = size - self.large;
-            if !self.port.shared.admission.take_body(more) {
-                return false;
+            size => {
+                let small = self.port.shared.admission.bodies.small_bytes();
+                (size * 2).min((unread + lacks.max(FIRST_BYTES)).max(small))
             }
-            self.large = size;
+        };
+        if !self.reservation.try_cover(size) {
+            return false;
         }
         self.bytes.resize(size, 0);
         true
@@ -127,14 +125,7 @@ impl Received {
         self.bytes = Vec::new();
         self.start = 0;
         self.end = 0;
-        let large = std::mem::take(&mut self.large);
-        self.port.shared.admission.give_body(large);
-    }
-}
-
-impl Drop for Received {
-    fn drop(&mut self) {
-        self.port.shared.admission.give_body(self.large);
+        self.reservation.shrink(0);
     }
 }
 
@@ -143,21 +134,24 @@ impl Drop for Received {
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     sent: usize,
-    admission: Admission,
+    budget: MemoryBudget,
+    /// Unsent bytes above which nothing is added.
+    high: usize,
     /// For long pages among the bytes.
-    permits: Vec<Permit>,
+    reservations: Vec<Reservation>,
     /// For a page that is being made.
-    reserved: Option<(usize, Permit)>,
+    reserved: Option<(usize, Reservation)>,
     pace: Pace,
 }
 
 impl Outgoing {
-    pub(super) fn new(admission: Admission) -> Self {
+    pub(super) fn new(budget: MemoryBudget) -> Self {
         Self {
             bytes: Vec::new(),
             sent: 0,
-            admission,
-            permits: Vec::new(),
+            high: OUT_BYTES_HIGH.max(budget.small_bytes()),
+            budget,
+            reservations: Vec::new(),
             reserved: None,
             pace: Pace::default(),
         }
@@ -165,19 +159,19 @@ impl Outgoing {
 
     /// Until when long answers are taken fast enough.
     pub(super) fn due(&mut self, config: &ServerConfig) -> Option<Instant> {
-        self.pace.until(!self.permits.is_empty(), config)
+        self.pace.until(!self.reservations.is_empty(), config)
     }
 
     /// Room for a page; a long one takes it from a budget of all connections.
     /// False: not now.
     pub(super) fn admit(&mut self, page: usize) -> bool {
-        if page > OUT_BYTES_HIGH {
+        if page > self.high {
             let reserved = self.reserved.take().filter(|(size, _)| *size >= page);
-            let permit = reserved.map(|(_, permit)| permit);
-            let Some(permit) = permit.or_else(|| self.admission.admit_answer(page)) else {
+            let reserved = reserved.map(|(_, reservation)| reservation);
+            let Some(reservation) = reserved.or_else(|| self.budget.try_reserve(page)) else {
                 return false;
             };
-            self.permits.push(permit);
+            self.reservations.push(reservation);
         }
         true
     }
@@ -185,12 +179,29 @@ impl Outgoing {
     /// Takes room for a page that found none before, so that it is not made for
     /// nothing. False: there still is none.
     pub(super) fn reserve(&mut self, page: usize) -> bool {
-        if page > OUT_BYTES_HIGH && self.reserved.is_none() {
-            let permit = self.admission.admit_answer(page);
-            self.reserved = permit.map(|permit| (page, permit));
+        if page > self.high && self.reserved.is_none() {
+            let reservation = self.budget.try_reserve(page);
+            self.reserved = reservation.map(|reservation| (page, reservation));
             return self.reserved.is_some();
         }
         true
+    }
+
+    /// Whether a page of so many bytes needs a reservation.
+    pub(super) fn is_long(&self, page: usize) -> bool {
+        page > self.high
+    }
+
+    /// Bytes that are reserved for a page that is to come.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.reserved.as_ref().map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// Keeps what was reserved for a page of so many bytes until it is sent.
+    pub(super) fn offer(&mut self, page: usize, reservation: Reservation) {
+        if reservation.is_held() && self.is_long(page) {
+            self.reserved = Some((page, reservation));
+        }
     }
 
     /// Gives back room that was taken for a page and is not needed.
@@ -199,8 +210,8 @@ impl Outgoing {
     }
 
     /// Keeps room that was given for what is sent now.
-    pub(super) fn keep(&mut self, room: Permit) {
-        self.permits.push(room);
+    pub(super) fn keep(&mut self, reservation: Reservation) {
+        self.reservations.push(reservation);
     }
 
     pub(super) fn unsent(&self) -> &[u8] {
@@ -212,7 +223,7 @@ impl Outgoing {
     }
 
     pub(super) fn is_high(&self) -> bool {
-        self.bytes.len() - self.sent >= OUT_BYTES_HIGH
+        self.bytes.len() - self.sent >= self.high
     }
 
     pub(super) fn sent(&mut self, bytes: usize) {
@@ -221,17 +232,15 @@ impl Outgoing {
         if self.is_empty() {
             self.bytes.clear();
             self.sent = 0;
-            self.bytes.shrink_to(2 * OUT_BYTES_HIGH);
-        } else if self.sent > OUT_BYTES_HIGH
-            && (!self.is_high() || self.sent > self.bytes.len() / 2)
-        {
+            self.bytes.shrink_to(2 * self.high);
+        } else if self.sent > self.high && (!self.is_high() || self.sent > self.bytes.len() / 2) {
             // Not more often than it has halved: what is moved counts, too.
             self.bytes.drain(..self.sent);
             self.sent = 0;
-            self.bytes.shrink_to(2 * OUT_BYTES_HIGH);
+            self.bytes.shrink_to(2 * self.high);
         }
         if !self.is_high() {
-            self.permits.clear();
+            self.reservations.clear();
         }
     }
 }

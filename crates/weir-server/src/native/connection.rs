@@ -117,11 +117,11 @@ enum Event {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(port: Arc<Port>, number: u64, stream: S, principal: Principal) -> Self {
         let now = Instant::now();
-        let listeners = Listeners::new(Arc::clone(&port.sifts));
+        let listeners = Listeners::new(Arc::clone(&port.sifts), &port.shared);
         Self {
             received: Some(Received::new(Arc::clone(&port))),
             idle: port.shared.config.idle_timeout,
-            out: Outgoing::new(port.shared.admission.clone()),
+            out: Outgoing::new(port.shared.admission.answers.clone()),
             port,
             number,
             stream,
@@ -625,6 +625,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             ready |= answered.is_ready() && !self.out.is_high();
         }
         ready |= self.listeners.poll(context).is_ready() || self.listeners.goes_on();
+        if self.out.is_high() {
+            // Pages are read again when there is somebody to take them.
+            self.listeners.drop_fetched();
+        }
         ready |= self.claims.poll(context).is_ready() && !self.out.is_high();
         if timer.poll(context).is_ready() {
             return Poll::Ready(self.late());

@@ -21,6 +21,7 @@ use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 use super::buffer::OUT_BYTES_HIGH;
 use super::refuse::Refused;
 use super::sift::{Found, Sifter};
+use crate::limits::budget::{MemoryBudget, Reservation};
 
 /// Who does not answer after a panic.
 const READS: &str = "a thread that reads";
@@ -59,11 +60,25 @@ pub(super) struct LookUp {
 /// What came of a fetch.
 #[derive(Debug)]
 enum Brought {
-    Page(TopicReader, Result<Option<Page>, StoreError>),
+    Page(TopicReader, Result<Option<Page>, StoreError>, Reservation),
+    /// The page was dropped: so many bytes must be reserved first.
+    Lacks(usize),
     Keys(Result<Keys, StoreError>),
     Found(Result<Box<Found>, StoreError>),
     /// The thread panicked.
     Lost,
+}
+
+/// A page that was fetched for a listener.
+pub(super) enum Fetched {
+    /// The page, and the reader after it.
+    Page {
+        reader: TopicReader,
+        page: Option<Page>,
+        reservation: Reservation,
+    },
+    /// There was no memory for it: so many bytes must be reserved first.
+    Lacks(usize),
 }
 
 /// The fetch of a connection.
@@ -71,6 +86,10 @@ enum Brought {
 pub(super) struct Fetch {
     /// Room for looks, of all connections.
     sifts: Arc<Semaphore>,
+    /// Permits of those who read, of all ports.
+    readers: Arc<Semaphore>,
+    /// For pages that were fetched and not sent.
+    budget: MemoryBudget,
     /// The one look of this connection.
     turn: Arc<Semaphore>,
     /// Number of the listener it is for.
@@ -95,9 +114,15 @@ impl Drop for Task {
 }
 
 impl Fetch {
-    pub(super) fn new(sifts: Arc<Semaphore>) -> Self {
+    pub(super) fn new(
+        sifts: Arc<Semaphore>,
+        readers: Arc<Semaphore>,
+        budget: MemoryBudget,
+    ) -> Self {
         Self {
             sifts,
+            readers,
+            budget,
             turn: Arc::new(Semaphore::new(1)),
             listener: 0,
             task: None,
@@ -164,7 +189,7 @@ impl Fetch {
         match self.take(listener)? {
             Brought::Found(found) => Some(found),
             Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            Brought::Page(..) | Brought::Keys(_) => None,
+            Brought::Page(..) | Brought::Lacks(_) | Brought::Keys(_) => None,
         }
     }
 
@@ -175,29 +200,60 @@ impl Fetch {
     fn begin(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
         if self.is_idle() {
             self.listener = listener;
+            let readers = Arc::clone(&self.readers);
+            let handle = tokio::spawn(async move {
+                let Ok(permit) = readers.acquire_owned().await else {
+                    return Brought::Lost;
+                };
+                let fetched = tokio::task::spawn_blocking(move || {
+                    let brought = work();
+                    drop(permit);
+                    brought
+                });
+                fetched.await.unwrap_or(Brought::Lost)
+            });
             self.task = Some(Task {
-                handle: tokio::task::spawn_blocking(work),
+                handle,
                 stop: Arc::default(),
             });
         }
     }
 
-    /// Begins to fetch the next page of this reader, if nothing else is.
-    pub(super) fn page(&mut self, listener: u64, reader: &TopicReader) {
-        let mut reader = reader.clone();
+    /// Drops a page that nobody took; it is fetched again.
+    pub(super) fn drop_page(&mut self) {
+        if matches!(self.brought, Some(Brought::Page(..))) {
+            self.brought = None;
+        }
+    }
+
+    /// Begins to fetch the next page of this reader, if nothing else is. `reserved` covers so
+    /// many bytes of it already.
+    pub(super) fn page(&mut self, listener: u64, reader: &TopicReader, reserved: usize) {
+        let (mut reader, budget) = (reader.clone(), self.budget.clone());
         self.begin(listener, move || {
             let page = reader.next_page();
-            Brought::Page(reader, page)
+            let bytes = match &page {
+                Ok(Some(page)) => page.wire_bytes(),
+                _ => 0,
+            };
+            let mut reservation = Reservation::new(&budget);
+            if bytes <= reserved || reservation.try_cover(bytes) {
+                Brought::Page(reader, page, reservation)
+            } else {
+                Brought::Lacks(bytes)
+            }
         });
     }
 
-    /// The page that was fetched for a listener, and the reader behind it.
-    pub(super) fn take_page(
-        &mut self,
-        listener: u64,
-    ) -> Option<Result<(TopicReader, Option<Page>), StoreError>> {
+    /// The page that was fetched for a listener.
+    pub(super) fn take_page(&mut self, listener: u64) -> Option<Result<Fetched, StoreError>> {
         match self.take(listener)? {
-            Brought::Page(reader, page) => Some(page.map(|page| (reader, page))),
+            Brought::Page(reader, page, reservation) => Some(page.map(|page| Fetched::Page {
+                reader,
+                page,
+                reservation,
+            })),
+            Brought::Lacks(bytes) => Some(Ok(Fetched::Lacks(bytes))),
             Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
             Brought::Keys(_) | Brought::Found(_) => None,
         }
@@ -222,7 +278,7 @@ impl Fetch {
         match self.take(listener)? {
             Brought::Keys(keys) => Some(keys),
             Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            Brought::Page(..) | Brought::Found(_) => None,
+            Brought::Page(..) | Brought::Lacks(_) | Brought::Found(_) => None,
         }
     }
 
@@ -304,6 +360,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::{Brought, Fetch};
+    use crate::limits::budget::MemoryBudget;
 
     /// Work that says when it begins, ends when it is told, and says then
     /// whether anybody still waits for it.
@@ -328,7 +385,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_connection_looks_into_one_thing_at_a_time_and_hears_when_to_stop() {
         let places = Arc::new(Semaphore::new(2));
-        let [mut one, mut other] = [0; 2].map(|_| Fetch::new(Arc::clone(&places)));
+        let [mut one, mut other] = [0; 2].map(|_| {
+            let budget = MemoryBudget::new(1 << 20, 1 << 10);
+            Fetch::new(Arc::clone(&places), Arc::clone(&places), budget)
+        });
         let first = work(&mut one, 1);
         assert!(first.begun.recv().is_ok());
         one.forget(1);

@@ -21,12 +21,11 @@ use weir_protocol::{
 };
 use weir_store::{Claimed, GroupInfo, PageBuilder, Store, StoreError};
 
-use super::buffer::OUT_BYTES_HIGH;
 use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
 use crate::claiming::{self, Claim, NoLook};
-use crate::limits::admission::Permit;
+use crate::limits::budget::Reservation;
 use crate::phase::Phase;
 use crate::security::Right;
 
@@ -39,7 +38,7 @@ struct Found {
     data: Vec<u8>,
     is_empty: bool,
     /// Of a long answer, until it is sent.
-    room: Option<Permit>,
+    room: Option<Reservation>,
 }
 
 /// A claim that has ended.
@@ -269,7 +268,7 @@ async fn run(
         })?;
         let over = Instant::now() >= claim.until || *leaving.borrow();
         if !found.is_empty || found.reason != 0 || over {
-            found.room = Some(room).filter(|_| found.data.len() > OUT_BYTES_HIGH);
+            found.room = Some(room).filter(|_| !found.data.is_empty());
             return Ok((found, permit));
         }
         drop((permit, room));

@@ -14,10 +14,11 @@ use weir_protocol::{
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_behind};
 
 use super::buffer::Outgoing;
-use super::fetch::{Fetch, Keys, LookUp};
+use super::fetch::{Fetch, Fetched, Keys, LookUp};
 use super::marks::Marks;
 use super::refuse::{self, Refused};
 use super::sift::{Ending, Found, Sifter};
+use crate::shared::Shared;
 
 /// Pages that a filter looks through in one turn.
 const TURN_PAGES: usize = 16;
@@ -97,6 +98,9 @@ enum Turn {
 }
 
 /// All listeners of a connection.
+/// Bytes of a packet around its page, at most.
+const PACKET_HEAD_BYTES: usize = 1 << 10;
+
 #[derive(Debug)]
 pub(super) struct Listeners {
     list: Vec<Listener>,
@@ -114,7 +118,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub(super) fn new(sifts: Arc<Semaphore>) -> Self {
+    pub(super) fn new(sifts: Arc<Semaphore>, shared: &Shared) -> Self {
         Self {
             list: Vec::new(),
             next: 0,
@@ -122,7 +126,11 @@ impl Listeners {
             goes_on: false,
             lacks: 0,
             newest: 0,
-            fetch: Fetch::new(sifts),
+            fetch: Fetch::new(
+                sifts,
+                Arc::clone(&shared.readers),
+                shared.admission.answers.clone(),
+            ),
             marks: Marks::default(),
         }
     }
@@ -279,6 +287,7 @@ impl Listeners {
         self.goes_on = false;
         let mark = self.marks.begin(store);
         if !out.reserve(self.lacks) {
+            self.fetch.drop_page();
             return false;
         }
         self.lacks = 0;
@@ -344,6 +353,11 @@ impl Listeners {
         self.lacks > 0
     }
 
+    /// Drops a page that was fetched and cannot be sent now.
+    pub(super) fn drop_fetched(&mut self) {
+        self.fetch.drop_page();
+    }
+
     /// Whether [`send`](Self::send) stopped only for the sake of others.
     pub(super) fn goes_on(&self) -> bool {
         self.goes_on
@@ -391,6 +405,15 @@ fn clamp(credit: u64) -> i64 {
     i64::try_from(credit).unwrap_or(i64::MAX)
 }
 
+/// What a reader has next.
+enum Next {
+    Page(Page),
+    /// Nothing at present.
+    End,
+    /// A page for which so many bytes must be reserved first.
+    Lacks(usize),
+}
+
 /// What a listener works with in its turn.
 struct Hands<'a> {
     store: &'a Arc<Store>,
@@ -430,17 +453,28 @@ impl Listener {
     }
 
     /// The next page; `Pending` while it is fetched.
-    fn next_page(&mut self, fetch: &mut Fetch) -> Poll<Result<Option<Page>, StoreError>> {
-        if let Some(fetched) = fetch.take_page(self.number) {
-            return Poll::Ready(fetched.map(|(reader, page)| {
-                self.reader = reader;
-                page
+    fn next_page(&mut self, hands: &mut Hands<'_>) -> Poll<Result<Next, StoreError>> {
+        let next = |page: Option<Page>| page.map_or(Next::End, Next::Page);
+        if let Some(fetched) = hands.fetch.take_page(self.number) {
+            return Poll::Ready(fetched.map(|fetched| match fetched {
+                Fetched::Lacks(bytes) => Next::Lacks(bytes),
+                Fetched::Page {
+                    reader,
+                    page,
+                    reservation,
+                } => {
+                    self.reader = reader;
+                    let bytes = page.as_ref().map_or(0, Page::wire_bytes);
+                    hands.out.offer(bytes, reservation);
+                    next(page)
+                }
             }));
         }
         if let Poll::Ready(page) = self.reader.next_page_now() {
-            return Poll::Ready(Ok(page));
+            return Poll::Ready(Ok(next(page)));
         }
-        fetch.page(self.number, &self.reader);
+        let reserved = hands.out.reserved_bytes();
+        hands.fetch.page(self.number, &self.reader, reserved);
         Poll::Pending
     }
 
@@ -448,10 +482,15 @@ impl Listener {
         for _ in 0..TURN_PAGES {
             *hands.left = hands.left.saturating_sub(1);
             let before = ConsequenceOffset(self.reader.position().0.saturating_sub(1));
-            let Poll::Ready(page) = self.next_page(hands.fetch) else {
+            let Poll::Ready(next) = self.next_page(hands) else {
                 return Ok(Turn::Waits);
             };
-            let Some(page) = page? else {
+            let page = match next? {
+                Next::Page(page) => Some(page),
+                Next::End => None,
+                Next::Lacks(bytes) => return Ok(Turn::Lacks(bytes)),
+            };
+            let Some(page) = page else {
                 self.mark(self.skipped > 0, hands);
                 if self.follow {
                     self.changed = Some(self.reader.changed());
@@ -562,6 +601,11 @@ impl Listener {
         }
         let mut scratch = std::mem::take(hands.scratch);
         scratch.clear();
+        if hands.out.is_long(bytes) {
+            // Not twice as much, as a vector would grow by itself.
+            scratch.reserve_exact(bytes);
+            hands.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);
+        }
         page.write_to(&mut scratch);
         let message = Message::Records {
             from: page.from(),

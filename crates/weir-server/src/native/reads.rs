@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use weir_core::codec::{put_bytes, put_varint};
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
@@ -137,17 +138,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             return Err(Refused::plain(ErrorCode::Lagging));
         }
+        let mut permit = None;
         let page = match store.get_now(topic, key) {
             Poll::Ready(Current::Record(page)) => Some(page),
             Poll::Ready(Current::NoKey) => None,
             // One that does not live is told from one that never did.
             Poll::Ready(Current::NoTopic) | Poll::Pending => {
                 let (topic, key) = (topic.to_owned(), key.to_vec());
+                permit = self.reader().await;
                 self.blocking(move |store| store.get(&topic, &key)).await?
             }
         };
         let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
-        self.value(tag, &page)
+        let answered = self.value(tag, &page);
+        drop(permit);
+        answered
     }
 
     async fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<Read, Refused> {
@@ -155,6 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(Read::Wait);
         }
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
+        let mut permit = None;
         let before = ConsequenceOffset(offset.checked_sub(1).ok_or_else(absent)?);
         let now = match self.port.shared.store.read_now(topic, before) {
             Poll::Ready(reader) => reader
@@ -166,6 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             page
         } else {
             let topic = topic.to_owned();
+            permit = self.reader().await;
             self.blocking(move |store| store.read(&topic, before)?.next_page())
                 .await?
         };
@@ -175,7 +182,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if first.is_none_or(|record| record.offset.0 != offset) {
             return Err(absent());
         }
-        self.value(tag, &page)
+        let answered = self.value(tag, &page);
+        drop(permit);
+        answered
+    }
+
+    /// A permit to read a page that must be waited for, until its answer is made.
+    async fn reader(&self) -> Option<OwnedSemaphorePermit> {
+        let readers = Arc::clone(&self.port.shared.readers);
+        readers.acquire_owned().await.ok()
     }
 
     /// Sends the first record of a page in a page of its own.

@@ -45,7 +45,7 @@ use crate::http::offload;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::ENTRY_BYTES_MAX;
-use crate::limits::room::Room;
+use crate::limits::budget::Reservation;
 use crate::resources::context::{Call, Edge};
 use crate::resources::framing::{Framing, framing, key_of};
 
@@ -159,11 +159,11 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     let coded = !coding::of_request(&call.head)?.is_empty();
     if atomic || coded || framing == Framing::Events {
         let max = config.body_max.0;
-        let mut room = Room::new(&edge.shared.admission);
-        let body = whole(input, max, &mut room).await?;
-        let body = coding::decode(&call.head, body, max, &mut room).await?;
+        let mut reservation = Reservation::new(&edge.shared.admission.bodies);
+        let body = whole(input, max, &mut reservation).await?;
+        let body = coding::decode(&call.head, body, max, &mut reservation).await?;
         // Its items are copies.
-        room.cover(body.len() * 2).await.map_err(busy)?;
+        reservation.cover(body.len() * 2).await.map_err(busy)?;
         return at_once(edge, call, &reader, &body, atomic.then_some(conditions)).await;
     }
     let mut writer = Writer {
@@ -176,7 +176,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     };
     let mut stream = Stream {
         input,
-        room: Room::new(&edge.shared.admission),
+        reservation: Reservation::new(&edge.shared.admission.bodies),
         buffer: Vec::new(),
         from: 0,
         ended: false,

@@ -931,7 +931,7 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
         }
         let over = Instant::now() >= claim.until || *phase.borrow() >= Phase::Draining;
         if found.count > 0 || over {
-            return Ok(claimed(&found));
+            return Ok(claimed(&found).reserved(room));
         }
         drop(room);
         tokio::select! {

@@ -10,7 +10,7 @@ use super::meta::{Meta, Shape, shape};
 use crate::http::base64;
 use crate::http::json::Object;
 use crate::http::problem::Problem;
-use crate::limits::room::Making;
+use crate::limits::budget::Reservation;
 
 /// A form of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,23 @@ impl Fields {
 /// Bytes at the end of a list.
 const END_BYTES: usize = 2;
 
+/// Whether a record was added to a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Yes,
+    /// There is no memory for it; the list ends here.
+    Full,
+    /// It would be the first one, and so many bytes must be covered before.
+    Lacks(usize),
+}
+
+/// Bytes that a record usually takes in a list: as text, or in base64.
+fn rendered_bytes(record: &Record<'_>) -> usize {
+    const MEMBERS_BYTES: usize = 512;
+    let bytes = record.key.len() + record.value.len() + record.meta.len();
+    MEMBERS_BYTES + bytes / 3 * 4
+}
+
 /// Writes a list.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -130,6 +147,15 @@ impl Writer {
             out,
             count: 0,
             reframed: false,
+        }
+    }
+
+    /// An empty one of the same form.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            fields: self.fields,
+            texts: self.texts,
+            ..Self::new(self.form)
         }
     }
 
@@ -161,17 +187,40 @@ impl Writer {
         self.after();
     }
 
-    /// Adds a record if there is room for it, or it is the first one.
-    pub(crate) fn fit(&mut self, topic: &str, record: &Record<'_>, making: &mut Making) -> bool {
+    /// Adds a record if the reservation covers it, or can be made to.
+    pub(crate) fn fit(
+        &mut self,
+        topic: &str,
+        record: &Record<'_>,
+        reservation: &mut Reservation,
+    ) -> Fit {
         let (size, reframed) = (self.out.len(), self.reframed);
-        self.record(topic, record);
-        if self.count == 1 || making.covers(self.out.len() + END_BYTES) {
-            return true;
+        let lacks = |writer: &Self, bytes| match writer.count {
+            0 => Fit::Lacks(bytes),
+            _ => Fit::Full,
+        };
+        let need = size + topic.len() + rendered_bytes(record) + END_BYTES;
+        if need > self.out.capacity() {
+            // Twice as much, so that it grows seldom; else just what is needed.
+            let twice = need.max(self.out.capacity() * 2);
+            let Some(to) = [twice, need]
+                .into_iter()
+                .find(|to| reservation.try_cover(*to))
+            else {
+                return lacks(self, need);
+            };
+            self.out.reserve_exact(to - size);
         }
+        self.record(topic, record);
+        // Texts with many escapes take more.
+        if reservation.try_cover(self.out.capacity()) {
+            return Fit::Yes;
+        }
+        let bytes = self.out.capacity();
         self.out.truncate(size);
         self.count -= 1;
         self.reframed = reframed;
-        false
+        lacks(self, bytes)
     }
 
     /// Adds a key without its value.

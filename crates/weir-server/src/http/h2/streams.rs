@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::ServerConfig;
+use crate::limits::admission::{Admission, Permit};
 use crate::limits::pace::Pace;
 
 /// Longest time between two looks.
@@ -64,6 +65,8 @@ impl Streams {
         inner.last += 1;
         Open {
             number: inner.last,
+            is_first: inner.open == 1,
+            permit: None,
             is_tail: false,
             pace: Pace::default(),
             streams: Arc::clone(self),
@@ -98,12 +101,23 @@ impl Streams {
 #[derive(Debug)]
 pub(super) struct Open {
     number: u64,
+    /// No other one of its connection was open.
+    is_first: bool,
+    permit: Option<Permit>,
     is_tail: bool,
     pace: Pace,
     streams: Arc<Streams>,
 }
 
 impl Open {
+    /// Takes a permit if other streams of the connection are open; false: there is none.
+    pub(super) fn admitted(&mut self, admission: &Admission) -> bool {
+        if !self.is_first {
+            self.permit = admission.admit_stream();
+        }
+        self.is_first || self.permit.is_some()
+    }
+
     /// Makes it a tail if there are fewer than `most` of them.
     pub(super) fn tails(&mut self, most: usize) -> bool {
         let mut inner = self.streams.lock();

@@ -1,26 +1,26 @@
 //! Items of a body on its way: one after the other, as they arrive.
 //!
 //! What must never happen here: memory for more than one item and what came
-//! with it, or bytes that no room was asked for.
+//! with it, or bytes that were not reserved.
 
 use bytes::Bytes;
 
 use crate::http::exchange::{Input, busy, lost};
 use crate::http::problem::Problem;
-use crate::limits::room::{NoRoom, Room, SMALL_BYTES};
+use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::resources::framing::Framing;
 
 /// Items of a body on its way. Holds one item and what came with it.
-pub(super) struct Stream<'a, 'r> {
+pub(super) struct Stream<'a> {
     pub(super) input: Input<'a>,
     /// For the item, and those that are not written.
-    pub(super) room: Room<'r>,
+    pub(super) reservation: Reservation,
     pub(super) buffer: Vec<u8>,
     pub(super) from: usize,
     pub(super) ended: bool,
 }
 
-impl Stream<'_, '_> {
+impl Stream<'_> {
     /// Place of the next item in the buffer, and how many bytes it took; `held`
     /// are those of items before it.
     pub(super) async fn item(
@@ -56,7 +56,7 @@ impl Stream<'_, '_> {
             }
             seen = self.buffer.len();
             // Small items may take their time, however many there are.
-            let large = seen > SMALL_BYTES;
+            let large = self.reservation.is_held();
             let piece = match &mut self.input {
                 Input::Whole(bytes) => {
                     Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())
@@ -65,8 +65,8 @@ impl Stream<'_, '_> {
                     source.hurry(large);
                     let piece = source.next().await.map_err(lost)?;
                     let more = piece.as_ref().map_or(0, Bytes::len);
-                    if self.room.cover(seen + more + held).await.is_err() {
-                        return Err(busy(NoRoom));
+                    if self.reservation.cover(seen + more + held).await.is_err() {
+                        return Err(busy(BudgetExhausted));
                     }
                     piece
                 }

@@ -18,6 +18,7 @@ use super::place;
 use super::view::{self, View};
 use super::walk::Gathered;
 use crate::http::base64;
+use crate::http::exchange::busy;
 use crate::http::json::Object;
 use crate::http::problem::Problem;
 use crate::http::reply::{Body, Boxed, Reply, Source};
@@ -165,19 +166,22 @@ impl Follower {
             return Ok(None);
         };
         let gathered = Gathered::new(store, &view, self.position, TAIL_BYTES);
-        let gathered = gathered.run().await?;
+        let (gathered, mut reservation) = gathered.run(&self.edge.shared).await?;
         self.position = gathered.next();
-        if gathered.count == 0 && self.told == Some(self.position) {
+        if gathered.count() == 0 && self.told == Some(self.position) {
             return Ok(None);
         }
         let mut out = Vec::new();
-        if gathered.count > 0 {
-            data(&gathered.body(), view.is_binary(), &mut out);
+        if gathered.count() > 0 {
+            let body = gathered.body();
+            // The events beside what they are made of.
+            reservation.cover(body.len() * 3).await.map_err(busy)?;
+            data(&body, view.is_binary(), &mut out);
         }
         self.control(&view, &mut out);
         self.told = Some(self.position);
         self.over = view.ends_at(self.position);
-        Ok(Some(out.into()))
+        Ok(Some(reservation.attach(out.into())))
     }
 
     fn control(&mut self, view: &View, out: &mut Vec<u8>) {

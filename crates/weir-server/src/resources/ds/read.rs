@@ -114,7 +114,7 @@ fn now(view: &View) -> Reply {
 /// What is there.
 async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Result<Reply, Problem> {
     let gathered = Gathered::new(&edge.shared.store, view, position, PAGE_BYTES);
-    let gathered = gathered.run().await?;
+    let (gathered, reservation) = gathered.run(&edge.shared).await?;
     let next = gathered.next();
     let mut reply = at(view, 200, next);
     let end = if view.ends_at(next) { "c" } else { "" };
@@ -134,7 +134,8 @@ async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Resu
         reply.status = 304;
         return Ok(reply);
     }
-    Ok(reply.with(&view.config.content_type, gathered.body()))
+    let reply = reply.with(&view.config.content_type, gathered.body());
+    Ok(reply.reserved(reservation))
 }
 
 /// What is there as soon as something is, within a time.
@@ -153,15 +154,16 @@ async fn poll(
     let mut over = false;
     loop {
         let gathered = Gathered::new(&edge.shared.store, &view, position, PAGE_BYTES);
-        let gathered = gathered.run().await?;
+        let (gathered, reservation) = gathered.run(&edge.shared).await?;
         position = gathered.next();
-        let found = gathered.count > 0;
+        let found = gathered.count() > 0;
         if found || over || view.ends_at(position) {
             let mut reply = at(&view, if found { 200 } else { 204 }, position);
             reply.add("stream-cursor", cursor(given));
             reply.add("cache-control", "no-store");
             return Ok(if found {
-                reply.with(&view.config.content_type, gathered.body())
+                let reply = reply.with(&view.config.content_type, gathered.body());
+                reply.reserved(reservation)
             } else {
                 reply
             });

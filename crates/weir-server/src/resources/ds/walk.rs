@@ -10,11 +10,14 @@ use weir_store::{Page, Store, TopicReader};
 use super::config::Part;
 use super::terms::RESERVED;
 use super::view::View;
+use crate::http::exchange::busy;
 use crate::http::json::{self, Object};
-use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
+use crate::limits::budget::Reservation;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
+use crate::resources::reading::{self, Attempt};
+use crate::shared::Shared;
 
 /// Whether a record is data of its stream.
 pub(crate) fn is_data(record: &Record<'_>) -> bool {
@@ -144,100 +147,146 @@ impl Walk {
 #[derive(Debug)]
 pub(crate) struct Gathered {
     walk: Walk,
+    content: Content,
+    /// Bytes that the next record lacked, and nothing is there yet.
+    lacks: Option<usize>,
+}
+
+/// What was gathered.
+#[derive(Debug)]
+struct Content {
     json: bool,
     max: usize,
     out: Vec<u8>,
     /// Records in it.
-    pub(crate) count: u64,
+    count: u64,
 }
 
 impl Gathered {
     pub(crate) fn new(store: &Arc<Store>, view: &View, position: u64, max: usize) -> Self {
         Self {
             walk: Walk::new(store, view, position),
-            json: view.json,
-            max,
-            out: Vec::new(),
-            count: 0,
+            content: Content {
+                json: view.json,
+                max,
+                out: Vec::new(),
+                count: 0,
+            },
+            lacks: None,
         }
     }
 
     /// Takes one block more. Returns whether it is complete: it has so many
-    /// bytes, though one record at least, or everything.
-    fn step(&mut self) -> Result<bool, Problem> {
-        let Self {
-            walk,
-            json,
-            max,
-            out,
-            count,
-        } = self;
-        let done = walk.step(|record| add(record, *json, *max, out, count))?;
-        Ok(done || (*count > 0 && out.len() >= *max))
+    /// bytes, though one record at least, or everything; or it lacks memory.
+    fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
+        let (content, lacks) = (&mut self.content, &mut self.lacks);
+        let done = self
+            .walk
+            .step(|record| content.add(record, reservation, lacks))?;
+        Ok(self.ends(done))
     }
 
     /// The same without waiting; `Pending`: the block is not at hand.
-    fn step_now(&mut self) -> Poll<Result<bool, Problem>> {
-        let Self {
-            walk,
-            json,
-            max,
-            out,
-            count,
-        } = self;
-        let done = walk.step_now(|record| add(record, *json, *max, out, count));
-        done.map(|done| Ok(done? || (*count > 0 && out.len() >= *max)))
+    fn step_now(&mut self, reservation: &mut Reservation) -> Poll<Result<bool, Problem>> {
+        let (content, lacks) = (&mut self.content, &mut self.lacks);
+        let done = self
+            .walk
+            .step_now(|record| content.add(record, reservation, lacks));
+        done.map(|done| Ok(self.ends(done?)))
     }
 
-    /// Takes all of it: the first block in place if it is there, the rest
-    /// elsewhere.
-    pub(crate) async fn run(mut self) -> Result<Self, Problem> {
-        if let Poll::Ready(done) = self.step_now()
+    fn ends(&self, done: bool) -> bool {
+        done || (self.content.count > 0 && self.content.out.len() >= self.content.max)
+    }
+
+    /// Takes all of it: the first block in place if it is there, the rest elsewhere.
+    pub(crate) async fn run(mut self, shared: &Shared) -> Result<(Self, Reservation), Problem> {
+        let mut reservation = Reservation::new(&shared.admission.answers);
+        if let Poll::Ready(done) = self.step_now(&mut reservation)
             && done?
+            && self.lacks.is_none()
         {
-            return Ok(self);
+            return Ok((self, reservation));
         }
-        offload::run(move || {
-            while !self.step()? {}
-            Ok(self)
+        if let Some(bytes) = self.lacks.take() {
+            reservation.cover(bytes).await.map_err(busy)?;
+        }
+        let mut gathered = Some(self);
+        reading::read(shared, reservation, move |reservation| {
+            let Some(mut one) = gathered.take() else {
+                return Err(Problem::new(Kind::Internal, "a stream is read twice"));
+            };
+            while !one.step(reservation)? {}
+            match one.lacks.take() {
+                None => Ok(Attempt::Done(one)),
+                Some(bytes) => {
+                    gathered = Some(one);
+                    Ok(Attempt::Lacks(bytes))
+                }
+            }
         })
         .await
     }
 
-    /// Position behind it.
+    /// Records in it.
+    pub(crate) fn count(&self) -> u64 {
+        self.content.count
+    }
+
+    /// Position after it.
     pub(crate) fn next(&self) -> u64 {
         self.walk.position
     }
 
     /// The body: bytes, or an array of JSON values.
-    pub(crate) fn body(mut self) -> Vec<u8> {
-        if self.json {
-            self.out
-                .extend_from_slice(if self.count == 0 { b"[]" } else { b"]" });
+    pub(crate) fn body(self) -> Vec<u8> {
+        let Content {
+            json,
+            mut out,
+            count,
+            ..
+        } = self.content;
+        if json {
+            out.extend_from_slice(if count == 0 { b"[]" } else { b"]" });
         }
-        self.out
+        out
     }
 }
 
-/// Adds a record to what was gathered, unless there is enough.
-fn add(
-    record: &Record<'_>,
-    json: bool,
-    max: usize,
-    out: &mut Vec<u8>,
-    count: &mut u64,
-) -> ControlFlow<()> {
-    if *count > 0 && out.len() >= max {
-        return ControlFlow::Break(());
+impl Content {
+    /// Adds a record, unless there is enough, or no memory for it.
+    fn add(
+        &mut self,
+        record: &Record<'_>,
+        reservation: &mut Reservation,
+        lacks: &mut Option<usize>,
+    ) -> ControlFlow<()> {
+        const EXTRA_BYTES: usize = 64;
+        if self.count > 0 && self.out.len() >= self.max {
+            return ControlFlow::Break(());
+        }
+        let need = self.out.len() + record.value.len() / 3 * 4 + EXTRA_BYTES;
+        if need > self.out.capacity() {
+            // Twice as much, so that it grows seldom; else just what is needed.
+            let twice = need.max(self.out.capacity() * 2);
+            let Some(to) = [twice, need]
+                .into_iter()
+                .find(|to| reservation.try_cover(*to))
+            else {
+                *lacks = (self.count == 0).then_some(need);
+                return ControlFlow::Break(());
+            };
+            self.out.reserve_exact(to - self.out.len());
+        }
+        if self.json {
+            self.out.push(if self.count == 0 { b'[' } else { b',' });
+            value(record, &mut self.out);
+        } else {
+            self.out.extend_from_slice(record.value);
+        }
+        self.count += 1;
+        ControlFlow::Continue(())
     }
-    if json {
-        out.push(if *count == 0 { b'[' } else { b',' });
-        value(record, out);
-    } else {
-        out.extend_from_slice(record.value);
-    }
-    *count += 1;
-    ControlFlow::Continue(())
 }
 
 /// A payload in an array: as it is when it is JSON, else as other lists have it.

@@ -18,12 +18,14 @@ use weir_store::{Page, TopicReader};
 use super::read::{Filter, gone, start};
 use crate::http::accept;
 use crate::http::base64;
+use crate::http::exchange::busy;
 use crate::http::head::Known;
 use crate::http::json::{Object, number};
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::http::reply::{Body, Boxed, Reply, Source};
+use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
@@ -298,29 +300,33 @@ impl Tail {
             self.told = piece.next;
             return Ok(Some(piece.bytes));
         }
+        let budget = &self.edge.shared.admission.answers;
+        let mut reservation = Reservation::new(budget);
         let mut out = Vec::new();
         while out.len() < TAIL_BYTES {
             let Some(page) = self.next_page().await? else {
                 break;
             };
-            for record in &page {
-                let record = record.map_err(|error| problems::of_store(&error))?;
-                self.next = record.offset.0;
-                if self.filter.wants(&record) {
-                    event(&record, self.style, &mut out);
-                    self.told = self.next;
-                } else if self.next - self.told >= PROGRESS_RECORDS {
-                    control(&mut out, "progress", &[("after", self.next)]);
-                    self.told = self.next;
+            let Some(lacks) = self.take(&page, &mut reservation, &mut out)? else {
+                continue;
+            };
+            // The block is dropped before the wait, and read again from here on.
+            drop(page);
+            self.moved(self.next);
+            if !out.is_empty() {
+                break;
+            }
+            while reservation.cover(lacks).await.is_err() {
+                if *self.phase.borrow() >= Phase::Draining || Instant::now() >= self.ends {
+                    return Err(busy(BudgetExhausted));
                 }
             }
-            self.next = self.next.max(page.last().0);
         }
         if out.is_empty() {
             return Ok(None);
         }
-        let bytes = Bytes::from(out);
-        if self.plain {
+        let bytes = reservation.attach(out.into());
+        if self.plain && bytes.len() <= 2 * TAIL_BYTES {
             self.follow.share(Piece {
                 from,
                 next: self.next,
@@ -330,14 +336,44 @@ impl Tail {
         Ok(Some(bytes))
     }
 
-    /// The next block, from where it is: a disk is waited for elsewhere.
+    /// Renders the records of a block. `Some`: so many bytes must be covered for the next one.
+    fn take(
+        &mut self,
+        page: &Page,
+        reservation: &mut Reservation,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<usize>, Problem> {
+        const MEMBERS_BYTES: usize = 1 << 10;
+        for record in page {
+            let record = record.map_err(|error| problems::of_store(&error))?;
+            if self.filter.wants(&record) {
+                let bytes = record.key.len() + record.value.len() + record.meta.len();
+                let need = out.len() + MEMBERS_BYTES + bytes * 2;
+                if !reservation.try_cover(need) {
+                    return Ok(Some(need));
+                }
+                event(&record, self.style, out);
+                self.told = record.offset.0;
+            } else if record.offset.0 - self.told >= PROGRESS_RECORDS {
+                control(out, "progress", &[("after", record.offset.0)]);
+                self.told = record.offset.0;
+            }
+            self.next = record.offset.0;
+        }
+        self.next = self.next.max(page.last().0);
+        Ok(None)
+    }
+
+    /// The next block, from where it is: a disk is waited for elsewhere, and few wait at a time.
     async fn next_page(&mut self) -> Result<Option<Page>, Problem> {
         if let Poll::Ready(page) = self.reader.next_page_now() {
             return Ok(page);
         }
+        let permit = Arc::clone(&self.edge.shared.readers).acquire_owned().await;
         let mut reader = self.reader.clone();
         let (reader, page) = offload::run(move || {
             let page = reader.next_page();
+            drop(permit);
             let page = page.map_err(|error| problems::of_store(&error))?;
             Ok((reader, page))
         })

@@ -10,13 +10,13 @@ use weir_store::StoreError;
 
 use super::filter::Filter;
 use super::position::{LOOK_BYTES_MAX, next_page, store_error};
-use crate::http::offload;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
-use crate::limits::room::Making;
+use crate::limits::budget::Reservation;
 use crate::limits::{WINDOW_BYTES, WINDOW_RECORDS_MAX};
 use crate::resources::context::{Call, Edge};
-use crate::resources::records::Writer;
+use crate::resources::reading::{self, Attempt};
+use crate::resources::records::{Fit, Writer};
 
 /// The newest records first. There is no reader that goes back, so windows are
 /// read forward and turned round.
@@ -42,57 +42,65 @@ pub(super) async fn descending(
     let topic = call.matched.topic.clone();
     let (first, last) = (reader.first().0, reader.last().0);
     let form = writer.form;
-    let mut making = Making::new(&edge.shared.admission);
-    let (writer, next) = offload::run(move || {
-        let mut writer = writer;
-        let mut end = before.unwrap_or(last + 1);
-        // Small at first: nobody knows yet how large the records are.
-        let mut window = 4;
-        let (mut looked, mut full) = (0, false);
-        while end > first && writer.count < limit && writer.out.len() < max_bytes {
-            if full || looked >= LOOK_BYTES_MAX {
-                break;
-            }
-            let begin = end.saturating_sub(window).max(first);
-            reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
-            let mut pages = Vec::new();
-            let written = writer.out.len();
-            while let Some(page) = reader.next_page().map_err(|error| store_error(&error))? {
-                let beyond = page.last().0 + 1 >= end;
-                looked += page.wire_bytes();
-                pages.push(page);
-                if beyond {
+    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let ((writer, next), reservation) =
+        reading::read(&edge.shared, reservation, move |reservation| {
+            // Nothing of an attempt that lacked memory is kept.
+            let mut writer = writer.again();
+            let mut end = before.unwrap_or(last + 1);
+            // Small at first: nobody knows yet how large the records are.
+            let mut window = 4;
+            let (mut looked, mut full) = (0, false);
+            while end > first && writer.count < limit && writer.out.len() < max_bytes {
+                if full || looked >= LOOK_BYTES_MAX {
                     break;
                 }
-            }
-            'window: for page in pages.iter().rev() {
-                let records: Result<Vec<Record<'_>>, StoreError> = page.iter().collect();
-                for record in records.map_err(|error| store_error(&error))?.iter().rev() {
-                    if record.offset.0 >= end {
-                        continue;
+                let begin = end.saturating_sub(window).max(first);
+                reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
+                let mut pages = Vec::new();
+                let written = writer.out.len();
+                while let Some(page) = reader.next_page().map_err(|error| store_error(&error))? {
+                    let beyond = page.last().0 + 1 >= end;
+                    looked += page.wire_bytes();
+                    pages.push(page);
+                    if beyond {
+                        break;
                     }
-                    full = writer.count >= limit || writer.out.len() >= max_bytes;
-                    full = (full && writer.count > 0)
-                        || (filter.wants(record) && !writer.fit(&topic, record, &mut making));
-                    if full {
-                        break 'window;
-                    }
-                    end = record.offset.0;
                 }
+                'window: for page in pages.iter().rev() {
+                    let records: Result<Vec<Record<'_>>, StoreError> = page.iter().collect();
+                    for record in records.map_err(|error| store_error(&error))?.iter().rev() {
+                        if record.offset.0 >= end {
+                            continue;
+                        }
+                        full = writer.count >= limit || writer.out.len() >= max_bytes;
+                        full &= writer.count > 0;
+                        if !full && filter.wants(record) {
+                            match writer.fit(&topic, record, reservation) {
+                                Fit::Yes => {}
+                                Fit::Full => full = true,
+                                Fit::Lacks(bytes) => return Ok(Attempt::Lacks(bytes)),
+                            }
+                        }
+                        if full {
+                            break 'window;
+                        }
+                        end = record.offset.0;
+                    }
+                }
+                if !full && writer.count < limit && writer.out.len() < max_bytes {
+                    end = end.min(begin);
+                }
+                let heavy = writer.out.len() - written > WINDOW_BYTES;
+                window = if heavy {
+                    (window / 2).max(1)
+                } else {
+                    (window * 2).min(WINDOW_RECORDS_MAX)
+                };
             }
-            if !full && writer.count < limit && writer.out.len() < max_bytes {
-                end = end.min(begin);
-            }
-            let heavy = writer.out.len() - written > WINDOW_BYTES;
-            window = if heavy {
-                (window / 2).max(1)
-            } else {
-                (window * 2).min(WINDOW_RECORDS_MAX)
-            };
-        }
-        Ok((writer, end))
-    })
-    .await?;
+            Ok(Attempt::Done((writer, end)))
+        })
+        .await?;
     let mut reply = Reply::new(200)
         .number("weir-next", next)
         .number("weir-first", first)
@@ -107,5 +115,6 @@ pub(super) async fn descending(
         let target = format!("{}&order=desc", next_page(call, next));
         reply.add("link", format_args!("<{target}>; rel=\"next\""));
     }
-    Ok(reply.with(form.media_type(), writer.end()))
+    let reply = reply.with(form.media_type(), writer.end());
+    Ok(reply.reserved(reservation))
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use weir_store::SCAN_KEYS_MAX;
 
 use super::position::{at_least, first, no_topic, not_acceptable, store_error};
+use crate::http::accept;
 use crate::http::problem::Problem;
 use crate::http::query::encode;
 use crate::http::reply::Reply;
-use crate::http::{accept, offload};
-use crate::limits::room::Making;
+use crate::limits::budget::Reservation;
 use crate::limits::{PAGE_BYTES_MAX, PAGE_RECORDS};
 use crate::resources::context::{Call, Edge};
-use crate::resources::records::{Form, Writer};
+use crate::resources::reading::{self, Attempt};
+use crate::resources::records::{Fit, Form, Writer};
 
 /// Keys in byte order.
 pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
@@ -33,37 +34,48 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     {
         return Err(no_topic());
     }
-    let mut making = Making::new(&edge.shared.admission);
-    let (writer, next) = offload::run(move || {
-        let found = store
-            .scan(&topic, &prefix, after.as_deref(), limit)
-            .map_err(|error| store_error(&error))?;
-        let mut writer = Writer::new(form);
-        let mut last = None;
-        for entry in &found {
-            if writer.out.len() >= PAGE_BYTES_MAX {
-                break;
-            }
-            if !values {
-                last = Some(entry.key.clone());
-                writer.key(&entry.key, entry.offset.0);
-                continue;
-            }
-            let page = store
-                .value(&topic, entry)
+    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let ((writer, next), reservation) =
+        reading::read(&edge.shared, reservation, move |reservation| {
+            let found = store
+                .scan(&topic, &prefix, after.as_deref(), limit)
                 .map_err(|error| store_error(&error))?;
-            // A key that was changed meanwhile comes with its new value another time.
-            if let Some(record) = page.as_ref().map(first).transpose()?.flatten()
-                && !writer.fit(&topic, &record, &mut making)
-            {
-                break;
+            let mut writer = Writer::new(form);
+            let mut last = None;
+            for entry in &found {
+                if writer.out.len() >= PAGE_BYTES_MAX {
+                    break;
+                }
+                if !values {
+                    // At most six bytes for one of the key, and a few members.
+                    if !reservation.try_cover(writer.out.len() + entry.key.len() * 6 + 64) {
+                        if last.is_none() {
+                            return Ok(Attempt::Lacks(entry.key.len() * 6 + 64));
+                        }
+                        break;
+                    }
+                    last = Some(entry.key.clone());
+                    writer.key(&entry.key, entry.offset.0);
+                    continue;
+                }
+                let page = store
+                    .value(&topic, entry)
+                    .map_err(|error| store_error(&error))?;
+                // A key that was changed meanwhile comes with its new value another time.
+                if let Some(record) = page.as_ref().map(first).transpose()?.flatten() {
+                    match writer.fit(&topic, &record, reservation) {
+                        Fit::Yes => {}
+                        Fit::Full => break,
+                        Fit::Lacks(bytes) => return Ok(Attempt::Lacks(bytes)),
+                    }
+                }
+                last = Some(entry.key.clone());
             }
-            last = Some(entry.key.clone());
-        }
-        let more = found.len() == limit || last.as_ref() != found.last().map(|entry| &entry.key);
-        Ok((writer, last.filter(|_| more)))
-    })
-    .await?;
+            let more =
+                found.len() == limit || last.as_ref() != found.last().map(|entry| &entry.key);
+            Ok(Attempt::Done((writer, last.filter(|_| more))))
+        })
+        .await?;
     let mut reply = Reply::new(200)
         .number("weir-count", writer.count)
         .field("cache-control", "no-cache");
@@ -82,5 +94,6 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     if writer.reframed {
         reply.add("weir-reframed", "?1");
     }
-    Ok(reply.with(form.media_type(), writer.end()))
+    let reply = reply.with(form.media_type(), writer.end());
+    Ok(reply.reserved(reservation))
 }

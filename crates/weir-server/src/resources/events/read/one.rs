@@ -15,10 +15,12 @@ use crate::http::origin::NO_PAGE;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
 use crate::http::{accept, date, offload};
+use crate::limits::budget::Reservation;
 use crate::limits::{INLINE_WORK_BYTES, WAIT_SECONDS_MAX};
 use crate::resources::cloudevents;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::{Meta, Shape, shape};
+use crate::resources::reading::{self, Attempt};
 use crate::resources::records::key_field;
 use crate::resources::route::Resource;
 
@@ -33,25 +35,46 @@ pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, P
         Poll::Pending => return None,
     };
     match reader.next_page_now() {
-        Poll::Ready(page) => Some(found(call, page.as_ref(), offset, &reader)),
-        Poll::Pending => None,
+        Poll::Ready(page) if is_small(edge, page.as_ref()) => {
+            Some(found(call, page.as_ref(), offset, &reader))
+        }
+        Poll::Ready(_) | Poll::Pending => None,
     }
+}
+
+/// Whether a page may be answered without a reservation.
+fn is_small(edge: &Edge, page: Option<&Page>) -> bool {
+    let small = edge.shared.admission.answers.small_bytes();
+    page.is_none_or(|page| page.wire_bytes() <= small)
+}
+
+/// Covers what an answer with the first record of a page takes; `Some`: it lacks so many bytes.
+fn lacks(page: Option<&Page>, reservation: &mut Reservation) -> Result<Option<usize>, Problem> {
+    let record = page.map(first).transpose()?.flatten();
+    // An envelope takes more, which is reserved when it is there.
+    let bytes = record.map_or(0, |record| record.value.len());
+    Ok((!reservation.try_cover(bytes)).then_some(bytes))
 }
 
 /// The same on a thread that may wait.
 pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let offset = call.matched.offset;
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
-    let (reader, page) = offload::run(move || {
+    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let read = reading::read(&edge.shared, reservation, move |reservation| {
         let reader = store.read(&topic, ConsequenceOffset(offset - 1));
         let mut reader = reader.map_err(|error| store_error(&error))?;
         let page = reader.next_page().map_err(|error| store_error(&error))?;
-        Ok((reader, page))
-    })
-    .await?;
-    large(page.as_ref(), || {
+        Ok(match lacks(page.as_ref(), reservation)? {
+            Some(bytes) => Attempt::Lacks(bytes),
+            None => Attempt::Done((reader, page)),
+        })
+    });
+    let ((reader, page), reservation) = read.await?;
+    let reply = large(page.as_ref(), || {
         found(call, page.as_ref(), offset, &reader)
-    })
+    })?;
+    Ok(reply.reserved(reservation))
 }
 
 /// Does what copies a page; with a large one the thread's other work goes on
@@ -90,9 +113,14 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
     let store = Arc::clone(&edge.shared.store);
     let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
-    let current = offload::run(move || {
+    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let read = reading::read(&edge.shared, reservation, move |reservation| {
         let page = store.get(&topic, &key);
-        Ok(match page.map_err(|error| store_error(&error))? {
+        let page = page.map_err(|error| store_error(&error))?;
+        if let Some(bytes) = lacks(page.as_ref(), reservation)? {
+            return Ok(Attempt::Lacks(bytes));
+        }
+        Ok(Attempt::Done(match page {
             Some(page) => Current::Record(page),
             None if store
                 .standing(&topic)
@@ -101,14 +129,15 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
                 Current::NoKey
             }
             None => Current::NoTopic,
-        })
-    })
-    .await?;
+        }))
+    });
+    let (current, reservation) = read.await?;
     let page = match &current {
         Current::Record(page) => Some(page),
         _ => None,
     };
-    large(page, || current_value(call, &current))
+    let reply = large(page, || current_value(call, &current))?;
+    Ok(reply.reserved(reservation))
 }
 
 /// The current value of a key, if it can be had without waiting for anything.
@@ -127,6 +156,7 @@ pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>
     }
     let store = &edge.shared.store;
     match store.get_now(&call.matched.topic, &call.matched.key) {
+        Poll::Ready(Current::Record(page)) if !is_small(edge, Some(&page)) => None,
         Poll::Ready(current) => Some(current_value(call, &current)),
         Poll::Pending => None,
     }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_core::Compaction;
+use weir_core::{Compaction, ConsequenceOffset};
 use weir_store::{Page, TopicReader};
 
 use super::descending::descending;
@@ -17,15 +17,16 @@ use super::position::{
     LOOK_BYTES_MAX, at_least, is_known, moves, next_page, not_acceptable, start, store_error,
 };
 use crate::http::accept;
-use crate::http::offload;
+use crate::http::exchange::busy;
 use crate::http::prefer::Prefer;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
-use crate::limits::room::Making;
+use crate::limits::budget::Reservation;
 use crate::limits::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::records::{Fields, Form, Writer};
+use crate::resources::reading::{self, Attempt};
+use crate::resources::records::{Fields, Fit, Form, Writer};
 
 /// A page of records.
 #[allow(
@@ -82,12 +83,13 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         limit,
         max_bytes,
         looked: 0,
-        making: Making::new(&edge.shared.admission),
+        attempted: None,
     };
+    let mut reservation = Reservation::new(&edge.shared.admission.answers);
     let due = Instant::now() + Duration::from_secs(wait);
     let mut phase = edge.shared.phase.subscribe();
     loop {
-        collector = collector.run().await?;
+        (collector, reservation) = collector.run(edge, reservation).await?;
         if collector.writer.count > 0 || wait == 0 || collector.is_tired() {
             break;
         }
@@ -148,7 +150,8 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         reply.status = 304;
         return Ok(reply);
     }
-    Ok(reply.with(form.media_type(), collector.writer.end()))
+    let reply = reply.with(form.media_type(), collector.writer.end());
+    Ok(reply.reserved(reservation))
 }
 
 /// A page that is being read.
@@ -163,33 +166,43 @@ struct Collector {
     next: u64,
     /// Bytes that were looked through.
     looked: usize,
-    making: Making,
+    /// Bytes that the first record lacked.
+    attempted: Option<usize>,
 }
 
 impl Collector {
     /// Reads one block. Returns whether the page is complete.
-    fn step(&mut self) -> Result<bool, Problem> {
+    fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
         let page = self.reader.next_page();
         match page.map_err(|error| store_error(&error))? {
-            Some(page) => self.take(&page),
+            Some(page) => self.take(&page, reservation),
             None => Ok(true),
         }
     }
 
-    /// Takes what is wanted of a block. Returns whether the page is complete.
-    fn take(&mut self, page: &Page) -> Result<bool, Problem> {
+    /// Takes what is wanted of a block. Returns whether the page is complete, or lacks memory
+    /// for its first record.
+    fn take(&mut self, page: &Page, reservation: &mut Reservation) -> Result<bool, Problem> {
         for record in page {
             let record = record.map_err(|error| store_error(&error))?;
             if self.is_full() {
                 return Ok(true);
             }
-            let wanted = self.filter.wants(&record);
-            if wanted && !self.writer.fit(&self.topic, &record, &mut self.making) {
-                return Ok(true);
+            if self.filter.wants(&record) {
+                match self.writer.fit(&self.topic, &record, reservation) {
+                    Fit::Yes => {}
+                    Fit::Full => return Ok(true),
+                    Fit::Lacks(bytes) => {
+                        self.attempted = Some(bytes);
+                        // The block is dropped, and read again from this record on.
+                        self.reader.seek(ConsequenceOffset(record.offset.0 - 1));
+                        return Ok(true);
+                    }
+                }
             }
             self.next = record.offset.0;
         }
-        // What a compaction removed behind the last record is behind us too.
+        // What a compaction removed after the last record was passed too.
         self.next = self.next.max(page.last().0);
         self.looked += page.wire_bytes();
         Ok(self.is_full() || self.is_tired())
@@ -205,21 +218,39 @@ impl Collector {
             && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes)
     }
 
-    /// Reads the page: its first block in place if it is there, the rest
-    /// elsewhere.
-    async fn run(mut self) -> Result<Self, Problem> {
+    /// Reads the page: its first block in place if it is there, the rest elsewhere.
+    async fn run(
+        mut self,
+        edge: &Arc<Edge>,
+        mut reservation: Reservation,
+    ) -> Result<(Self, Reservation), Problem> {
         match self.reader.next_page_now() {
-            Poll::Ready(None) => return Ok(self),
+            Poll::Ready(None) => return Ok((self, reservation)),
             Poll::Ready(Some(page)) => {
-                if self.take(&page)? || self.next >= self.reader.last().0 {
-                    return Ok(self);
+                let done = self.take(&page, &mut reservation)?;
+                let ended = done || self.next >= self.reader.last().0;
+                if ended && self.attempted.is_none() {
+                    return Ok((self, reservation));
                 }
             }
             Poll::Pending => {}
         }
-        offload::run(move || {
-            while !self.step()? {}
-            Ok(self)
+        if let Some(bytes) = self.attempted.take() {
+            reservation.cover(bytes).await.map_err(busy)?;
+        }
+        let mut collector = Some(self);
+        reading::read(&edge.shared, reservation, move |reservation| {
+            let Some(mut one) = collector.take() else {
+                return Err(Problem::new(Kind::Internal, "a page is read twice"));
+            };
+            while !one.step(reservation)? {}
+            match one.attempted.take() {
+                None => Ok(Attempt::Done(one)),
+                Some(bytes) => {
+                    collector = Some(one);
+                    Ok(Attempt::Lacks(bytes))
+                }
+            }
         })
         .await
     }

@@ -1,0 +1,167 @@
+//! Clients that make the server keep bytes for them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use crate::neighbour::Neighbour;
+use crate::world::World;
+
+/// Records of the topic `large`, and bytes of each.
+const RECORDS: usize = 12;
+const RECORD_BYTES: usize = 800_000;
+/// Writes of the neighbour that must be acknowledged while the abuse lasts.
+const WRITES: usize = 200;
+/// Resident memory after the abusers left.
+const REST_BYTES: u64 = 160 << 20;
+
+/// A server with large records.
+fn world() -> World {
+    let world = World::new();
+    let created = crate::world::put(&world.address, "PUT /v1/topics/large", b"");
+    assert_eq!(created, 201);
+    let value = format!("\"{}\"", "x".repeat(RECORD_BYTES - 2));
+    for n in 0..RECORDS {
+        let line = format!("PUT /v1/topics/large/keys/{n}");
+        let status = crate::world::put(&world.address, &line, value.as_bytes());
+        assert_eq!(status, 201);
+    }
+    world
+}
+
+/// Runs an abuse beside a neighbour: none of its writes fails, the server survives within its
+/// memory, and gives memory back when the abusers have left.
+fn survives<T>(what: &str, abuse: impl FnOnce(&World) -> T) {
+    let mut world = world();
+    let neighbour = Neighbour::start(&world);
+    let abusers = abuse(&world);
+    neighbour.wait(WRITES);
+    world.survived(what);
+    drop(abusers);
+    neighbour.wait(WRITES);
+    neighbour.end();
+    world.wait_memory(what, REST_BYTES);
+    world.survived(what);
+}
+
+/// Sends as much as the server takes; one that closes the connection has refused the rest.
+fn pour(stream: &mut TcpStream, bytes: &[u8]) {
+    if let Err(error) = stream.write_all(bytes) {
+        let closed = [
+            ErrorKind::BrokenPipe,
+            ErrorKind::ConnectionReset,
+            ErrorKind::WouldBlock,
+            ErrorKind::TimedOut,
+        ];
+        assert!(closed.contains(&error.kind()), "{error}");
+    }
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    let length = u32::try_from(payload.len()).unwrap();
+    out.extend_from_slice(&length.to_be_bytes()[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// The beginning of a connection of HTTP/2 with windows of 0 bytes, and its requests for pages.
+fn pages_without_window(streams: u32) -> Vec<u8> {
+    let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // INITIAL_WINDOW_SIZE is setting 4.
+    frame(4, 0, 0, &[0, 4, 0, 0, 0, 0], &mut out);
+    let path = b"/v1/topics/large/events";
+    // Method GET, scheme http, then path and authority as literals (RFC 7541, appendix A).
+    let mut head = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    head.extend_from_slice(path);
+    head.extend_from_slice(b"\x01\x09localhost");
+    for stream in 0..streams {
+        // END_STREAM and END_HEADERS.
+        frame(1, 0x5, 2 * stream + 1, &head, &mut out);
+    }
+    out
+}
+
+#[test]
+fn streams_of_http2_without_a_window_are_bounded() {
+    survives("100 x 50 streams without a window", |world| {
+        let request = pages_without_window(50);
+        let open = || {
+            let mut stream = world.connect();
+            pour(&mut stream, &request);
+            stream
+        };
+        (0..100).map(|_| open()).collect::<Vec<_>>()
+    });
+}
+
+#[test]
+fn slow_readers_of_pages_are_bounded() {
+    survives("1,000 slow readers of pages", |world| {
+        let get = b"GET /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let open = || {
+            let mut stream = world.connect();
+            pour(&mut stream, get);
+            stream
+        };
+        let mut readers: Vec<_> = (0..1000).map(|_| open()).collect();
+        // Each takes a little once, those that were refused nothing.
+        for stream in &mut readers {
+            let _ = stream.set_nonblocking(true);
+            let _ = stream.read(&mut [0; 1000]);
+        }
+        readers
+    });
+}
+
+#[test]
+fn bodies_without_end_are_bounded() {
+    survives("500 bodies without end", |world| {
+        let piece = [b"10000\r\n".as_slice(), &vec![b'1'; 0x10000], b"\r\n"].concat();
+        let head = "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n";
+        let open = || {
+            let mut stream = world.connect();
+            pour(&mut stream, head.as_bytes());
+            stream.set_nonblocking(true).unwrap();
+            stream
+        };
+        let mut senders: Vec<_> = (0..500).map(|_| open()).collect();
+        // More than 8 MiB each, as far as the server reads.
+        for _ in 0..128 {
+            for stream in &mut senders {
+                pour(stream, &piece);
+            }
+        }
+        senders
+    });
+}
+
+/// HELLO, and listeners with all the credit there is (docs/formats/native.md).
+fn stalled_listeners(listeners: usize) -> Vec<u8> {
+    let most = u64::MAX;
+    let listen = |n: usize| {
+        format!(
+            ":_tag\t{n}\n\n:_topic\tlarge\n:_after\t0\n:_follow\t1\n:_bytes\t{most}\n\
+             :_records\t{most}\n_request_listen\n|\n"
+        )
+    };
+    let hello = "|\n\n_request_hello\n|\n".to_owned();
+    let packets: Vec<String> = std::iter::once(hello)
+        .chain((0..listeners).map(listen))
+        .collect();
+    packets.concat().into_bytes()
+}
+
+#[test]
+fn stalled_native_readers_are_bounded() {
+    survives("500 stalled native readers", |world| {
+        let request = stalled_listeners(50);
+        let open = || {
+            let mut stream = crate::world::connect(&world.native);
+            pour(&mut stream, &request);
+            stream
+        };
+        (0..500).map(|_| open()).collect::<Vec<_>>()
+    });
+}

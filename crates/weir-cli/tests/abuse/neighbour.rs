@@ -1,0 +1,91 @@
+//! A client that writes while others abuse the server.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use crate::world::World;
+
+/// Writes a key again and again on one connection, until it is told to stop.
+pub(crate) struct Neighbour {
+    stop: Arc<AtomicBool>,
+    written: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Neighbour {
+    /// Its connection is there when this returns.
+    pub(crate) fn start(world: &World) -> Self {
+        let mut stream = world.connect();
+        write(&mut stream);
+        let (stop, written) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&written));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                write(&mut stream);
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self {
+            stop,
+            written,
+            thread: Some(thread),
+        }
+    }
+
+    /// Waits until so many more of its writes are acknowledged.
+    pub(crate) fn wait(&self, more: usize) {
+        let wanted = self.written.load(Ordering::Relaxed) + more;
+        while self.written.load(Ordering::Relaxed) < wanted {
+            let thread = self.thread.as_ref().unwrap();
+            assert!(!thread.is_finished(), "a write of the neighbour failed");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends it, and asserts that none of its writes failed.
+    pub(crate) fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Writes the key, and asserts that it is acknowledged.
+fn write(stream: &mut TcpStream) {
+    let request = "PUT /v1/topics/t/keys/neighbour HTTP/1.1\r\nHost: localhost\r\n\
+                   Content-Length: 1000\r\n\r\n";
+    let mut bytes = request.as_bytes().to_vec();
+    bytes.resize(bytes.len() + 1000, b'1');
+    stream.write_all(&bytes).unwrap();
+    let mut answer = Vec::new();
+    while !is_whole(&answer) {
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece).unwrap();
+        assert!(read > 0, "the connection was closed");
+        answer.extend_from_slice(&piece[..read]);
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    let good = answer.starts_with("HTTP/1.1 20");
+    assert!(good, "{answer}");
+}
+
+/// Whether these bytes are one answer with all of its body.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+    let length = head.split("content-length: ").nth(1).map_or(0, |rest| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    });
+    answer.len() >= end + 4 + length
+}

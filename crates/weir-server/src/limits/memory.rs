@@ -1,0 +1,171 @@
+//! How much memory the process may use, and how it is shared out.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::config::ServerConfig;
+
+/// Shares of the memory, and what they are at most and at least. With 2 GiB and more all are at
+/// their most, which is what a large machine needs.
+const BUDGET_SHARE: usize = 8;
+const BUDGET_BYTES_MAX: usize = 256 << 20;
+const BUDGET_BYTES_MIN: usize = 4 << 20;
+/// Bytes of intentions that may be on their way at a time. The queue of the store takes 64 MiB.
+const WRITES_BYTES_MAX: usize = 60 << 20;
+/// Bytes of intentions that may wait for costly calls at a time, on top: they may wait long, so
+/// they must not take what others need. The slow lane of the store takes 96 MiB, which is this
+/// and all others if their topics turn out to be costly at one moment.
+const COSTLY_BYTES_MAX: usize = 24 << 20;
+/// Bytes of a request or an answer that need no reservation.
+const SMALL_SHARE: usize = 16 << 10;
+const SMALL_BYTES_MAX: usize = 256 << 10;
+const SMALL_BYTES_MIN: usize = 16 << 10;
+/// Streams of HTTP/2 that are open at a time beside the first one of each connection: one for
+/// so many bytes of memory. Each may have header fields of 32 KiB.
+const STREAM_SHARE: usize = 256 << 10;
+const STREAMS_MAX: usize = 100_000;
+/// Answers that are read and rendered at a time: one for so many bytes of memory, as many as a
+/// slow disk is kept busy by.
+const READER_SHARE: usize = 16 << 20;
+const READERS_MIN: usize = 16;
+const READERS_MAX: usize = 64;
+
+/// What connections may use together, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryLimits {
+    /// What the process may use; `None`: not known.
+    pub(crate) memory: Option<usize>,
+    pub(crate) bodies: usize,
+    pub(crate) answers: usize,
+    pub(crate) writes: usize,
+    pub(crate) costly: usize,
+    /// Of one request or answer, without a reservation.
+    pub(crate) small: usize,
+    /// Streams of HTTP/2, not bytes.
+    pub(crate) streams: usize,
+    /// Answers that are read at a time, not bytes.
+    pub(crate) readers: usize,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self::of(&ServerConfig::default(), None)
+    }
+}
+
+impl MemoryLimits {
+    /// The limits of a server with this configuration on this machine.
+    pub(crate) fn detect(config: &ServerConfig) -> Self {
+        Self::of(config, detect())
+    }
+
+    fn of(config: &ServerConfig, found: Option<usize>) -> Self {
+        let memory = config.memory_max.map(|size| size.0).or(found);
+        let share = |share: usize, min, max: usize| {
+            memory.map_or(max, |memory| (memory / share).clamp(min, max))
+        };
+        let budget = share(BUDGET_SHARE, BUDGET_BYTES_MIN, BUDGET_BYTES_MAX);
+        Self {
+            memory,
+            bodies: config.bodies_budget.map_or(budget, |size| size.0),
+            answers: config.answers_budget.map_or(budget, |size| size.0),
+            writes: share(BUDGET_SHARE, BUDGET_BYTES_MIN, WRITES_BYTES_MAX),
+            costly: share(2 * BUDGET_SHARE, BUDGET_BYTES_MIN, COSTLY_BYTES_MAX),
+            small: share(SMALL_SHARE, SMALL_BYTES_MIN, SMALL_BYTES_MAX),
+            streams: share(STREAM_SHARE, 64, STREAMS_MAX),
+            readers: share(READER_SHARE, READERS_MIN, READERS_MAX),
+        }
+    }
+}
+
+/// The least of what the control groups of the process, its limit of address space and the
+/// machine allow.
+fn detect() -> Option<usize> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let groups = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|one| one == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        limit_of_group(Path::new(root), path, file)
+    });
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = machine.lines().find_map(|line| {
+        let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?;
+        kib.parse::<usize>().ok()?.checked_mul(1 << 10)
+    });
+    let space = getrlimit(Resource::As).current;
+    let space = space.and_then(|bytes| usize::try_from(bytes).ok());
+    groups.chain(machine).chain(space).min()
+}
+
+/// The least limit of a group and those above it. In a container the path may be that of the
+/// host; then the root of the mount is the group.
+fn limit_of_group(root: &Path, path: &str, file: &str) -> Option<usize> {
+    let group = root.join(path.trim_start_matches('/'));
+    let above = group.ancestors().take_while(|one| one.starts_with(root));
+    above
+        .filter_map(|one| fs::read_to_string(one.join(file)).ok()?.trim().parse().ok())
+        .min()
+}
+
+/// Memory that the process uses, bytes.
+pub(crate) fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| {
+        let kib = line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?;
+        kib.parse::<u64>().ok()?.checked_mul(1 << 10)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{MemoryLimits, detect, limit_of_group};
+    use crate::config::{ServerConfig, Size};
+
+    #[test]
+    fn budgets_scale_with_the_memory() {
+        let config = ServerConfig::default();
+        let small = MemoryLimits::of(&config, Some(256 << 20));
+        assert_eq!((small.bodies, small.answers), (32 << 20, 32 << 20));
+        assert_eq!((small.writes, small.costly), (32 << 20, 16 << 20));
+        assert_eq!((small.small, small.streams), (16 << 10, 1024));
+        let large = MemoryLimits::of(&config, Some(64 << 30));
+        assert_eq!((large.bodies, large.small), (256 << 20, 256 << 10));
+        assert_eq!(large.answers, MemoryLimits::default().answers);
+    }
+
+    #[test]
+    fn settings_win() {
+        let config = ServerConfig {
+            memory_max: Some(Size(256 << 20)),
+            answers_budget: Some(Size(1 << 20)),
+            ..ServerConfig::default()
+        };
+        let limits = MemoryLimits::of(&config, Some(64 << 30));
+        assert_eq!((limits.bodies, limits.answers), (32 << 20, 1 << 20));
+    }
+
+    #[test]
+    fn the_least_limit_of_the_groups_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::write(inner.join("memory.max"), "max\n").unwrap();
+        std::fs::write(root.path().join("a/memory.max"), "1048576\n").unwrap();
+        let limit = limit_of_group(root.path(), "/a/b", "memory.max");
+        assert_eq!(limit, Some(1 << 20));
+        let unlimited = limit_of_group(root.path(), "/c", "memory.max");
+        assert_eq!(unlimited, None);
+        assert!(detect().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}
