@@ -10,6 +10,7 @@ use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 use crate::clock::{StoreClock, now_ms};
 use crate::error::StoreError;
 use crate::fair_lock::FairRwLock;
+use crate::finding::Finding;
 use crate::identity::Identity;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
@@ -17,7 +18,6 @@ use crate::options::Durability;
 use crate::queue::{Prepared, Queue, Shut};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
-use crate::verify::Finding;
 
 /// The shared state of an open store. Lock order: queue, machine, topics,
 /// contents of a topic; none is held across I/O while the store is open.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_core::intention::IntentionError;
 use weir_core::{ApplyError, ErrorCode, IntentionOffset};
 
-use crate::log::LogIndex;
+use crate::log_index::LogIndex;
 
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,6 @@ use crate::proposal::Proposal;
 use crate::purge::ReadBack;
 use crate::queue::Notify;
 use crate::snapshot::Checkpoint;
-use crate::store::Store;
 
 /// The parts of an open store that a thread of its own needs.
 #[derive(Clone)]
@@ -84,24 +83,5 @@ impl Committer {
             maintenance: Arc::clone(&self.maintenance),
             read_back: Arc::clone(&self.read_back),
         }
-    }
-}
-
-impl Store {
-    pub(crate) fn hands(&self) -> Hands {
-        Hands {
-            engine: Arc::clone(&self.engine),
-            disk: Arc::clone(&self.disk),
-            maintenance: Arc::clone(&self.maintenance),
-            read_back: Arc::clone(&self.read_back),
-        }
-    }
-
-    /// See [`Hands::ask`].
-    pub(crate) fn ask<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.hands().ask(work)
     }
 }

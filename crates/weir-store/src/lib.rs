@@ -16,6 +16,7 @@ pub mod disk;
 mod engine;
 pub mod error;
 mod fair_lock;
+mod finding;
 mod groups;
 mod hands;
 mod history;
@@ -25,6 +26,7 @@ mod letters;
 pub mod lock;
 mod lock_ext;
 pub mod log;
+mod log_index;
 mod maintain;
 mod now;
 mod options;
@@ -49,6 +51,7 @@ mod upkeep;
 mod verify;
 
 pub use error::StoreError;
+pub use finding::{Finding, Severity};
 pub use groups::{Ask, Claimed, Delivery, GroupInfo};
 pub use history::{Agreement, History, OwnedRecord, Replayed};
 pub use identity::Identity;
@@ -69,6 +72,4 @@ pub use store::{ProgramInfo, Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
 pub use topic::reader::wire::PageBuilder;
 pub use topic::reader::{Changed, Page, Records, TopicReader};
-pub use verify::{
-    FINDINGS_MAX, Finding, Severity, VerifyProgress, VerifyReport, verify, verify_disk, verify_with,
-};
+pub use verify::{FINDINGS_MAX, VerifyProgress, VerifyReport, verify, verify_disk, verify_with};

@@ -20,7 +20,6 @@ mod verify;
 mod view;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -30,6 +29,7 @@ pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
 pub use self::verify::{Finding, Severity, VerifyReport, read_only, verify};
 pub(crate) use self::verify::{readable, verify_watched};
+pub use crate::log_index::LogIndex;
 
 use self::format::{
     BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR, SECTOR_BYTES, SegmentHeader,
@@ -59,27 +59,6 @@ const MASKS_TRIED: u64 = 64;
 const ZERO_AHEAD_PART: u64 = 16;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-/// The index of an entry: 1, 2, 3, … without gaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogIndex(pub u64);
-
-impl LogIndex {
-    /// The one before the first entry.
-    pub const ZERO: Self = Self(0);
-
-    /// The index after this one.
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
-impl fmt::Display for LogIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Counts since the open; sizes are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, ReadOnlyDisk};
+use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::log::LogReaders;
 use crate::options::OpenOptions;
-use crate::recovery;
-use crate::store::Store;
+use crate::recovery::{self, OpenReport};
 use crate::topic::cache::FileCache;
 
 /// Attempts to read the files, at most.
@@ -30,8 +31,16 @@ const SAME_MAX: u32 = 3;
 /// Pause after an attempt, times the number of attempts so far.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Opens the store on `disk`, to which another process may write.
-pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Store, StoreError> {
+/// A state that is only read.
+pub(crate) struct Parts {
+    pub(crate) files: Arc<FileCache>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) readers: LogReaders,
+    pub(crate) report: OpenReport,
+}
+
+/// Reads the state of the store on `disk`, to which another process may write.
+pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts, StoreError> {
     let mut same = 0;
     let mut before = String::new();
     let mut attempts = 0;
@@ -42,7 +51,12 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Store,
         let files = Arc::new(FileCache::new(disk));
         let error = match recovery::read(&files, options) {
             Ok((engine, readers, report)) => {
-                return Ok(Store::read_only(files, engine, readers, report, options));
+                return Ok(Parts {
+                    files,
+                    engine,
+                    readers,
+                    report,
+                });
             }
             Err(error) if may_be_race(&error) => error,
             Err(error) => return Err(error),

@@ -22,6 +22,7 @@ use weir_core::{
 
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
+use crate::finding::{Finding, Severity};
 use crate::identity::{self, Identity};
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders};
 use crate::maintain::into_place;
@@ -32,7 +33,7 @@ use crate::store::Store;
 use crate::topic::block::{HEADER_BYTES, Header, Place, RawBlock};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
 use crate::topic::writer::SegmentEntry;
-use crate::verify::{Finding, Severity, open_closed};
+use crate::verify::open_closed;
 
 /// Offsets of a topic among which records are missing from the new store.
 #[derive(Clone, Debug, PartialEq, Eq)]

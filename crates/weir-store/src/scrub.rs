@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
+use crate::finding::{Finding, Severity};
 use crate::hands::Hands;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders, batch_bytes};
@@ -20,7 +21,6 @@ use crate::snapshot;
 use crate::store::Store;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{Home, directory};
-use crate::verify::{Finding, Severity};
 
 /// Places of damage that a round reports and a store remembers.
 const DAMAGE_MAX: usize = 1_000;

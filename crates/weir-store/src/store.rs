@@ -18,6 +18,7 @@ use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::groups::Turns;
+use crate::hands::Hands;
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::{LockExt, RwLockExt};
@@ -178,26 +179,26 @@ impl Store {
     /// one other user, who writes.
     pub fn open_disk(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, StoreError> {
         if options.read_only {
-            return read_only::open(&disk, options);
+            return Ok(Self::read_only(read_only::open(&disk, options)?, options));
         }
         Self::open_on(disk, options, None)
     }
 
     /// A store without a commit thread, which refuses every write.
-    pub(crate) fn read_only(
-        disk: Arc<dyn Disk>,
-        engine: Arc<Engine>,
-        readers: LogReaders,
-        report: OpenReport,
-        options: &OpenOptions,
-    ) -> Self {
+    fn read_only(parts: read_only::Parts, options: &OpenOptions) -> Self {
+        let read_only::Parts {
+            files,
+            engine,
+            readers,
+            report,
+        } = parts;
         engine.queue.leave(&Shut::ReadOnly);
         let upkeep = Upkeep::new(options.cursor_flush, None);
         // A cursor is refused at once, and not after it was taken.
         upkeep.begin_stop();
         Self {
             engine,
-            disk,
+            disk: files,
             report,
             maintenance: Arc::default(),
             read_back: Arc::default(),
@@ -286,6 +287,23 @@ impl Store {
             store.scrubber.start(hands, readers, scrub);
         }
         Ok(store)
+    }
+
+    pub(crate) fn hands(&self) -> Hands {
+        Hands {
+            engine: Arc::clone(&self.engine),
+            disk: Arc::clone(&self.disk),
+            maintenance: Arc::clone(&self.maintenance),
+            read_back: Arc::clone(&self.read_back),
+        }
+    }
+
+    /// See [`Hands::ask`].
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.hands().ask(work)
     }
 
     /// What opening found and did.

@@ -14,6 +14,7 @@ use weir_core::{
 
 use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
+use crate::finding::{Finding, Severity};
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
@@ -28,30 +29,6 @@ use crate::topic::writer::{SegmentEntry, SegmentList};
 pub const FINDINGS_MAX: usize = 1_000;
 /// Bytes between two reports of progress.
 const PROGRESS_BYTES: u64 = 1 << 20;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Something a crash leaves behind; the next open deals with it.
-    Note,
-    /// Damage in a file that can be derived again from the log.
-    Derived,
-    /// Damage in the only copy of something.
-    Damage,
-}
-
-/// Something that is not as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How bad.
-    pub severity: Severity,
-    /// File, relative to the store directory.
-    pub file: String,
-    /// Byte in it.
-    pub position: u64,
-    /// What is wrong.
-    pub what: String,
-}
 
 /// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

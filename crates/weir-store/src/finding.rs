@@ -1,0 +1,25 @@
+//! What a check of a store finds, and how bad it is.
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Something a crash leaves behind; the next open deals with it.
+    Note,
+    /// Damage in a file that can be derived again from the log.
+    Derived,
+    /// Damage in the only copy of something.
+    Damage,
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// File, relative to the store directory.
+    pub file: String,
+    /// Byte in it.
+    pub position: u64,
+    /// What is wrong.
+    pub what: String,
+}

@@ -1,0 +1,24 @@
+//! The number of a log entry, which errors name too.
+
+use std::fmt;
+
+/// The index of an entry: 1, 2, 3, … without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIndex(pub u64);
+
+impl LogIndex {
+    /// The one before the first entry.
+    pub const ZERO: Self = Self(0);
+
+    /// The index after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for LogIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
