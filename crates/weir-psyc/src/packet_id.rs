@@ -4,7 +4,6 @@ use core::fmt;
 
 use crate::container::{ContainerError, Element};
 use crate::list::{List, ListEvent};
-use crate::render::Item;
 
 /// The five routing variables that identify a packet, empty where absent. On the wire a list of
 /// exactly five elements in this order.
@@ -88,17 +87,5 @@ impl<'a> PacketId<'a> {
             counter,
             fragment,
         })
-    }
-
-    /// Its elements, to be rendered.
-    pub(crate) fn items(&self) -> [Item<'a>; 5] {
-        [
-            self.context,
-            self.source,
-            self.target,
-            self.counter,
-            self.fragment,
-        ]
-        .map(Item::new)
     }
 }

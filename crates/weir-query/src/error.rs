@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::source::SourceId;
+use weir_scan::PathErrorKind;
+
+use crate::input::SourceId;
 use weir_core::error_code::ErrorCode;
 
 /// An error of a query: its number (which says whose fault it is and whether a
@@ -241,3 +243,28 @@ impl fmt::Display for QueryError {
 }
 
 impl std::error::Error for QueryError {}
+
+/// What is wrong with a path, in a field.
+pub(crate) fn path_error(
+    field: &'static str,
+    at: usize,
+    error: &weir_scan::PathError,
+) -> QueryError {
+    let (code, what) = match error.kind {
+        PathErrorKind::NotSingular => (
+            ErrorCode::NotSingular,
+            "a path of names and indexes is needed",
+        ),
+        PathErrorKind::TooComplex => (ErrorCode::TooComplex, "too long or nested too deeply"),
+        PathErrorKind::Syntax(expected) => {
+            let mut found = QueryError::new(ErrorCode::Syntax).at(at + error.offset);
+            found = found.expected(expected);
+            found.place.field = Some(field);
+            return found;
+        }
+        PathErrorKind::UnknownFunction => (ErrorCode::Syntax, "unknown function"),
+        PathErrorKind::WrongType => (ErrorCode::Syntax, "wrong type for this place"),
+        _ => (ErrorCode::Syntax, "not understood"),
+    };
+    QueryError::text(code, field, at + error.offset, what)
+}

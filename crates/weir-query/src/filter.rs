@@ -8,13 +8,13 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_scan::{Bindings, OutOfSteps, Span, Value};
+use weir_scan::{Bindings, OutOfSteps, Path, Span, Value};
 
 use crate::buffer::Buffer;
-use crate::error::QueryError;
+use crate::constant::Constant;
+use crate::error::{QueryError, path_error};
+use crate::input::Meta;
 use crate::json;
-use crate::plan::{Plan, path_error};
-use crate::source::{Constant, Meta};
 use weir_core::error_code::ErrorCode;
 
 /// A compiled `where`.
@@ -90,12 +90,12 @@ impl Bindings for Bound<'_> {
 }
 
 impl Filter {
-    /// Reads the text of a field. What it looks at becomes part of the plan,
-    /// which must be empty.
+    /// Parses the text of a field. `meta` returns the column of a property and adds it if it is
+    /// missing. The paths of the filter must become the first columns of the plan.
     pub(crate) fn compile(
         text: &str,
         params: &[(String, String)],
-        plan: &mut Plan,
+        mut meta: impl FnMut(&str) -> usize,
     ) -> Result<Self, QueryError> {
         let expression = weir_scan::Filter::parse(text);
         let expression = expression.map_err(|error| path_error("where", 0, &error))?;
@@ -110,19 +110,18 @@ impl Filter {
             }
             bound.push((name.to_owned(), value.trim().as_bytes().into()));
         }
-        assert!(plan.paths.is_empty(), "paths of the filter come first");
-        for path in expression.paths() {
-            plan.paths.push(path.clone());
-        }
         let metas = expression.metas();
-        let metas = metas
-            .map(|name| (name.to_owned(), plan.meta(name)))
-            .collect();
+        let metas = metas.map(|name| (name.to_owned(), meta(name))).collect();
         Ok(Self {
             expression,
             params: bound,
             metas,
         })
+    }
+
+    /// The paths it reads, in the order of the first columns.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.expression.paths().iter()
     }
 
     /// Whether it walks over parts of items that no column holds.

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 
 use crate::engine::{Filling, Flow, Last, Pull, Query, placed};
 use crate::error::QueryError;
+use crate::input::{Need, SourceId};
 use crate::key::{OwnedKey, PREFIX, Reduced};
 use crate::options::Mode;
+use crate::order::{compare, row};
 use crate::plan::Plan;
-use crate::rows::{compare, row};
+
 use crate::sort::Sorter;
-use crate::source::{Need, Source, SourceId};
+use crate::source::Source;
 use crate::tournament::Entry;
 use weir_core::error_code::ErrorCode;
 

@@ -12,10 +12,11 @@ use weir_scan::{Path, PathSet, Step, Tag, Value};
 use crate::decimal::{Number, Sum};
 use crate::error::QueryError;
 use crate::json;
-use crate::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
+use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::kind::{Kind, Strings, kind};
 use crate::plan::{Aggregate, Column, Function, Plan, Select};
 use crate::rows::Loaded;
-use crate::source::{Source, kind};
+use crate::source::Source;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
 use weir_core::error_code::ErrorCode;
 

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 
 use weir_scan::{Level, Path, Plan, Shape, Tag, Text};
 
-use crate::key::{Kind, Strings};
-use crate::source::kind;
+use crate::kind::{Kind, Strings, kind};
 
 /// What is between the quotes of a literal.
 pub(crate) fn inside(literal: &[u8]) -> &[u8] {

@@ -29,9 +29,11 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `options`, `text`, `plan` | what is asked, and its compiled form |
-//! | `source`, `load`, `rows` | a source; a page on its way to rows; these |
-//! | `key`, `decimal`, `json` | order of values, exact numbers, strings |
+//! | `options`, `text`, `plan` | the text of a query and its compiled form |
+//! | `input`, `source`, `constant` | pages and names that come in; a source and its state; its constant properties |
+//! | `load`, `rows` | a page becomes rows; the rows of a page |
+//! | `kind`, `key`, `order` | types of values; keys; order of items, and where a run ended |
+//! | `decimal`, `json` | exact numbers; strings and scalars |
 //! | `engine`, `flow`, `tournament`, `sort` | stages, modes, the merge, the sort |
 //! | `filter`, `fold`, `distinct` | what the stages do |
 //! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
@@ -43,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod constant;
 mod decimal;
 mod distinct;
 mod engine;
@@ -51,11 +54,14 @@ mod explain;
 mod filter;
 mod flow;
 mod fold;
+mod input;
 mod json;
 mod key;
+mod kind;
 mod load;
 mod manage;
 mod options;
+mod order;
 mod page;
 mod plan;
 mod records;
@@ -73,14 +79,14 @@ pub use buffer::Buffer;
 pub use engine::{Query, Step};
 pub use error::{Place, QueryError};
 pub use explain::Explain;
-pub use key::{Kind, Strings};
+pub use input::{Frames, Meta, Need, PageIn, SourceId};
+pub use kind::{Kind, Strings};
 pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
 pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
 pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
 pub use records::{Properties, RECORD_PROPERTIES, item_of, span_in};
 pub use sieve::{Sieve, Sifted};
-pub use source::{Frames, Meta, Need, PageIn, SourceId};
 pub use text::quoted;
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
 pub use topic_token::TopicToken;

@@ -14,56 +14,15 @@ use weir_scan::{
 use crate::buffer::Buffer;
 use crate::error::QueryError;
 use crate::filter::Row;
-use crate::key::{Key, Kind, Literal, OwnedKey, Reduced};
+use crate::input::{Frames, Meta, SourceId};
+use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::kind::{Kind, kind};
 use crate::options::{Complex, Missing};
+use crate::order::{Boundary, compare, row, same_tie};
 use crate::plan::{Column, OrderKey, Plan, Select};
-use crate::rows::{Found, Head, Loaded, compare, row, same_tie};
-use crate::source::{Clip, Frames, Meta, Seat, Source, SourceId, kind};
+use crate::rows::{Found, Head, Loaded};
+use crate::source::{Clip, LastKept, Source};
 use weir_core::error_code::ErrorCode;
-
-/// Up to where an earlier run has handed out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Boundary {
-    pub(crate) keys: Vec<OwnedKey>,
-    /// Of the source of the last item.
-    pub(crate) seat: Seat,
-    pub(crate) tie: Option<OwnedKey>,
-    /// Items with exactly these keys (and tie) that were handed out.
-    pub(crate) equal: u64,
-    /// It counts those of the page that the parts of its source begin with: what is
-    /// around it does not hold for them.
-    pub(crate) alone: bool,
-}
-
-impl Boundary {
-    /// The one that says where a source stands among items with its keys.
-    pub(crate) fn innermost<'a>(all: &'a [Self], seat: &Seat) -> Option<&'a Self> {
-        let around = all.iter().filter(|boundary| seat.is_in(&boundary.seat));
-        around.max_by_key(|boundary| boundary.seat.part.len())
-    }
-
-    /// Whether both are at the same place in the order.
-    pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
-        self.seat == other.seat && self.has_keys_of(other, plan)
-    }
-
-    /// Whether the same items of a source are at both.
-    pub(crate) fn has_keys_of(&self, other: &Self, plan: &Plan) -> bool {
-        compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
-            && same_tie(plan, self.tie.as_ref(), other.tie.as_ref())
-    }
-
-    /// Whether this still says something of sources that another one, at equal
-    /// keys in a part of its source or before that, does not.
-    pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
-        self.seat != other.seat
-            && (other.seat.is_in(&self.seat) || other.seat < self.seat)
-            && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
-    }
-}
-
-/// Keys and tie of the last item that was kept, and how many in a row had them.
-pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
 
 /// What a page would change.
 pub(crate) struct Load {

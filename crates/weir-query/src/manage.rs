@@ -2,14 +2,17 @@
 
 use weir_scan::{BadItem, Level, Limits, Path, PlanError, Shape};
 
+use crate::constant::Constant;
 use crate::engine::Query;
-use crate::error::QueryError;
+use crate::error::{QueryError, path_error};
 use crate::filter::Filter;
+use crate::input::SourceId;
 use crate::key::{Key, Literal, OwnedKey, Reduced};
 use crate::options::{Mode, SourceOptions};
-use crate::plan::{Column, path_error};
-use crate::rows::{compare, row};
-use crate::source::{Clip, Constant, Pages, Seat, Source, SourceId};
+use crate::order::{Seat, compare, row};
+use crate::plan::Column;
+
+use crate::source::{Clip, Pages, Source};
 use crate::token::At;
 use weir_core::error_code::ErrorCode;
 
@@ -446,7 +449,7 @@ impl Query {
                 reduced: constant.reduced,
                 literal: Literal::Json(&constant.literal),
             });
-            let string = constant.kind == crate::key::Kind::String;
+            let string = constant.kind == crate::Kind::String;
             keys.push(match key.column {
                 Column::Meta(_) if string => {
                     let mut raw = Vec::new();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weir_scan::{BadItem, Level, Shape};
 
-use crate::key::Strings;
+use crate::kind::Strings;
 
 /// The fields of a query as text, the same on every door: the command line, an
 /// HTTP query string, the C interface. All empty: every item, source by source.

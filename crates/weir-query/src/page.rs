@@ -1,7 +1,7 @@
 //! What a query hands out: spans, and the buffers they lie in.
 
 use crate::buffer::Buffer;
-use crate::source::SourceId;
+use crate::input::SourceId;
 
 /// One result: a span of a buffer. 24 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

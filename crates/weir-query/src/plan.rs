@@ -4,11 +4,11 @@
 //! path, found while the page is scanned, or a property of its record. Equal
 //! columns are there once. What must never happen here: a look at data.
 
-use weir_scan::{BadItem, Level, Path, PathErrorKind};
+use weir_scan::{BadItem, Level, Path};
 
-use crate::error::QueryError;
+use crate::error::{QueryError, path_error};
 use crate::filter::Filter;
-use crate::key::Strings;
+use crate::kind::Strings;
 use crate::options::{Complex, Missing, Mode, QueryText};
 use crate::text::{self, Piece};
 use weir_core::digest::hash;
@@ -138,7 +138,10 @@ impl QueryText {
         };
         // First, because its paths are the first columns.
         if !self.filter.trim().is_empty() {
-            plan.filter = Some(Filter::compile(&self.filter, &self.params, &mut plan)?);
+            let meta = |name: &str| plan.meta(name);
+            let filter = Filter::compile(&self.filter, &self.params, meta)?;
+            plan.paths.extend(filter.paths().cloned());
+            plan.filter = Some(filter);
         }
         plan.order(&self.order)?;
         plan.group(&self.group)?;
@@ -189,31 +192,6 @@ fn too_many(
     let mut error = QueryError::limit(ErrorCode::TooComplex, what, max as u64, found as u64);
     error.place.field = Some(field);
     Err(error)
-}
-
-/// What is wrong with a path, in a field.
-pub(crate) fn path_error(
-    field: &'static str,
-    at: usize,
-    error: &weir_scan::PathError,
-) -> QueryError {
-    let (code, what) = match error.kind {
-        PathErrorKind::NotSingular => (
-            ErrorCode::NotSingular,
-            "a path of names and indexes is needed",
-        ),
-        PathErrorKind::TooComplex => (ErrorCode::TooComplex, "too long or nested too deeply"),
-        PathErrorKind::Syntax(expected) => {
-            let mut found = QueryError::new(ErrorCode::Syntax).at(at + error.offset);
-            found = found.expected(expected);
-            found.place.field = Some(field);
-            return found;
-        }
-        PathErrorKind::UnknownFunction => (ErrorCode::Syntax, "unknown function"),
-        PathErrorKind::WrongType => (ErrorCode::Syntax, "wrong type for this place"),
-        _ => (ErrorCode::Syntax, "not understood"),
-    };
-    QueryError::text(code, field, at + error.offset, what)
 }
 
 impl Plan {

@@ -6,8 +6,8 @@
 use weir_scan::Span;
 
 use crate::error::QueryError;
+use crate::input::{Frames, Meta};
 use crate::plan::Plan;
-use crate::source::{Frames, Meta};
 use weir_core::ClientId;
 use weir_core::error_code::ErrorCode;
 use weir_core::record::{Record, RecordKind};

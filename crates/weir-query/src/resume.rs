@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::engine::{Last, Query};
 use crate::error::QueryError;
-use crate::load::Boundary;
+use crate::order::{Boundary, Seat};
+
 use crate::options::{Budgets, Mode};
 use crate::plan::Plan;
 use crate::rows::Loaded;
-use crate::source::{Clip, Seat, Source};
+use crate::source::{Clip, Source};
 use crate::token::{At, Mark, Token};
 use weir_core::codec::Reader;
 use weir_core::error_code::ErrorCode;

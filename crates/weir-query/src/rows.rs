@@ -5,16 +5,15 @@
 //! looked at again. Invariant: what is not written down for a row is never
 //! asked for. What must never happen here: a change of a row that is in a merge.
 
-use std::cmp::Ordering;
-
 use bytes::Bytes;
 use weir_scan::{Span, Value};
 
 use crate::buffer::Buffer;
-use crate::key::{Key, Kind, Literal, OwnedKey, Packed, Reduced};
-use crate::load::Boundary;
+use crate::constant::Constant;
+use crate::input::Meta;
+use crate::key::{Key, Literal, OwnedKey, Packed, Reduced};
+use crate::kind::{Kind, kind};
 use crate::plan::{Column, Plan};
-use crate::source::{Constant, Meta, Source, kind};
 
 /// What a merge looks at of an item: 24 bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -227,51 +226,6 @@ impl Loaded {
         Key { reduced, literal }
     }
 
-    /// What orders a row among equal ones, if the source has that.
-    pub(crate) fn tie(&self, plan: &Plan, source: &Source, row: usize) -> Option<OwnedKey> {
-        let value = self.value(row, source.tie?);
-        let literal = Literal::Json(self.bytes(value.span));
-        Some(OwnedKey::of(&Key {
-            reduced: Reduced::of(kind(value.tag), literal, plan.strings),
-            literal,
-        }))
-    }
-
-    /// How many rows up to this one have its keys and its tie.
-    pub(crate) fn run(&self, plan: &Plan, source: &Source, row: usize) -> usize {
-        let key = |row: usize| move |at| self.key(plan, &source.constants, row, at);
-        let tie = self.tie(plan, source, row);
-        let mut run = 1;
-        while run <= row
-            && compare(plan, key(row), key(row - run)) == Ordering::Equal
-            && same_tie(
-                plan,
-                tie.as_ref(),
-                self.tie(plan, source, row - run).as_ref(),
-            )
-        {
-            run += 1;
-        }
-        run
-    }
-
-    /// Whether a row has the keys of a boundary, and its tie.
-    pub(crate) fn is_at(
-        &self,
-        plan: &Plan,
-        source: &Source,
-        at: usize,
-        boundary: &Boundary,
-    ) -> bool {
-        let key = |key| self.key(plan, &source.constants, at, key);
-        compare(plan, key, row(&boundary.keys)) == Ordering::Equal
-            && same_tie(
-                plan,
-                boundary.tie.as_ref(),
-                self.tie(plan, source, at).as_ref(),
-            )
-    }
-
     /// All keys of a row, to be kept.
     pub(crate) fn owned(
         &self,
@@ -322,45 +276,5 @@ impl<'f> Found<'f> {
                 }
             }
         }
-    }
-}
-
-/// Order of two rows of keys, as the query says.
-pub(crate) fn compare<'a>(
-    plan: &Plan,
-    a: impl Fn(usize) -> Key<'a>,
-    b: impl Fn(usize) -> Key<'a>,
-) -> Ordering {
-    for (at, key) in plan.keys.iter().enumerate() {
-        let order = a(at).compare(&b(at), plan.strings);
-        if order != Ordering::Equal {
-            return if key.descending {
-                order.reverse()
-            } else {
-                order
-            };
-        }
-    }
-    Ordering::Equal
-}
-
-/// Whether two ties are equal, or there is none.
-pub(super) fn same_tie(plan: &Plan, a: Option<&OwnedKey>, b: Option<&OwnedKey>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => a.key().compare(&b.key(), plan.strings) == Ordering::Equal,
-        _ => true,
-    }
-}
-
-/// A row of kept keys.
-pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
-    move |at| {
-        keys.get(at).map_or(
-            Key {
-                reduced: Reduced::LEAST,
-                literal: Literal::Json(&[]),
-            },
-            OwnedKey::key,
-        )
     }
 }

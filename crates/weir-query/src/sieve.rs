@@ -14,10 +14,10 @@ use weir_scan::{Items, Shape, Span};
 
 use crate::engine::Query;
 use crate::error::QueryError;
+use crate::input::{Frames, PageIn, SourceId};
 use crate::options::{Budgets, Missing, QueryText, SourceOptions};
 use crate::plan::{Column, Plan, Select};
 use crate::records::Properties;
-use crate::source::{Frames, PageIn, SourceId};
 
 /// Looks through pages of one topic.
 #[derive(Debug)]

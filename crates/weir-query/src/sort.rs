@@ -13,9 +13,11 @@
 use std::cmp::Ordering;
 
 use crate::error::QueryError;
+use crate::input::SourceId;
+use crate::order::compare;
 use crate::plan::Plan;
-use crate::rows::{Loaded, compare};
-use crate::source::{Source, SourceId};
+use crate::rows::Loaded;
+use crate::source::Source;
 use weir_core::error_code::ErrorCode;
 
 /// An item in a sort.

@@ -1,150 +1,20 @@
 //! Sources: what the engine knows of each supply of items.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::fmt;
 
 use bytes::Bytes;
-use weir_scan::{Path, Span, Tag};
+use weir_scan::Path;
 
-use crate::key::{Kind, Literal, OwnedKey, Reduced, Strings};
-use crate::load::LastKept;
+use crate::constant::Constant;
+use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::kind::kind;
+use crate::order::{Boundary, Seat, compare, row, same_tie};
+use crate::plan::Plan;
 use crate::rows::Loaded;
-use weir_core::record::RecordKind;
 
-/// A source within its query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceId(pub u32);
-
-impl SourceId {
-    /// No source: results that the engine made.
-    pub const NONE: Self = Self(u32::MAX);
-
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for SourceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Where the records of a framed page lie, and their properties.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frames {
-    /// The value of each record. An empty span is a record without one: all
-    /// paths are undefined.
-    pub spans: Vec<Span>,
-    /// For each record the properties that the query asks for
-    /// ([`Plan::meta_names`](crate::Plan::meta_names)), in that order.
-    pub meta: Vec<Meta>,
-    /// For each record what names a page that begins with it: a number in
-    /// decimal digits, or bytes. Empty where only pages have names; with them,
-    /// resume tokens do not depend on how records came in pages.
-    pub starts: Vec<Meta>,
-    /// Bytes of properties that do not lie in the page.
-    pub texts: Vec<u8>,
-}
-
-/// A property of a record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Meta {
-    /// It has none.
-    #[default]
-    Nothing,
-    /// A number.
-    Number(u64),
-    /// Bytes of the page, ordered as they are.
-    Bytes(Span),
-    /// Bytes of [`Frames::texts`], ordered as they are.
-    Text(Span),
-    /// What happened to its topic, ordered by the bytes of its name.
-    Kind(RecordKind),
-}
-
-/// A page as it comes in.
-#[derive(Clone, Debug)]
-pub struct PageIn {
-    /// Its bytes: owned, or lent by whoever dropping them tells.
-    pub bytes: Bytes,
-    /// For sources of the shape `Framed`.
-    pub frames: Option<Frames>,
-}
-
-impl From<Bytes> for PageIn {
-    fn from(bytes: Bytes) -> Self {
-        Self {
-            bytes,
-            frames: None,
-        }
-    }
-}
-
-/// A page that the engine would like.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// Of which source.
-    pub source: SourceId,
-    /// What names the page; nothing for a first one that needs no name.
-    pub continuation: Option<Bytes>,
-    /// Whether the next result needs it; else it is a page ahead.
-    pub required: bool,
-    /// Suggested size in bytes.
-    pub bytes: u64,
-}
-
-/// Where a source stands among equal items: by its ordinal, the parts of a source
-/// right after it, each followed by its own parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seat {
-    pub(crate) ordinal: u64,
-    /// Of a part: which it is of the whole, of that part, and so on, from 1.
-    pub(crate) part: Vec<u32>,
-}
-
-impl Seat {
-    /// Of a source that was added.
-    pub(crate) const fn whole(ordinal: u64) -> Self {
-        Self {
-            ordinal,
-            part: Vec::new(),
-        }
-    }
-
-    /// Of a part of this one.
-    pub(crate) fn below(&self, number: u32) -> Self {
-        let mut seat = self.clone();
-        seat.part.push(number);
-        seat
-    }
-
-    /// Whether this is the other one, or of a part of it.
-    pub(crate) fn is_in(&self, other: &Self) -> bool {
-        self.ordinal == other.ordinal && self.part.starts_with(&other.part)
-    }
-}
-
-/// A value that all items of a source share.
-#[derive(Clone, Debug)]
-pub(crate) struct Constant {
-    pub(crate) kind: Kind,
-    pub(crate) literal: Box<[u8]>,
-    pub(crate) reduced: Reduced,
-}
-
-impl Constant {
-    /// Of a JSON scalar; nothing if it is none.
-    pub(crate) fn parse(text: &str, strings: Strings) -> Option<Self> {
-        let kind = crate::json::scalar(text.as_bytes())?;
-        let literal = text.trim().as_bytes();
-        Some(Self {
-            kind,
-            literal: literal.into(),
-            reduced: Reduced::of(kind, Literal::Json(literal), strings),
-        })
-    }
-}
+/// Keys and tie of the last item that was kept, and how many in a row had them.
+pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
 
 /// The pages of a source in memory, the one in use without another step.
 #[derive(Debug, Default)]
@@ -255,16 +125,49 @@ impl Source {
     }
 }
 
-/// The kind of a scanned value.
-pub(crate) const fn kind(tag: Tag) -> Kind {
-    match tag {
-        Tag::Undefined => Kind::Undefined,
-        Tag::Null => Kind::Null,
-        Tag::False => Kind::False,
-        Tag::True => Kind::True,
-        Tag::Number => Kind::Number,
-        Tag::String => Kind::String,
-        Tag::Array => Kind::Array,
-        Tag::Object => Kind::Object,
+impl Loaded {
+    /// What orders a row among equal ones, if the source has that.
+    pub(crate) fn tie(&self, plan: &Plan, source: &Source, row: usize) -> Option<OwnedKey> {
+        let value = self.value(row, source.tie?);
+        let literal = Literal::Json(self.bytes(value.span));
+        Some(OwnedKey::of(&Key {
+            reduced: Reduced::of(kind(value.tag), literal, plan.strings),
+            literal,
+        }))
+    }
+
+    /// How many rows up to this one have its keys and its tie.
+    pub(crate) fn run(&self, plan: &Plan, source: &Source, row: usize) -> usize {
+        let key = |row: usize| move |at| self.key(plan, &source.constants, row, at);
+        let tie = self.tie(plan, source, row);
+        let mut run = 1;
+        while run <= row
+            && compare(plan, key(row), key(row - run)) == Ordering::Equal
+            && same_tie(
+                plan,
+                tie.as_ref(),
+                self.tie(plan, source, row - run).as_ref(),
+            )
+        {
+            run += 1;
+        }
+        run
+    }
+
+    /// Whether a row has the keys of a boundary, and its tie.
+    pub(crate) fn is_at(
+        &self,
+        plan: &Plan,
+        source: &Source,
+        at: usize,
+        boundary: &Boundary,
+    ) -> bool {
+        let key = |key| self.key(plan, &source.constants, at, key);
+        compare(plan, key, row(&boundary.keys)) == Ordering::Equal
+            && same_tie(
+                plan,
+                boundary.tie.as_ref(),
+                self.tie(plan, source, at).as_ref(),
+            )
     }
 }

@@ -16,9 +16,8 @@ use bytes::Bytes;
 
 use crate::error::QueryError;
 use crate::key::{OwnedKey, Reduced};
-use crate::load::Boundary;
+use crate::order::{Boundary, Seat};
 use crate::plan::Plan;
-use crate::source::Seat;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
 use weir_core::digest::hash;
 use weir_core::error_code::ErrorCode;
@@ -301,9 +300,9 @@ fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
-    use crate::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
-    use crate::load::Boundary;
-    use crate::source::Seat;
+    use crate::key::{Key, Literal, OwnedKey, Reduced};
+    use crate::kind::{Kind, Strings};
+    use crate::order::{Boundary, Seat};
     use crate::{Plan, QueryText};
     use bytes::Bytes;
     use weir_core::ErrorCode;

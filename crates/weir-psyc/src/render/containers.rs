@@ -299,6 +299,11 @@ impl Render for UpdatePart<'_, '_> {
     }
 }
 
+/// The elements of a packet id, in the order of the wire.
+fn id_items<'a>(id: &PacketId<'a>) -> [Item<'a>; 5] {
+    [id.context, id.source, id.target, id.counter, id.fragment].map(Item::new)
+}
+
 impl Renderer {
     fn part(self, part: &impl Render, out: &mut [u8]) -> Result<usize, RenderError> {
         into_slice(out, part.size(self)?, |out| part.write(self, out))
@@ -429,17 +434,17 @@ impl Renderer {
 
     /// The exact size of a packet id in bytes.
     pub fn packet_id_size(id: &PacketId<'_>) -> Result<u64, RenderError> {
-        ListPart(None, &id.items()).size(Renderer::shortest())
+        ListPart(None, &id_items(id)).size(Renderer::shortest())
     }
 
     /// Renders a packet id to the start of `out` and returns its size. The threshold has no say:
     /// equal ids have equal bytes.
     pub fn packet_id(id: &PacketId<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
-        Renderer::shortest().part(&ListPart(None, &id.items()), out)
+        Renderer::shortest().part(&ListPart(None, &id_items(id)), out)
     }
 
     /// Renders a packet id after what `out` holds.
     pub fn append_packet_id(id: &PacketId<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
-        Renderer::shortest().append_part(&ListPart(None, &id.items()), out)
+        Renderer::shortest().append_part(&ListPart(None, &id_items(id)), out)
     }
 }
