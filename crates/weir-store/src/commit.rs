@@ -26,7 +26,7 @@ use crate::lock_ext::LockExt;
 use crate::log::Log;
 use crate::maintain::finish;
 use crate::options::Durability;
-use crate::permit::Single;
+use crate::permit::Exclusive;
 use crate::purge::ReadBack;
 use crate::queue::{Pending, Shut, fuel_of_a_call};
 use crate::replica::{ProposedBatch, ReplicaWriter, Waiters};
@@ -76,16 +76,16 @@ pub(crate) struct Committer {
     /// Log bytes after the newest snapshot when the store was opened.
     pub(crate) replayed_bytes: u64,
     pub(crate) snapshot_log_bytes: u64,
-    pub(crate) maintenance: Arc<Single>,
+    pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
     /// Newest bytes of log that stay; `None`: no purge by itself.
     pub(crate) log_keep_bytes: Option<u64>,
 }
 
 /// Shuts the queue when the thread ends, however it ends.
-struct Doorkeeper(Arc<Engine>);
+struct ShutdownGuard(Arc<Engine>);
 
-impl Drop for Doorkeeper {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let thread = "the commit thread";
@@ -129,7 +129,7 @@ impl Committer {
     }
 
     /// Where the permit for maintenance comes from.
-    pub(crate) fn maintenance(&self) -> Arc<Single> {
+    pub(crate) fn maintenance(&self) -> Arc<Exclusive> {
         Arc::clone(&self.maintenance)
     }
 
@@ -139,7 +139,7 @@ impl Committer {
 
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
-        let door = Doorkeeper(Arc::clone(&self.engine));
+        let door = ShutdownGuard(Arc::clone(&self.engine));
         self.learn_programs();
         loop {
             if !self.ready.is_empty() && !self.engine.queue.has_batches() {

@@ -18,7 +18,7 @@ use weir_core::{
 
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
-use crate::permit::{Permit, Single};
+use crate::permit::{Exclusive, ExclusivePermit};
 use crate::store::Store;
 use crate::topic::reader::{Page, TopicReader};
 
@@ -27,7 +27,7 @@ const TRIES: usize = 3;
 /// Who claims next: one at a time of each group. A claim may wait long for its
 /// verdict, so those of other groups never wait for it.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<GroupKey, Arc<Single>>>);
+pub(crate) struct ClaimLocks(Mutex<BTreeMap<GroupKey, Arc<Exclusive>>>);
 
 /// Topic and group.
 type GroupKey = (String, String);
@@ -35,12 +35,12 @@ type GroupKey = (String, String);
 /// Held by a claim of a group.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
+    turns: &'a ClaimLocks,
     key: GroupKey,
-    permit: Option<Permit>,
+    permit: Option<ExclusivePermit>,
 }
 
-impl Turns {
+impl ClaimLocks {
     /// Waits until nobody else claims from the group.
     pub(crate) fn take(&self, topic: &str, group: &str) -> Turn<'_> {
         let key = (topic.to_owned(), group.to_owned());

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
 use crate::maintain;
-use crate::permit::{Permit, Single};
+use crate::permit::{Exclusive, ExclusivePermit};
 use crate::proposal::Proposal;
 use crate::purge::ReadBack;
 use crate::queue::Notify;
@@ -19,14 +19,14 @@ use crate::snapshot::Checkpoint;
 
 /// The parts of an open store that a thread of its own needs.
 #[derive(Clone)]
-pub(crate) struct Hands {
+pub(crate) struct MaintenanceHandle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) maintenance: Arc<Single>,
+    pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
 }
 
-impl Hands {
+impl MaintenanceHandle {
     /// Runs `work` on the commit thread, between two batches, and waits for it.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
@@ -55,7 +55,7 @@ impl Hands {
 
     /// Writes a snapshot of the state as it is now, and purges the log before
     /// the snapshot that precedes it.
-    pub(crate) fn checkpoint(&self, permit: &Permit) -> Result<LogIndex, StoreError> {
+    pub(crate) fn checkpoint(&self, permit: &ExclusivePermit) -> Result<LogIndex, StoreError> {
         let checkpoint = self.ask(Committer::begin_checkpoint)??;
         self.finish_checkpoint(&checkpoint, permit)
     }
@@ -65,7 +65,7 @@ impl Hands {
     pub(crate) fn finish_checkpoint(
         &self,
         checkpoint: &Checkpoint,
-        permit: &Permit,
+        permit: &ExclusivePermit,
     ) -> Result<LogIndex, StoreError> {
         let index = maintain::finish(&self.engine, &*self.disk, checkpoint, permit)?;
         if let Err(error) = self.purge_log(permit) {
@@ -76,8 +76,8 @@ impl Hands {
 }
 
 impl Committer {
-    pub(crate) fn hands(&self) -> Hands {
-        Hands {
+    pub(crate) fn hands(&self) -> MaintenanceHandle {
+        MaintenanceHandle {
             engine: Arc::clone(&self.engine),
             disk: Arc::clone(&self.disk),
             maintenance: Arc::clone(&self.maintenance),

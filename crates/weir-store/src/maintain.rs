@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::log::{Log, LogOptions};
-use crate::permit::Permit;
+use crate::permit::ExclusivePermit;
 use crate::snapshot::{self, Checkpoint, Snapshot};
 use crate::store::Store;
 use crate::topic::files::path as segment_path;
@@ -77,7 +77,7 @@ pub(crate) fn finish(
     engine: &Engine,
     disk: &dyn Disk,
     checkpoint: &Checkpoint,
-    _permit: &Permit,
+    _permit: &ExclusivePermit,
 ) -> Result<LogIndex, StoreError> {
     let written = write_and_tidy(engine, disk, checkpoint);
     match &written {
@@ -129,7 +129,10 @@ impl Store {
         self.checkpoint_under(&permit)
     }
 
-    pub(crate) fn checkpoint_under(&self, permit: &Permit) -> Result<LogIndex, StoreError> {
+    pub(crate) fn checkpoint_under(
+        &self,
+        permit: &ExclusivePermit,
+    ) -> Result<LogIndex, StoreError> {
         self.hands().checkpoint(permit)
     }
 

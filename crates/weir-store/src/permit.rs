@@ -8,38 +8,38 @@ use crate::lock_ext::LockExt;
 
 /// Gives a permit to one holder at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Single {
+pub(crate) struct Exclusive {
     busy: Mutex<bool>,
     free: Condvar,
 }
 
 /// Given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Single>);
+pub(crate) struct ExclusivePermit(Arc<Exclusive>);
 
-impl Single {
+impl Exclusive {
     /// Waits until nobody else holds the permit.
-    pub(crate) fn acquire(self: &Arc<Self>) -> Permit {
+    pub(crate) fn acquire(self: &Arc<Self>) -> ExclusivePermit {
         let mut busy = self.busy.lock_ok();
         while *busy {
             busy = self.free.wait(busy).unwrap_or_else(PoisonError::into_inner);
         }
         *busy = true;
-        Permit(Arc::clone(self))
+        ExclusivePermit(Arc::clone(self))
     }
 
     /// The permit, if it is free now.
-    pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+    pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<ExclusivePermit> {
         let mut busy = self.busy.lock_ok();
         if std::mem::replace(&mut *busy, true) {
             None
         } else {
-            Some(Permit(Arc::clone(self)))
+            Some(ExclusivePermit(Arc::clone(self)))
         }
     }
 }
 
-impl Drop for Permit {
+impl Drop for ExclusivePermit {
     fn drop(&mut self) {
         *self.0.busy.lock_ok() = false;
         self.0.free.notify_one();

@@ -16,10 +16,10 @@ use weir_core::TopicId;
 use crate::commit::Committer;
 use crate::engine::Positions;
 use crate::error::StoreError;
-use crate::hands::Hands;
+use crate::hands::MaintenanceHandle;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
-use crate::permit::Permit;
+use crate::permit::ExclusivePermit;
 use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{BlockRef, Home, TopicFiles};
@@ -79,10 +79,10 @@ impl Committer {
     }
 }
 
-impl Hands {
+impl MaintenanceHandle {
     /// Purges the log before the older one of the snapshots that are kept, if
     /// a segment goes by that.
-    pub(crate) fn purge_log(&self, permit: &Permit) -> Result<(), StoreError> {
+    pub(crate) fn purge_log(&self, permit: &ExclusivePermit) -> Result<(), StoreError> {
         let snapshots = snapshot::list(&*self.disk)?;
         let [_, .., older] = snapshots.as_slice() else {
             return Ok(());
@@ -106,7 +106,7 @@ impl Hands {
     }
 
     /// Reads every block from disk that was not read back before.
-    fn read_back_blocks(&self, _permit: &Permit) -> Result<(), StoreError> {
+    fn read_back_blocks(&self, _permit: &ExclusivePermit) -> Result<(), StoreError> {
         let topics = self.engine.topics.read_ok().clone();
         let mut found = BTreeMap::new();
         for files in &topics {
@@ -128,7 +128,11 @@ impl Hands {
 
     /// Reads a snapshot and every block from disk, before they become the only
     /// copy.
-    pub(crate) fn read_back(&self, index: LogIndex, permit: &Permit) -> Result<(), StoreError> {
+    pub(crate) fn read_back(
+        &self,
+        index: LogIndex,
+        permit: &ExclusivePermit,
+    ) -> Result<(), StoreError> {
         snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
         self.read_back.0.lock_ok().clear();
         self.read_back_blocks(permit)

@@ -26,7 +26,7 @@ use crate::commit::{Applier, Committer};
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::hands::Hands;
+use crate::hands::MaintenanceHandle;
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::LockExt;
 use crate::log::{LogIndex, LogReader, LogReaders};
@@ -263,7 +263,7 @@ pub struct NodeOptions {
 /// The seam's half of an open store: what a provider drives. Cheap to clone.
 #[derive(Clone)]
 pub struct Replica {
-    hands: Hands,
+    hands: MaintenanceHandle,
     readers: LogReaders,
     applier: Arc<Mutex<Applier>>,
     shared: Arc<Shared>,

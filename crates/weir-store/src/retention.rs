@@ -13,9 +13,9 @@ use weir_core::{ConsequenceOffset, Retention, TopicId};
 
 use crate::commit::Committer;
 use crate::error::{IoVerb, StoreError};
-use crate::hands::Hands;
+use crate::hands::MaintenanceHandle;
 use crate::lock_ext::{LockExt, RwLockExt};
-use crate::permit::Permit;
+use crate::permit::ExclusivePermit;
 use crate::snapshot;
 use crate::store::Store;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
@@ -81,9 +81,9 @@ impl Store {
 
 /// Does it for one topic or for all.
 pub(crate) fn retain(
-    hands: &Hands,
+    hands: &MaintenanceHandle,
     only: Option<TopicId>,
-    permit: &Permit,
+    permit: &ExclusivePermit,
 ) -> Result<RetainReport, StoreError> {
     let candidates = hands.ask(move |committer| candidates(committer, only))??;
     let mut cuts = Vec::new();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::finding::{Finding, Severity};
-use crate::hands::Hands;
+use crate::hands::MaintenanceHandle;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders, batch_bytes};
 use crate::options::Scrub;
@@ -98,7 +98,7 @@ impl Pace<'_> {
 
 /// What is read, and what was found.
 struct Round<'a> {
-    hands: &'a Hands,
+    hands: &'a MaintenanceHandle,
     readers: &'a LogReaders,
     pace: Pace<'a>,
     findings: Vec<Finding>,
@@ -201,7 +201,12 @@ impl Round<'_> {
 }
 
 /// Reads everything once.
-fn round(hands: &Hands, readers: &LogReaders, stop: &Stop, bytes_per_s: u64) -> ScrubReport {
+fn round(
+    hands: &MaintenanceHandle,
+    readers: &LogReaders,
+    stop: &Stop,
+    bytes_per_s: u64,
+) -> ScrubReport {
     let pace = Pace {
         stop,
         bytes_per_s,
@@ -245,7 +250,7 @@ fn round(hands: &Hands, readers: &LogReaders, stop: &Stop, bytes_per_s: u64) -> 
 
 impl Scrubber {
     /// Starts the thread that begins a round every so often.
-    pub(crate) fn start(&self, hands: Hands, readers: LogReaders, scrub: Scrub) {
+    pub(crate) fn start(&self, hands: MaintenanceHandle, readers: LogReaders, scrub: Scrub) {
         let stop = Arc::clone(&self.stop);
         let work = move || {
             let mut due = Instant::now().checked_add(scrub.every.min(FIRST_AFTER));

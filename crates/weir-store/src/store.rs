@@ -17,14 +17,14 @@ use crate::commit::Committer;
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::groups::Turns;
-use crate::hands::Hands;
+use crate::groups::ClaimLocks;
+use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders};
 use crate::options::{Durability, OpenOptions};
-use crate::permit::Single;
+use crate::permit::Exclusive;
 use crate::proposal::Proposal;
 use crate::purge::ReadBack;
 use crate::queue::{Notify, Shut};
@@ -35,7 +35,7 @@ use crate::scan::KeyOrder;
 use crate::scrub::Scrubber;
 use crate::topic::cache::FileCache;
 use crate::topic::reader::{Page, TopicReader};
-use crate::upkeep::{self, Upkeep};
+use crate::upkeep::{self, BackgroundTasks};
 
 /// An open store. Cheap to share in an [`Arc`]; every method may be called
 /// from any thread. Dropping it closes it.
@@ -43,14 +43,14 @@ pub struct Store {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) report: OpenReport,
-    pub(crate) maintenance: Arc<Single>,
+    pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) upkeep: BackgroundTasks,
     pub(crate) readers: LogReaders,
     pub(crate) scrubber: Scrubber,
     /// One claim of a group at a time.
-    pub(crate) turns: Turns,
+    pub(crate) turns: ClaimLocks,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
     lock: Mutex<Option<DirLock>>,
 }
@@ -193,7 +193,7 @@ impl Store {
             report,
         } = parts;
         engine.queue.leave(&Shut::ReadOnly);
-        let upkeep = Upkeep::new(options.cursor_flush, None);
+        let upkeep = BackgroundTasks::new(options.cursor_flush, None);
         // A cursor is refused at once, and not after it was taken.
         upkeep.begin_stop();
         Self {
@@ -206,7 +206,7 @@ impl Store {
             upkeep,
             readers,
             scrubber: Scrubber::default(),
-            turns: Turns::default(),
+            turns: ClaimLocks::default(),
             thread: Mutex::new(None),
             lock: Mutex::new(None),
         }
@@ -271,10 +271,10 @@ impl Store {
             maintenance,
             read_back,
             orders: Mutex::default(),
-            upkeep: Upkeep::new(options.cursor_flush, options.retention_every),
+            upkeep: BackgroundTasks::new(options.cursor_flush, options.retention_every),
             readers,
             scrubber: Scrubber::default(),
-            turns: Turns::default(),
+            turns: ClaimLocks::default(),
             thread: Mutex::new(Some(thread)),
             lock: Mutex::new(lock),
         };
@@ -289,8 +289,8 @@ impl Store {
         Ok(store)
     }
 
-    pub(crate) fn hands(&self) -> Hands {
-        Hands {
+    pub(crate) fn hands(&self) -> MaintenanceHandle {
+        MaintenanceHandle {
             engine: Arc::clone(&self.engine),
             disk: Arc::clone(&self.disk),
             maintenance: Arc::clone(&self.maintenance),
@@ -298,7 +298,7 @@ impl Store {
         }
     }
 
-    /// See [`Hands::ask`].
+    /// See [`MaintenanceHandle::ask`].
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,

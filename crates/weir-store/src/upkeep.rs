@@ -14,7 +14,7 @@ use weir_core::limits::CALL_ITEMS_MAX;
 use weir_core::{GroupStep, Intention, Operation};
 
 use crate::error::StoreError;
-use crate::hands::Hands;
+use crate::hands::MaintenanceHandle;
 use crate::lock_ext::LockExt;
 use crate::proposal::Proposal;
 use crate::queue::Notify;
@@ -79,14 +79,14 @@ struct Shared {
 
 /// The thread, and what is handed to it.
 #[derive(Debug)]
-pub(crate) struct Upkeep {
+pub(crate) struct BackgroundTasks {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     cursor_flush: Duration,
     retention_every: Option<Duration>,
 }
 
-impl Upkeep {
+impl BackgroundTasks {
     pub(crate) fn new(cursor_flush: Duration, retention_every: Option<Duration>) -> Self {
         Self {
             shared: Arc::default(),
@@ -97,7 +97,7 @@ impl Upkeep {
     }
 
     /// Some topic has limits: from now on they are looked at now and then.
-    pub(crate) fn watch_retention(&self, hands: &Hands) {
+    pub(crate) fn watch_retention(&self, hands: &MaintenanceHandle) {
         let Some(every) = self.retention_every else {
             return;
         };
@@ -111,7 +111,7 @@ impl Upkeep {
     /// Takes a cursor to be written later. False when it must be written now.
     pub(crate) fn take_cursor(
         &self,
-        hands: &Hands,
+        hands: &MaintenanceHandle,
         (topic, group): (&str, &str),
         generation: u64,
         offset: u64,
@@ -158,7 +158,7 @@ impl Upkeep {
     /// Writes every cursor that waits, or that of one group, and waits until
     /// those and the ones that are being written are answered; not for any that
     /// comes later.
-    pub(crate) fn flush(&self, hands: &Hands, only: Option<(&str, &str)>) {
+    pub(crate) fn flush(&self, hands: &MaintenanceHandle, only: Option<(&str, &str)>) {
         let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
         let mut state = self.shared.state.lock_ok();
         let waiting: Vec<Cursor> = match &only {
@@ -178,7 +178,7 @@ impl Upkeep {
         }
     }
 
-    fn start(&self, mut state: MutexGuard<'_, State>, hands: &Hands) {
+    fn start(&self, mut state: MutexGuard<'_, State>, hands: &MaintenanceHandle) {
         if state.started {
             drop(state);
             self.shared.changed.notify_all();
@@ -208,7 +208,7 @@ impl Upkeep {
 
     /// Ends the thread, and writes what is left although the store is being
     /// closed. Waits for nothing but what is in the log.
-    pub(crate) fn stop(&self, hands: &Hands) {
+    pub(crate) fn stop(&self, hands: &MaintenanceHandle) {
         self.begin_stop();
         let thread = self.thread.lock_ok().take();
         if let Some(thread) = thread {
@@ -243,7 +243,7 @@ fn wait<'a>(
     }
 }
 
-fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
+fn run(shared: &Shared, hands: &MaintenanceHandle, every: Option<Duration>) {
     let mut state = shared.state.lock_ok();
     while !state.stops {
         let now = Instant::now();
@@ -276,7 +276,7 @@ fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
 /// Writes cursors that are due.
 fn round<'a>(
     shared: &'a Shared,
-    hands: &Hands,
+    hands: &MaintenanceHandle,
     mut state: MutexGuard<'a, State>,
     cursors: &[Cursor],
 ) -> MutexGuard<'a, State> {
@@ -301,7 +301,7 @@ fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
 /// Writes cursors as intentions and waits for their answers. A verdict that is
 /// not VALID means that another member owns the group: there is nothing to do.
 /// Returns those that the store did not take because it is being closed.
-fn write(hands: &Hands, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
+fn write(hands: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
     let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts
         .map(|part| {
@@ -319,7 +319,7 @@ fn write(hands: &Hands, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
 }
 
 /// Whether any live topic has limits.
-pub(crate) fn has_limits(hands: &Hands) -> bool {
+pub(crate) fn has_limits(hands: &MaintenanceHandle) -> bool {
     let machine = hands.engine.machine.read_ok();
     machine.topics().any(|view| {
         view.options
