@@ -158,8 +158,8 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-jira",
         layer: 4,
-        ours: &["weir", "weir-adf"],
-        foreign: &["ureq", "serde", "serde_json", "jiff"],
+        ours: &["weir"],
+        foreign: &["ureq", "rustls", "httparse", "serde", "serde_json", "jiff"],
     },
     Row {
         name: "weir-emacs",
@@ -204,7 +204,7 @@ const TABLE: &[Row] = &[
         name: "weir-cli",
         layer: 6,
         // The codec for `weir psyc`. The lab is an executable of its own and stays out.
-        ours: &["weir", "weir-psyc", "weir-server", "weir-jira"],
+        ours: &["weir", "weir-adf", "weir-psyc", "weir-server", "weir-jira"],
         foreign: &[
             "anstream",
             "anyhow",

@@ -1,0 +1,245 @@
+//! Where a site is, and the token for it.
+//!
+//! Two files a site in one folder: `NAME.json` with the settings and `NAME.token` with the token, which
+//! only its owner may read (mode 0600). Two addresses, never one: that of people (links) and that of
+//! requests (a token with scopes needs the gateway).
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::error::{JiraError, Result};
+use crate::time::{self, DAY_MS};
+
+/// Days before the end of a token from which on a warning is due.
+pub const EXPIRY_WARNING_DAYS: i64 = 14;
+
+/// Settings of a site. They hold no secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// Address for people: links begin with it.
+    pub site_url: String,
+    /// Address for requests: the site's, or `https://api.atlassian.com/ex/jira/CLOUDID`.
+    pub api_url: String,
+    /// E-mail address of the account; empty: no authentication.
+    pub email: String,
+    /// Date at which the token expires, `YYYY-MM-DD`; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Keys of the projects of the replica; empty: all that the account sees.
+    #[serde(default)]
+    pub projects: Vec<String>,
+}
+
+/// A right that is needed, and whether the token has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// Name as Jira calls it.
+    pub name: &'static str,
+    /// What it is needed for.
+    pub purpose: &'static str,
+    /// Whether the account has it through this token.
+    pub granted: bool,
+}
+
+/// Rights that a login tests, with what each is needed for.
+const RIGHTS: &[(&str, &str)] = &[
+    ("BROWSE_PROJECTS", "pull, list, show and search"),
+    ("CREATE_ISSUES", "create"),
+    ("EDIT_ISSUES", "edit"),
+    ("TRANSITION_ISSUES", "transition"),
+    ("ADD_COMMENTS", "comment"),
+];
+
+impl Site {
+    /// The name of a site in topics and files: its host with `-` for what a topic name cannot have.
+    pub fn name_of(site_url: &str) -> String {
+        let host = site_url
+            .split_once("://")
+            .map_or(site_url, |(_, rest)| rest);
+        let host = host.split('/').next().unwrap_or(host);
+        let host = host.strip_suffix(".atlassian.net").unwrap_or(host);
+        let letters = host.chars();
+        letters
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect()
+    }
+
+    /// Reads the settings of a site from a folder.
+    pub fn load(folder: &Path, name: &str) -> Result<Self> {
+        let path = folder.join(format!("{name}.json"));
+        let bytes = fs::read(&path).map_err(|source| file_error(&path, source))?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    /// The names of the sites of a folder, in order; none when there is no folder.
+    pub fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.strip_suffix(".json").map(str::to_owned)
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// Refuses to send a token without TLS to another machine.
+    pub fn check(&self, with_token: bool) -> Result<()> {
+        if with_token && !self.api_url.starts_with("https://") && !is_loopback(&self.api_url) {
+            let text = format!("{} has no TLS: a token is not sent there", self.api_url);
+            return Err(JiraError::Settings(text));
+        }
+        Ok(())
+    }
+
+    /// Writes the settings and the token; the folder is created with mode 0700.
+    pub fn save(&self, folder: &Path, name: &str, token: Option<&str>) -> Result<()> {
+        self.check(token.is_some())?;
+        fs::create_dir_all(folder).map_err(|source| file_error(folder, source))?;
+        let mode = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(folder, mode).map_err(|source| file_error(folder, source))?;
+        if let Some(token) = token {
+            write(&folder.join(format!("{name}.token")), token.as_bytes())?;
+        }
+        let text = serde_json::to_vec_pretty(self)?;
+        write(&folder.join(format!("{name}.json")), &text)
+    }
+
+    /// Reads the token of a site; `None` for a site without authentication.
+    ///
+    /// # Errors
+    /// `Settings` when others may read the file.
+    pub fn token(&self, folder: &Path, name: &str) -> Result<Option<String>> {
+        if self.email.is_empty() {
+            return Ok(None);
+        }
+        let path = folder.join(format!("{name}.token"));
+        let about = fs::metadata(&path).map_err(|source| file_error(&path, source))?;
+        if about.permissions().mode() & 0o077 != 0 {
+            let text = format!("others may read {}: run `chmod 600` on it", path.display());
+            return Err(JiraError::Settings(text));
+        }
+        let token = fs::read_to_string(&path).map_err(|source| file_error(&path, source))?;
+        Ok(Some(token.trim().to_owned()))
+    }
+
+    /// The days until the token expires, when a warning is due: fewer than 14. Negative: it has.
+    pub fn expires_within(&self, now_ms: i64) -> Option<i64> {
+        let end = time::parse_literal(self.expires.as_ref()?, 0)?;
+        let days = (end - now_ms).div_euclid(DAY_MS);
+        (days <= EXPIRY_WARNING_DAYS).then_some(days)
+    }
+
+    /// The address of an issue for people.
+    pub fn browse_url(&self, key: &str) -> String {
+        format!("{}/browse/{key}", self.site_url.trim_end_matches('/'))
+    }
+}
+
+/// Tests each right that the verbs need. One request.
+pub fn rights(client: &Client) -> Result<Vec<Right>> {
+    let names: Vec<&str> = RIGHTS.iter().map(|(name, _)| *name).collect();
+    let path = format!("mypermissions?permissions={}", names.join(","));
+    let answer: Value = client.get(&path)?;
+    let right = |(name, purpose): &(&'static str, &'static str)| Right {
+        name,
+        purpose,
+        granted: answer["permissions"][*name]["havePermission"].as_bool() == Some(true),
+    };
+    Ok(RIGHTS.iter().map(right).collect())
+}
+
+fn is_loopback(url: &str) -> bool {
+    let host = url.strip_prefix("http://").unwrap_or(url);
+    ["127.0.0.1", "localhost", "[::1]"].iter().any(|own| {
+        let rest = host.strip_prefix(own);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+    })
+}
+
+/// Writes a file that only its owner may read, whole or not at all.
+fn write(path: &PathBuf, bytes: &[u8]) -> Result<()> {
+    let failed = |source| file_error(path, source);
+    let draft = path.with_extension("new");
+    drop(fs::remove_file(&draft));
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .map_err(failed)?;
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
+    fs::rename(&draft, path).map_err(failed)
+}
+
+fn file_error(path: &Path, source: std::io::Error) -> JiraError {
+    JiraError::File {
+        path: path.display().to_string(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_token_that_others_may_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = Site {
+            site_url: "http://127.0.0.1:1".to_owned(),
+            api_url: "http://127.0.0.1:1".to_owned(),
+            email: "a@example.com".to_owned(),
+            ..Site::default()
+        };
+        site.save(folder.path(), "x", Some("s3cret")).unwrap();
+        assert_eq!(
+            site.token(folder.path(), "x").unwrap().as_deref(),
+            Some("s3cret")
+        );
+        let path = folder.path().join("x.token");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = site.token(folder.path(), "x").unwrap_err().to_string();
+        assert!(
+            error.contains("chmod 600") && !error.contains("s3cret"),
+            "{error}"
+        );
+        let far = Site {
+            api_url: "http://example.com".to_owned(),
+            ..site.clone()
+        };
+        assert!(far.save(folder.path(), "x", Some("s3cret")).is_err());
+        let near = Site {
+            api_url: "http://127.0.0.1.example.com".to_owned(),
+            ..site
+        };
+        assert!(near.save(folder.path(), "x", Some("s3cret")).is_err());
+    }
+
+    #[test]
+    fn a_warning_is_due_fourteen_days_before_the_end() {
+        let site = Site {
+            expires: Some("1970-02-01".to_owned()),
+            ..Site::default()
+        };
+        assert_eq!(site.expires_within(16 * DAY_MS), None);
+        assert_eq!(site.expires_within(17 * DAY_MS), Some(14));
+        assert_eq!(site.expires_within(32 * DAY_MS), Some(-1));
+        assert_eq!(Site::name_of("https://acme.atlassian.net/"), "acme");
+        assert_eq!(Site::name_of("http://127.0.0.1:1938"), "127-0-0-1-1938");
+    }
+}

@@ -1,0 +1,304 @@
+//! Requests to a site: one blocking client with retries, limits and errors that name what failed.
+//!
+//! Reads are sent again after a broken connection, 429, 502, 503 and 504; writes only after 429, which
+//! means that they were not executed.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::Request;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::base64;
+use crate::error::{JiraError, Result};
+
+/// Times that a request is sent at most.
+const ATTEMPTS_MAX: u32 = 5;
+/// Longest pause that is waited for; a longer one is an error that names it.
+const PAUSE_MAX: Duration = Duration::from_mins(5);
+/// Largest answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// Time for a whole request; default.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Characters of an answer that is no JSON which a message shows.
+const MESSAGE_CHARS_MAX: usize = 200;
+/// Where systems keep the authorities they trust.
+const AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// How the client waits; tests give one that only records.
+pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
+
+/// A client of one site.
+pub struct Client {
+    agent: Agent,
+    base: String,
+    authorization: Option<String>,
+    pause: Pause,
+    requests: AtomicU64,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the token.
+        f.debug_struct("Client")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one sending brought.
+enum Sent {
+    Answer(Vec<u8>),
+    /// Not now: send again after a pause. The error holds when no attempt is left.
+    Again(Option<Duration>, JiraError),
+    Failed(JiraError),
+}
+
+impl Client {
+    /// A client for requests to `api_url`, with Basic authentication by e-mail address and token.
+    pub fn new(api_url: &str, login: Option<(&str, &str)>) -> Self {
+        Self::with(api_url, login, TIMEOUT, Arc::new(std::thread::sleep))
+    }
+
+    /// As [`new`](Self::new), with a timeout for one request and another way to wait.
+    pub fn with(
+        api_url: &str,
+        login: Option<(&str, &str)>,
+        timeout: Duration,
+        pause: Pause,
+    ) -> Self {
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .root_certs(RootCerts::new_with_certs(&authorities()))
+            .build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(timeout))
+            // A redirect would carry the token to another place.
+            .max_redirects(0)
+            .user_agent(concat!("weir-jira/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls)
+            .build();
+        let basic = |(email, token): (&str, &str)| {
+            format!(
+                "Basic {}",
+                base64::encode(format!("{email}:{token}").as_bytes())
+            )
+        };
+        Self {
+            agent: Agent::new_with_config(config),
+            base: api_url.trim_end_matches('/').to_owned(),
+            authorization: login.map(basic),
+            pause,
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// Requests sent so far, repeated ones included.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Reads a resource under `/rest/api/3/`.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.decoded("GET", path, None)
+    }
+
+    /// Sends a POST that only reads, such as a search.
+    pub fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
+        self.decoded("POST", path, Some(body))
+    }
+
+    fn decoded<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let answer = self.repeated(method, path, body, true)?;
+        serde_json::from_slice(&answer).map_err(|error| JiraError::Garbage {
+            method,
+            path: path.to_owned(),
+            cause: error.to_string(),
+        })
+    }
+
+    /// Sends a write. [`JiraError::is_unknown`] tells whether it may have been executed when it fails.
+    pub fn write(&self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
+        let answer = self.repeated(method, path, Some(body), false)?;
+        if answer.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer).map_err(|error| JiraError::Garbage {
+            method,
+            path: path.to_owned(),
+            cause: error.to_string(),
+        })
+    }
+
+    fn repeated(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: Option<&Value>,
+        reads: bool,
+    ) -> Result<Vec<u8>> {
+        let mut attempt = 1;
+        loop {
+            let (pause, error) = match self.send(method, path, body, reads) {
+                Sent::Answer(answer) => return Ok(answer),
+                Sent::Failed(error) => return Err(error),
+                Sent::Again(pause, error) => (pause, error),
+            };
+            let pause = pause.unwrap_or(Duration::from_secs(1 << attempt));
+            if attempt == ATTEMPTS_MAX || pause > PAUSE_MAX {
+                return Err(error);
+            }
+            // Up to 1.3 times as long, so that clients do not come back together.
+            let chance = RandomState::new().build_hasher().finish() % 300;
+            let chance = u32::try_from(chance).unwrap_or(0);
+            (self.pause)(pause + pause * chance / 1000);
+            attempt += 1;
+        }
+    }
+
+    fn send(&self, method: &'static str, path: &str, body: Option<&Value>, reads: bool) -> Sent {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let broken = |cause: String| {
+            let path = path.to_owned();
+            let error = JiraError::Transport {
+                method,
+                path,
+                cause,
+            };
+            if reads {
+                Sent::Again(None, error)
+            } else {
+                Sent::Failed(error)
+            }
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}/rest/api/3/{path}", self.base))
+            .header("Accept", "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let sent = match body {
+            Some(body) => request
+                .header("Content-Type", "application/json")
+                .body(body.to_string())
+                .map_err(|error| error.to_string())
+                .and_then(|request| self.agent.run(request).map_err(|error| error.to_string())),
+            None => request
+                .body(())
+                .map_err(|error| error.to_string())
+                .and_then(|request| self.agent.run(request).map_err(|error| error.to_string())),
+        };
+        let mut response = match sent {
+            Ok(response) => response,
+            Err(error) => return broken(error),
+        };
+        let status = response.status().as_u16();
+        let header = |name: &str| {
+            let value = response.headers().get(name);
+            value
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned)
+        };
+        let pause = header("retry-after").and_then(|text| retry_after(&text));
+        let captcha = header("x-authentication-denied-reason")
+            .or_else(|| header("x-seraph-loginreason"))
+            .is_some_and(|reason| reason.contains("CAPTCHA") || reason.contains("DENIED"));
+        let read = response
+            .body_mut()
+            .with_config()
+            .limit(ANSWER_BYTES_MAX)
+            .read_to_vec();
+        let answer = match read {
+            Ok(answer) => answer,
+            Err(error) if status < 400 => return broken(error.to_string()),
+            Err(_) => Vec::new(),
+        };
+        if (200..300).contains(&status) {
+            return Sent::Answer(answer);
+        }
+        match status {
+            401 => return Sent::Failed(JiraError::Unauthenticated),
+            403 if captcha => return Sent::Failed(JiraError::Captcha),
+            _ => {}
+        }
+        let message = message(&answer);
+        let error = JiraError::Status {
+            method,
+            path: path.to_owned(),
+            status,
+            message,
+        };
+        match status {
+            429 => Sent::Again(pause, error),
+            502..=504 if reads => Sent::Again(pause, error),
+            _ => Sent::Failed(error),
+        }
+    }
+}
+
+/// Reads seconds or a date.
+fn retry_after(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = rfc2822::DateTimeParser::new()
+        .parse_timestamp(text.trim())
+        .ok()?;
+    let ms = date.as_millisecond() - Timestamp::now().as_millisecond();
+    Some(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
+}
+
+/// What an answer with an error status says.
+fn message(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    let Ok(value) = serde_json::from_slice::<Value>(answer) else {
+        return text
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(MESSAGE_CHARS_MAX)
+            .collect();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    for part in value["errorMessages"].as_array().into_iter().flatten() {
+        parts.extend(part.as_str().map(str::to_owned));
+    }
+    for (field, part) in value["errors"].as_object().into_iter().flatten() {
+        parts.push(format!(
+            "{field}: {}",
+            part.as_str()
+                .map_or_else(|| part.to_string(), str::to_owned)
+        ));
+    }
+    parts.join("; ")
+}
+
+/// The authorities that this system trusts.
+fn authorities() -> Vec<Certificate<'static>> {
+    let bundle = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
+    let bundle = bundle.unwrap_or_default();
+    let items = parse_pem(&bundle).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    items.collect()
+}

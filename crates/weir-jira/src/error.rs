@@ -1,0 +1,114 @@
+//! Why work with Jira failed.
+
+use thiserror::Error;
+use weir::WeirError;
+
+/// Why a call of this crate failed. No text holds a token.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JiraError {
+    /// The replica could not be read or written.
+    #[error(transparent)]
+    Store(#[from] WeirError),
+    /// The store refused a write, as a program of the topic or a limit may have it.
+    #[error("the store refused a write to the replica: {0}")]
+    Refused(weir::ErrorCode),
+    /// Another process writes to the same replica.
+    #[error("another process writes to this replica at the same time; run the pull again")]
+    Busy,
+    /// The site could not be reached, or the connection broke. Retrying can help. A write may have
+    /// been executed.
+    #[error("{method} {path} was not answered: {cause}")]
+    Transport {
+        /// Method of the request.
+        method: &'static str,
+        /// Path of the request.
+        path: String,
+        /// What the connection reported.
+        cause: String,
+    },
+    /// The token is wrong, expired or revoked (HTTP 401).
+    #[error(
+        "the site refused the token (HTTP 401): it may have expired; log in again with \
+         `weir jira login`. The replica stays readable"
+    )]
+    Unauthenticated,
+    /// The site asks for a CAPTCHA: retrying makes it worse.
+    #[error("the site asks for a CAPTCHA (HTTP 403): log in with a browser once, then retry")]
+    Captcha,
+    /// The site answered with an error status.
+    #[error("{method} {path} failed with HTTP {status}: {message}")]
+    Status {
+        /// Method of the request.
+        method: &'static str,
+        /// Path of the request.
+        path: String,
+        /// HTTP status.
+        status: u16,
+        /// The messages of the answer, or the first 200 characters of it.
+        message: String,
+    },
+    /// The answer has no form that Jira documents.
+    #[error("{method} {path} was answered with something that is not Jira's: {cause}")]
+    Garbage {
+        /// Method of the request.
+        method: &'static str,
+        /// Path of the request.
+        path: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The server pages wrongly.
+    #[error("the server pages wrongly: {0}; run the pull again")]
+    Paging(&'static str),
+    /// A query cannot be read.
+    #[error(transparent)]
+    Jql(#[from] crate::jql::JqlError),
+    /// A query without a condition is never sent.
+    #[error("the query has no condition: give at least one, such as `project = KEY`")]
+    EmptyQuery,
+    /// Nothing in the replica has this key.
+    #[error("the replica has no issue {0}; `weir jira pull` fetches new ones")]
+    UnknownIssue(String),
+    /// A census would remove more than a fifth of a project.
+    #[error(
+        "the census would remove {gone} of {known} issues of project {project}; nothing was \
+         removed. Pull with --confirm-removal if that is right"
+    )]
+    TooManyGone {
+        /// Key of the project.
+        project: String,
+        /// Issues that the server no longer shows.
+        gone: usize,
+        /// Issues of the project in the replica.
+        known: usize,
+    },
+    /// A setting of the site cannot be used.
+    #[error("{0}")]
+    Settings(String),
+    /// A file of the settings cannot be read or written.
+    #[error("cannot use {path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system answered.
+        source: std::io::Error,
+    },
+    /// A record of the replica is not what this crate writes.
+    #[error("a record of the replica cannot be read: {0}")]
+    Record(#[from] serde_json::Error),
+}
+
+impl JiraError {
+    /// Whether a write that failed so may have been executed.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::Transport { .. } | Self::Garbage { .. } => true,
+            Self::Status { status, .. } => *status >= 500,
+            _ => false,
+        }
+    }
+}
+
+/// Result of the calls of this crate.
+pub type Result<T> = std::result::Result<T, JiraError>;

@@ -1,0 +1,333 @@
+//! Whether an issue meets a condition, and in which order issues come.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::{Condition, Operand, Operator, Query};
+use crate::time::{self, DAY_MS, MINUTE_MS};
+
+/// What a query is evaluated with.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// Account id of `currentUser()`.
+    pub me: String,
+    /// The time, in milliseconds since 1970-01-01 UTC.
+    pub now_ms: i64,
+    /// Offset of the zone of the account, in minutes.
+    pub offset_minutes: i64,
+}
+
+/// Whether an issue meets the condition of a query. A query without one is met by all.
+pub fn matches(query: &Query, issue: &Value, context: &Context) -> bool {
+    let condition = query.condition.as_ref();
+    condition.is_none_or(|condition| holds(condition, issue, context))
+}
+
+/// Orders issues as the query says; equal ones by id, ascending.
+pub fn sort(query: &Query, issues: &mut [&Value]) {
+    issues.sort_by(|a, b| compare(query, a, b));
+}
+
+/// The text of a document, of rich text or of any other value, with a space between parts.
+pub fn plain_text(value: &Value) -> String {
+    let mut text = String::new();
+    collect(value, &mut text, 0);
+    text
+}
+
+/// Deepest part of a document that is read.
+const DEPTH_MAX: usize = 100;
+
+fn collect(value: &Value, text: &mut String, depth: usize) {
+    match value {
+        Value::String(part) if depth == 0 => text.push_str(part),
+        Value::Array(items) if depth < DEPTH_MAX => {
+            for item in items {
+                collect(item, text, depth + 1);
+            }
+        }
+        Value::Object(node) if depth < DEPTH_MAX => {
+            if let Some(Value::String(part)) = node.get("text") {
+                text.push_str(part);
+                text.push(' ');
+            }
+            if let Some(content) = node.get("content") {
+                collect(content, text, depth + 1);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn compare(query: &Query, a: &Value, b: &Value) -> Ordering {
+    for (field, descending) in &query.order {
+        let (left, right) = (order_key(a, field), order_key(b, field));
+        let order = left.cmp(&right);
+        if order != Ordering::Equal {
+            return if *descending { order.reverse() } else { order };
+        }
+    }
+    number(&a["id"]).cmp(&number(&b["id"]))
+}
+
+/// What rows are ordered by: a number, then a text.
+fn order_key(issue: &Value, field: &str) -> (i64, String) {
+    if let Some(time) = date_of(issue, field) {
+        return (time, String::new());
+    }
+    match field {
+        "id" => (number(&issue["id"]), String::new()),
+        "key" | "issuekey" => {
+            let key = issue["key"].as_str().unwrap_or_default();
+            let (project, count) = key.rsplit_once('-').unwrap_or((key, "0"));
+            // Keys of a project are ordered by number, projects by name.
+            let count: i64 = count.parse().unwrap_or(0);
+            (0, format!("{project}-{count:012}"))
+        }
+        _ => (
+            0,
+            texts(issue, field).into_iter().next().unwrap_or_default(),
+        ),
+    }
+}
+
+fn number(value: &Value) -> i64 {
+    let text = value.as_str().and_then(|text| text.parse().ok());
+    text.or_else(|| value.as_i64()).unwrap_or(0)
+}
+
+fn holds(condition: &Condition, issue: &Value, context: &Context) -> bool {
+    match condition {
+        Condition::And(parts) => parts.iter().all(|part| holds(part, issue, context)),
+        Condition::Or(parts) => parts.iter().any(|part| holds(part, issue, context)),
+        Condition::Not(part) => !holds(part, issue, context),
+        Condition::Empty { field, negated } => is_empty(issue, field) != *negated,
+        Condition::Compare {
+            field,
+            operator,
+            values,
+        } => compared(issue, field, *operator, values, context),
+    }
+}
+
+fn is_empty(issue: &Value, field: &str) -> bool {
+    date_of(issue, field).is_none() && texts(issue, field).is_empty()
+}
+
+fn compared(
+    issue: &Value,
+    field: &str,
+    operator: Operator,
+    values: &[Operand],
+    context: &Context,
+) -> bool {
+    match operator {
+        Operator::Contains => values.iter().any(|value| contains(issue, field, value)),
+        Operator::ContainsNot => {
+            !is_empty(issue, field) && !values.iter().any(|value| contains(issue, field, value))
+        }
+        // As at Jira: an empty field is not unequal to anything.
+        Operator::NotEqual => {
+            !is_empty(issue, field)
+                && !values
+                    .iter()
+                    .any(|value| equal(issue, field, value, context))
+        }
+        Operator::Equal => values
+            .iter()
+            .any(|value| equal(issue, field, value, context)),
+        _ => values.iter().any(|value| {
+            ordering(issue, field, value, context).is_some_and(|order| match operator {
+                Operator::Greater => order == Ordering::Greater,
+                Operator::GreaterEqual => order != Ordering::Less,
+                Operator::Less => order == Ordering::Less,
+                _ => order != Ordering::Greater,
+            })
+        }),
+    }
+}
+
+fn ordering(issue: &Value, field: &str, value: &Operand, context: &Context) -> Option<Ordering> {
+    if is_date(field) {
+        let found = date_of(issue, field)?;
+        return Some(found.cmp(&moment(value, context)?));
+    }
+    let Operand::Text(text) = value else {
+        return None;
+    };
+    match field {
+        "id" => Some(number(&issue["id"]).cmp(&text.parse().ok()?)),
+        "key" | "issuekey" => {
+            let (project, count) = issue["key"].as_str()?.rsplit_once('-')?;
+            let (other, bound) = text.rsplit_once('-')?;
+            let same = project.eq_ignore_ascii_case(other);
+            let (count, bound): (i64, i64) = (count.parse().ok()?, bound.parse().ok()?);
+            same.then(|| count.cmp(&bound))
+        }
+        _ => {
+            let found = texts(issue, field).into_iter().next()?;
+            let (a, b) = (found.parse::<f64>().ok()?, text.parse::<f64>().ok()?);
+            a.partial_cmp(&b)
+        }
+    }
+}
+
+fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool {
+    if is_date(field) {
+        // Minute-exact, as Jira's literals are.
+        let minute = |ms: i64| ms.div_euclid(MINUTE_MS);
+        let found = date_of(issue, field).map(minute);
+        return found.is_some() && found == moment(value, context).map(minute);
+    }
+    let wanted = match value {
+        Operand::Function(name, _) if name == "currentuser" => context.me.to_lowercase(),
+        Operand::Function(..) => return false,
+        Operand::Text(text) => text.to_lowercase(),
+    };
+    texts(issue, field)
+        .iter()
+        .any(|text| text.to_lowercase() == wanted)
+}
+
+fn contains(issue: &Value, field: &str, value: &Operand) -> bool {
+    let Operand::Text(wanted) = value else {
+        return false;
+    };
+    let found = texts(issue, field).join(" ").to_lowercase();
+    let words: Vec<&str> = found.split(|c: char| !c.is_alphanumeric()).collect();
+    let wanted = wanted.to_lowercase();
+    let mut parts = wanted
+        .split(|c: char| !c.is_alphanumeric() && c != '*')
+        .filter(|part| !part.is_empty());
+    parts.all(|part| match part.strip_suffix('*') {
+        Some(prefix) => words.iter().any(|word| word.starts_with(prefix)),
+        None => words.contains(&part),
+    })
+}
+
+fn is_date(field: &str) -> bool {
+    matches!(
+        field,
+        "created" | "updated" | "due" | "duedate" | "resolved" | "resolutiondate"
+    )
+}
+
+fn date_of(issue: &Value, field: &str) -> Option<i64> {
+    let fields = &issue["fields"];
+    match field {
+        "created" | "updated" => time::parse(fields[field].as_str()?),
+        "due" | "duedate" => time::parse_literal(fields["duedate"].as_str()?, 0),
+        "resolved" | "resolutiondate" => time::parse(fields["resolutiondate"].as_str()?),
+        _ => None,
+    }
+}
+
+fn moment(value: &Operand, context: &Context) -> Option<i64> {
+    let zone = context.offset_minutes * MINUTE_MS;
+    match value {
+        Operand::Text(text) => {
+            if let Ok(ms) = text.parse::<i64>() {
+                return Some(ms);
+            }
+            let span = || Some(context.now_ms + time::parse_span(text)?);
+            time::parse_literal(text, context.offset_minutes).or_else(span)
+        }
+        Operand::Function(name, argument) => {
+            let day = (context.now_ms + zone).div_euclid(DAY_MS);
+            let start = |day: i64| day * DAY_MS - zone;
+            let base = match name.as_str() {
+                "now" => context.now_ms,
+                "startofday" => start(day),
+                "endofday" => start(day + 1) - 1,
+                // 1970-01-01 was a Thursday; weeks begin on Sunday.
+                "startofweek" => start(day - (day + 4).rem_euclid(7)),
+                "startofmonth" => {
+                    let date = time::date(context.now_ms, context.offset_minutes);
+                    let month = date.get(..8)?;
+                    time::parse_literal(&format!("{month}01"), context.offset_minutes)?
+                }
+                _ => return None,
+            };
+            match argument {
+                Some(span) => Some(base + time::parse_span(span)?),
+                None => Some(base),
+            }
+        }
+    }
+}
+
+/// All texts under which a field can be found.
+fn texts(issue: &Value, field: &str) -> Vec<String> {
+    let fields = &issue["fields"];
+    let mut found = Vec::new();
+    let mut named = |value: &Value, names: &[&str]| {
+        for name in names {
+            match &value[*name] {
+                Value::String(text) => found.push(text.clone()),
+                Value::Number(number) => found.push(number.to_string()),
+                _ => {}
+            }
+        }
+    };
+    let person = &["accountId", "displayName", "emailAddress"];
+    match field {
+        "key" | "issuekey" => named(issue, &["key"]),
+        "id" => named(issue, &["id"]),
+        "project" => named(&fields["project"], &["key", "id", "name"]),
+        "issuetype" | "type" => named(&fields["issuetype"], &["name", "id"]),
+        "status" | "priority" | "resolution" => named(&fields[field], &["name", "id"]),
+        "statuscategory" => named(&fields["status"]["statusCategory"], &["key", "name"]),
+        "assignee" | "reporter" | "creator" => named(&fields[field], person),
+        "parent" => named(&fields["parent"], &["key", "id"]),
+        "labels" => found.extend(strings(&fields["labels"])),
+        "component" | "fixversion" => {
+            let name = if field == "component" {
+                "components"
+            } else {
+                "fixVersions"
+            };
+            for item in fields[name].as_array().into_iter().flatten() {
+                named(item, &["name", "id"]);
+            }
+        }
+        "summary" => named(fields, &["summary"]),
+        "description" => found.push(plain_text(&fields["description"])),
+        "comment" => found.extend(comments(fields)),
+        "text" => {
+            named(fields, &["summary"]);
+            found.push(plain_text(&fields["description"]));
+            found.extend(comments(fields));
+        }
+        _ => {
+            if let Some(id) = field
+                .strip_prefix("cf[")
+                .and_then(|id| id.strip_suffix(']'))
+            {
+                let value = &fields[format!("customfield_{id}").as_str()];
+                named(value, &["value", "name", "id", "displayName"]);
+                found.extend(strings(value));
+                match value {
+                    Value::String(text) => found.push(text.clone()),
+                    Value::Number(number) => found.push(number.to_string()),
+                    _ => {}
+                }
+            }
+        }
+    }
+    found.retain(|text| !text.is_empty());
+    found
+}
+
+fn strings(value: &Value) -> impl Iterator<Item = String> {
+    let items = value.as_array().into_iter().flatten();
+    items.filter_map(|item| item.as_str().map(str::to_owned))
+}
+
+fn comments(fields: &Value) -> impl Iterator<Item = String> {
+    let comments = fields["comment"]["comments"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    comments.map(|comment| plain_text(&comment["body"]))
+}

@@ -1,0 +1,326 @@
+//! Text to query.
+
+use super::{Condition, JqlError, ORDER_KEYS_MAX, Operand, Operator, Query};
+
+/// Deepest nesting of a query.
+const DEPTH_MAX: usize = 64;
+
+/// Fields that the evaluator knows.
+const FIELDS: &[&str] = &[
+    "project",
+    "key",
+    "issuekey",
+    "id",
+    "issuetype",
+    "type",
+    "status",
+    "statuscategory",
+    "assignee",
+    "reporter",
+    "creator",
+    "priority",
+    "resolution",
+    "labels",
+    "parent",
+    "component",
+    "fixversion",
+    "sprint",
+    "summary",
+    "description",
+    "comment",
+    "text",
+    "created",
+    "updated",
+    "due",
+    "duedate",
+    "resolved",
+    "resolutiondate",
+];
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Word(String),
+    Quoted(String),
+    Sign(&'static str),
+}
+
+struct Parser {
+    tokens: Vec<(usize, Token)>,
+    at: usize,
+    end: usize,
+    depth: usize,
+}
+
+/// Reads a query. The empty text is a query without condition.
+///
+/// # Errors
+/// With the character at which the text is no query of the subset.
+pub fn parse(text: &str) -> Result<Query, JqlError> {
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        at: 0,
+        end: text.chars().count() + 1,
+        depth: 0,
+    };
+    let mut query = Query::default();
+    if parser.peek().is_some() && !parser.word_is("order") {
+        query.condition = Some(parser.or()?);
+    }
+    if parser.take_word("order") {
+        if !parser.take_word("by") {
+            return Err(parser.wrong("BY must follow ORDER"));
+        }
+        query.order = parser.order()?;
+    }
+    match parser.peek() {
+        None => Ok(query),
+        Some(_) => Err(parser.wrong("AND, OR or ORDER BY was expected")),
+    }
+}
+
+fn tokens(text: &str) -> Result<Vec<(usize, Token)>, JqlError> {
+    let letters: Vec<char> = text.chars().collect();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(&letter) = letters.get(at) {
+        let start = at + 1;
+        if letter.is_whitespace() {
+            at += 1;
+        } else if letter == '"' || letter == '\'' {
+            let mut value = String::new();
+            at += 1;
+            loop {
+                match letters.get(at) {
+                    None => {
+                        let what = "the quoted text has no end".to_owned();
+                        return Err(JqlError { what, at: start });
+                    }
+                    Some('\\') if at + 1 < letters.len() => {
+                        value.extend(letters.get(at + 1));
+                        at += 2;
+                    }
+                    Some(c) if *c == letter => break,
+                    Some(c) => {
+                        value.push(*c);
+                        at += 1;
+                    }
+                }
+            }
+            at += 1;
+            found.push((start, Token::Quoted(value)));
+        } else if let Some(sign) = sign(&letters, at) {
+            at += sign.len();
+            found.push((start, Token::Sign(sign)));
+        } else {
+            let begin = at;
+            while letters.get(at).is_some_and(|c| {
+                !c.is_whitespace() && !matches!(c, '"' | '\'') && sign(&letters, at).is_none()
+            }) {
+                at += 1;
+            }
+            let word = letters.get(begin..at).unwrap_or_default().iter().collect();
+            found.push((start, Token::Word(word)));
+        }
+    }
+    Ok(found)
+}
+
+fn sign(letters: &[char], at: usize) -> Option<&'static str> {
+    let pair: String = letters.iter().skip(at).take(2).collect();
+    let known = [
+        "!=", "!~", ">=", "<=", "=", "~", ">", "<", "(", ")", ",", "!",
+    ];
+    known.into_iter().find(|sign| pair.starts_with(sign))
+}
+
+impl Parser {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|(_, token)| token)
+    }
+
+    fn wrong(&self, what: &str) -> JqlError {
+        let at = self.tokens.get(self.at).map_or(self.end, |(at, _)| *at);
+        let what = what.to_owned();
+        JqlError { what, at }
+    }
+
+    fn word_is(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(found)) if found.eq_ignore_ascii_case(word))
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let found = self.word_is(word);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn take_sign(&mut self, sign: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Sign(found)) if *found == sign);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn or(&mut self) -> Result<Condition, JqlError> {
+        let mut parts = vec![self.and()?];
+        while self.take_word("or") {
+            parts.push(self.and()?);
+        }
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Condition::Or(parts)
+        })
+    }
+
+    fn and(&mut self) -> Result<Condition, JqlError> {
+        let mut parts = vec![self.not()?];
+        while self.take_word("and") {
+            parts.push(self.not()?);
+        }
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Condition::And(parts)
+        })
+    }
+
+    fn not(&mut self) -> Result<Condition, JqlError> {
+        if self.depth >= DEPTH_MAX {
+            return Err(self.wrong("the query is nested too deeply"));
+        }
+        self.depth += 1;
+        let found = if self.take_word("not") || self.take_sign("!") {
+            Condition::Not(Box::new(self.not()?))
+        } else if self.take_sign("(") {
+            let inner = self.or()?;
+            if !self.take_sign(")") {
+                return Err(self.wrong("a closing parenthesis was expected"));
+            }
+            inner
+        } else {
+            self.clause()?
+        };
+        self.depth -= 1;
+        Ok(found)
+    }
+
+    fn field(&mut self) -> Result<String, JqlError> {
+        let field = match self.peek() {
+            Some(Token::Word(word) | Token::Quoted(word)) => word.to_lowercase(),
+            _ => return Err(self.wrong("the name of a field was expected")),
+        };
+        let custom = field
+            .strip_prefix("cf[")
+            .and_then(|rest| rest.strip_suffix(']'));
+        let custom = custom.is_some_and(|id| id.parse::<u64>().is_ok());
+        if !custom && !FIELDS.contains(&field.as_str()) {
+            return Err(self.wrong(&format!("field '{field}' does not exist in this subset")));
+        }
+        self.at += 1;
+        Ok(field)
+    }
+
+    fn clause(&mut self) -> Result<Condition, JqlError> {
+        let field = self.field()?;
+        if self.take_word("is") {
+            let negated = self.take_word("not");
+            if self.take_word("empty") || self.take_word("null") {
+                return Ok(Condition::Empty { field, negated });
+            }
+            return Err(self.wrong("EMPTY or NULL was expected"));
+        }
+        let negated = self.take_word("not");
+        if self.take_word("in") {
+            if !self.take_sign("(") {
+                return Err(self.wrong("a list in parentheses was expected"));
+            }
+            let mut values = vec![self.operand()?];
+            while self.take_sign(",") {
+                values.push(self.operand()?);
+            }
+            if !self.take_sign(")") {
+                return Err(self.wrong("a closing parenthesis was expected"));
+            }
+            let operator = if negated {
+                Operator::NotEqual
+            } else {
+                Operator::Equal
+            };
+            return Ok(Condition::Compare {
+                field,
+                operator,
+                values,
+            });
+        }
+        let operator = match self.peek() {
+            Some(Token::Sign("=")) if !negated => Operator::Equal,
+            Some(Token::Sign("!=")) if !negated => Operator::NotEqual,
+            Some(Token::Sign(">")) if !negated => Operator::Greater,
+            Some(Token::Sign(">=")) if !negated => Operator::GreaterEqual,
+            Some(Token::Sign("<")) if !negated => Operator::Less,
+            Some(Token::Sign("<=")) if !negated => Operator::LessEqual,
+            Some(Token::Sign("~")) if !negated => Operator::Contains,
+            Some(Token::Sign("!~")) if !negated => Operator::ContainsNot,
+            _ => return Err(self.wrong("an operator was expected")),
+        };
+        self.at += 1;
+        let values = vec![self.operand()?];
+        Ok(Condition::Compare {
+            field,
+            operator,
+            values,
+        })
+    }
+
+    fn operand(&mut self) -> Result<Operand, JqlError> {
+        let (quoted, text) = match self.peek() {
+            Some(Token::Word(word)) => (false, word.clone()),
+            Some(Token::Quoted(text)) => (true, text.clone()),
+            _ => return Err(self.wrong("a value was expected")),
+        };
+        self.at += 1;
+        if quoted || !self.take_sign("(") {
+            return Ok(Operand::Text(text));
+        }
+        let argument = match self.peek() {
+            Some(Token::Word(word) | Token::Quoted(word)) => Some(word.clone()),
+            _ => None,
+        };
+        self.at += usize::from(argument.is_some());
+        let name = text.to_lowercase();
+        let known = [
+            "currentuser",
+            "now",
+            "startofday",
+            "endofday",
+            "startofweek",
+            "startofmonth",
+            "opensprints",
+        ];
+        if !known.contains(&name.as_str()) {
+            self.at = self.at.saturating_sub(1);
+            return Err(self.wrong(&format!("function '{text}' does not exist in this subset")));
+        }
+        if !self.take_sign(")") {
+            return Err(self.wrong("a closing parenthesis was expected"));
+        }
+        Ok(Operand::Function(name, argument))
+    }
+
+    fn order(&mut self) -> Result<Vec<(String, bool)>, JqlError> {
+        let mut keys = Vec::new();
+        loop {
+            let field = self.field()?;
+            let descending = self.take_word("desc");
+            if !descending {
+                self.take_word("asc");
+            }
+            keys.push((field, descending));
+            if keys.len() > ORDER_KEYS_MAX {
+                return Err(self.wrong("ORDER BY has more than 7 fields"));
+            }
+            if !self.take_sign(",") {
+                return Ok(keys);
+            }
+        }
+    }
+}

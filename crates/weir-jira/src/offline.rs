@@ -1,0 +1,77 @@
+//! Queries over the replica, without a request.
+
+use serde_json::Value;
+
+use crate::error::{JiraError, Result};
+use crate::jql::{self, Context};
+use crate::replica::{Location, Replica};
+
+/// A text as a JQL literal.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The issues that a query selects, in its order; the newest first where it has none. The empty
+/// query selects all issues: nothing is sent.
+///
+/// # Errors
+/// `Jql` with the character at which the query is not of the subset.
+pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>> {
+    let mut query = jql::parse(query)?;
+    if query.order.is_empty() {
+        query.order = vec![("updated".to_owned(), true), ("key".to_owned(), false)];
+    }
+    let myself: Option<Value> = replica.read("meta", "myself")?;
+    let me = myself.and_then(|myself| myself["accountId"].as_str().map(str::to_owned));
+    let context = Context {
+        me: me.unwrap_or_default(),
+        now_ms,
+        offset_minutes: 0,
+    };
+    let mut found = Vec::new();
+    for mut issue in replica.issues()? {
+        whole(replica, &mut issue)?;
+        if jql::matches(&query, &issue, &context) {
+            found.push(issue);
+        }
+    }
+    let mut rows: Vec<&Value> = found.iter().collect();
+    jql::sort(&query, &mut rows);
+    Ok(rows.into_iter().cloned().collect())
+}
+
+/// The issues in whose summary, description or comments all words occur, by their beginnings.
+pub fn search(replica: &Replica, words: &str, now_ms: i64) -> Result<Vec<Value>> {
+    let parts = words
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|part| !part.is_empty());
+    let parts: Vec<String> = parts.map(|part| format!("{part}*")).collect();
+    if parts.is_empty() {
+        return Err(JiraError::EmptyQuery);
+    }
+    select(
+        replica,
+        &format!("text ~ {}", quoted(&parts.join(" "))),
+        now_ms,
+    )
+}
+
+/// Puts the comments of the replica where the issue was stored with a part of them.
+fn whole(replica: &Replica, issue: &mut Value) -> Result<()> {
+    let part = &issue["fields"]["comment"];
+    let held = part["comments"].as_array().map_or(0, Vec::len);
+    let total = part["total"]
+        .as_u64()
+        .and_then(|total| usize::try_from(total).ok());
+    if total.is_none_or(|total| total <= held) {
+        return Ok(());
+    }
+    let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let project = name(&issue["fields"]["project"]["id"]);
+    let location = Location {
+        id: name(&issue["id"]),
+        project,
+    };
+    issue["fields"]["comment"]["comments"] = replica.comments(&location)?.into();
+    Ok(())
+}

@@ -1,0 +1,629 @@
+//! From a site into the replica, without misses or doubles; see jira.md, section 5.
+//!
+//! Invariants:
+//! - The watermark follows what is stored: a pull that is cut short resumes there.
+//! - A stored issue is replaced by a newer or an equally old and different version only.
+//! - An issue is removed only after the site answered 404 for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::{JiraError, Result};
+use crate::replica::{Change, Replica};
+use crate::time::{self, DAY_MS, MINUTE_MS};
+
+/// Issues of a page.
+const PAGE: usize = 100;
+/// Ids of one `bulkfetch`.
+const BULK: usize = 100;
+/// Pages of one query at most.
+const PAGES_MAX: usize = 100_000;
+/// Empty pages with a token in a row at most.
+const EMPTY_MAX: usize = 3;
+/// Times that a query which paged wrongly begins again while the watermark does not move.
+const RESTARTS_MAX: usize = 3;
+/// A census that would remove a larger part than one fifth asks first.
+const GONE_PART: usize = 5;
+
+/// How to pull.
+#[derive(Clone, Debug)]
+pub struct PullOptions {
+    /// Keys of the projects; empty: all that the account sees.
+    pub projects: Vec<String>,
+    /// Milliseconds before the watermark at which a pull begins: lag of the index, minutes of JQL
+    /// and skew of clocks. Default 5 minutes.
+    pub overlap_ms: i64,
+    /// Whether to look for deletions now; without it once a day.
+    pub census: bool,
+    /// Whether a census may remove more than a fifth of a project.
+    pub confirm_removal: bool,
+    /// The time, in milliseconds since 1970-01-01 UTC.
+    pub now_ms: i64,
+}
+
+impl Default for PullOptions {
+    fn default() -> Self {
+        Self {
+            projects: Vec::new(),
+            overlap_ms: 5 * MINUTE_MS,
+            census: false,
+            confirm_removal: false,
+            now_ms: jiff::Timestamp::now().as_millisecond(),
+        }
+    }
+}
+
+/// What a pull did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PullReport {
+    /// Requests sent.
+    pub requests: u64,
+    /// Issues stored because they were new or had changed.
+    pub stored: u64,
+    /// Issues that were stored already.
+    pub unchanged: u64,
+    /// Issues that an old index answered with an older version than the stored one.
+    pub stale: u64,
+    /// Issues removed because the site answered 404.
+    pub gone: u64,
+    /// Issues that moved into another project.
+    pub moved: u64,
+    /// Issues that the pull had missed and the census found.
+    pub repaired: u64,
+    /// Times that the server paged wrongly and the query began again.
+    pub restarted: u64,
+    /// Records written, those of cursors included.
+    pub writes: u64,
+}
+
+/// Where a pull resumes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "names are in the record, with their unit"
+)]
+struct Cursor {
+    /// Every change before this time is stored, in milliseconds; `None`: nothing was pulled.
+    watermark_ms: Option<i64>,
+    /// Time of the last whole census; `None`: none.
+    census_ms: Option<i64>,
+    /// Time at which the reference data was read.
+    reference_ms: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Page {
+    #[serde(default)]
+    issues: Vec<Box<RawValue>>,
+    #[serde(rename = "nextPageToken")]
+    token: Option<String>,
+}
+
+/// Pulls what changed since the last pull.
+pub fn pull(client: &Client, replica: &Replica, options: &PullOptions) -> Result<PullReport> {
+    let mut pull = Pull {
+        client,
+        replica,
+        options,
+        report: PullReport::default(),
+        first: client.requests(),
+        cursor: replica.read("cursors", "issues")?.unwrap_or_default(),
+    };
+    pull.run()
+}
+
+struct Pull<'a> {
+    client: &'a Client,
+    replica: &'a Replica,
+    options: &'a PullOptions,
+    report: PullReport,
+    first: u64,
+    cursor: Cursor,
+}
+
+/// What a query for changes came to.
+enum Round {
+    Whole,
+    /// The server paged wrongly.
+    Broken(&'static str),
+}
+
+impl Pull<'_> {
+    fn run(&mut self) -> Result<PullReport> {
+        let due = |last: Option<i64>| last.is_none_or(|last| self.options.now_ms - last >= DAY_MS);
+        let (reference, census) = (due(self.cursor.reference_ms), due(self.cursor.census_ms));
+        if reference {
+            self.reference()?;
+        }
+        let (mut restarts, mut reached) = (0, self.cursor.watermark_ms);
+        while let Round::Broken(what) = self.changes()? {
+            self.report.restarted += 1;
+            restarts = if self.cursor.watermark_ms > reached {
+                0
+            } else {
+                restarts + 1
+            };
+            reached = self.cursor.watermark_ms;
+            if restarts > RESTARTS_MAX {
+                return Err(JiraError::Paging(what));
+            }
+        }
+        if census || self.options.census {
+            if !reference {
+                self.projects()?;
+            }
+            self.census()?;
+        }
+        self.report.requests = self.client.requests() - self.first;
+        Ok(self.report)
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.report.writes += self.replica.store("cursors", "issues", &self.cursor)?;
+        Ok(())
+    }
+
+    /// Reads what changes seldom: the account, fields, statuses, projects.
+    fn reference(&mut self) -> Result<()> {
+        for (key, path) in [
+            ("server", "serverInfo"),
+            ("myself", "myself"),
+            ("fields", "field"),
+            ("statuses", "status"),
+            ("types", "issuetype"),
+        ] {
+            let mut value: Value = self.client.get(path)?;
+            if let Some(value) = value.as_object_mut() {
+                // It differs with each answer.
+                value.remove("serverTime");
+            }
+            self.report.writes += self.replica.store("meta", key, &value)?;
+        }
+        self.projects()?;
+        self.cursor.reference_ms = Some(self.options.now_ms);
+        self.save()
+    }
+
+    fn projects(&mut self) -> Result<()> {
+        let mut shown = BTreeSet::new();
+        let mut start = 0;
+        for _ in 0..PAGES_MAX {
+            let path = format!("project/search?startAt={start}&maxResults=50&status=live");
+            let page: Value = self.client.get(&path)?;
+            let found = page["values"].as_array().cloned().unwrap_or_default();
+            start += found.len();
+            let last = found.is_empty() || page["isLast"] == true;
+            for project in found {
+                let id = project["id"].as_str().unwrap_or_default().to_owned();
+                let value = json!({"project": project, "visible": true});
+                self.report.writes += self.replica.store("projects", &id, &value)?;
+                shown.insert(id);
+            }
+            if last {
+                break;
+            }
+        }
+        for (id, mut value) in self.replica.projects()? {
+            if !shown.contains(&id) {
+                value["visible"] = false.into();
+                self.report.writes += self.replica.store("projects", &id, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The condition for the projects of the replica, with AND after it; empty: all.
+    fn scope(&self) -> String {
+        let keys = self.options.projects.iter();
+        let keys: Vec<String> = keys.map(|key| crate::offline::quoted(key)).collect();
+        if keys.is_empty() {
+            return String::new();
+        }
+        format!("project in ({}) AND ", keys.join(", "))
+    }
+
+    /// Follows the changes since the watermark, the oldest first.
+    fn changes(&mut self) -> Result<Round> {
+        let since = match self.cursor.watermark_ms {
+            Some(ms) => ms.div_euclid(MINUTE_MS) * MINUTE_MS - self.options.overlap_ms,
+            None => 0,
+        };
+        let jql = format!(
+            "{}updated >= {} ORDER BY updated ASC, key ASC",
+            self.scope(),
+            since.max(0)
+        );
+        let waiting: BTreeSet<String> = self
+            .replica
+            .read("cursors", "reconcile")?
+            .unwrap_or_default();
+        let mut seen = BTreeSet::new();
+        let mut token: Option<String> = None;
+        let mut empty = 0;
+        let mut tokens = BTreeSet::new();
+        for _ in 0..PAGES_MAX {
+            let page = match self.page(&jql, &["*all"], PAGE, token.as_deref(), &waiting) {
+                // A token that is no longer taken: begin again at the watermark.
+                Err(JiraError::Status { status: 400, .. }) if token.is_some() => {
+                    return Ok(Round::Broken("a page token is refused"));
+                }
+                page => page?,
+            };
+            let rows = parsed(&page.issues)?;
+            seen.extend(rows.iter().map(|(_, issue)| text(&issue["id"])));
+            self.keep(&rows)?;
+            let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
+            if newest > self.cursor.watermark_ms {
+                self.cursor.watermark_ms = newest;
+                self.save()?;
+            }
+            empty = if page.issues.is_empty() { empty + 1 } else { 0 };
+            match page.token {
+                None => {
+                    if !waiting.is_empty() {
+                        let left: BTreeSet<&String> = waiting.difference(&seen).collect();
+                        self.report.writes += self.replica.store("cursors", "reconcile", &left)?;
+                    }
+                    return Ok(Round::Whole);
+                }
+                Some(next) if !tokens.insert(next.clone()) => {
+                    return Ok(Round::Broken("it repeats a page token"));
+                }
+                Some(_) if empty > EMPTY_MAX => {
+                    return Ok(Round::Broken("it sends only empty pages"));
+                }
+                Some(next) => token = Some(next),
+            }
+        }
+        Ok(Round::Broken("its pages do not end"))
+    }
+
+    fn page(
+        &self,
+        jql: &str,
+        fields: &[&str],
+        most: usize,
+        token: Option<&str>,
+        waiting: &BTreeSet<String>,
+    ) -> Result<Page> {
+        let mut body = json!({"jql": jql, "fields": fields, "maxResults": most});
+        if let Some(token) = token {
+            body["nextPageToken"] = token.into();
+        }
+        let current: Vec<u64> = waiting
+            .iter()
+            .filter_map(|id| id.parse().ok())
+            .take(50)
+            .collect();
+        if !current.is_empty() {
+            body["reconcileIssues"] = current.into();
+        }
+        self.client.ask("search/jql", &body)
+    }
+
+    /// Stores issues that are new or have changed. Returns how many.
+    fn keep(&mut self, rows: &[(&RawValue, Value)]) -> Result<u64> {
+        let mut changes: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+        let mut aliases: BTreeMap<String, Change> = BTreeMap::new();
+        let mut kept = BTreeMap::new();
+        for (raw, issue) in rows {
+            let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
+            if id.is_empty() || project.is_empty() {
+                continue;
+            }
+            let topic = format!("issues.{project}");
+            let before = self
+                .replica
+                .locate(&id)?
+                .filter(|before| before.project != project);
+            let stored = self.replica.get(&topic, &id)?;
+            match decide(stored.as_ref().map(|stored| stored.bytes.as_slice()), issue)? {
+                Decision::Same => {
+                    self.report.unchanged += 1;
+                    continue;
+                }
+                Decision::Stale => {
+                    self.report.stale += 1;
+                    continue;
+                }
+                Decision::Store => {}
+            }
+            if kept.contains_key(&id) {
+                // Twice on one page: the second one is compared when the first one is stored.
+                continue;
+            }
+            kept.insert(id.clone(), issue);
+            let value = Some(raw.get().as_bytes().to_vec());
+            let found = stored.map(|stored| stored.offset);
+            changes.entry(topic).or_default().push(Change {
+                key: id.clone(),
+                value,
+                found,
+            });
+            let mut names = vec![text(&issue["key"]), id.clone()];
+            if let Some(before) = before {
+                self.report.moved += 1;
+                // The old key finds the new place.
+                names.extend(self.forget(&before.project, &id, false)?);
+            }
+            for name in names {
+                if let Some(alias) = self.replica.alias(&name, &id, &project)? {
+                    aliases.insert(name, alias);
+                }
+            }
+        }
+        // Names first, then comments, then issues: a pull that is cut short finds the issue changed
+        // again and does the rest.
+        let aliases: Vec<Change> = aliases.into_values().collect();
+        self.write("aliases", &aliases)?;
+        for issue in kept.values() {
+            self.parts(issue, "comment", "comments")?;
+            self.parts(issue, "worklog", "worklogs")?;
+        }
+        for (topic, changes) in changes {
+            self.write(&topic, &changes)?;
+        }
+        let count = u64::try_from(kept.len()).unwrap_or(0);
+        self.report.stored += count;
+        Ok(count)
+    }
+
+    fn write(&mut self, topic: &str, changes: &[Change]) -> Result<()> {
+        self.report.writes += u64::try_from(changes.len()).unwrap_or(0);
+        if !self.replica.apply(topic, changes)? {
+            return Err(JiraError::Busy);
+        }
+        Ok(())
+    }
+
+    /// Stores the comments or worklogs of an issue; reads those that the issue does not hold.
+    fn parts(&mut self, issue: &Value, field: &str, list: &str) -> Result<()> {
+        let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
+        let part = &issue["fields"][field];
+        let mut items = part[list].as_array().cloned().unwrap_or_default();
+        let total = part["total"]
+            .as_u64()
+            .and_then(|total| usize::try_from(total).ok());
+        if total.is_some_and(|total| total > items.len()) {
+            items = self.list(&format!("issue/{id}/{field}"), list)?;
+        }
+        let topic = format!("{list}.{project}");
+        let prefix = format!("{id}.");
+        let mut left: BTreeSet<String> = self.replica.keys(&topic, &prefix)?.into_iter().collect();
+        let mut changes = BTreeMap::new();
+        for item in &items {
+            let key = format!("{prefix}{}", text(&item["id"]));
+            left.remove(&key);
+            let bytes = serde_json::to_vec(item)?;
+            let stored = self.replica.get(&topic, &key)?;
+            if stored.as_ref().is_some_and(|stored| stored.bytes == bytes) {
+                continue;
+            }
+            let found = stored.map(|stored| stored.offset);
+            changes.insert(
+                key.clone(),
+                Change {
+                    key,
+                    value: Some(bytes),
+                    found,
+                },
+            );
+        }
+        for key in left {
+            let found = self.replica.get(&topic, &key)?.map(|stored| stored.offset);
+            changes.insert(
+                key.clone(),
+                Change {
+                    key,
+                    value: None,
+                    found,
+                },
+            );
+        }
+        let changes: Vec<Change> = changes.into_values().collect();
+        self.write(&topic, &changes)
+    }
+
+    /// All items of a list that is paged by offset.
+    fn list(&self, path: &str, list: &str) -> Result<Vec<Value>> {
+        let mut items = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let page: Value = self
+                .client
+                .get(&format!("{path}?startAt={}&maxResults=100", items.len()))?;
+            let found = page[list].as_array().cloned().unwrap_or_default();
+            // An empty page is the end, whatever the total says: it may shrink meanwhile.
+            if found.is_empty() {
+                return Ok(items);
+            }
+            items.extend(found);
+        }
+        Err(JiraError::Paging("its pages do not end"))
+    }
+
+    /// Compares the ids of each project with those of the replica.
+    fn census(&mut self) -> Result<()> {
+        for (project, value) in self.replica.projects()? {
+            let key = text(&value["project"]["key"]);
+            let wanted = &self.options.projects;
+            if value["visible"] == true && (wanted.is_empty() || wanted.contains(&key)) {
+                self.count_project(&project, &key)?;
+            }
+        }
+        self.cursor.census_ms = Some(self.options.now_ms);
+        self.save()
+    }
+
+    fn count_project(&mut self, project: &str, key: &str) -> Result<()> {
+        let there = self.sweep(key)?;
+        let topic = format!("issues.{project}");
+        let known: BTreeSet<String> = self.replica.keys(&topic, "")?.into_iter().collect();
+        let mut missed = Vec::new();
+        for (id, at) in &there {
+            let stored: Option<Value> = self.replica.read(&topic, id)?;
+            if stored.is_none_or(|stored| updated(&stored) < *at) {
+                missed.push(id.clone());
+            }
+        }
+        for ids in missed.chunks(BULK) {
+            let page = self.bulk(ids)?;
+            self.report.repaired += self.keep(&parsed(&page.issues)?)?;
+        }
+        let absent: Vec<String> = known
+            .into_iter()
+            .filter(|id| !there.contains_key(id))
+            .collect();
+        let mut gone = Vec::new();
+        for ids in absent.chunks(BULK) {
+            let page = self.bulk(ids)?;
+            let rows = parsed(&page.issues)?;
+            self.keep(&rows)?;
+            let found: BTreeSet<String> =
+                rows.iter().map(|(_, issue)| text(&issue["id"])).collect();
+            for id in ids.iter().filter(|id| !found.contains(*id)) {
+                let issue: Result<Box<RawValue>> = self.client.get(&format!("issue/{id}"));
+                match issue {
+                    Ok(issue) => {
+                        self.keep(&parsed(&[issue])?)?;
+                    }
+                    Err(JiraError::Status { status: 404, .. }) => gone.push(id.clone()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let known = there.len() + gone.len();
+        if gone.len() > 1 && gone.len() * GONE_PART > known && !self.options.confirm_removal {
+            let project = key.to_owned();
+            return Err(JiraError::TooManyGone {
+                project,
+                gone: gone.len(),
+                known,
+            });
+        }
+        for id in gone {
+            self.forget(project, &id, true)?;
+            self.report.gone += 1;
+        }
+        Ok(())
+    }
+
+    /// Ids and times of change of a project. Asks for more after the greatest id until nothing comes, so
+    /// that a server that stops early is found out.
+    fn sweep(&self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+        let mut there = BTreeMap::new();
+        let mut last = 0_u64;
+        for _ in 0..PAGES_MAX {
+            let project = crate::offline::quoted(key);
+            let jql = format!("project = {project} AND id > {last} ORDER BY id ASC");
+            let before = there.len();
+            let (mut token, mut tokens): (Option<String>, _) = (None, BTreeSet::new());
+            loop {
+                let page =
+                    self.page(&jql, &["updated"], 5000, token.as_deref(), &BTreeSet::new())?;
+                for (_, issue) in parsed(&page.issues)? {
+                    let id = text(&issue["id"]);
+                    last = last.max(id.parse().unwrap_or(0));
+                    there.insert(id, updated(&issue));
+                }
+                match page.token {
+                    Some(next) if tokens.insert(next.clone()) => token = Some(next),
+                    // The next query goes on after the greatest id.
+                    _ => break,
+                }
+                if tokens.len() > PAGES_MAX {
+                    return Err(JiraError::Paging("its pages do not end"));
+                }
+            }
+            if there.len() == before {
+                return Ok(there);
+            }
+        }
+        Err(JiraError::Paging("its pages do not end"))
+    }
+
+    fn bulk(&self, ids: &[String]) -> Result<Page> {
+        let body = json!({"issueIdsOrKeys": ids, "fields": ["*all"]});
+        self.client.ask("issue/bulkfetch", &body)
+    }
+
+    /// Removes an issue from a project, with its `names` where asked for. Its records stay in the
+    /// history of the topics. Returns the key that it had.
+    fn forget(&mut self, project: &str, id: &str, names: bool) -> Result<Option<String>> {
+        let topic = format!("issues.{project}");
+        let stored: Option<Value> = self.replica.read(&topic, id)?;
+        for list in ["comments", "worklogs"] {
+            let topic = format!("{list}.{project}");
+            for key in self.replica.keys(&topic, &format!("{id}."))? {
+                self.replica.remove(&topic, &key)?;
+                self.report.writes += 1;
+            }
+        }
+        let Some(stored) = stored else {
+            return Ok(None);
+        };
+        self.replica.remove(&topic, id)?;
+        self.report.writes += 1;
+        let key = text(&stored["key"]);
+        for name in [id, &key].into_iter().filter(|_| names) {
+            self.replica.remove("aliases", name)?;
+            self.report.writes += 1;
+        }
+        Ok(Some(key))
+    }
+}
+
+enum Decision {
+    Store,
+    Same,
+    Stale,
+}
+
+fn decide(stored: Option<&[u8]>, issue: &Value) -> Result<Decision> {
+    let Some(stored) = stored else {
+        return Ok(Decision::Store);
+    };
+    let stored: Value = serde_json::from_slice(stored)?;
+    if updated(issue) < updated(&stored) {
+        return Ok(Decision::Stale);
+    }
+    let same = issue["key"] == stored["key"] && content(issue) == content(&stored);
+    Ok(if same {
+        Decision::Same
+    } else {
+        Decision::Store
+    })
+}
+
+/// The fields without the parts that a search cuts, of which the number counts.
+fn content(issue: &Value) -> Value {
+    let mut fields = issue["fields"].clone();
+    for part in ["comment", "worklog"] {
+        let total = fields[part]["total"].clone();
+        if let Some(fields) = fields.as_object_mut() {
+            fields.insert(part.to_owned(), total);
+        }
+    }
+    fields
+}
+
+fn parsed(rows: &[Box<RawValue>]) -> Result<Vec<(&RawValue, Value)>> {
+    let rows = rows.iter();
+    let rows = rows.map(|raw| Ok((&**raw, serde_json::from_str(raw.get())?)));
+    rows.collect()
+}
+
+fn updated(issue: &Value) -> Option<i64> {
+    time::parse(issue["fields"]["updated"].as_str()?)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,264 @@
+//! The replica of a site in topics: what is stored where, and writes that happen once.
+//!
+//! Topics are `jira.SITE.NAME`; see jira.md, section 5. Invariant: a value that is stored already is
+//! not written again, and a value is replaced only by the writer who has read it (conditional put).
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use weir::{ErrorCode, Expect, SCAN_KEYS_MAX, Topic, TxnOp, Weir, WeirError};
+
+use crate::error::{JiraError, Result};
+
+/// Most conditional writes of one transaction.
+const WRITES_MAX: usize = 64;
+
+/// A replica in a store.
+#[derive(Debug)]
+pub struct Replica {
+    weir: Weir,
+    site: String,
+    ensured: Mutex<BTreeSet<String>>,
+}
+
+/// A value to store, and the offset of the value that it replaces (`None`: there is none).
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Key in the topic.
+    pub key: String,
+    /// The value; `None` removes the key.
+    pub value: Option<Vec<u8>>,
+    /// Offset at which the current value was found.
+    pub found: Option<u64>,
+}
+
+/// A stored value with its offset.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Offset in the topic.
+    pub offset: u64,
+    /// The value.
+    pub bytes: Vec<u8>,
+}
+
+/// Where an issue is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Id of the issue.
+    pub id: String,
+    /// Id of its project.
+    pub project: String,
+}
+
+impl Replica {
+    /// The replica of the site with this name ([`Site::name_of`](crate::access::Site::name_of)).
+    pub fn new(weir: Weir, site: &str) -> Self {
+        Self {
+            weir,
+            site: site.to_owned(),
+            ensured: Mutex::default(),
+        }
+    }
+
+    /// The topic with this name under the site.
+    pub fn topic(&self, name: &str) -> Result<Topic> {
+        Ok(self.weir.topic(&format!("jira.{}.{name}", self.site))?)
+    }
+
+    fn writable(&self, name: &str) -> Result<Topic> {
+        let topic = self.topic(name)?;
+        let mut ensured = self.ensured.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ensured.contains(name) {
+            topic.ensure()?;
+            ensured.insert(name.to_owned());
+        }
+        Ok(topic)
+    }
+
+    /// The stored value of a key.
+    pub fn get(&self, topic: &str, key: &str) -> Result<Option<Stored>> {
+        let value = match self.topic(topic)?.get(key) {
+            Err(WeirError::Store(weir::StoreError::TopicUnknown { .. })) => return Ok(None),
+            value => value?,
+        };
+        Ok(value.map(|value| {
+            let record = value.record();
+            Stored {
+                offset: record.offset.0,
+                bytes: record.value.to_vec(),
+            }
+        }))
+    }
+
+    /// The stored value of a key, read as JSON.
+    pub fn read<T: DeserializeOwned>(&self, topic: &str, key: &str) -> Result<Option<T>> {
+        let stored = self.get(topic, key)?;
+        let read = |stored: Stored| serde_json::from_slice(&stored.bytes);
+        Ok(stored.map(read).transpose()?)
+    }
+
+    /// Stores a value as JSON unless it is stored already. Returns the number of writes: 0 or 1.
+    pub fn store(&self, topic: &str, key: &str, value: &impl Serialize) -> Result<u64> {
+        let bytes = serde_json::to_vec(value)?;
+        let found = self.get(topic, key)?;
+        if found.as_ref().is_some_and(|stored| stored.bytes == bytes) {
+            return Ok(0);
+        }
+        checked(&self.writable(topic)?.put(key, bytes)?)?;
+        Ok(1)
+    }
+
+    /// Removes a key. The topic keeps its history.
+    pub fn remove(&self, topic: &str, key: &str) -> Result<()> {
+        checked(&self.writable(topic)?.delete(key)?)
+    }
+
+    /// Writes all changes that still fit: where another writer was faster nothing of that transaction is
+    /// written. Returns whether all were written.
+    pub fn apply(&self, topic: &str, changes: &[Change]) -> Result<bool> {
+        let mut all = true;
+        for part in changes.chunks(WRITES_MAX) {
+            let writable = self.writable(topic)?;
+            let expect: Vec<Expect<'_>> = part
+                .iter()
+                .map(|change| match change.found {
+                    Some(offset) => Expect::KeyOffset(Some(change.key.as_bytes()), offset),
+                    None => Expect::KeyAbsent(Some(change.key.as_bytes())),
+                })
+                .collect();
+            let ops: Vec<TxnOp<'_>> = part
+                .iter()
+                .map(|change| match &change.value {
+                    Some(value) => TxnOp::Put {
+                        key: change.key.as_bytes(),
+                        value,
+                        meta: b"",
+                    },
+                    None => TxnOp::Delete {
+                        key: change.key.as_bytes(),
+                        meta: b"",
+                    },
+                })
+                .collect();
+            let verdict = writable.txn(&ops, &expect)?;
+            match verdict.reason() {
+                None => {}
+                Some(ErrorCode::Conflict) => all = false,
+                Some(code) => return Err(JiraError::Refused(code)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The keys of a topic that begin with `prefix`, in byte order.
+    pub fn keys(&self, topic: &str, prefix: &str) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        self.walk(topic, prefix, |key, _| {
+            all.push(key);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// The values of a topic whose keys begin with `prefix`, in the order of keys.
+    pub fn values(&self, topic: &str, prefix: &str) -> Result<Vec<(String, Value)>> {
+        let mut all = Vec::new();
+        let source = self.topic(topic)?;
+        self.walk(topic, prefix, |key, entry| {
+            if let Some(value) = source.value(entry)? {
+                all.push((key, serde_json::from_slice(value.value())?));
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    fn walk(
+        &self,
+        topic: &str,
+        prefix: &str,
+        mut each: impl FnMut(String, &weir::KeyEntry) -> Result<()>,
+    ) -> Result<()> {
+        let source = self.topic(topic)?;
+        if source.try_info()?.is_none() {
+            return Ok(());
+        }
+        let mut after: Option<Box<[u8]>> = None;
+        loop {
+            let entries = source.scan(prefix.as_bytes(), after.as_deref(), SCAN_KEYS_MAX)?;
+            for entry in &entries {
+                each(String::from_utf8_lossy(&entry.key).into_owned(), entry)?;
+            }
+            match entries.into_iter().next_back() {
+                Some(last) => after = Some(last.key),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Ids of the projects of the replica.
+    pub fn projects(&self) -> Result<Vec<(String, Value)>> {
+        self.values("projects", "")
+    }
+
+    /// All issues, of all projects.
+    pub fn issues(&self) -> Result<Vec<Value>> {
+        let mut all = Vec::new();
+        for (project, _) in self.projects()? {
+            let found = self.values(&format!("issues.{project}"), "")?;
+            all.extend(found.into_iter().map(|(_, issue)| issue));
+        }
+        Ok(all)
+    }
+
+    /// Where the issue with this key is; old keys of moved issues are known.
+    pub fn locate(&self, key: &str) -> Result<Option<Location>> {
+        let found: Option<Value> = self.read("aliases", &key.to_uppercase())?;
+        Ok(found.map(|found| Location {
+            id: found["id"].as_str().unwrap_or_default().to_owned(),
+            project: found["project"].as_str().unwrap_or_default().to_owned(),
+        }))
+    }
+
+    /// The change that makes an issue findable by its key, unless it is already.
+    pub(crate) fn alias(&self, key: &str, id: &str, project: &str) -> Result<Option<Change>> {
+        let bytes = json!({"id": id, "project": project})
+            .to_string()
+            .into_bytes();
+        let found = self.get("aliases", key)?;
+        let same = found.as_ref().is_some_and(|stored| stored.bytes == bytes);
+        let found = found.map(|stored| stored.offset);
+        Ok((!same).then(|| Change {
+            key: key.to_owned(),
+            value: Some(bytes),
+            found,
+        }))
+    }
+
+    /// The issue with this key.
+    ///
+    /// # Errors
+    /// `UnknownIssue` when the replica has none.
+    pub fn issue(&self, key: &str) -> Result<Value> {
+        let unknown = || JiraError::UnknownIssue(key.to_owned());
+        let location = self.locate(key)?.ok_or_else(unknown)?;
+        let topic = format!("issues.{}", location.project);
+        self.read(&topic, &location.id)?.ok_or_else(unknown)
+    }
+
+    /// The comments of an issue, in the order of their ids.
+    pub fn comments(&self, location: &Location) -> Result<Vec<Value>> {
+        let topic = format!("comments.{}", location.project);
+        let found = self.values(&topic, &format!("{}.", location.id))?;
+        Ok(found.into_iter().map(|(_, comment)| comment).collect())
+    }
+}
+
+fn checked(verdict: &weir::Verdict) -> Result<()> {
+    verdict
+        .reason()
+        .map_or(Ok(()), |code| Err(JiraError::Refused(code)))
+}

@@ -1,0 +1,362 @@
+//! A server that answers like Jira Cloud, with faults on request, for tests and demonstrations.
+//!
+//! It listens at 127.0.0.1 only, keeps its state in memory and makes the same data for the same
+//! seed. The requests are those of jira.md, section 2, as far as `routes` has them; the faults are
+//! those of section 9.3 (`faults`). `/_sim/…` controls it.
+
+mod faults;
+mod routes;
+mod wire;
+mod world;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use faults::Rule;
+use wire::{Request, Response};
+use world::World;
+
+/// The port that `weir jira-sim` listens at unless told otherwise.
+pub const SIM_PORT: u16 = 1938;
+/// Requests of which the log keeps the newest.
+const LOG_MAX: usize = 100_000;
+
+/// How the simulator is set up.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Port; 0: one that is free. Default 1938.
+    pub port: u16,
+    /// Seed of the data; default 1.
+    pub seed: u64,
+    /// Number of projects; default 2.
+    pub projects: usize,
+    /// Number of issues; default 100.
+    pub issues: usize,
+    /// Comments of an issue on average; default 2.
+    pub comments: usize,
+    /// Number of users; default 5.
+    pub users: usize,
+    /// Milliseconds by which the search index is late; default 0.
+    pub search_lag_ms: i64,
+    /// Most issues of a page; default 100.
+    pub page_cap: usize,
+    /// Offset of the zone of the account in minutes; default 0.
+    pub offset_minutes: i64,
+    /// E-mail address and token that are asked for; default none.
+    pub auth: Option<(String, String)>,
+    /// Permissions that the account lacks; default none.
+    pub denied: Vec<String>,
+    /// Whether time stands still but for `POST /_sim/clock`; default no.
+    pub virtual_clock: bool,
+    /// Milliseconds before each answer; default 0.
+    pub latency_ms: u64,
+    /// Whether writes to one issue are limited as at Jira; default yes.
+    pub issue_write_limits: bool,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self {
+            port: SIM_PORT,
+            seed: 1,
+            projects: 2,
+            issues: 100,
+            comments: 2,
+            users: 5,
+            search_lag_ms: 0,
+            page_cap: 100,
+            offset_minutes: 0,
+            auth: None,
+            denied: Vec::new(),
+            virtual_clock: false,
+            latency_ms: 0,
+            issue_write_limits: true,
+        }
+    }
+}
+
+/// A simulator that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Simulator {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ends: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    world: World,
+    rules: Vec<Rule>,
+    log: Vec<Value>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Simulator {
+    /// Makes the data and starts to listen.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn start(options: SimOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))?;
+        let address = listener.local_addr()?;
+        let state = State {
+            world: World::new(options),
+            rules: Vec::new(),
+            log: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            ends: AtomicBool::new(false),
+            state: Mutex::new(state),
+        });
+        let accepting = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("jira-sim".to_owned());
+        let listener = thread.spawn(move || accept(&listener, &accepting))?;
+        Ok(Self {
+            address,
+            shared,
+            listener: Some(listener),
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Blocks until the simulator ends, which it does not by itself.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.listener.take() {
+            drop(thread.join());
+        }
+    }
+
+    /// Carries out a request to `/_sim/…` without a connection.
+    pub fn control(&self, method: &str, path: &str, body: &Value) -> Value {
+        let request = Request {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            body: body.to_string().into_bytes(),
+            ..Request::default()
+        };
+        let response = control(&mut self.shared.state(), &request);
+        serde_json::from_slice(&response.body).unwrap_or_default()
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect(self.address));
+        if let Some(thread) = self.listener.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.ends.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let shared = Arc::clone(shared);
+        let thread = std::thread::Builder::new().name("jira-sim-client".to_owned());
+        // A connection that breaks, or for which there is no thread, concerns its client only.
+        drop(thread.spawn(move || drop(converse(stream, &shared))));
+    }
+}
+
+fn converse(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut kept = Vec::new();
+    while let Some(request) = wire::read(&mut stream, &mut kept)? {
+        if shared.ends.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if request.path.starts_with("/_sim/") {
+            let response = control(&mut shared.state(), &request);
+            wire::write(&mut stream, &response, wire::Delivery::default())?;
+            continue;
+        }
+        if !answer(&mut stream, shared, &request)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Answers a request. Returns whether the connection can be used again.
+fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Result<bool> {
+    let (fault, latency) = {
+        let mut state = shared.state();
+        let now = state.world.now_ms();
+        let length = request.body.len();
+        if state.log.len() < LOG_MAX {
+            state.log.push(
+                json!({"at": now, "method": request.method, "path": request.path, "bytes": length}),
+            );
+        }
+        (
+            faults::choose(&mut state.rules, request),
+            state.world.options.latency_ms,
+        )
+    };
+    let delay = fault.as_ref().and_then(faults::Fault::delay);
+    let delay = delay.unwrap_or_default() + Duration::from_millis(latency);
+    if !delay.is_zero() {
+        std::thread::sleep(delay);
+    }
+    let name = fault.as_ref().map_or("", |fault| fault.name.as_str());
+    if name == "reset-before" {
+        wire::reset(stream)?;
+        return Ok(false);
+    }
+    let instead = fault.as_ref().and_then(faults::Fault::instead);
+    let mut response = if let Some(response) = instead {
+        response
+    } else {
+        let mut state = shared.state();
+        if authorized(&state.world, request) {
+            routes::route(&mut state.world, request, fault.as_ref())
+        } else {
+            Response {
+                status: 401,
+                headers: vec![("Content-Type", "text/html".to_owned())],
+                body: b"<html>Unauthorized</html>".to_vec(),
+            }
+        }
+    };
+    if name == "reset-after" {
+        wire::reset(stream)?;
+        return Ok(false);
+    }
+    let mut delivery = wire::Delivery::default();
+    if let Some(fault) = &fault {
+        fault.spoil(&mut response);
+        delivery = fault.delivery();
+    }
+    wire::write(stream, &response, delivery)
+}
+
+fn authorized(world: &World, request: &Request) -> bool {
+    let Some((email, token)) = &world.options.auth else {
+        return true;
+    };
+    let expected = format!(
+        "Basic {}",
+        crate::base64::encode(format!("{email}:{token}").as_bytes())
+    );
+    request.header("authorization") == Some(expected.as_str())
+}
+
+fn control(state: &mut State, request: &Request) -> Response {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let world = &mut state.world;
+    let issue = body["issue"].as_str().and_then(|name| world.find(name));
+    let done = match (request.method.as_str(), request.path.as_str()) {
+        ("POST", "/_sim/faults") => match serde_json::from_value(body.clone()) {
+            Ok(rule) => {
+                state.rules.push(rule);
+                json!({"rules": state.rules.len()})
+            }
+            Err(error) => json!({"error": error.to_string()}),
+        },
+        ("DELETE", "/_sim/faults") => {
+            state.rules.clear();
+            json!({})
+        }
+        ("GET", "/_sim/log") => Value::Array(state.log.clone()),
+        ("DELETE", "/_sim/log") => {
+            state.log.clear();
+            json!({})
+        }
+        ("POST", "/_sim/clock") => {
+            world.advance(body["advance_ms"].as_i64().unwrap_or(0));
+            json!({"now_ms": world.now_ms()})
+        }
+        ("POST", "/_sim/edit") => {
+            let empty = Map::new();
+            for (name, value) in body["fields"].as_object().unwrap_or(&empty) {
+                if let Some(id) = issue {
+                    world.set(id, name, value.clone());
+                }
+            }
+            json!({"found": issue.is_some()})
+        }
+        ("POST", "/_sim/comments") => {
+            let now = world.now_ms();
+            let count = body["count"].as_u64().unwrap_or(1);
+            for number in 0..count {
+                let id = world.new_id();
+                let comment =
+                    world.comment(id, &world::document(&format!("comment {number}")), now);
+                if let Some(issue) = issue.and_then(|id| world.issues.get_mut(&id)) {
+                    issue.comments.push(comment);
+                }
+            }
+            if let Some(id) = issue {
+                world.touch(id, now);
+            }
+            json!({"found": issue.is_some()})
+        }
+        ("POST", "/_sim/move") => {
+            let project = body["project"].as_str().unwrap_or_default();
+            let target = world
+                .projects
+                .iter()
+                .find(|(_, found)| found["key"] == project);
+            let target = target.map(|(id, _)| *id);
+            let done = issue
+                .zip(target)
+                .is_some_and(|(id, project)| world.relocate(id, project));
+            json!({"moved": done})
+        }
+        ("POST", "/_sim/delete") => json!({"deleted": issue.is_some_and(|id| world.delete(id))}),
+        ("POST", "/_sim/revoke") => {
+            let project = body["project"].as_str().unwrap_or_default();
+            let target = world
+                .projects
+                .iter()
+                .find(|(_, found)| found["key"] == project);
+            if let Some(id) = target.map(|(id, _)| *id) {
+                if body["visible"].as_bool().unwrap_or(false) {
+                    world.revoked.remove(&id);
+                } else {
+                    world.revoked.insert(id);
+                }
+            }
+            json!({})
+        }
+        ("GET", "/_sim/state") => world.dump(),
+        _ => json!({"error": "no such control"}),
+    };
+    let headers = vec![("Content-Type", "application/json".to_owned())];
+    let status = if done.get("error").is_some() {
+        400
+    } else {
+        200
+    };
+    Response {
+        status,
+        headers,
+        body: done.to_string().into_bytes(),
+    }
+}

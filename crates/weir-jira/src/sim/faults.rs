@@ -1,0 +1,207 @@
+//! Faults: which request meets which, and what it does to the answer.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::wire::{Delivery, Request, Response};
+
+/// A fault with its settings; see jira.md, section 9.3, for the names.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Fault {
+    pub(super) name: String,
+    /// `Retry-After` of 429 and 503: seconds, a date, or nothing.
+    retry_after: Option<String>,
+    /// `RateLimit-Reason` of 429.
+    reason: Option<String>,
+    /// Bytes of the body before `truncate` and `reset-during`.
+    bytes: usize,
+    /// Milliseconds of `slow`.
+    ms: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Match {
+    method: Option<String>,
+    /// A path, in which `*` stands for one segment.
+    path: Option<String>,
+    /// The rule begins at this request that it fits, from 1.
+    nth: u64,
+    /// From then on every so many requests; 0: each.
+    every: u64,
+    /// It ends after so many faults; 0: never.
+    count: u64,
+}
+
+/// A rule of `POST /_sim/faults`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Rule {
+    #[serde(rename = "match")]
+    fits: Match,
+    fault: Fault,
+    #[serde(skip)]
+    seen: u64,
+    #[serde(skip)]
+    made: u64,
+}
+
+impl Rule {
+    /// Whether the next request that the rule fits meets its fault.
+    fn meets(&mut self, request: &Request) -> bool {
+        let method = self.fits.method.as_ref();
+        let path = self.fits.path.as_ref();
+        if method.is_some_and(|method| !method.eq_ignore_ascii_case(&request.method))
+            || path.is_some_and(|path| !fits(path, &request.path))
+        {
+            return false;
+        }
+        self.seen += 1;
+        let first = self.fits.nth.max(1);
+        let due = self.seen >= first
+            && (self.fits.every == 0 || (self.seen - first).is_multiple_of(self.fits.every));
+        let left = self.fits.count == 0 || self.made < self.fits.count;
+        self.made += u64::from(due && left);
+        due && left
+    }
+}
+
+fn fits(pattern: &str, path: &str) -> bool {
+    let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some(a), Some(b)) if a == "*" || a == b => {}
+            _ => return false,
+        }
+    }
+}
+
+/// The fault that a request meets: that of its header, or of the first rule.
+pub(super) fn choose(rules: &mut [Rule], request: &Request) -> Option<Fault> {
+    if let Some(name) = request.header("x-sim-fault") {
+        return Some(Fault {
+            name: name.to_owned(),
+            ..Fault::default()
+        });
+    }
+    let rule = rules
+        .iter_mut()
+        .find_map(|rule| rule.meets(request).then(|| rule.fault.clone()));
+    rule.filter(|_| !request.path.starts_with("/_sim/"))
+}
+
+impl Fault {
+    /// The answer in place of the executed request, where the fault has one.
+    pub(super) fn instead(&self) -> Option<Response> {
+        let html = b"<html><body>Something went wrong</body></html>".to_vec();
+        let messages = |text: &str| {
+            json!({"errorMessages": [text], "errors": {}})
+                .to_string()
+                .into_bytes()
+        };
+        let (status, body) = match self.name.as_str() {
+            "429" => (429, messages("Rate limit exceeded.")),
+            "401" => (
+                401,
+                messages("Client must be authenticated to access this resource."),
+            ),
+            "401-html" => (401, html),
+            "403-captcha" => (403, html),
+            "500" => (500, messages("Internal server error")),
+            "502-html" => (502, html),
+            "503" => (503, Vec::new()),
+            "gone" => (
+                410,
+                messages("The requested API has been removed. Use /rest/api/3/search/jql"),
+            ),
+            "409" => (409, messages("The issue was changed meanwhile.")),
+            "garbage-html" => (200, html),
+            _ => return None,
+        };
+        let mut headers = vec![("Content-Type", "application/json".to_owned())];
+        if self.name.ends_with("html") || self.name == "403-captcha" {
+            headers = vec![("Content-Type", "text/html".to_owned())];
+        }
+        if self.name == "403-captcha" {
+            headers.push((
+                "X-Authentication-Denied-Reason",
+                "CAPTCHA_CHALLENGE".to_owned(),
+            ));
+        }
+        headers.extend(self.retry_after.clone().map(|value| ("Retry-After", value)));
+        headers.extend(self.reason.clone().map(|value| ("RateLimit-Reason", value)));
+        Some(Response {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    /// Time before the request is executed.
+    pub(super) fn delay(&self) -> Option<Duration> {
+        (self.name == "slow").then(|| Duration::from_millis(self.ms))
+    }
+
+    /// What becomes of the bytes of an answer.
+    pub(super) fn spoil(&self, response: &mut Response) {
+        match self.name.as_str() {
+            "garbage-json" => response.body = b"{\"issues\": [".to_vec(),
+            "garbage-utf8" => response.body = b"{\"issues\": \"\xff\xfe\"}".to_vec(),
+            "garbage-gzip" => {
+                response
+                    .headers
+                    .push(("Content-Encoding", "gzip".to_owned()));
+            }
+            _ => {}
+        }
+    }
+
+    /// How the answer is sent.
+    pub(super) fn delivery(&self) -> Delivery {
+        let mut delivery = Delivery::default();
+        match self.name.as_str() {
+            "truncate" => delivery.close_after = Some(self.bytes),
+            "reset-during" => delivery.reset_after = Some(self.bytes.max(1)),
+            "endless" => delivery.endless = true,
+            "drip" => delivery.drip = Some(Duration::from_millis(self.ms)),
+            _ => {}
+        }
+        delivery
+    }
+
+    /// What becomes of the issues of an answer.
+    pub(super) fn bend(&self, issues: &mut Vec<Value>) {
+        match self.name.as_str() {
+            "missing" => {
+                issues.pop();
+            }
+            "dup" => issues.extend(issues.last().cloned()),
+            "huge" => {
+                if let Some(issue) = issues.first_mut() {
+                    issue["fields"]["description"] = super::world::document(&"x".repeat(10 << 20));
+                }
+            }
+            "odd" => issues.iter_mut().for_each(odd),
+            "stale" => issues.iter_mut().for_each(|issue| {
+                issue["fields"]["summary"] = "a stale version".into();
+                issue["fields"]["updated"] = "2001-01-01T00:00:00.000+0000".into();
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// Forms that Jira is known to send now and then.
+fn odd(issue: &mut Value) {
+    let fields = &mut issue["fields"];
+    fields["priority"] = Value::Null;
+    fields["assignee"] = json!({"accountId": "unknown", "displayName": null, "active": false});
+    fields["customfield_99999"] = json!({"nested": [1, "2", null]});
+    fields["timeestimate"] = "3600".into();
+    fields["description"] = json!({"type": "doc", "version": 1, "content": [
+        {"type": "hologram", "attrs": {"depth": 3}, "content": [{"type": "text", "text": "odd"}]}]});
+}

@@ -1,0 +1,583 @@
+//! The requests of Jira Cloud (REST v3) that the simulator answers.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::faults::Fault;
+use super::wire::{Request, Response};
+use super::world::{World, status_of};
+use crate::jql;
+use crate::time;
+
+/// Most ids of one `bulkfetch`.
+const BULK_MAX: usize = 100;
+/// Largest page of a search for more than ids.
+const PAGE_MAX: usize = 100;
+/// Largest page of a search for ids.
+const ID_PAGE_MAX: usize = 5000;
+
+/// Why a request is refused: status and message.
+type Refusal = (u16, String);
+type Answer = Result<(u16, Value), Refusal>;
+
+fn missing() -> Refusal {
+    (
+        404,
+        "Issue does not exist or you do not have permission to see it.".to_owned(),
+    )
+}
+
+/// Executes a request.
+pub(super) fn route(world: &mut World, request: &Request, fault: Option<&Fault>) -> Response {
+    let path = request.path.trim_matches('/').to_owned();
+    let parts: Vec<&str> = path.split('/').collect();
+    let answer = match parts.as_slice() {
+        ["rest", "api", "2" | "3", rest @ ..] => serve(world, request, rest, fault),
+        _ => Err((404, "no such path".to_owned())),
+    };
+    let (status, body) = match answer {
+        Ok((204, _)) => (204, Vec::new()),
+        Ok((status, body)) => (status, body.to_string().into_bytes()),
+        Err((status, message)) => {
+            let body = json!({"errorMessages": [message], "errors": {}, "status": status});
+            (status, body.to_string().into_bytes())
+        }
+    };
+    let headers = vec![("Content-Type", "application/json;charset=UTF-8".to_owned())];
+    Response {
+        status,
+        headers,
+        body,
+    }
+}
+
+fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fault>) -> Answer {
+    let method = request.method.as_str();
+    let body = || -> Result<Value, Refusal> {
+        serde_json::from_slice(&request.body).map_err(|error| (400, error.to_string()))
+    };
+    match (method, path) {
+        ("GET", ["serverInfo"]) => Ok((
+            200,
+            json!({
+                "baseUrl": "http://127.0.0.1", "version": "1001.0.0-SNAPSHOT", "deploymentType": "Cloud",
+                "serverTime": time::format(world.now_ms()),
+            }),
+        )),
+        ("GET", ["myself"]) => {
+            let mut me = world.me();
+            me["timeZone"] = "Etc/UTC".into();
+            Ok((200, me))
+        }
+        ("GET", ["mypermissions"]) => {
+            let names = request
+                .argument("permissions")
+                .unwrap_or_default()
+                .split(',');
+            let have = |name: &str| !world.options.denied.iter().any(|denied| denied == name);
+            let all: Map<String, Value> = names
+                .map(|name| {
+                    (
+                        name.to_owned(),
+                        json!({"key": name, "havePermission": have(name)}),
+                    )
+                })
+                .collect();
+            Ok((200, json!({"permissions": all})))
+        }
+        ("GET", ["field"]) => Ok((
+            200,
+            json!([
+                {"id": "summary", "name": "Summary", "custom": false, "schema": {"type": "string"}},
+                {"id": "labels", "name": "Labels", "custom": false, "schema": {"type": "array", "items": "string"}},
+            ]),
+        )),
+        ("GET", ["status"]) => Ok((200, json!([status_of(0), status_of(1), status_of(2)]))),
+        ("GET", ["priority", "search"]) => Ok((
+            200,
+            json!({
+            "startAt": 0, "maxResults": 50, "total": 1, "isLast": true,
+            "values": [{"id": "3", "name": "Medium"}]}),
+        )),
+        ("GET", ["issuetype"]) => Ok((200, json!([{"id": "1", "name": "Task", "subtask": false}]))),
+        ("GET", ["project", "search"]) => {
+            let shown = world
+                .projects
+                .iter()
+                .filter(|(id, _)| !world.revoked.contains(id));
+            let shown: Vec<Value> = shown.map(|(_, project)| project.clone()).collect();
+            let start = request.number("startAt", 0);
+            let most = request.number("maxResults", 50).min(50);
+            let page: Vec<&Value> = shown.iter().skip(start).take(most).collect();
+            let last = start + page.len() >= shown.len();
+            Ok((
+                200,
+                json!({"startAt": start, "maxResults": most, "total": shown.len(),
+                "isLast": last, "values": page}),
+            ))
+        }
+        ("GET" | "POST", ["search"]) => Err((
+            410,
+            "The requested API has been removed. Please migrate to the /rest/api/3/search/jql API."
+                .to_owned(),
+        )),
+        ("POST", ["search", "jql"]) => search(world, &body()?, fault),
+        ("POST", ["search", "approximate-count"]) => {
+            let found = select(world, &body()?)?;
+            Ok((200, json!({"count": found.len()})))
+        }
+        ("POST", ["issue", "bulkfetch"]) => bulk(world, &body()?),
+        ("POST", ["issue"]) => create(world, &body()?),
+        (_, ["issue", name, rest @ ..]) => {
+            let id = world.find(name).ok_or_else(missing)?;
+            if method != "GET" {
+                limit(world, id)?;
+            }
+            issue(world, request, id, rest, fault)
+        }
+        _ => Err((
+            404,
+            format!("the simulator has no {method} {}", path.join("/")),
+        )),
+    }
+}
+
+/// Refuses more writes to an issue than Jira takes: 20 in 2 s and 100 in 30 s.
+fn limit(world: &mut World, id: u64) -> Result<(), Refusal> {
+    let now = world.now_ms();
+    if !world.options.issue_write_limits {
+        return Ok(());
+    }
+    let Some(issue) = world.issues.get_mut(&id) else {
+        return Ok(());
+    };
+    issue.writes.retain(|at| now - at < 30_000);
+    let burst = issue.writes.iter().filter(|at| now - **at < 2_000).count();
+    if issue.writes.len() >= 100 || burst >= 20 {
+        return Err((
+            429,
+            "Rate limit exceeded for writes to this issue.".to_owned(),
+        ));
+    }
+    issue.writes.push(now);
+    Ok(())
+}
+
+#[allow(clippy::too_many_lines, reason = "a table of requests")]
+fn issue(
+    world: &mut World,
+    request: &Request,
+    id: u64,
+    path: &[&str],
+    fault: Option<&Fault>,
+) -> Answer {
+    let now = world.now_ms();
+    let body = || -> Result<Value, Refusal> {
+        serde_json::from_slice(&request.body).map_err(|error| (400, error.to_string()))
+    };
+    let one = world.issues.get(&id).ok_or_else(missing)?;
+    match (request.method.as_str(), path) {
+        ("GET", []) => {
+            let mut found = vec![one.render(false)];
+            if let Some(fault) = fault {
+                fault.bend(&mut found);
+            }
+            let mut found = found.into_iter().next().ok_or_else(missing)?;
+            let fields = request.argument("fields").unwrap_or("*all");
+            let names: Vec<&str> = fields.split(',').collect();
+            keep(&mut found, &names);
+            if fault.is_some_and(|fault| fault.name == "conflict") {
+                // Another user is faster than the writer who has just read.
+                world.set(id, "summary", "changed by somebody else".into());
+            }
+            Ok((200, found))
+        }
+        ("PUT", []) => {
+            edit(world, id, &body()?)?;
+            Ok((204, Value::Null))
+        }
+        ("DELETE", []) => {
+            world.delete(id);
+            Ok((204, Value::Null))
+        }
+        ("PUT", ["assignee"]) => {
+            let account = body()?["accountId"].clone();
+            let user = world
+                .users
+                .iter()
+                .find(|user| user["accountId"] == account)
+                .cloned();
+            world.set(id, "assignee", user.unwrap_or_default());
+            Ok((204, Value::Null))
+        }
+        ("GET", ["transitions"]) => {
+            let all: Vec<Value> = (0..3)
+                .map(|n| {
+                    json!({"id": (n + 11).to_string(), "name": status_of(n)["name"],
+                    "to": status_of(n), "hasScreen": false, "isAvailable": true})
+                })
+                .collect();
+            Ok((200, json!({"transitions": all})))
+        }
+        ("POST", ["transitions"]) => {
+            let wanted = body()?["transition"]["id"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let number: usize = wanted.parse().unwrap_or(0);
+            if !(11..14).contains(&number) {
+                return Err((
+                    400,
+                    format!("Transition id '{wanted}' is not valid for this issue."),
+                ));
+            }
+            world.set(id, "status", status_of(number - 11));
+            Ok((204, Value::Null))
+        }
+        ("GET", [list @ ("comment" | "worklog")]) => {
+            let comments = *list == "comment";
+            let items = if comments {
+                &one.comments
+            } else {
+                &one.worklogs
+            };
+            let start = request.number("startAt", 0);
+            let mut most = request.number("maxResults", 100).min(100);
+            let mut total = items.len();
+            match fault.map(|fault| fault.name.as_str()) {
+                Some("short-page") => most = most.div_ceil(2),
+                Some("shrink-total") => total = total.saturating_sub(1),
+                _ => {}
+            }
+            let page: Vec<&Value> = items.iter().skip(start).take(most).collect();
+            let name = if comments { "comments" } else { "worklogs" };
+            Ok((
+                200,
+                json!({"startAt": start, "maxResults": most, "total": total, name: page}),
+            ))
+        }
+        ("POST", [list @ ("comment" | "worklog")]) => {
+            let given = body()?;
+            let comment_id = world.new_id();
+            let mut item = world.comment(comment_id, &given["body"], now);
+            if let Some(properties) = given.get("properties") {
+                item["properties"] = properties.clone();
+            }
+            if *list == "worklog" {
+                item["timeSpentSeconds"] = given["timeSpentSeconds"].clone();
+                item["started"] = given["started"].clone();
+                item["comment"] = given["comment"].clone();
+            }
+            if let Some(one) = world.issues.get_mut(&id) {
+                let items = if *list == "comment" {
+                    &mut one.comments
+                } else {
+                    &mut one.worklogs
+                };
+                items.push(item.clone());
+            }
+            world.touch(id, now);
+            Ok((201, item))
+        }
+        ("DELETE", ["comment", comment]) => {
+            let one = world.issues.get_mut(&id).ok_or_else(missing)?;
+            let before = one.comments.len();
+            one.comments.retain(|item| item["id"] != **comment);
+            if one.comments.len() == before {
+                return Err((404, "Can not find a comment for the id.".to_owned()));
+            }
+            world.touch(id, now);
+            Ok((204, Value::Null))
+        }
+        ("GET", ["changelog"]) => Ok((
+            200,
+            json!({
+            "startAt": 0, "maxResults": 100, "total": one.history.len(), "isLast": true,
+            "values": one.history}),
+        )),
+        _ => Err((405, "Method Not Allowed".to_owned())),
+    }
+}
+
+/// Keeps the fields that were asked for.
+fn keep(issue: &mut Value, names: &[&str]) {
+    if names
+        .iter()
+        .any(|name| *name == "*all" || *name == "*navigable")
+    {
+        return;
+    }
+    if let Some(fields) = issue["fields"].as_object_mut() {
+        fields.retain(|name, _| names.contains(&name.as_str()));
+    }
+}
+
+impl World {
+    /// Sets a field as a user would, with an entry in the history.
+    #[allow(clippy::needless_pass_by_value, reason = "most callers make it")]
+    pub(super) fn set(&mut self, id: u64, field: &str, value: Value) {
+        let now = self.now_ms();
+        let entry = self.new_id();
+        let author = self.me();
+        if let Some(issue) = self.issues.get_mut(&id) {
+            let from = issue.fields.insert(field.to_owned(), value.clone());
+            issue.history.push(
+                json!({"id": entry.to_string(), "created": time::format(now),
+                "author": author, "items": [{"field": field, "fieldId": field,
+                    "fromString": jql::plain_text(&from.unwrap_or_default()),
+                    "toString": jql::plain_text(&value)}]}),
+            );
+        }
+        self.touch(id, now);
+    }
+}
+
+fn edit(world: &mut World, id: u64, body: &Value) -> Result<(), Refusal> {
+    let empty = Map::new();
+    let fields = body["fields"].as_object().unwrap_or(&empty);
+    let update = body["update"].as_object().unwrap_or(&empty);
+    if let Some(both) = fields.keys().find(|name| update.contains_key(*name)) {
+        return Err((
+            400,
+            format!("Field '{both}' cannot appear in both 'fields' and 'update'"),
+        ));
+    }
+    for (name, value) in fields {
+        check(name, value)?;
+    }
+    for (name, value) in fields {
+        let mut value = value.clone();
+        if name == "assignee" {
+            let account = value["accountId"].clone();
+            let user = world
+                .users
+                .iter()
+                .find(|user| user["accountId"] == account)
+                .cloned();
+            value = user.unwrap_or_default();
+        }
+        world.set(id, name, value);
+    }
+    for (name, steps) in update {
+        let issue = world.issues.get(&id).ok_or_else(missing)?;
+        let mut items = issue
+            .fields
+            .get(name)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        for step in steps.as_array().into_iter().flatten() {
+            if let Some(added) = step.get("add").filter(|added| !items.contains(added)) {
+                items.push(added.clone());
+            }
+            if let Some(removed) = step.get("remove") {
+                items.retain(|item| item != removed);
+            }
+        }
+        world.set(id, name, items.into());
+    }
+    Ok(())
+}
+
+fn check(name: &str, value: &Value) -> Result<(), Refusal> {
+    if name == "summary" {
+        let text = value.as_str().unwrap_or_default();
+        if text.is_empty() || text.contains('\n') || text.chars().count() > 255 {
+            return Err((
+                400,
+                "summary: You must specify a summary of 1 to 255 characters in one line."
+                    .to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn create(world: &mut World, body: &Value) -> Answer {
+    let fields = body["fields"]
+        .as_object()
+        .ok_or((400, "fields are missing".to_owned()))?;
+    let project = &body["fields"]["project"];
+    let known = world.projects.iter().find(|(id, found)| {
+        !world.revoked.contains(id)
+            && (found["key"] == project["key"] || found["id"] == project["id"])
+    });
+    let id = *known
+        .ok_or((400, "project: valid project is required".to_owned()))?
+        .0;
+    check(
+        "summary",
+        &fields.get("summary").cloned().unwrap_or_default(),
+    )?;
+    let mut properties = Map::new();
+    for property in body["properties"].as_array().into_iter().flatten() {
+        let key = property["key"].as_str().unwrap_or_default();
+        properties.insert(key.to_owned(), property["value"].clone());
+    }
+    let mut fields = fields.clone();
+    fields.remove("project");
+    let now = world.now_ms();
+    let id = world.create(id, &fields, properties, now);
+    let key = world.issues.get(&id).map(|issue| issue.key.clone());
+    Ok((
+        201,
+        json!({"id": id.to_string(), "key": key, "self": format!("/rest/api/3/issue/{id}")}),
+    ))
+}
+
+fn bulk(world: &World, body: &Value) -> Answer {
+    let names: Vec<&str> = body["issueIdsOrKeys"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if names.len() > BULK_MAX {
+        return Err((400, "The maximum number of issues is 100.".to_owned()));
+    }
+    let mut ids: Vec<u64> = names.iter().filter_map(|name| world.find(name)).collect();
+    ids.sort_unstable();
+    let names = wanted(body);
+    let issues: Vec<Value> = ids
+        .iter()
+        .filter_map(|id| world.issues.get(id))
+        .map(|issue| {
+            let mut issue = issue.render(true);
+            keep(
+                &mut issue,
+                &names.iter().map(String::as_str).collect::<Vec<_>>(),
+            );
+            issue
+        })
+        .collect();
+    Ok((200, json!({"issues": issues, "issueErrors": []})))
+}
+
+fn wanted(body: &Value) -> Vec<String> {
+    let names = body["fields"].as_array().into_iter().flatten();
+    names
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// The rows of a query, in its order.
+fn select(world: &World, body: &Value) -> Result<Vec<Value>, Refusal> {
+    let query = jql::parse(body["jql"].as_str().unwrap_or_default());
+    let query = query.map_err(|error| (400, error.to_string()))?;
+    if query.condition.is_none() {
+        return Err((400, "Unbounded JQL queries are not allowed here. Please add a search restriction to your query.".to_owned()));
+    }
+    let current = body["reconcileIssues"].as_array().into_iter().flatten();
+    let current: BTreeSet<u64> = current
+        .filter_map(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok()))
+        .collect();
+    let context = jql::Context {
+        me: world.me()["accountId"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        now_ms: world.now_ms(),
+        offset_minutes: world.options.offset_minutes,
+    };
+    let all = world.indexed(&current);
+    let mut found: Vec<&Value> = all
+        .iter()
+        .filter(|issue| jql::matches(&query, issue, &context))
+        .collect();
+    jql::sort(&query, &mut found);
+    Ok(found.into_iter().cloned().collect())
+}
+
+fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
+    let fault_name = fault.map_or("", |fault| fault.name.as_str());
+    if fault_name == "expired-token" && body.get("nextPageToken").is_some() {
+        return Err((400, "The nextPageToken is expired.".to_owned()));
+    }
+    let rows = select(world, body)?;
+    let names = wanted(body);
+    let only_ids = names.iter().all(|name| name == "id" || name == "key");
+    let cap = if only_ids { ID_PAGE_MAX } else { PAGE_MAX };
+    let asked = body["maxResults"]
+        .as_u64()
+        .and_then(|n| usize::try_from(n).ok())
+        .unwrap_or(50);
+    let mut most = asked.clamp(1, cap).min(world.options.page_cap.max(1));
+    if fault_name == "short-page" {
+        most = most.div_ceil(2);
+    }
+    // A token stands for the rows that were sent: a row that moved back is sent again.
+    let sent: Vec<u64> = match body["nextPageToken"].as_str() {
+        None => Vec::new(),
+        Some(token) => world
+            .pages
+            .get(token)
+            .cloned()
+            .ok_or((400, "The nextPageToken is not valid.".to_owned()))?,
+    };
+    let id_of = |row: &Value| {
+        row["id"]
+            .as_str()
+            .and_then(|id| id.parse().ok())
+            .unwrap_or(0_u64)
+    };
+    let stamp = |row: &Value| {
+        time::parse(row["fields"]["updated"].as_str().unwrap_or_default()).unwrap_or(0)
+    };
+    // `sent` holds pairs: id, then the time of its version.
+    let known: BTreeSet<(u64, u64)> = sent
+        .chunks(2)
+        .filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)))
+        .collect();
+    let version = |row: &Value| (id_of(row), u64::try_from(stamp(row)).unwrap_or(0));
+    let rest: Vec<&Value> = rows
+        .iter()
+        .filter(|row| !known.contains(&version(row)))
+        .collect();
+    let page: Vec<Value> = rest.iter().take(most).map(|row| (*row).clone()).collect();
+    let more = rest.len() > page.len();
+    let mut memory = sent;
+    for row in &page {
+        let (id, at) = version(row);
+        memory.extend([id, at]);
+    }
+    let mut page = page;
+    let mut token = None;
+    if more {
+        world.next_token += 1;
+        let name = format!("token-{}", world.next_token);
+        world.pages.insert(name.clone(), memory);
+        token = Some(name);
+    }
+    match fault_name {
+        "repeat-token" => token = body["nextPageToken"].as_str().map(str::to_owned).or(token),
+        "missing-token" => token = None,
+        "empty-page" if more => {
+            page.clear();
+            let before = body["nextPageToken"].as_str();
+            let memory = before.and_then(|name| world.pages.get(name).cloned());
+            let name = format!("{}-again", before.unwrap_or("start"));
+            world.pages.insert(name.clone(), memory.unwrap_or_default());
+            token = Some(name);
+        }
+        _ => {}
+    }
+    if let Some(fault) = fault {
+        fault.bend(&mut page);
+    }
+    let asked: Vec<&str> = names.iter().map(String::as_str).collect();
+    let properties = body["properties"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty());
+    for row in &mut page {
+        if properties && let Some(issue) = world.issues.get(&id_of(row)) {
+            row["properties"] = Value::Object(issue.properties.clone());
+        }
+        keep(row, &asked);
+    }
+    let mut answer = json!({"issues": page, "isLast": token.is_none()});
+    if let Some(token) = token {
+        answer["nextPageToken"] = token.into();
+    }
+    Ok((200, answer))
+}

@@ -1,0 +1,192 @@
+//! HTTP/1.1 of the simulator: one request read, one response written, and the ways to break one.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Largest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Largest body of a request, in bytes.
+const BODY_BYTES_MAX: usize = 32 << 20;
+/// Most headers of a request.
+const HEADERS_MAX: usize = 64;
+
+/// A request.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) method: String,
+    /// Path without query.
+    pub(super) path: String,
+    /// Decoded pairs of the query.
+    pub(super) query: Vec<(String, String)>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let found = self
+            .headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn argument(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn number(&self, name: &str, default: usize) -> usize {
+        let number = self.argument(name).and_then(|text| text.parse().ok());
+        number.unwrap_or(default)
+    }
+}
+
+/// A response.
+#[derive(Debug, Default)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Vec<u8>,
+}
+
+/// How much of a response is sent, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    /// The connection is reset after so many bytes of the body.
+    pub(super) reset_after: Option<usize>,
+    /// The connection is closed after so many bytes of the body.
+    pub(super) close_after: Option<usize>,
+    /// The body is chunked and never ends.
+    pub(super) endless: bool,
+    /// Time before each block of 1024 bytes of the body.
+    pub(super) drip: Option<Duration>,
+}
+
+/// Reads the next request; `None` at the end of the connection.
+pub(super) fn read(stream: &mut TcpStream, kept: &mut Vec<u8>) -> io::Result<Option<Request>> {
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let mut block = [0; 8192];
+    let (mut request, head, length) = loop {
+        if let Some(found) = parse(kept)? {
+            break found;
+        }
+        if kept.len() > HEAD_BYTES_MAX {
+            return Err(invalid("the head is too long"));
+        }
+        let count = stream.read(&mut block)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        kept.extend_from_slice(block.get(..count).unwrap_or_default());
+    };
+    if length > BODY_BYTES_MAX {
+        return Err(invalid("the body is too long"));
+    }
+    while kept.len() < head + length {
+        let count = stream.read(&mut block)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        kept.extend_from_slice(block.get(..count).unwrap_or_default());
+    }
+    request.body = kept.get(head..head + length).unwrap_or_default().to_vec();
+    kept.drain(..head + length);
+    Ok(Some(request))
+}
+
+fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, usize)>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let head = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+    };
+    let target = parsed.path.unwrap_or("/");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let pairs = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key), decode(value))
+        });
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let headers = parsed.headers.iter();
+    let request = Request {
+        method: parsed.method.unwrap_or("GET").to_owned(),
+        path: decode(path),
+        query: pairs.collect(),
+        headers: headers
+            .map(|header| (header.name.to_owned(), text(header.value)))
+            .collect(),
+        body: Vec::new(),
+    };
+    let length = request.header("content-length").map_or(Ok(0), str::parse);
+    let length = length.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(Some((request, head, length)))
+}
+
+/// Reads percent-encoding; `+` is a space.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
+                let (high, low) = (digit().unwrap_or(0), digit().unwrap_or(0));
+                bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Writes a response. Returns whether the connection can be used again.
+pub(super) fn write(
+    stream: &mut TcpStream,
+    response: &Response,
+    delivery: Delivery,
+) -> io::Result<bool> {
+    let mut head = format!("HTTP/1.1 {} Simulated\r\n", response.status);
+    for (name, value) in &response.headers {
+        _ = write!(head, "{name}: {value}\r\n");
+    }
+    if delivery.endless {
+        head.push_str("Transfer-Encoding: chunked\r\n\r\n");
+        _ = write!(head, "{:x}\r\n", response.body.len() + 16);
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&response.body)?;
+        return Ok(false);
+    }
+    if response.status != 204 {
+        _ = write!(head, "Content-Length: {}\r\n", response.body.len());
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes())?;
+    let most = delivery.reset_after.or(delivery.close_after);
+    let sent = response
+        .body
+        .get(..most.unwrap_or(usize::MAX).min(response.body.len()));
+    for block in sent.unwrap_or_default().chunks(1024) {
+        if let Some(pause) = delivery.drip {
+            std::thread::sleep(pause);
+        }
+        stream.write_all(block)?;
+    }
+    if delivery.reset_after.is_some() {
+        reset(stream)?;
+    }
+    Ok(most.is_none())
+}
+
+/// Makes the end of the connection a reset (RST).
+pub(super) fn reset(stream: &TcpStream) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).map_err(Into::into)
+}

@@ -1,0 +1,409 @@
+//! What the simulator knows: users, projects, issues with all versions that the index may show.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+
+use super::SimOptions;
+use crate::time;
+
+/// Time at which a virtual clock starts: 2024-11-28 13:20 UTC.
+const VIRTUAL_START_MS: i64 = 1_732_800_000_000;
+/// Comments and worklogs that a search result holds of an issue.
+const EMBEDDED_MAX: usize = 20;
+
+/// An issue with what belongs to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Issue {
+    pub(super) id: u64,
+    pub(super) key: String,
+    pub(super) project: u64,
+    pub(super) fields: Map<String, Value>,
+    pub(super) comments: Vec<Value>,
+    pub(super) worklogs: Vec<Value>,
+    pub(super) history: Vec<Value>,
+    pub(super) properties: Map<String, Value>,
+    /// Versions by the time at which they began, for an index that lags.
+    versions: Vec<(i64, Option<Value>)>,
+    /// Times of the last writes, for the limits of writes to one issue.
+    pub(super) writes: Vec<i64>,
+}
+
+/// The state.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) options: SimOptions,
+    /// `None`: the clock of the machine.
+    clock_ms: Option<i64>,
+    random: u64,
+    pub(super) users: Vec<Value>,
+    pub(super) projects: BTreeMap<u64, Value>,
+    pub(super) issues: BTreeMap<u64, Issue>,
+    /// Issues that were deleted, which a lagging index still shows.
+    deleted: Vec<Issue>,
+    /// Keys that issues had before they moved.
+    pub(super) aliases: BTreeMap<String, u64>,
+    /// Projects that the account does not see.
+    pub(super) revoked: BTreeSet<u64>,
+    next_id: u64,
+    counts: BTreeMap<u64, u64>,
+    /// Queries that page tokens continue: the query and the ids that remain.
+    pub(super) pages: BTreeMap<String, Vec<u64>>,
+    pub(super) next_token: u64,
+}
+
+impl World {
+    /// A world made by the seed of the options.
+    pub(super) fn new(options: SimOptions) -> Self {
+        let mut world = Self {
+            clock_ms: options.virtual_clock.then_some(VIRTUAL_START_MS),
+            random: options.seed ^ 0x9e37_79b9_7f4a_7c15,
+            users: Vec::new(),
+            projects: BTreeMap::new(),
+            issues: BTreeMap::new(),
+            deleted: Vec::new(),
+            aliases: BTreeMap::new(),
+            revoked: BTreeSet::new(),
+            next_id: 10_000,
+            counts: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            next_token: 0,
+            options,
+        };
+        world.generate();
+        world
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.clock_ms.unwrap_or_else(|| {
+            let since = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
+    }
+
+    /// Moves a virtual clock on; a real one stays.
+    pub(super) fn advance(&mut self, ms: i64) {
+        if let Some(clock) = &mut self.clock_ms {
+            *clock += ms.max(0);
+        }
+    }
+
+    /// The next number of the generator (splitmix64).
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        let limit = u64::try_from(limit.max(1)).unwrap_or(1);
+        usize::try_from(self.next() % limit).unwrap_or(0)
+    }
+
+    pub(super) fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn words(&mut self, count: usize) -> String {
+        const WORDS: &[&str] = &[
+            "login",
+            "page",
+            "slow",
+            "index",
+            "search",
+            "crash",
+            "button",
+            "export",
+            "naïve",
+            "übersicht",
+            "token",
+            "expired",
+            "sync",
+            "offline",
+            "report",
+            "printer",
+            "invoice",
+            "mail",
+            "queue",
+            "cache",
+            "release",
+            "upgrade",
+            "fails",
+            "after",
+            "before",
+            "empty",
+            "wrong",
+            "time",
+            "zone",
+            "日本",
+        ];
+        let words: Vec<&str> = (0..count)
+            .map(|_| {
+                let at = self.below(WORDS.len());
+                WORDS.get(at).copied().unwrap_or("word")
+            })
+            .collect();
+        words.join(" ")
+    }
+
+    fn generate(&mut self) {
+        for number in 0..self.options.users.max(2) {
+            self.users.push(json!({
+                "accountId": format!("user-{number}"), "displayName": format!("User {number}"),
+                "emailAddress": format!("user{number}@example.com"), "active": true,
+            }));
+        }
+        for number in 0..self.options.projects.max(1) {
+            let id = 10_000 + u64::try_from(number).unwrap_or(0);
+            let letter = char::from(b'A' + u8::try_from(number % 26).unwrap_or(0));
+            let key = format!(
+                "{letter}{letter}{}",
+                if number < 26 {
+                    String::new()
+                } else {
+                    (number / 26).to_string()
+                }
+            );
+            let project = json!({
+                "id": id.to_string(), "key": key, "name": format!("Project {key}"),
+                "projectTypeKey": "software", "style": "classic",
+            });
+            self.projects.insert(id, project);
+        }
+        let projects: Vec<u64> = self.projects.keys().copied().collect();
+        let start = self.now_ms() - 90 * time::DAY_MS;
+        for number in 0..self.options.issues {
+            let project = projects
+                .get(self.below(projects.len()))
+                .copied()
+                .unwrap_or(10_000);
+            let step = 80 * time::DAY_MS / i64::try_from(self.options.issues.max(1)).unwrap_or(1);
+            let at = start + i64::try_from(number).unwrap_or(0) * step;
+            let words = 2 + self.below(8);
+            let summary = self.words(words);
+            let kinds = ["Task", "Bug", "Story"];
+            let kind = kinds.get(self.below(3)).copied().unwrap_or("Task");
+            let length = 3 + self.below(60);
+            let text = self.words(length);
+            let mut fields = Map::new();
+            fields.insert("summary".to_owned(), summary.into());
+            fields.insert("issuetype".to_owned(), json!({"name": kind}));
+            fields.insert("description".to_owned(), document(&text));
+            let label = ["red", "green", "blue"]
+                .get(self.below(3))
+                .copied()
+                .unwrap_or("red");
+            fields.insert("labels".to_owned(), json!([label]));
+            let id = self.create(project, &fields, Map::new(), at);
+            let status = self.below(3);
+            let assignee = self.below(self.users.len());
+            let assignee = self.users.get(assignee).cloned().unwrap_or_default();
+            let count = self.below(2 * self.options.comments + 1);
+            let mut comments = Vec::new();
+            for _ in 0..count {
+                let id = self.new_id();
+                let words = 1 + self.below(20);
+                let text = self.words(words);
+                comments.push(self.comment(id, &document(&text), at));
+            }
+            if let Some(issue) = self.issues.get_mut(&id) {
+                issue.fields.insert("status".to_owned(), status_of(status));
+                issue.fields.insert("assignee".to_owned(), assignee);
+                issue.comments = comments;
+            }
+            self.touch(id, at);
+        }
+    }
+
+    pub(super) fn me(&self) -> Value {
+        self.users.first().cloned().unwrap_or_default()
+    }
+
+    pub(super) fn comment(&self, id: u64, body: &Value, at: i64) -> Value {
+        json!({
+            "id": id.to_string(), "author": self.me(), "updateAuthor": self.me(), "body": body,
+            "created": time::format(at), "updated": time::format(at),
+        })
+    }
+
+    /// Creates an issue; returns its id.
+    pub(super) fn create(
+        &mut self,
+        project: u64,
+        given: &Map<String, Value>,
+        properties: Map<String, Value>,
+        at: i64,
+    ) -> u64 {
+        let id = self.new_id();
+        let count = self.counts.entry(project).or_default();
+        *count += 1;
+        let count = *count;
+        let details = self.projects.get(&project).cloned().unwrap_or_default();
+        let key = format!("{}-{count}", details["key"].as_str().unwrap_or("XX"));
+        let mut fields = json!({
+            "summary": "", "description": null, "labels": [], "assignee": null, "duedate": null,
+            "resolution": null, "resolutiondate": null, "status": status_of(0),
+            "priority": {"id": "3", "name": "Medium"}, "reporter": self.me(), "creator": self.me(),
+            "issuetype": {"id": "1", "name": "Task"}, "created": time::format(at),
+        });
+        if let Some(fields) = fields.as_object_mut() {
+            fields.extend(given.clone());
+            fields.insert("project".to_owned(), details);
+            let issue = Issue {
+                id,
+                key,
+                project,
+                fields: fields.clone(),
+                properties,
+                ..Issue::default()
+            };
+            self.issues.insert(id, issue);
+        }
+        self.touch(id, at);
+        id
+    }
+
+    /// Records that an issue changed.
+    pub(super) fn touch(&mut self, id: u64, at: i64) {
+        let horizon = at - self.options.search_lag_ms;
+        let Some(issue) = self.issues.get_mut(&id) else {
+            return;
+        };
+        issue
+            .fields
+            .insert("updated".to_owned(), time::format(at).into());
+        if self.options.search_lag_ms > 0 {
+            let rendered = issue.render(true);
+            issue.versions.push((at, Some(rendered)));
+            let old = issue
+                .versions
+                .iter()
+                .filter(|(began, _)| *began <= horizon)
+                .count();
+            issue.versions.drain(..old.saturating_sub(1));
+        }
+    }
+
+    /// Removes an issue, which a lagging index goes on to show for a while.
+    pub(super) fn delete(&mut self, id: u64) -> bool {
+        let now = self.now_ms();
+        let Some(mut issue) = self.issues.remove(&id) else {
+            return false;
+        };
+        if self.options.search_lag_ms > 0 {
+            issue.versions.push((now, None));
+            self.deleted.push(issue);
+        }
+        true
+    }
+
+    /// Moves an issue into another project; the old key keeps finding it.
+    pub(super) fn relocate(&mut self, id: u64, project: u64) -> bool {
+        let now = self.now_ms();
+        let Some(details) = self.projects.get(&project).cloned() else {
+            return false;
+        };
+        let count = self.counts.entry(project).or_default();
+        *count += 1;
+        let key = format!("{}-{count}", details["key"].as_str().unwrap_or("XX"));
+        let Some(issue) = self.issues.get_mut(&id) else {
+            return false;
+        };
+        let old = std::mem::replace(&mut issue.key, key);
+        issue.project = project;
+        issue.fields.insert("project".to_owned(), details);
+        self.aliases.insert(old, id);
+        self.touch(id, now);
+        true
+    }
+
+    /// The id of an issue by id or key, where the account sees it.
+    pub(super) fn find(&self, name: &str) -> Option<u64> {
+        let id = name.parse().ok().filter(|id| self.issues.contains_key(id));
+        let by_key = || {
+            self.issues
+                .values()
+                .find(|issue| issue.key == name)
+                .map(|issue| issue.id)
+        };
+        let id = id
+            .or_else(by_key)
+            .or_else(|| self.aliases.get(name).copied())?;
+        let issue = self.issues.get(&id)?;
+        (!self.revoked.contains(&issue.project)).then_some(id)
+    }
+
+    /// The issues that the index shows, except those which `current` names: these as they are now.
+    pub(super) fn indexed(&self, current: &BTreeSet<u64>) -> Vec<Value> {
+        let lag = self.options.search_lag_ms;
+        let horizon = self.now_ms() - lag;
+        let deleted = self.deleted.iter().filter(|_| lag > 0);
+        let all = self.issues.values().chain(deleted);
+        all.filter(|issue| !self.revoked.contains(&issue.project))
+            .filter_map(|issue| {
+                let live = self.issues.contains_key(&issue.id);
+                if live && (lag == 0 || current.contains(&issue.id)) {
+                    return Some(issue.render(true));
+                }
+                let mut versions = issue.versions.iter().rev();
+                versions.find(|(began, _)| *began <= horizon)?.1.clone()
+            })
+            .collect()
+    }
+
+    /// A dump that is equal for equal worlds.
+    pub(super) fn dump(&self) -> Value {
+        let issues: Map<String, Value> = self
+            .issues
+            .values()
+            .filter(|issue| !self.revoked.contains(&issue.project))
+            .map(|issue| (issue.id.to_string(), issue.render(false)))
+            .collect();
+        json!({"issues": issues, "revoked": self.revoked})
+    }
+}
+
+impl Issue {
+    /// The issue as JSON; `cut` to the comments and worklogs that a search shows.
+    pub(super) fn render(&self, cut: bool) -> Value {
+        let mut fields = self.fields.clone();
+        for (name, list, items) in [
+            ("comment", "comments", &self.comments),
+            ("worklog", "worklogs", &self.worklogs),
+        ] {
+            let most = if cut { EMBEDDED_MAX } else { usize::MAX };
+            let shown: Vec<&Value> = items.iter().take(most).collect();
+            let part = json!({
+                list: shown, "maxResults": shown.len(), "total": items.len(), "startAt": 0,
+            });
+            fields.insert(name.to_owned(), part);
+        }
+        json!({
+            "id": self.id.to_string(), "key": self.key, "self": format!("/rest/api/3/issue/{}", self.id),
+            "fields": fields,
+        })
+    }
+}
+
+/// The statuses, by number.
+pub(super) fn status_of(number: usize) -> Value {
+    let (id, name, category, label) = match number {
+        0 => ("1", "To Do", "new", "To Do"),
+        1 => ("2", "In Progress", "indeterminate", "In Progress"),
+        _ => ("3", "Done", "done", "Done"),
+    };
+    json!({"id": id, "name": name, "statusCategory": {"key": category, "name": label}})
+}
+
+/// A document of one paragraph.
+pub(super) fn document(text: &str) -> Value {
+    json!({"type": "doc", "version": 1, "content": [
+        {"type": "paragraph", "content": [{"type": "text", "text": text}]}]})
+}

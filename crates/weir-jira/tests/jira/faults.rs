@@ -1,0 +1,228 @@
+//! Each fault of the simulator, and the state after it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_jira::JiraError;
+use weir_jira::pull::PullReport;
+
+use crate::world::{World, small};
+
+const SEARCH: &str = "/rest/api/3/search/jql";
+
+/// A first load with a fault at the second and third page of the search: the replica equals the site.
+fn heals(fault: &Value, count: u64) -> (World, PullReport) {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 2, count, fault);
+    let report = world.try_pull();
+    let report = report.unwrap_or_else(|error| panic!("{fault}: {error}"));
+    world.converged();
+    (world, report)
+}
+
+/// A first load that ends with an error, and is whole after the next one.
+fn fails(fault: &Value) -> JiraError {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 2, 1, fault);
+    let error = world.try_pull().expect_err(&fault.to_string());
+    // What was stored is readable, and the next pull goes on.
+    assert!(!world.replica.issues().unwrap().is_empty(), "{fault}");
+    world.pull();
+    world.converged();
+    error
+}
+
+#[test]
+fn limits_are_waited_for_as_long_as_the_server_says() {
+    for (retry_after, least) in [("7", 7), ("0", 0)] {
+        let (world, _) = heals(&json!({"name": "429", "retry_after": retry_after}), 1);
+        let pauses = world.pauses.lock().unwrap().clone();
+        let (least, most) = (
+            Duration::from_secs(least),
+            Duration::from_secs(least) * 13 / 10,
+        );
+        assert_eq!(pauses.len(), 1);
+        assert!(pauses[0] >= least && pauses[0] <= most, "{pauses:?}");
+    }
+    let (world, _) = heals(&json!({"name": "429", "reason": "jira-burst-based"}), 2);
+    let pauses = world.pauses.lock().unwrap().clone();
+    assert!(
+        pauses.len() == 2 && pauses[0] >= Duration::from_secs(2),
+        "{pauses:?}"
+    );
+    heals(
+        &json!({"name": "429", "retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+        1,
+    );
+    let error = fails(&json!({"name": "429", "retry_after": "86400"}));
+    assert!(
+        matches!(error, JiraError::Status { status: 429, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn failures_of_the_server_are_repeated_or_reported() {
+    heals(&json!({"name": "502-html"}), 2);
+    heals(&json!({"name": "503", "retry_after": "1"}), 2);
+    let error = fails(&json!({"name": "500"}));
+    assert!(
+        error
+            .to_string()
+            .contains("HTTP 500: Internal server error"),
+        "{error}"
+    );
+    let error = fails(&json!({"name": "gone"}));
+    assert!(error.to_string().contains("search/jql"), "{error}");
+}
+
+#[test]
+fn a_refused_token_is_one_clear_sentence_and_is_not_retried() {
+    for name in ["401", "401-html"] {
+        let world = World::new(small());
+        world.fault("POST", SEARCH, 2, 1, &json!({"name": name}));
+        let error = world.try_pull().unwrap_err();
+        assert!(matches!(error, JiraError::Unauthenticated), "{error}");
+        assert!(error.to_string().contains("may have expired"));
+        assert!(world.pauses.lock().unwrap().is_empty());
+    }
+    assert!(matches!(
+        fails(&json!({"name": "403-captcha"})),
+        JiraError::Captcha
+    ));
+}
+
+#[test]
+fn broken_connections_are_repeated() {
+    heals(&json!({"name": "reset-before"}), 1);
+    heals(&json!({"name": "reset-after"}), 1);
+    heals(&json!({"name": "reset-during", "bytes": 100}), 1);
+    heals(&json!({"name": "truncate", "bytes": 100}), 1);
+    heals(&json!({"name": "slow", "ms": 2500}), 1);
+    heals(&json!({"name": "drip", "ms": 1}), 1);
+    heals(&json!({"name": "endless"}), 1);
+}
+
+#[test]
+fn garbage_is_reported_and_changes_nothing() {
+    for name in ["garbage-html", "garbage-json", "garbage-utf8"] {
+        let error = fails(&json!({"name": name}));
+        assert!(
+            matches!(error, JiraError::Garbage { .. }),
+            "{name}: {error}"
+        );
+    }
+    // A body that cannot be unpacked is like one that was cut off.
+    heals(&json!({"name": "garbage-gzip"}), 1);
+}
+
+#[test]
+fn wrong_paging_is_found_and_repaired() {
+    let (_, report) = heals(&json!({"name": "missing-token"}), 1);
+    assert!(report.repaired > 0, "{report:?}");
+    let (_, report) = heals(&json!({"name": "repeat-token"}), 1);
+    assert_eq!(report.restarted, 1, "{report:?}");
+    let (_, report) = heals(&json!({"name": "expired-token"}), 1);
+    assert_eq!(report.restarted, 1, "{report:?}");
+    heals(&json!({"name": "empty-page"}), 2);
+    heals(&json!({"name": "short-page"}), 2);
+    heals(&json!({"name": "dup"}), 2);
+    let (_, report) = heals(&json!({"name": "missing"}), 1);
+    assert_eq!(report.repaired, 1, "{report:?}");
+}
+
+#[test]
+fn a_server_that_always_stops_early_is_found_out() {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 1, 0, &json!({"name": "missing-token"}));
+    let report = world.pull();
+    assert_eq!(report.repaired, 35, "{report:?}");
+    world.converged();
+}
+
+#[test]
+fn a_server_that_repeats_its_tokens_for_ever_is_still_read_whole() {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 2, 0, &json!({"name": "repeat-token"}));
+    // Each restart begins at the watermark, and the census goes on after the greatest id.
+    assert!(world.pull().restarted > 1);
+    world.converged();
+}
+
+#[test]
+fn an_old_index_never_overwrites_a_newer_version() {
+    let world = World::new(small());
+    world.pull();
+    world.edit("AA-1", &json!({"summary": "the newest"}));
+    world.pull();
+    world.fault("POST", SEARCH, 1, 1, &json!({"name": "stale"}));
+    let report = world.pull();
+    assert!(report.stale > 0 && report.stored == 0, "{report:?}");
+    world.converged();
+}
+
+#[test]
+fn comments_are_read_to_the_end_whatever_the_pages_say() {
+    for fault in ["short-page", "shrink-total"] {
+        let world = World::new(small());
+        world.sim.control(
+            "POST",
+            "/_sim/comments",
+            &json!({"issue": "AA-1", "count": 250}),
+        );
+        let path = "/rest/api/3/issue/*/comment";
+        world.fault("GET", path, 1, 2, &json!({"name": fault}));
+        world.pull();
+        world.converged();
+    }
+}
+
+#[test]
+fn an_issue_of_ten_megabytes_is_stored() {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 1, 1, &json!({"name": "huge"}));
+    world.pull();
+    let issues = world.replica.issues().unwrap();
+    let longest = issues.iter().max_by_key(|issue| issue.to_string().len());
+    let longest = longest.unwrap();
+    assert!(longest.to_string().len() > 10 << 20);
+    // A later version replaces it.
+    world.advance(60_000);
+    world.edit(
+        longest["key"].as_str().unwrap(),
+        &json!({"summary": "short again"}),
+    );
+    world.pull();
+    world.converged();
+}
+
+#[test]
+fn five_thousand_comments_are_stored() {
+    let world = World::new(small());
+    world.sim.control(
+        "POST",
+        "/_sim/comments",
+        &json!({"issue": "AA-1", "count": 5000}),
+    );
+    world.pull();
+    world.converged();
+}
+
+#[test]
+fn odd_forms_are_stored_as_they_are() {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 1, 1, &json!({"name": "odd"}));
+    world.pull();
+    let found = world.replica.issues().unwrap();
+    let odd = found
+        .iter()
+        .filter(|issue| issue["fields"]["customfield_99999"].is_object());
+    assert_eq!(odd.count(), 10);
+    let document = found
+        .iter()
+        .find(|issue| issue["fields"]["description"]["content"][0]["type"] == "hologram");
+    assert_eq!(
+        document.unwrap()["fields"]["description"]["content"][0]["attrs"]["depth"],
+        3
+    );
+}
