@@ -170,6 +170,10 @@ enum Command {
     Psyc(crate::psyc::PsycArgs),
     /// Run experiments: measure Weir and its rivals (the program weir-lab)
     Lab(crate::lab::LabArgs),
+    /// Keep a replica of a Jira site: pull, list, show and search it without waiting
+    Jira(With<crate::jira::JiraArgs>),
+    /// Run a server that answers like Jira, for tests and demonstrations
+    JiraSim(With<crate::jira_sim::JiraSimArgs>),
     /// Print a completion script for a shell
     Completion(crate::completion::CompletionArgs),
     /// Write the manual pages
@@ -301,6 +305,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Token(with) => call!(token, with),
         Command::Cert(with) => call!(cert, with),
         Command::Psyc(args) => crate::psyc::run(&args),
+        Command::Jira(with) => call!(jira, with),
+        Command::JiraSim(with) => call!(jira_sim, with),
         Command::Lab(args) => crate::lab::run(&args),
         Command::Man(args) => crate::man::run(&args, Cli::build()),
         Command::Context(with) => call!(context, with),

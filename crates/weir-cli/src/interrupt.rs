@@ -57,6 +57,14 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Blocks for `time`, or until the end is wished for.
+    pub(crate) fn pause(&self, time: std::time::Duration) {
+        let mut ready = [PollFd::new(&self.wake, PollFlags::IN)];
+        let time = rustix::event::Timespec::try_from(time).ok();
+        // A signal may end the wait early; the caller asks again.
+        let _ = poll(&mut ready, time.as_ref());
+    }
+
     /// The input, with an error instead of a wait once the end is wished for.
     pub(crate) fn reader(&self, input: File) -> io::Result<impl Read + use<>> {
         let wake = self.wake.try_clone()?;

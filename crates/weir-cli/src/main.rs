@@ -31,6 +31,8 @@ mod help;
 mod import;
 mod interrupt;
 mod item;
+mod jira;
+mod jira_sim;
 mod key;
 mod lab;
 mod man;

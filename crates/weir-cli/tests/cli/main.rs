@@ -12,6 +12,7 @@ mod formats;
 mod groups;
 mod health;
 mod import;
+mod jira;
 mod pages;
 mod place;
 mod program;

@@ -1,0 +1,216 @@
+//! `weir jira list`, `show` and `search`: the replica, without a request.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+use weir_jira::{offline, time};
+
+use super::{chosen, failed, now_ms, replica};
+use crate::caller::Caller;
+use crate::output::{Cell, Field, Format, Shape, field, wide};
+use crate::place::Access;
+use crate::report;
+
+/// Fields of an issue in a list.
+const FIELDS: &[Field] = &[
+    field("key", "text", "key of the issue"),
+    field("type", "text", "type of the issue"),
+    field("status", "text", "status"),
+    field("assignee", "text", "name of the assignee, null: nobody"),
+    field(
+        "updated",
+        "time",
+        "when the issue changed last, RFC 3339 UTC",
+    ),
+    field("summary", "text", "summary"),
+    wide("labels", "text", "labels, with spaces between"),
+    wide("priority", "text", "priority"),
+    wide("url", "text", "address of the issue in a browser"),
+];
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The query is the subset of JQL that docs/guide/jira.md describes. Without one all issues are
+listed. Nothing is sent to the site.
+
+Examples:
+  weir jira list
+  weir jira list 'assignee = currentUser() AND status != Done ORDER BY updated DESC'")]
+pub(super) struct ListArgs {
+    /// Query in JQL
+    jql: Option<String>,
+    /// Most rows
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The text is org; -o json prints the issue as Jira sent it. An old key finds a moved issue.
+
+Examples:
+  weir jira show AA-1
+  weir jira show AA-1 -o json")]
+pub(super) struct ShowArgs {
+    /// Key of the issue
+    key: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+An issue is found when each word begins a word of its summary, description or comments.
+
+Examples:
+  weir jira search login slow
+  weir jira search 'überw' --limit 5")]
+pub(super) struct SearchArgs {
+    /// Words, or their beginnings
+    #[arg(required = true)]
+    words: Vec<String>,
+    /// Most rows
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// Carries out `weir jira list`.
+pub(super) fn list(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &ListArgs,
+) -> anyhow::Result<ExitCode> {
+    let jql = args.jql.as_deref().unwrap_or_default();
+    print(caller, named, args.limit, |replica| {
+        offline::select(replica, jql, now_ms())
+    })
+}
+
+/// Carries out `weir jira search`.
+pub(super) fn search(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &SearchArgs,
+) -> anyhow::Result<ExitCode> {
+    let words = args.words.join(" ");
+    print(caller, named, args.limit, |replica| {
+        offline::search(replica, &words, now_ms())
+    })
+}
+
+fn print(
+    caller: &Caller,
+    named: Option<&str>,
+    limit: Option<usize>,
+    find: impl FnOnce(&weir_jira::replica::Replica) -> weir_jira::Result<Vec<Value>>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (name, site) = chosen(named)?;
+    let replica = replica(caller, Access::Read, &name)?;
+    let found = find(&replica).map_err(|error| failed("cannot list issues", &error))?;
+    for issue in found.iter().take(limit.unwrap_or(usize::MAX)) {
+        let fields = &issue["fields"];
+        let key = issue["key"].as_str().unwrap_or_default();
+        let updated = fields["updated"].as_str().and_then(time::parse);
+        let labels = fields["labels"].as_array().into_iter().flatten();
+        let labels: Vec<&str> = labels.filter_map(Value::as_str).collect();
+        let updated = updated.and_then(|ms| u64::try_from(ms).ok());
+        out.row(&[
+            Cell::Text(Cow::Borrowed(key)),
+            shown(&fields["issuetype"]["name"]),
+            shown(&fields["status"]["name"]),
+            shown(&fields["assignee"]["displayName"]),
+            updated.map_or(Cell::Nothing, Cell::Time),
+            shown(&fields["summary"]),
+            Cell::Text(Cow::Owned(labels.join(" "))),
+            shown(&fields["priority"]["name"]),
+            Cell::Text(Cow::Owned(site.browse_url(key))),
+        ])?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(value: &Value) -> Cell<'_> {
+    value
+        .as_str()
+        .map_or(Cell::Nothing, |text| Cell::Text(Cow::Borrowed(text)))
+}
+
+/// Carries out `weir jira show`.
+pub(super) fn show(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &ShowArgs,
+) -> anyhow::Result<ExitCode> {
+    let what = format!("cannot show {}", args.key);
+    let (name, site) = chosen(named)?;
+    let replica = replica(caller, Access::Read, &name)?;
+    let issue = replica
+        .issue(&args.key)
+        .map_err(|error| failed(&what, &error))?;
+    let text = if matches!(
+        caller.style.format,
+        Some(Format::Json | Format::Jsonl | Format::Raw)
+    ) {
+        format!("{issue}\n")
+    } else {
+        let location = replica
+            .locate(&args.key)
+            .map_err(|error| failed(&what, &error))?;
+        let comments = location
+            .map(|location| replica.comments(&location))
+            .transpose();
+        let comments = comments.map_err(|error| failed(&what, &error))?;
+        let key = issue["key"].as_str().unwrap_or_default();
+        org(&issue, &comments.unwrap_or_default(), &site.browse_url(key))
+    };
+    report::stdout(std::io::Write::write_all(
+        &mut std::io::stdout(),
+        text.as_bytes(),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An issue with its comments as org text.
+fn org(issue: &Value, comments: &[Value], url: &str) -> String {
+    let fields = &issue["fields"];
+    let word = |value: &Value| one_line(value.as_str().unwrap_or("-"));
+    let mut text = format!("* {} {}\n", word(&issue["key"]), word(&fields["summary"]));
+    text.push_str(":PROPERTIES:\n");
+    for (name, value) in [
+        ("TYPE", &fields["issuetype"]["name"]),
+        ("STATUS", &fields["status"]["name"]),
+        ("ASSIGNEE", &fields["assignee"]["displayName"]),
+        ("PRIORITY", &fields["priority"]["name"]),
+        ("UPDATED", &fields["updated"]),
+    ] {
+        _ = writeln!(text, ":{name}: {}", word(value));
+    }
+    _ = writeln!(text, ":URL: {url}\n:END:");
+    text.push_str(&rich(&fields["description"]));
+    for comment in comments {
+        let author = word(&comment["author"]["displayName"]);
+        _ = writeln!(text, "** {author}, {}", word(&comment["created"]));
+        text.push_str(&rich(&comment["body"]));
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    crate::bytes::printable(text.as_bytes())
+}
+
+/// Rich text as org; plain text where the document is not valid.
+fn rich(document: &Value) -> String {
+    if document.is_null() {
+        return String::new();
+    }
+    match weir_adf::to_org(document, &weir_adf::Options::default()) {
+        Ok(org) => org.text,
+        Err(_) => format!("{}\n", weir_jira::jql::plain_text(document)),
+    }
+}

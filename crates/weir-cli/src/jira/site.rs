@@ -1,0 +1,140 @@
+//! `weir jira login`: address, token, and what the token may do.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::ErrorCode;
+use weir_jira::access::{self, Site};
+use weir_jira::client::Client;
+
+use super::{failed, folder, now_ms};
+use crate::caller::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::report::{Because, Failure, note};
+
+/// Bytes of a token.
+const TOKEN_BYTES_MAX: u64 = 4096;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The token is read from --token-file, else from standard input, and kept in a file that only you may
+read (mode 0600). A token with scopes needs --gateway: links go on to use the URL of the site.
+
+Examples:
+  weir jira login https://acme.atlassian.net --email me@example.com --token-file ./token
+  weir jira login http://127.0.0.1:1938")]
+pub(super) struct LoginArgs {
+    /// Address of the site, as a browser has it
+    url: String,
+    /// E-mail address of the account; without it no token is sent
+    #[arg(long, value_name = "EMAIL")]
+    email: Option<String>,
+    /// Address for requests: `https://api.atlassian.com/ex/jira/CLOUDID`
+    #[arg(long, value_name = "URL")]
+    gateway: Option<String>,
+    /// Date at which the token expires, YYYY-MM-DD
+    #[arg(long, value_name = "DATE")]
+    expires: Option<String>,
+    /// Keys of the projects of the replica [else all that you see]
+    #[arg(long, value_delimiter = ',', value_name = "KEY")]
+    project: Vec<String>,
+}
+
+/// Fields of a right.
+const FIELDS: &[Field] = &[
+    field("right", "text", "name of the right at Jira"),
+    field("granted", "flag", "whether the token has it"),
+    field("needed_for", "text", "verbs that need it"),
+];
+
+/// Carries out `weir jira login`.
+pub(super) fn login(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &LoginArgs,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let what = format!("cannot log in at {}", args.url);
+    let site = Site {
+        site_url: args.url.trim_end_matches('/').to_owned(),
+        api_url: args
+            .gateway
+            .as_ref()
+            .unwrap_or(&args.url)
+            .trim_end_matches('/')
+            .to_owned(),
+        email: args.email.clone().unwrap_or_default(),
+        expires: args.expires.clone(),
+        projects: args.project.clone(),
+    };
+    if let Some(date) = &site.expires
+        && weir_jira::time::parse_literal(date, 0).is_none()
+    {
+        let failure = Failure::new(ErrorCode::BadOption, what);
+        return Err(failure
+            .because(format!("{date} is no date YYYY-MM-DD"))
+            .into());
+    }
+    let token = if site.email.is_empty() {
+        None
+    } else {
+        Some(token(caller)?)
+    };
+    let name = named.map_or_else(|| Site::name_of(&args.url), str::to_owned);
+    let login = token.as_deref().map(|token| (site.email.as_str(), token));
+    site.check(token.is_some())
+        .map_err(|error| failed(&what, &error))?;
+    let client = Client::new(&site.api_url, login);
+    let rights = access::rights(&client).map_err(|error| failed(&what, &error))?;
+    let mut missing = Vec::new();
+    for right in &rights {
+        if !right.granted {
+            missing.push(right.name);
+        }
+        out.row(&[
+            Cell::Text(Cow::Borrowed(right.name)),
+            Cell::Flag(right.granted),
+            Cell::Text(Cow::Borrowed(right.purpose)),
+        ])?;
+    }
+    out.finish()?;
+    if missing.contains(&"BROWSE_PROJECTS") {
+        let failure = Failure::new(ErrorCode::Forbidden, what)
+            .because("the right BROWSE_PROJECTS is missing, without which nothing can be read")
+            .advise("give the token the scope read:jira-work, or the account the right");
+        return Err(failure.into());
+    }
+    site.save(&folder()?, &name, token.as_deref())
+        .map_err(|error| failed(&what, &error))?;
+    if !missing.is_empty() {
+        note(
+            caller.quiet,
+            &format!("warning: missing rights: {}", missing.join(", ")),
+        );
+    }
+    if site.expires_within(now_ms()).is_some() {
+        note(caller.quiet, "warning: the token expires within 14 days");
+    }
+    note(
+        caller.quiet,
+        &format!("logged in; the site is called {name}"),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn token(caller: &Caller) -> anyhow::Result<String> {
+    if caller.credentials.token_file.is_some() {
+        return Ok(caller.credentials.token()?.unwrap_or_default());
+    }
+    let mut text = String::new();
+    let input = std::io::stdin().take(TOKEN_BYTES_MAX);
+    let mut input = input;
+    input
+        .read_to_string(&mut text)
+        .failed(|| "cannot read the token".to_owned())?;
+    Ok(text.trim().to_owned())
+}

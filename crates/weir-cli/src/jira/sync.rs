@@ -1,0 +1,159 @@
+//! `weir jira pull` and `weir jira watch`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use weir_jira::JiraError;
+use weir_jira::client::Client;
+use weir_jira::pull::{PullOptions, PullReport};
+use weir_jira::replica::Replica;
+
+use super::{chosen, client, failed, now_ms, replica};
+use crate::caller::Caller;
+use crate::interrupt::Interrupt;
+use crate::output::{Cell, Field, Shape, field};
+use crate::place::Access;
+use crate::report::{self, Because};
+use crate::settings;
+
+/// Fields of a pull.
+const FIELDS: &[Field] = &[
+    field("requests", "number", "requests sent"),
+    field("stored", "number", "issues stored: new or changed"),
+    field("unchanged", "number", "issues that were stored already"),
+    field(
+        "stale",
+        "number",
+        "old versions that the index answered with",
+    ),
+    field("gone", "number", "issues removed: deleted or hidden"),
+    field("moved", "number", "issues that moved into another project"),
+    field("repaired", "number", "missed issues that the census found"),
+    field("restarted", "number", "times that the server paged wrongly"),
+    field("writes", "number", "records written"),
+];
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A pull without changes sends one request and writes nothing. Once a day it also looks for deletions
+(census). What a pull that was cut short has stored stays, and the next one resumes there.
+
+Examples:
+  weir jira pull
+  weir jira pull --census -o json")]
+pub(super) struct PullArgs {
+    /// Look for deletions and missed issues now
+    #[arg(long)]
+    census: bool,
+    /// Remove more than a fifth of a project where the site no longer has it
+    #[arg(long)]
+    confirm_removal: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Each pull that brought something is a row. An error is reported, and the next pull is tried.
+
+Examples:
+  weir jira watch
+  weir jira watch --every 5min -o json")]
+pub(super) struct WatchArgs {
+    /// Time between two pulls
+    #[arg(long, default_value = "60s", value_parser = settings::duration, value_name = "TIME")]
+    every: Duration,
+}
+
+/// Carries out `weir jira pull`.
+pub(super) fn pull(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &PullArgs,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (name, site) = chosen(named)?;
+    let client = client(caller, &name, &site)?;
+    let replica = replica(caller, Access::Write, &name)?;
+    let report = once(
+        &client,
+        &replica,
+        &site.projects,
+        (args.census, args.confirm_removal),
+    );
+    let report = report.map_err(|error| failed(&format!("cannot pull {name}"), &error))?;
+    out.row(&row(&report))?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out `weir jira watch`.
+pub(super) fn watch(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &WatchArgs,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::Stream, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let interrupt = Interrupt::new().failed(|| "cannot watch for signals".to_owned())?;
+    interrupt
+        .watch()
+        .failed(|| "cannot watch for signals".to_owned())?;
+    let (name, site) = chosen(named)?;
+    let client = client(caller, &name, &site)?;
+    let replica = replica(caller, Access::Write, &name)?;
+    while !interrupt.asked() {
+        match once(&client, &replica, &site.projects, (false, false)) {
+            Ok(report) if report.writes > 0 => {
+                out.row(&row(&report))?;
+                out.flush()?;
+            }
+            Ok(_) => {}
+            Err(
+                error @ (JiraError::Unauthenticated | JiraError::Captcha | JiraError::Store(_)),
+            ) => {
+                return Err(failed(&format!("cannot pull {name}"), &error).into());
+            }
+            Err(error) => report::tell(&failed(&format!("cannot pull {name}"), &error)),
+        }
+        let deadline = Instant::now() + args.every;
+        while !interrupt.asked() && Instant::now() < deadline {
+            interrupt.pause(deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn once(
+    client: &Client,
+    replica: &Replica,
+    projects: &[String],
+    (census, confirm_removal): (bool, bool),
+) -> weir_jira::Result<PullReport> {
+    let options = PullOptions {
+        projects: projects.to_vec(),
+        census,
+        confirm_removal,
+        now_ms: now_ms(),
+        ..PullOptions::default()
+    };
+    weir_jira::pull::pull(client, replica, &options)
+}
+
+fn row(report: &PullReport) -> [Cell<'static>; 9] {
+    [
+        report.requests,
+        report.stored,
+        report.unchanged,
+        report.stale,
+        report.gone,
+        report.moved,
+        report.repaired,
+        report.restarted,
+        report.writes,
+    ]
+    .map(Cell::Count)
+}
