@@ -100,6 +100,13 @@ pub(crate) fn node() -> bool {
     summary.close()
 }
 
+/// The Emacs package, alone.
+pub(crate) fn emacs() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::emacs(&mut summary);
+    summary.close()
+}
+
 /// The tests of the Rust workspace alone; ends with the totals.
 pub(crate) fn test_rust() -> anyhow::Result<bool> {
     let mut summary = suites::Summary::default();

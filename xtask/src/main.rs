@@ -12,6 +12,7 @@ mod capi;
 mod check;
 mod deny;
 mod durable_streams;
+mod emacs;
 mod error_table;
 mod generate;
 mod go;
@@ -61,6 +62,7 @@ cargo xtask COMMAND
                  fetched into target/tools when missing)
   json           the public suites of JSONPath and of JSON parsing (fetched into target/tools when
                  missing)
+  emacs          the Emacs package on a real Emacs: checks and tests with the module
   python         the Python package: its wheel, installed into a clean environment, and its tests
                  (what they need is fetched into target/tools when missing)
   node           the Node package: packed with its native module, installed into a clean directory,
@@ -95,6 +97,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("api", []) => return Ok(check::api()),
         ("ds", []) => return Ok(check::ds()),
         ("json", []) => return Ok(check::json()),
+        ("emacs", []) => return Ok(check::emacs()),
         ("python", []) => return Ok(check::python()),
         ("node", []) => return Ok(check::node()),
         ("bindings", []) => return Ok(check::bindings()),

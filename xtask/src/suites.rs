@@ -7,6 +7,7 @@
 use crate::c;
 use crate::capi;
 use crate::durable_streams;
+use crate::emacs;
 use crate::go;
 use crate::java;
 use crate::json_suites;
@@ -216,6 +217,17 @@ pub(crate) fn python(summary: &mut Summary) {
 pub(crate) fn node(summary: &mut Summary) {
     let suite = "Node package";
     let result = node::run(&mut |what, verdict| {
+        summary.verdict(suite, what, verdict);
+    });
+    if let Err(error) = result {
+        summary.fail(suite, &format!("{error:#}"));
+    }
+}
+
+/// The Emacs package, on a real Emacs.
+pub(crate) fn emacs(summary: &mut Summary) {
+    let suite = "Emacs package";
+    let result = emacs::run(&mut |what, verdict| {
         summary.verdict(suite, what, verdict);
     });
     if let Err(error) = result {

@@ -165,7 +165,7 @@ const TABLE: &[Row] = &[
         name: "weir-emacs",
         layer: 5,
         ours: &["weir", "weir-adf", "weir-jira"],
-        foreign: &["emacs"],
+        foreign: &["emacs", "nix"],
     },
     Row {
         name: "weir-lab",
