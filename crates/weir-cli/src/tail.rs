@@ -225,7 +225,8 @@ fn directory(
 ) -> anyhow::Result<()> {
     let mut watch = Watch::new(at);
     let first = open(caller, Access::Read, caller.lock_wait)?;
-    // Behind a writer the next look waits for its end; where nothing can be written, it cannot.
+    // Beside a writer the next open waits until the writer ends. In a directory that cannot be
+    // written, it stays read-only.
     let read_only = first.local().is_some_and(Store::is_read_only) && !place::is_locked(at);
     let access = if read_only {
         Access::Read

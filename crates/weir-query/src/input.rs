@@ -62,7 +62,7 @@ pub enum Meta {
 /// A page as it comes in.
 #[derive(Clone, Debug)]
 pub struct PageIn {
-    /// Its bytes: owned, or lent by whoever dropping them tells.
+    /// Its bytes: owned, or lent by a caller who is told when they are dropped.
     pub bytes: Bytes,
     /// For sources of the shape `Framed`.
     pub frames: Option<Frames>,

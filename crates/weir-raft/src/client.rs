@@ -1,7 +1,7 @@
 //! Requests to a peer over connections of our own.
 //!
 //! Each use of a peer (appends, heartbeats, votes) has a connection of its own, so
-//! that none waits behind another. A connection on which anything fails is dropped.
+//! that none waits for another. A connection on which anything fails is dropped.
 
 use std::io;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Something a crash leaves behind; the next open deals with it.
+    /// A leftover of a crash, which the next open removes or completes.
     Note,
     /// Damage in a file that can be derived again from the log.
     Derived,

@@ -9,7 +9,7 @@
 //!
 //! Invariants: an entry is applied only after the provider has said that it is
 //! committed; a vote is durable before `save_vote` reports it, and so is every
-//! entry that was appended before it; whoever waits for a batch is answered
+//! entry that was appended before it; each waiter of a batch is answered
 //! exactly once.
 
 pub(crate) mod files;

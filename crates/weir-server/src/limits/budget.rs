@@ -1,7 +1,7 @@
 //! Budgets of memory that all connections share.
 //!
 //! What a client sends or takes slowly is reserved from a budget before the bytes are there:
-//! whoever needs more than [`MemoryBudget::small_bytes`] reserves first, reads and renders then.
+//! a request that needs more than [`MemoryBudget::small_bytes`] reserves first, then reads and renders.
 //!
 //! Invariants:
 //! - bytes above the small ones are reserved before they are made, and given back when dropped;

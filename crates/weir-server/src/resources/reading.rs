@@ -6,8 +6,8 @@
 //! that are in memory need none.
 //!
 //! Invariants:
-//! - whoever holds a permit waits for nothing but the disk;
-//! - bytes that found no memory are dropped before anybody waits for it.
+//! - a thread that holds a permit waits for nothing but the disk;
+//! - bytes that found no memory are dropped before a request waits for memory.
 
 use std::sync::Arc;
 
