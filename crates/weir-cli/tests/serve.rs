@@ -164,6 +164,18 @@ fn get(address: &str, path: &str) -> (u16, String) {
     (status.parse().unwrap(), body.to_owned())
 }
 
+/// Checks that a server whose store has failed says so everywhere, and still answers reads.
+fn reads_only(address: &str) {
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(get(address, path).0, 503, "{path}");
+    }
+    let metrics = get(address, "/metrics").1;
+    assert!(metrics.contains("\nweir_ready 0\n"), "{metrics}");
+    assert!(metrics.contains("\nweir_store_poisoned 1\n"), "{metrics}");
+    let (status, body) = get(address, "/v1/topics/t/events");
+    assert_eq!(status, 200, "reads go on: {body}");
+}
+
 /// Writes until one is refused; returns its answer.
 fn write_until_refused(address: &str, body: &str) -> String {
     let deadline = Instant::now() + PATIENCE;
@@ -200,14 +212,7 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     for said in [&refused, &get(&address, "/readyz?verbose").1] {
         assert!(said.contains("removed or replaced"), "{said}");
     }
-    for path in ["/healthz", "/readyz"] {
-        assert_eq!(get(&address, path).0, 503, "{path}");
-    }
-    let metrics = get(&address, "/metrics").1;
-    assert!(metrics.contains("\nweir_ready 0\n"), "{metrics}");
-    assert!(metrics.contains("\nweir_store_poisoned 1\n"), "{metrics}");
-    let (status, body) = get(&address, "/v1/topics/t/events");
-    assert_eq!(status, 200, "reads go on: {body}");
+    reads_only(&address);
     let socket_of_server = format!("unix:{}", moved.join("weir.sock").display());
     let list = weir(place.path())
         .args(["topic", "ls", "--at", &socket_of_server])

@@ -13,7 +13,7 @@ use crate::decimal::{Number, Sum};
 use crate::error::QueryError;
 use crate::json;
 use crate::key::{Key, Literal, OwnedKey, Reduced};
-use crate::kind::{Kind, Strings, kind};
+use crate::kind::{Kind, Strings};
 use crate::plan::{Aggregate, Column, Function, Plan, Select};
 use crate::rows::Loaded;
 use crate::source::Source;
@@ -379,7 +379,7 @@ impl Group {
     fn add(&mut self, plan: &Plan, page: &Loaded, row: usize) -> Result<(), QueryError> {
         let value = |what: Aggregate| what.path.map(|path| page.value(row, path));
         let told = |value: Option<Value>| Told {
-            kind: value.map_or(Kind::Null, |value| kind(value.tag)),
+            kind: value.map_or(Kind::Null, |value| value.tag),
             literal: value.map_or(&[], |value| page.bytes(value.span)),
             count: 1,
         };
@@ -439,7 +439,7 @@ impl Group {
                 Function::Max => part(3),
             };
             // Of so many values nothing came of it: one of them was of another type.
-            let kind = match (kind(value.tag), count) {
+            let kind = match (value.tag, count) {
                 (Kind::Undefined, Some(1..)) => Kind::Object,
                 (kind, _) => kind,
             };

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use weir_scan::{Level, Path, Plan, Shape, Tag, Text};
+use weir_scan::{Level, Path, Plan, Shape, Text};
 
-use crate::kind::{Kind, Strings, kind};
+use crate::kind::{Kind, Strings};
 
 /// What is between the quotes of a literal.
 pub(crate) fn inside(literal: &[u8]) -> &[u8] {
@@ -31,7 +31,7 @@ pub(crate) fn scalar(text: &[u8]) -> Option<Kind> {
     let plan = Plan::new(Shape::Single, Level::Strict, &[Path::default()]).ok()?;
     let items = weir_scan::scan(text, &plan).ok()?;
     let tag = items.value(0, 0).tag;
-    (tag != Tag::Undefined && tag < Tag::Array).then_some(kind(tag))
+    (tag != Kind::Undefined && tag < Kind::Array).then_some(tag)
 }
 
 /// UTF-8 of a code point; half of a surrogate pair keeps its code value.

@@ -16,7 +16,7 @@ use crate::error::QueryError;
 use crate::filter::Row;
 use crate::input::{Frames, Meta, SourceId};
 use crate::key::{Key, Literal, OwnedKey, Reduced};
-use crate::kind::{Kind, kind};
+use crate::kind::Kind;
 use crate::options::{Complex, Missing};
 use crate::order::{Boundary, compare, row, same_tie};
 use crate::plan::{Column, OrderKey, Plan, Select};
@@ -525,7 +525,7 @@ impl Loader<'_> {
             let value = page.value(at, path);
             let literal = Literal::Json(page.bytes(value.span));
             let now = Key {
-                reduced: Reduced::of(kind(value.tag), literal, plan.strings),
+                reduced: Reduced::of(value.tag, literal, plan.strings),
                 literal,
             };
             match now.compare(&tie.key(), plan.strings) {

@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 use crate::constant::Constant;
 use crate::input::Meta;
 use crate::key::{Key, Literal, OwnedKey, Packed, Reduced};
-use crate::kind::{Kind, kind};
+use crate::kind::Kind;
 use crate::plan::{Column, Plan};
 
 /// What a merge looks at of an item: 24 bytes.
@@ -257,7 +257,7 @@ impl<'f> Found<'f> {
         match column {
             Column::Path(path) => {
                 let value = self.value(path);
-                (kind(value.tag), Literal::Json(value.span.of(page)), None)
+                (value.tag, Literal::Json(value.span.of(page)), None)
             }
             Column::Meta(meta) => {
                 if let Some(Some(constant)) = constants.get(meta) {

@@ -8,7 +8,6 @@ use weir_scan::Path;
 
 use crate::constant::Constant;
 use crate::key::{Key, Literal, OwnedKey, Reduced};
-use crate::kind::kind;
 use crate::order::{Boundary, Seat, compare, row, same_tie};
 use crate::plan::Plan;
 use crate::rows::Loaded;
@@ -131,7 +130,7 @@ impl Loaded {
         let value = self.value(row, source.tie?);
         let literal = Literal::Json(self.bytes(value.span));
         Some(OwnedKey::of(&Key {
-            reduced: Reduced::of(kind(value.tag), literal, plan.strings),
+            reduced: Reduced::of(value.tag, literal, plan.strings),
             literal,
         }))
     }

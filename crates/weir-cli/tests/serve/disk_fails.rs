@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use super::{PATIENCE, Served, ask, get, serve, serve_by, signal, weir};
+use super::{PATIENCE, Served, ask, get, reads_only, serve, serve_by, signal, weir};
 
 /// What fails, and how the log names it.
 #[derive(Clone, Copy)]
@@ -166,14 +166,7 @@ fn over_http(fault: Fault) {
             "{said}"
         );
     }
-    for path in ["/healthz", "/readyz"] {
-        assert_eq!(get(&address, path).0, 503, "{path}");
-    }
-    let metrics = get(&address, "/metrics").1;
-    assert!(metrics.contains("\nweir_ready 0\n"), "{metrics}");
-    assert!(metrics.contains("\nweir_store_poisoned 1\n"), "{metrics}");
-    let (status, body) = get(&address, "/v1/topics/t/events");
-    assert_eq!(status, 200, "reads go on: {body}");
+    reads_only(&address);
     failing.until_told();
     signal(&failing.served.child, "TERM");
     failing.ends(fault);
