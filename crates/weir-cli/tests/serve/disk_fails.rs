@@ -48,6 +48,7 @@ struct Failing {
     served: Served,
     address: String,
     switch: PathBuf,
+    calls: PathBuf,
     manager: UnixDatagram,
 }
 
@@ -55,21 +56,38 @@ impl Failing {
     fn new(place: &Path, fault: Fault, flags: &[&str]) -> Self {
         let manager = UnixDatagram::bind(place.join("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
-        let switch = place.join("switch");
+        let (switch, calls) = (place.join("switch"), place.join("calls"));
         let mut command = weir(place);
         command
             .env("LD_PRELOAD", library(place))
             .env(fault.variable, &switch)
+            .env("SYNC_CALLS", &calls)
             .env("NOTIFY_SOCKET", place.join("notify"));
         let served = serve_by(command, flags);
         let address = served.address.clone();
         ask(&address, "PUT /v1/topics/t", "");
-        let kept = ask(&address, "POST /v1/topics/t/events", "4711");
-        assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
+        // The store seals an idle log, which is one more sync: the fault must not meet that one.
+        let syncs = || std::fs::read_to_string(&calls).unwrap().lines().count();
+        let deadline = Instant::now() + PATIENCE;
+        let synced = loop {
+            let before = syncs();
+            let kept = ask(&address, "POST /v1/topics/t/events", "4711");
+            assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
+            // One sync since then is that of the write, so the seal is still to come.
+            if syncs() == before + 1 {
+                break before + 1;
+            }
+            assert!(Instant::now() < deadline, "each write met a seal");
+        };
+        while syncs() == synced {
+            assert!(Instant::now() < deadline, "the log was not sealed");
+            std::thread::yield_now();
+        }
         Self {
             served,
             address,
             switch,
+            calls,
             manager,
         }
     }
@@ -129,7 +147,7 @@ impl Failing {
             return;
         }
         // DF1: no second sync of a file whose sync has failed.
-        let calls = std::fs::read_to_string(self.switch.with_extension("calls")).unwrap();
+        let calls = std::fs::read_to_string(&self.calls).unwrap();
         assert!(calls.ends_with("fail\n"), "{calls}");
     }
 }
@@ -186,7 +204,8 @@ fn over_native(fault: Fault) {
     let said = String::from_utf8_lossy(&doubtful.stderr).into_owned();
     assert_eq!(doubtful.status.code(), Some(6), "{said}");
     assert!(said.contains("(E501)"), "{said}");
-    // Without a signal.
+    // Without a signal. Until the failure the watchdog may have been heard.
+    failing.until_told();
     failing.ends(fault);
     opens_again(place.path());
 }

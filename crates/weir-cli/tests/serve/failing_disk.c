@@ -3,8 +3,10 @@
  *
  * FAIL_SYNC=FILE: when FILE exists, the next fdatasync of a log segment fails
  * with EIO, and FILE is renamed to FILE.done. Later calls succeed, like those of
- * a kernel that has dropped the pages. Each fdatasync of a log segment appends a
- * line, "sync" or "fail", to FILE.calls.
+ * a kernel that has dropped the pages.
+ *
+ * SYNC_CALLS=FILE: each fdatasync of a log segment appends a line, "sync" or
+ * "fail", to FILE.
  *
  * FAIL_WRITE=FILE: when FILE exists, each pwritev of the process fails with EIO
  * from then on, and FILE is renamed to FILE.done. A filter of the kernel does
@@ -30,10 +32,8 @@ static void done(const char *file) {
   if (rename(file, name) != 0) abort();
 }
 
-static void count(const char *file, const char *line) {
-  char name[PATH_MAX];
-  snprintf(name, sizeof name, "%s.calls", file);
-  int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+static void count(const char *line) {
+  int fd = open(getenv("SYNC_CALLS"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0 || write(fd, line, strlen(line)) < 0) abort();
   close(fd);
 }
@@ -44,14 +44,18 @@ int fdatasync(int fd) {
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t bytes = readlink(link, path, sizeof path - 1);
   path[bytes < 0 ? 0 : bytes] = 0;
-  if (file && strstr(path, "/log/") && strstr(path, ".log")) {
-    if (access(file, F_OK) == 0) {
-      count(file, "fail\n");
+  if (strstr(path, "/log/") && strstr(path, ".log")) {
+    if (file && access(file, F_OK) == 0) {
+      count("fail\n");
       done(file);
       errno = EIO;
       return -1;
     }
-    count(file, "sync\n");
+    int result = (int)syscall(SYS_fdatasync, fd);
+    int error = errno;
+    count("sync\n");
+    errno = error;
+    return result;
   }
   return (int)syscall(SYS_fdatasync, fd);
 }
