@@ -9,56 +9,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+pub(crate) use weir_server::base64::decode as from_base64;
 
 /// Standard base64 with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let mut word = [0; 3];
-        for (to, from) in word.iter_mut().zip(chunk) {
-            *to = *from;
-        }
-        let [a, b, c] = word.map(u32::from);
-        let bits = a << 16 | b << 8 | c;
-        for place in 0..4 {
-            let digit = (bits >> (18 - 6 * place)) & 63;
-            let shown = place <= chunk.len();
-            let digit = DIGITS.get(digit as usize).copied().unwrap_or(b'=');
-            out.push(char::from(if shown { digit } else { b'=' }));
-        }
-    }
-    out
-}
-
-/// The bytes of standard base64; padding may be left out.
-pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=').as_bytes();
-    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for chunk in text.chunks(4) {
-        let mut bits = 0_u32;
-        for place in 0..4 {
-            let digit = match chunk.get(place) {
-                Some(digit) => DIGITS.iter().position(|d| d == digit)?,
-                None => 0,
-            };
-            bits = bits << 6 | u32::try_from(digit).ok()?;
-        }
-        let [_, a, b, c] = bits.to_be_bytes();
-        let (whole, rest) = match chunk.len() {
-            4 => (vec![a, b, c], 0),
-            3 => (vec![a, b], c),
-            2 => (vec![a], b),
-            _ => return None,
-        };
-        if rest != 0 {
-            return None;
-        }
-        out.extend(whole);
-    }
-    Some(out)
+    STANDARD.encode(bytes)
 }
 
 /// Lower-case hexadecimal.

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use serde::de::DeserializeOwned;
@@ -18,7 +20,6 @@ use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-use crate::base64;
 use crate::error::{JiraError, Result};
 
 /// Times that a request is sent at most.
@@ -93,10 +94,7 @@ impl Client {
             .tls_config(tls)
             .build();
         let basic = |(email, token): (&str, &str)| {
-            format!(
-                "Basic {}",
-                base64::encode(format!("{email}:{token}").as_bytes())
-            )
+            format!("Basic {}", STANDARD.encode(format!("{email}:{token}")))
         };
         Self {
             agent: Agent::new_with_config(config),

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-mod base64;
 pub mod client;
 pub mod error;
 pub mod jql;

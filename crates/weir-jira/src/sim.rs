@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use faults::Rule;
@@ -260,10 +262,7 @@ fn authorized(world: &World, request: &Request) -> bool {
     let Some((email, token)) = &world.options.auth else {
         return true;
     };
-    let expected = format!(
-        "Basic {}",
-        crate::base64::encode(format!("{email}:{token}").as_bytes())
-    );
+    let expected = format!("Basic {}", STANDARD.encode(format!("{email}:{token}")));
     request.header("authorization") == Some(expected.as_str())
 }
 

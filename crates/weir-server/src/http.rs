@@ -10,7 +10,7 @@
 //! | `stack` | the connections alone, for the lab |
 
 pub(crate) mod accept;
-pub(crate) mod base64;
+pub mod base64;
 pub(crate) mod coding;
 pub(crate) mod date;
 pub(crate) mod exchange;

@@ -62,3 +62,7 @@ pub use server::{Bound, Opening, Server};
 /// For fuzzers and tests; no part of the interface.
 #[doc(hidden)]
 pub use http::{pieces, stack};
+
+/// For the command, so that it accepts the same texts.
+#[doc(hidden)]
+pub use http::base64;

@@ -159,7 +159,15 @@ const TABLE: &[Row] = &[
         name: "weir-jira",
         layer: 4,
         ours: &["weir"],
-        foreign: &["ureq", "rustls", "httparse", "serde", "serde_json", "jiff"],
+        foreign: &[
+            "base64",
+            "ureq",
+            "rustls",
+            "httparse",
+            "serde",
+            "serde_json",
+            "jiff",
+        ],
     },
     Row {
         name: "weir-emacs",
@@ -208,6 +216,7 @@ const TABLE: &[Row] = &[
         foreign: &[
             "anstream",
             "anyhow",
+            "base64",
             "clap",
             "clap_complete",
             "clap_mangen",
