@@ -1,10 +1,9 @@
-;;; weir.el --- An event store in Emacs, or at a server -*- lexical-binding: t; -*-
+;;; weir.el --- Durable topics of records in a store or at a server -*- lexical-binding: t; -*-
 
 ;; Author: The Weir authors
 ;; Version: 0.1.0
 ;; Package-Requires: ((emacs "28.1"))
 ;; Keywords: data, tools
-;; URL: https://example.org/weir
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
 ;;; Commentary:

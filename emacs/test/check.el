@@ -1,28 +1,57 @@
-;;; check.el --- Byte-compile without warnings, and checkdoc -*- lexical-binding: t; -*-
+;;; check.el --- Byte-compile without warnings, checkdoc and package-lint -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
 ;;; Commentary:
 
-;; Run by `cargo xtask emacs' in batch; exits with 1 if a file has a fault.
+;; Run in batch by the task that tests the package; exits with 1 if a file has a fault.
+;; The files of the package are checked by package-lint, those of tests not.
 
 ;;; Code:
 
 (require 'bytecomp)
 (require 'checkdoc)
+(require 'package)
+(require 'package-lint)
 
 (defvar weir-check-faults 0 "Faults found.")
 
+(defconst weir-check-not-ours
+  '(;; There is no public address yet, and no placeholder for it either.
+    "should have a Homepage or URL header"
+    ;; A package-lint older than Emacs 28 says so of Emacs 28.
+    "uninstallable in all released Emacs versions")
+  "Parts of messages of package-lint that are no faults.")
+
+(defun weir-check-fault (file line text)
+  "Count the fault TEXT of FILE at LINE, and print it."
+  (message "%s:%d: %s" file line text)
+  (setq weir-check-faults (1+ weir-check-faults)))
+
+(defun weir-check-lint (file)
+  "Check FILE with package-lint, as a part of the package weir."
+  (let ((package-lint-main-file (expand-file-name "weir.el"))
+        (text-quoting-style 'grave))
+    (with-temp-buffer
+      (insert-file-contents file t)
+      (emacs-lisp-mode)
+      (pcase-dolist (`(,line ,_ ,_ ,text) (package-lint-buffer))
+        (unless (seq-some (lambda (part) (string-match-p (regexp-quote part) text))
+                          weir-check-not-ours)
+          (weir-check-fault file line text))))))
+
+(package-initialize)
 (let ((byte-compile-error-on-warn t)
       (byte-compile-dest-file-function (lambda (_) (make-temp-file "weir" nil ".elc")))
       (checkdoc-create-error-function
        (lambda (text start &rest _)
-         (message "%s:%d: %s" (buffer-name) (if start (line-number-at-pos start) 0) text)
-         (setq weir-check-faults (1+ weir-check-faults))
+         (weir-check-fault (buffer-name) (if start (line-number-at-pos start) 0) text)
          nil)))
   (dolist (file command-line-args-left)
     (unless (byte-compile-file file)
       (setq weir-check-faults (1+ weir-check-faults)))
+    (unless (string-prefix-p "test/" file)
+      (weir-check-lint file))
     (with-current-buffer (find-file-noselect file)
       (checkdoc-current-buffer t)))
   (setq command-line-args-left nil)

@@ -3,14 +3,33 @@
 //! Invariant: running it again changes nothing, and it says what it does before it does it.
 
 use crate::steps::{cargo, succeed};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Subcommands of cargo, and the rustup component that brings each.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
-/// Packages of Debian that tests use: their names, and a file that each brings
-/// below a directory of `/usr/lib`.
-const PACKAGES: &[(&str, &str)] = &[("faketime", "faketime/libfaketimeMT.so.1")];
+/// Packages of Debian that tests use, and what shows that each is there.
+const PACKAGES: &[(&str, Shows)] = &[
+    ("faketime", Shows::Library("faketime/libfaketimeMT.so.1")),
+    // Any Emacs will do; the version is checked by the suite.
+    ("emacs-nox", Shows::Command("emacs")),
+    ("elpa-package-lint", Shows::Lisp("package-lint")),
+];
+
+/// What shows that a package is there.
+#[derive(Clone, Copy)]
+enum Shows {
+    /// A file below a directory of `/usr/lib`.
+    Library(&'static str),
+    /// A command that answers `--version`.
+    Command(&'static str),
+    /// A package of Lisp, as [`lisp_folder`] finds it.
+    Lisp(&'static str),
+}
+
+/// Where Debian keeps the sources of Lisp packages.
+const LISP: &str = "/usr/share/emacs/site-lisp/elpa-src";
 
 /// Looks for everything and installs what is missing.
 pub(crate) fn setup() -> anyhow::Result<()> {
@@ -30,23 +49,50 @@ pub(crate) fn setup() -> anyhow::Result<()> {
             ))
         })?;
     }
-    for (package, file) in PACKAGES {
-        if brought(file) {
+    for (package, shows) in PACKAGES {
+        if shows.present() {
             continue;
         }
         println!("setup: installing the package {package}");
         // The lists of packages may be missing or old.
         let _ = Command::new("apt-get").args(["-q", "update"]).status();
-        succeed(Command::new("apt-get").args(["-q", "-y", "install", package])).map_err(
-            |error| {
-                error.context(format!(
+        // What is only recommended would bring a graphical Emacs.
+        let install = ["-q", "-y", "install", "--no-install-recommends", package];
+        succeed(Command::new("apt-get").args(install)).map_err(|error| {
+            error.context(format!(
                 "the package {package} is missing; install it as root: `apt-get install {package}`"
             ))
-            },
-        )?;
+        })?;
     }
     println!("setup: everything the tests need is there");
     Ok(())
+}
+
+impl Shows {
+    fn present(self) -> bool {
+        match self {
+            Self::Library(file) => brought(file),
+            Self::Command(name) => present(Command::new(name).arg("--version")),
+            Self::Lisp(name) => lisp_folder(name).is_some(),
+        }
+    }
+}
+
+/// The folder of a Lisp package, with its version in its name; the greatest name where there are several.
+pub(crate) fn lisp_folder(name: &str) -> Option<PathBuf> {
+    let places = std::fs::read_dir(LISP).ok()?;
+    let start = format!("{name}-");
+    let of_package = |path: &PathBuf| {
+        let version = path.file_name()?.to_str()?.strip_prefix(&start)?;
+        version
+            .starts_with(|c: char| c.is_ascii_digit())
+            .then_some(())
+    };
+    places
+        .flatten()
+        .map(|place| place.path())
+        .filter(|path| of_package(path).is_some())
+        .max()
 }
 
 /// Whether a package's file is there.

@@ -254,6 +254,7 @@ const LANGUAGES: &[(&str, Suite)] = &[
     ("C, Go, Java", bindings),
     ("Python package", python),
     ("Node package", node),
+    ("Emacs package", emacs),
 ];
 
 /// Runs every suite: the languages one after the other on this thread, the binaries of the Rust
