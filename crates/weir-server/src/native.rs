@@ -30,17 +30,12 @@ mod answers;
 mod buffer;
 mod connection;
 mod fetch;
-mod groups;
-mod guard;
-mod hello;
 #[cfg(test)]
 mod late;
 mod listeners;
 mod marks;
-mod reads;
 mod refuse;
 mod sift;
-mod writes;
 
 use connection::Connection;
 

@@ -16,17 +16,24 @@ use weir_protocol::{
 
 use super::answers::Answers;
 use super::buffer::{Outgoing, Received};
-use super::groups::Claims;
-use super::hello::FEATURES;
 use super::listeners::Listeners;
-use super::reads::Read;
 use super::refuse::Refused;
-use super::writes::Taken;
 use super::{Port, reached};
 use crate::connections::Slot;
 use crate::phase::Phase;
 use crate::security::{Principal, Right};
 use crate::sessions::InUse;
+
+mod groups;
+mod guard;
+mod hello;
+mod reads;
+mod writes;
+
+use groups::Claims;
+use hello::FEATURES;
+use reads::Read;
+use writes::Taken;
 
 /// Time until HELLO has to be there.
 const HELLO_TIME: Duration = Duration::from_secs(10);
@@ -63,7 +70,7 @@ pub(super) struct Connection<S> {
     /// Bytes of the answer to it that found no room.
     pub(super) lacks: usize,
     pub(super) listeners: Listeners,
-    pub(super) claims: Claims,
+    claims: Claims,
     received: Option<Received>,
     pub(super) out: Outgoing,
     pub(super) encoder: Encoder,

@@ -7,7 +7,6 @@
 //! the connection looks into no others. What must never happen here:
 //! something fetched for one listener that another one takes.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,8 +18,7 @@ use tokio::task::JoinHandle;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
-use super::refuse::Refused;
-use super::sift::{Found, Sifter};
+use super::sift::{Found, Keys, Sifter};
 use crate::limits::budget::{MemoryBudget, Reservation};
 
 /// Who does not answer after a panic.
@@ -28,22 +26,6 @@ const READS: &str = "a thread that reads";
 
 /// Keys of a `latest` listener that are looked up at a time.
 const REPLAY_KEYS: usize = 256;
-
-/// The next keys of a `latest` listener.
-#[derive(Debug, Default)]
-pub(super) struct Keys {
-    /// Each with a page that holds its record alone; none for a key whose
-    /// record comes later, or is not wanted.
-    pub(super) found: VecDeque<(Box<[u8]>, Option<Page>)>,
-    /// Whether there are no more.
-    pub(super) ends: bool,
-    /// What a query wants, which was away to look through them.
-    pub(super) sifter: Option<Box<Sifter>>,
-    /// Values that are not JSON and were left out.
-    pub(super) bad: u64,
-    /// What is wrong with the record behind them.
-    pub(super) fault: Option<Refused>,
-}
 
 /// Which keys are looked up.
 #[derive(Debug)]

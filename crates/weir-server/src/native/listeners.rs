@@ -14,10 +14,10 @@ use weir_protocol::{
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_behind};
 
 use super::buffer::Outgoing;
-use super::fetch::{Fetch, Fetched, Keys, LookUp};
+use super::fetch::{Fetch, Fetched, LookUp};
 use super::marks::Marks;
 use super::refuse::{self, Refused};
-use super::sift::{Ending, Found, Sifter};
+use super::sift::{Ending, Filter, Found, Keys, Sifter};
 use crate::shared::Shared;
 
 /// Pages that a filter looks through in one turn.
@@ -27,25 +27,6 @@ const TURN_PAGES: usize = 16;
 const SEND_PAGES: usize = 64;
 /// What sending looked-up keys counts for, in pages.
 const REPLAY_PAGES: usize = 16;
-
-/// Which records a listener wants.
-#[derive(Debug)]
-pub(super) struct Filter {
-    key: Option<Box<[u8]>>,
-    prefix: Option<Box<[u8]>>,
-    kinds: u8,
-}
-
-impl Filter {
-    pub(super) fn wants(&self, record: &Record<'_>) -> bool {
-        self.key.as_deref().is_none_or(|key| key == record.key)
-            && self
-                .prefix
-                .as_deref()
-                .is_none_or(|prefix| record.key.starts_with(prefix))
-            && (self.kinds == 0 || self.kinds & 1 << record.kind as u8 != 0)
-    }
-}
 
 /// The part of `latest` that comes before new records.
 #[derive(Debug)]
@@ -97,10 +78,10 @@ enum Turn {
     Ends,
 }
 
-/// All listeners of a connection.
 /// Bytes of a packet around its page, at most.
 const PACKET_HEAD_BYTES: usize = 1 << 10;
 
+/// All listeners of a connection.
 #[derive(Debug)]
 pub(super) struct Listeners {
     list: Vec<Listener>,

@@ -6,6 +6,7 @@
 //! that needs more than one record; looking through more than `SIFT_PAGES` in
 //! one go.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +21,6 @@ use weir_query::{
 };
 use weir_store::{Page, PageBuilder, StoreError, TopicReader};
 
-use super::fetch::Keys;
-use super::listeners::Filter;
 use super::refuse::Refused;
 
 /// Pages that are looked through in one go.
@@ -33,6 +32,25 @@ const SIFT_TIME: Duration = Duration::from_millis(100);
 const SIFT_BYTES: usize = 64 << 10;
 /// Bytes of a record beside its key, value and metadata, at most.
 const HEAD_BYTES: usize = 64;
+
+/// Which records a listener wants.
+#[derive(Debug)]
+pub(super) struct Filter {
+    pub(super) key: Option<Box<[u8]>>,
+    pub(super) prefix: Option<Box<[u8]>>,
+    pub(super) kinds: u8,
+}
+
+impl Filter {
+    pub(super) fn wants(&self, record: &Record<'_>) -> bool {
+        self.key.as_deref().is_none_or(|key| key == record.key)
+            && self
+                .prefix
+                .as_deref()
+                .is_none_or(|prefix| record.key.starts_with(prefix))
+            && (self.kinds == 0 || self.kinds & 1 << record.kind as u8 != 0)
+    }
+}
 
 /// What a listener of a query wants.
 #[derive(Debug)]
@@ -70,6 +88,22 @@ pub(super) struct Found {
     /// Records that were left out.
     pub(super) skipped: u64,
     pub(super) ending: Ending,
+}
+
+/// The next keys of a `latest` listener.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// Each with a page that holds its record alone; none for a key whose
+    /// record comes later, or is not wanted.
+    pub(super) found: VecDeque<(Box<[u8]>, Option<Page>)>,
+    /// Whether there are no more.
+    pub(super) ends: bool,
+    /// What a query wants, which was away to look through them.
+    pub(super) sifter: Option<Box<Sifter>>,
+    /// Values that are not JSON and were left out.
+    pub(super) bad: u64,
+    /// What is wrong with the record behind them.
+    pub(super) fault: Option<Refused>,
 }
 
 /// The fields of the query.

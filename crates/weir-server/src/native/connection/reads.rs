@@ -13,9 +13,9 @@ use weir_protocol::{
 };
 use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo};
 
-use super::connection::Connection;
-use super::refuse::{self, Refused};
+use super::Connection;
 use crate::listing;
+use crate::native::refuse::{self, Refused};
 use crate::security::Right;
 use crate::shared::Shared;
 use crate::status;

@@ -21,11 +21,11 @@ use weir_protocol::{
 };
 use weir_store::{Claimed, GroupInfo, PageBuilder, Store, StoreError};
 
-use super::connection::Connection;
+use super::Connection;
 use super::guard;
-use super::refuse::{self, Refused};
 use crate::claiming::{self, Claim, NoLook};
 use crate::limits::budget::Reservation;
+use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
 use crate::security::Right;
 

@@ -9,11 +9,11 @@ use weir_protocol::{
 };
 use weir_store::{Proposal, Store, StoreError};
 
-use super::answers::Waiting;
-use super::connection::Connection;
+use super::Connection;
 use super::guard;
-use super::refuse::{self, Refused};
 use crate::limits::admission::Permit;
+use crate::native::answers::Waiting;
+use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
 
 /// Programs that one write may bring: each is compiled, and kept until the

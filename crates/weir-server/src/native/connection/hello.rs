@@ -7,9 +7,9 @@ use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
 use weir_protocol::{Hello, HelloOk, Message, Packet, TEXT_BYTES_MAX, VERSION, WINDOW_MAX};
 use weir_store::{Durability, Store};
 
-use super::connection::Connection;
-use super::refuse::Refused;
-use super::{Owner, WINDOW_BYTES};
+use super::Connection;
+use crate::native::refuse::Refused;
+use crate::native::{Owner, WINDOW_BYTES};
 use crate::phase::Phase;
 use crate::sessions::{SESSIONS_FULL, Shut};
 

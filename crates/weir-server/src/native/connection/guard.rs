@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::ErrorCode;
 
-use super::connection::Connection;
-use super::refuse::Refused;
+use super::Connection;
+use crate::native::refuse::Refused;
 use crate::security::Denied;
 use crate::security::Right;
 
