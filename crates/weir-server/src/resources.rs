@@ -5,6 +5,7 @@
 //! | `route`, `openapi` | paths, methods and parameters of all resources, and the document made of them |
 //! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `reading` | the state of the port, conditions, sessions, writing to and reading from the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
+//! | `streams` | descriptions and shared state of Durable Streams |
 //! | `events`, `batch`, `topics`, `programs`, `groups`, `ds`, `ops` | the resources |
 //!
 //! The rules for users are in docs/api/http.md.
@@ -30,5 +31,6 @@ pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod route;
 pub(crate) mod session;
+pub(crate) mod streams;
 pub(crate) mod table;
 pub(crate) mod topics;

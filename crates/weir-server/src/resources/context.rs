@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 use weir_core::{ClientId, ErrorCode, Intention};
 
-use super::ds::state::Streams;
 use super::hub::Hub;
 use super::route::{Matched, Resource};
+use super::streams::state::Streams;
 use crate::connections::Slot;
 use crate::http::head::{Bad, Head, Method, Version};
 use crate::http::origin::{self, NO_PAGE, Page};

@@ -2,21 +2,21 @@
 //!
 //! A stream is a topic. Its bytes or messages are the records without a
 //! reserved key; what else a stream has (content type, end, producers, order)
-//! is in records of the same topic under keys that begin with [`RESERVED`], so
+//! is in records of the same topic under keys that begin with [`RESERVED`](super::streams::terms::RESERVED), so
 //! that a write and what it changes are one transaction, and everything is
 //! there again after a crash. Which streams expire, and which are forks of
 //! which, is in the topic [`REGISTRY`](registry::REGISTRY).
 //!
 //! | module | room |
 //! |---|---|
-//! | `place` | positions, as tokens |
-//! | `config` | what a stream was made with |
+//! | [`streams`](super::streams) | descriptions, positions, keys, limits; what requests share |
 //! | `view` | what a stream is now |
 //! | `walk` | its records, through its forks |
 //! | `create`, `append`, `producer` | writes |
 //! | `read`, `follow` | reads |
-//! | `lease`, `registry`, `remove` | the end of streams |
-//! | `terms`, `state` | keys, limits and media types; what requests share |
+//! | `open` | the stream of a request; it ends one that has expired |
+//! | `lease`, `registry`, `forks` | which streams expire or have forks |
+//! | `expire`, `remove` | the end of streams |
 //!
 //! Rules in words, for users: docs/api/durable-streams.md; why it is so:
 //! docs/decisions/0021-durable-streams.md. What must never happen here: a state
@@ -24,18 +24,17 @@
 //! judged anywhere but in the store.
 
 mod append;
-mod config;
 mod create;
 mod cursor;
+mod expire;
 mod follow;
+mod forks;
 mod lease;
-mod place;
+mod open;
 mod producer;
 mod read;
 mod registry;
 mod remove;
-pub(crate) mod state;
-pub(crate) mod terms;
 mod view;
 mod walk;
 
@@ -44,7 +43,7 @@ use super::table::{BodyMax, Content, Operation, Response, Row, Table};
 use crate::http::head::Method;
 use crate::security::Right;
 
-pub(crate) use self::remove::sweep;
+pub(crate) use self::expire::sweep;
 
 const STREAM_TYPES: &[Content] = &[
     Content::json("Payload", r#"[{"id":1}]"#),

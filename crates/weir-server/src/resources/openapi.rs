@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 use weir_core::limits::GROUP_LEASE_MS_MAX;
 
-use super::ds::terms as ds;
 use super::route::Resource;
+use super::streams::terms as ds;
 use super::table::{Content, Operation, Row, Table};
 use crate::http::head::Method;
 use crate::http::problem::Kind;

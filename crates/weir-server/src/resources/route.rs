@@ -2,7 +2,7 @@
 
 use weir_core::{ErrorCode, GroupName, TopicName};
 
-use super::ds::terms::topic_of;
+use super::streams::terms::topic_of;
 use crate::http::base64;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::{decode, offset_of};

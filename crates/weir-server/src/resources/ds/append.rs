@@ -13,13 +13,9 @@ use weir_core::limits::TXN_OPS_MAX;
 use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
 use weir_store::{Current, StoreError};
 
-use super::config::{closes, content_type, single};
-use super::place;
+use super::open::open;
 use super::producer::{Producer, State, Verdict};
-use super::terms::{
-    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json,
-};
-use super::view::{self, View};
+use super::view::View;
 use crate::http::head::{Head, Known};
 use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
@@ -29,6 +25,11 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::meta::MetaWriter;
 use crate::resources::problems;
 use crate::resources::propose::{charge, hand_over, outcomes};
+use crate::resources::streams::config::{closes, content_type, single};
+use crate::resources::streams::place;
+use crate::resources::streams::terms::{
+    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json,
+};
 
 /// Keys that a write of a stream may set beside its data.
 const KEYS: usize = 4;
@@ -215,7 +216,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
         None => None,
     };
     for _ in 0..ATTEMPTS_MAX {
-        let view = view::open(edge, topic).await?;
+        let view = open(edge, topic).await?;
         if let Some(reply) = attempt(edge, call, &asked, &view, body).await? {
             ds.used(&view);
             return Ok(reply);

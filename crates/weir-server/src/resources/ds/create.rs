@@ -11,11 +11,8 @@ use weir_core::limits::VALUE_BYTES_MAX;
 use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp};
 
 use super::append::{meta, not_valid, steps};
-use super::config::{Asked, AskedFork, Config, Expiry, Fork, TYPE_DEFAULT};
-use super::place;
+use super::open::open;
 use super::registry::{self, Change};
-use super::state::turn;
-use super::terms::{CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json};
 use super::view::{self, View};
 use super::walk::Walk;
 use crate::http::offload;
@@ -25,6 +22,12 @@ use crate::resources::context::{Call, Edge, denial};
 use crate::resources::events::read::no_topic;
 use crate::resources::problems;
 use crate::resources::propose::{hand_over, outcomes};
+use crate::resources::streams::config::{Asked, AskedFork, Config, Expiry, Fork, TYPE_DEFAULT};
+use crate::resources::streams::place;
+use crate::resources::streams::state::turn;
+use crate::resources::streams::terms::{
+    CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json,
+};
 use crate::security::Right;
 
 /// PUT.
@@ -41,7 +44,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     if let Some(fork) = &asked.fork {
         allowed(Right::Read, &fork.from)?;
     }
-    match view::open(edge, topic).await {
+    match open(edge, topic).await {
         Ok(view) if !view.is_empty_topic() => return again(&asked, &view),
         Err(problem) if problem.kind == Kind::StreamGone => return Err(kept()),
         Err(problem) if problem.kind != Kind::NoTopic => return Err(problem),
@@ -49,7 +52,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     }
     if let Some(fork) = &asked.fork {
         // A source that has expired goes before anybody waits for it.
-        source_of(fork, view::open(edge, &fork.from).await)?;
+        source_of(fork, open(edge, &fork.from).await)?;
     }
     let ordered = asked.fork.is_some() || asked.expiry.is_some();
     let _turn = if ordered {
@@ -257,7 +260,10 @@ fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<
                 Kind::Quota,
                 "there are as many streams with an expiry as there may be",
             )
-            .number("limit", super::terms::EXPIRING_MAX as u64));
+            .number(
+                "limit",
+                crate::resources::streams::terms::EXPIRING_MAX as u64,
+            ));
         }
         changes.push(registry::expiring(topic, config.expiry, seal));
     }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use super::terms::{CURSOR_BEGIN, CURSOR_JITTER, CURSOR_SECONDS};
+use crate::resources::streams::terms::{CURSOR_BEGIN, CURSOR_JITTER, CURSOR_SECONDS};
 use crate::security::now_ms;
 
 /// The number that keeps caches apart: it moves on with time, and beyond the

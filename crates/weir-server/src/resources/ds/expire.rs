@@ -11,33 +11,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_core::{Effect, ErrorCode, Expect, Intention, Operation};
 
-use super::config::Expiry;
+use super::forks;
 use super::registry::{self, Change};
-use super::state::turn;
-use super::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 use super::view::{self, View};
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
-use crate::http::reply::Reply;
 use crate::phase::Phase;
-use crate::resources::context::{Call, Edge};
-use crate::resources::events::read::no_topic;
+use crate::resources::context::Edge;
 use crate::resources::problems;
 use crate::resources::propose::{hand_over, outcomes};
-
-/// DELETE of a stream.
-pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    let topic = &call.matched.topic;
-    view::open(edge, topic).await?;
-    let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
-    let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
-    if view.gone {
-        return Err(view::gone());
-    }
-    end(edge, &view, call.principal.name.as_bytes()).await?;
-    drop(held);
-    Ok(Reply::new(204).field("cache-control", "no-store"))
-}
+use crate::resources::streams::config::Expiry;
+use crate::resources::streams::state::turn;
+use crate::resources::streams::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 
 /// Removes a stream whose time is over, or that was deleted and has no forks
 /// any more. False when there is one by this name that stays.
@@ -65,9 +50,9 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
 
 /// Ends a stream, and then the sources that only it has kept. False when it
 /// is only marked, for its forks.
-async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Problem> {
+pub(super) async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Problem> {
     let ds = &edge.ds;
-    if registry::has_forks(edge, view).await? {
+    if forks::has_forks(edge, view).await? {
         if !view.gone {
             let gone = registry::gone(&view.topic, view.incarnation);
             registry::change(edge, vec![gone, registry::expired(&view.topic)]).await?;
@@ -93,7 +78,7 @@ async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Pr
             Some(source)
                 if source.gone
                     && source.incarnation == fork.incarnation
-                    && !registry::has_forks(edge, &source).await? =>
+                    && !forks::has_forks(edge, &source).await? =>
             {
                 view = source;
             }
@@ -148,7 +133,7 @@ async fn carry_out(
 /// server has left half removed.
 pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
     let loading = Arc::clone(&edge);
-    match offload::run(move || registry::load(&loading)).await {
+    match offload::run(move || forks::load(&loading)).await {
         Ok(stale) => {
             for (source, fork) in stale {
                 tell(&source, tidy(&edge, &source, &fork).await);

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::cursor::cursor;
 use super::lease::Held;
-use super::place;
 use super::view::{self, View};
 use super::walk::Gathered;
 use crate::http::base64;
@@ -26,6 +25,7 @@ use crate::limits::TAIL_BYTES;
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
 use crate::resources::hub::Follow;
+use crate::resources::streams::place;
 use crate::security::Principal;
 
 struct Follower {

@@ -8,11 +8,11 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::time::Instant;
 
-use super::config::Expiry;
-use super::state::{Lease, Streams};
-use super::terms::EXPIRING_MAX;
 use super::view::View;
 use crate::resources::context::Edge;
+use crate::resources::streams::config::Expiry;
+use crate::resources::streams::state::{Lease, Streams};
+use crate::resources::streams::terms::EXPIRING_MAX;
 
 impl Streams {
     /// Whether a stream has reached its end.

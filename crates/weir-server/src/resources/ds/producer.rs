@@ -7,12 +7,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::single;
-use super::terms::{PRODUCER, PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX};
 use super::view::View;
 use crate::http::head::{Head, Known};
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
+use crate::resources::streams::config::single;
+use crate::resources::streams::terms::{PRODUCER, PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX};
 
 /// What a producer was at last: the value of its record, as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,13 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode};
 
-use super::config::Expiry;
 use super::cursor::cursor;
 use super::follow;
 use super::lease::Held;
-use super::place::{self, Place};
-use super::terms::POLL_SECONDS;
-use super::view::{self, View};
+use super::open::open;
+use super::view::View;
 use super::walk::Gathered;
 use crate::http::date;
 use crate::http::prefer::Prefer;
@@ -23,6 +21,9 @@ use crate::limits::{PAGE_BYTES, WAIT_SECONDS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_known, no_topic};
+use crate::resources::streams::config::Expiry;
+use crate::resources::streams::place::{self, Place};
+use crate::resources::streams::terms::POLL_SECONDS;
 
 /// How a reader waits for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ enum Live {
 
 /// HEAD. It is no use of the stream.
 pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    let view = view::open(edge, &call.matched.topic).await?;
+    let view = open(edge, &call.matched.topic).await?;
     let mut reply = Reply::new(200).field("content-type", &view.config.content_type);
     view.tell(&mut reply);
     match view.config.expiry {
@@ -62,7 +63,7 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
     let given = call.query.text("cursor")?;
     let given = given.and_then(crate::http::query::offset_of);
-    let view = view::open(edge, &call.matched.topic).await?;
+    let view = open(edge, &call.matched.topic).await?;
     edge.ds.used(&view);
     let place = place.unwrap_or(Place::Start);
     let position = start(&view, place)?;
@@ -177,7 +178,7 @@ async fn poll(
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => true,
         };
         edge.shared.metrics.waiting_polls.sub(1);
-        view = view::open(edge, &view.topic).await?;
+        view = open(edge, &view.topic).await?;
         if view.incarnation != incarnation {
             return Err(no_topic());
         }

@@ -8,17 +8,17 @@ use std::sync::{Arc, PoisonError};
 use weir_core::{ConsequenceOffset, RecordKind};
 use weir_store::{Store, StoreError};
 
-use super::config::{Config, Expiry, Part, TYPE_DEFAULT};
-use super::state::Streams;
-use super::terms::{CLOSED, CONFIG, CONFIGS_MAX, is_json};
-use super::{place, registry, remove, walk};
+use super::registry;
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::resources::context::Edge;
-use crate::resources::events::read::no_topic;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
+use crate::resources::streams::config::{Config, Expiry, Part, TYPE_DEFAULT};
+use crate::resources::streams::place;
+use crate::resources::streams::state::Streams;
+use crate::resources::streams::terms::{CLOSED, CONFIG, CONFIGS_MAX, is_data, is_json};
 
 /// Pages of a topic that is no stream yet, in which its type is looked for.
 const PLAIN_PAGES_MAX: usize = 4;
@@ -126,7 +126,9 @@ impl View {
 
     /// Whether its bytes must be coded to be told as text.
     pub(crate) fn is_binary(&self) -> bool {
-        !self.json && !super::terms::essence(&self.config.content_type).starts_with("text/")
+        !self.json
+            && !crate::resources::streams::terms::essence(&self.config.content_type)
+                .starts_with("text/")
     }
 
     /// Adds where it ends, and whether that is for ever.
@@ -174,19 +176,6 @@ fn is_at_hand(edge: &Edge, topic: &str) -> bool {
             .is_some_and(|(of, _)| *of == incarnation.0)
     };
     known && !registry::may_be_gone(store, topic)
-}
-
-/// The stream of a name, as a request meets it: one that has expired is
-/// removed on the way.
-pub(crate) async fn open(edge: &Arc<Edge>, topic: &str) -> Result<View, Problem> {
-    let ds = &edge.ds;
-    let view = look(edge, topic).await?.ok_or_else(no_topic)?;
-    let over = view.gone || ds.is_expired(&view);
-    if over && !remove::expired(edge, topic).await? {
-        // It was made anew meanwhile.
-        return look(edge, topic).await?.ok_or_else(no_topic);
-    }
-    if over { Err(no_topic()) } else { Ok(view) }
 }
 
 /// The answer to whoever asks for a stream that only its forks read.
@@ -264,7 +253,7 @@ fn plain(store: &Store, topic: &str, created: u64) -> Result<(Config, bool), Pro
         };
         for record in &page {
             let record = record.map_err(error)?;
-            if record.kind == RecordKind::Put && walk::is_data(&record) {
+            if record.kind == RecordKind::Put && is_data(&record) {
                 let meta = Meta::read(record.meta);
                 let seen = match shape(&meta, record.value) {
                     Shape::Json => "application/json",

@@ -4,11 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_core::{ConsequenceOffset, Record, RecordKind};
+use weir_core::{ConsequenceOffset, Record};
 use weir_store::{Page, Store, TopicReader};
 
-use super::config::Part;
-use super::terms::RESERVED;
 use super::view::View;
 use crate::http::exchange::busy;
 use crate::http::json::{self, Object};
@@ -17,12 +15,9 @@ use crate::limits::budget::Reservation;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
 use crate::resources::reading::{self, Attempt};
+use crate::resources::streams::config::Part;
+use crate::resources::streams::terms::is_data;
 use crate::shared::Shared;
-
-/// Whether a record is data of its stream.
-pub(crate) fn is_data(record: &Record<'_>) -> bool {
-    record.kind == RecordKind::Put && !record.key.starts_with(RESERVED)
-}
 
 /// Goes through a stream.
 #[derive(Debug)]

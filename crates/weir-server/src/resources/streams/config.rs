@@ -10,7 +10,7 @@ use crate::http::query::offset_of;
 use crate::security::from_rfc3339;
 
 /// The type of bytes that nobody says a type of.
-pub(super) const TYPE_DEFAULT: &str = "application/octet-stream";
+pub(crate) const TYPE_DEFAULT: &str = "application/octet-stream";
 
 /// When a stream ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub(crate) struct AskedFork {
 }
 
 /// The value of a field that may be given once.
-pub(super) fn single(head: &Head, known: Known) -> Result<Option<&str>, Problem> {
+pub(crate) fn single(head: &Head, known: Known) -> Result<Option<&str>, Problem> {
     if head.is_repeated(known) {
         return Err(Problem::bad(format!("{} is given twice", known.name())));
     }
@@ -94,7 +94,7 @@ pub(super) fn single(head: &Head, known: Known) -> Result<Option<&str>, Problem>
 }
 
 /// The type that a body is said to have.
-pub(super) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
+pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
     let text = single(head, Known::ContentType)?.filter(|text| !text.is_empty());
     let Some(text) = text else { return Ok(None) };
     if text.len() > TYPE_BYTES_MAX {
@@ -116,7 +116,7 @@ pub(super) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
 }
 
 /// Whether a request ends the stream.
-pub(super) fn closes(head: &Head) -> Result<bool, Problem> {
+pub(crate) fn closes(head: &Head) -> Result<bool, Problem> {
     match single(head, Known::StreamClosed)? {
         None => Ok(false),
         Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),

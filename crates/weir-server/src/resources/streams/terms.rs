@@ -1,6 +1,6 @@
 //! Keys, limits, media types and names of streams.
 
-use weir_core::TopicName;
+use weir_core::{Record, RecordKind, TopicName};
 
 use crate::http::problem::Problem;
 use crate::http::query::decode;
@@ -56,6 +56,11 @@ pub(crate) const TURNS: usize = 64;
 pub(crate) const SWEEP_SECONDS: u64 = 2;
 /// Entries of the registry that are read together.
 pub(crate) const REGISTRY_PAGE: usize = 1000;
+
+/// Whether a record is data of its stream.
+pub(crate) fn is_data(record: &Record<'_>) -> bool {
+    record.kind == RecordKind::Put && !record.key.starts_with(RESERVED)
+}
 
 /// Whether a media type stands for JSON, whose values are kept apart.
 pub(crate) fn is_json(content_type: &str) -> bool {

@@ -1,0 +1,26 @@
+//! DELETE of a stream.
+
+use std::sync::Arc;
+
+use super::expire::end;
+use super::open::open;
+use super::view;
+use crate::http::problem::Problem;
+use crate::http::reply::Reply;
+use crate::resources::context::{Call, Edge};
+use crate::resources::events::read::no_topic;
+use crate::resources::streams::state::turn;
+
+/// DELETE of a stream.
+pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let topic = &call.matched.topic;
+    open(edge, topic).await?;
+    let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
+    let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
+    if view.gone {
+        return Err(view::gone());
+    }
+    end(edge, &view, call.principal.name.as_bytes()).await?;
+    drop(held);
+    Ok(Reply::new(204).field("cache-control", "no-store"))
+}
