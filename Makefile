@@ -38,8 +38,11 @@ wasm: ## programs of topics from source, in each language, compared with those c
 	@$(XTASK) wasm
 
 lab: ## every experiment, quickly, with its report; LAB=NAME runs one in full
-	@lab/peers/install.sh
-	@cargo build --release --locked --package weir-lab
+	@cargo build --release --locked --package weir-lab --package weir-cli
 	@lab="$${CARGO_TARGET_DIR:-target}/release/weir-lab"; \
+	peers=$$("$$lab" peers $(LAB)) || exit; \
+	if [ -n "$$peers" ]; then lab/peers/install.sh $$peers || exit; fi; \
 	if [ -n "$(LAB)" ]; then exec "$$lab" run "$(LAB)"; fi; \
-	for file in lab/experiments/*.toml; do "$$lab" run "$$file" --quick || exit; done
+	code=0; \
+	for file in lab/experiments/*.toml; do "$$lab" run "$$file" --quick || code=$$?; done; \
+	exit $$code

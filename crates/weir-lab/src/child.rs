@@ -14,8 +14,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -221,11 +221,28 @@ impl Child {
         match self.lines.recv_timeout(self.timeout) {
             Ok(Ok(line)) => Ok(line),
             Ok(Err(error)) => Err(self.complain(error)),
-            Err(_) => match self.process.try_wait() {
-                Ok(Some(status)) => Err(self.complain(format!("ended: {status}"))),
-                _ => Err(self.complain(format!("no answer within {} s", self.timeout.as_secs()))),
-            },
+            Err(RecvTimeoutError::Timeout) => {
+                Err(self.complain(format!("no answer within {} s", self.timeout.as_secs())))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let end = self.end();
+                Err(self.complain(end))
+            }
         }
+    }
+
+    /// How the child, whose output is closed, ended. Its status can come a moment
+    /// after the end of its output.
+    fn end(&mut self) -> String {
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return format!("ended: {status}"),
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => return format!("cannot be waited for: {error}"),
+            }
+        }
+        "closed its output and did not end".to_owned()
     }
 }
 

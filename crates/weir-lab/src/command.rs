@@ -1,5 +1,6 @@
 //! The commands of `weir-lab`, apart from the parsing of words.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,12 @@ use std::sync::atomic::AtomicBool;
 
 use crate::contender::{BUILT_IN, by_name};
 use crate::error::{LabError, Result};
-use crate::experiment::Experiment;
 use crate::experiment::matrix::Matrix;
+use crate::experiment::{Experiment, Peers};
 use crate::profile::Wanted;
 use crate::protocol::Fields;
 use crate::report;
-use crate::results::{Plan, PlannedCell, ResultSet};
+use crate::results::{Block, Plan, PlannedCell, ResultSet};
 use crate::runner::{self, Options, Places};
 use crate::summary::Summary;
 
@@ -73,6 +74,20 @@ pub fn find(places: &Places, name: &str) -> Result<PathBuf> {
     })
 }
 
+/// Prints the words that `lab/peers/install.sh` takes for the experiment `name`,
+/// or for all of them: one a line, nothing when everything is built in.
+pub fn peers(name: Option<&str>, places: &Places, out: &mut dyn Write) -> Result<()> {
+    let wanted = match name {
+        Some(name) => vec![Experiment::read(&find(places, name)?)?],
+        None => experiments(places)?.into_iter().map(|(_, e)| e).collect(),
+    };
+    let groups: BTreeSet<Peers> = wanted.into_iter().flat_map(|e| e.header.peers).collect();
+    for group in groups {
+        print(out, &format!("{}\n", group.word()))?;
+    }
+    Ok(())
+}
+
 /// Prints the experiments and the built-in contenders.
 pub fn list(places: &Places, out: &mut dyn Write) -> Result<()> {
     let mut table = report::Table::new(&["experiment", "mode", "contenders", "claims", "question"]);
@@ -98,15 +113,22 @@ pub fn list(places: &Places, out: &mut dyn Write) -> Result<()> {
 pub fn check(name: &str, options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
     let experiment = Experiment::read(&find(places, name)?)?;
     let (blocks, samples) = (experiment.header.blocks, experiment.header.samples);
-    let (matrix, cells) = runner::check(experiment, options, places)?;
+    let (matrix, cells, failed) = runner::check(experiment, options, places)?;
     print(out, &matrix_text(&matrix, &cells))?;
+    for failure in &failed {
+        print(out, &format!("{}\n", failure.line()))?;
+    }
     print(
         out,
         &format!(
             "\n{} cells, {blocks} blocks of {samples} samples; contenders agree\n",
             cells.len()
         ),
-    )
+    )?;
+    let Some(first) = failed.into_iter().next() else {
+        return Ok(());
+    };
+    Err(LabError::Unable { what: first.what })
 }
 
 /// Samples where contenders spend their CPU time.
@@ -178,7 +200,10 @@ pub fn run(
             print(out, &format!("results: {}\n", set.dir().display()))
         }
         Err(error) => {
-            if let LabError::Interrupted { dir } | LabError::TooNoisy { dir, .. } = &error {
+            if let LabError::Interrupted { dir }
+            | LabError::TooNoisy { dir, .. }
+            | LabError::Incomplete { dir, .. } = &error
+            {
                 make_report(dir, out)?;
             }
             Err(error)
@@ -213,11 +238,17 @@ pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Copies what belongs in the repository (summary, report, plan, fingerprint
-/// and the samples, compressed) from a result set to `to`.
+/// and the samples, compressed) from a result set to `to`. A set that is not
+/// whole is refused: a quick run, a run of some contenders, a block or a
+/// contender that is missing.
 pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     make_report(dir, &mut std::io::sink())?;
     let set = ResultSet::open(dir)?;
     let plan: Plan = set.read_json("plan.json")?;
+    if let Some(lack) = lack(&plan, &set.read_blocks(&plan)?) {
+        let what = format!("{} is no whole record: {lack}", dir.display());
+        return Err(LabError::Usage { what });
+    }
     fs::create_dir_all(to).map_err(LabError::io(to))?;
     for name in [
         "summary.json",
@@ -250,6 +281,26 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     }
     packed.finish().map_err(LabError::io(&path))?;
     print(out, &format!("recorded in {}\n", to.display()))
+}
+
+/// What a result set lacks to be a record.
+fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
+    if plan.quick {
+        return Some("it was a quick run".to_owned());
+    }
+    if !plan.only.is_empty() {
+        return Some(format!("it ran {} only", plan.only.join(", ")));
+    }
+    if blocks.len() < plan.blocks {
+        let (there, all) = (blocks.len(), plan.blocks);
+        return Some(format!("{there} of {all} blocks are there"));
+    }
+    let failed = plan.failed.iter();
+    let failed = failed.chain(blocks.iter().flat_map(|block| &block.head.failed));
+    let mut gone = failed.map(|failure| format!("{} failed", failure.contender));
+    let absent = plan.absent.first();
+    gone.next()
+        .or_else(|| absent.map(|absent| format!("{} was left out", absent.contender)))
 }
 
 /// Serves a built-in contender on standard input and output.

@@ -106,6 +106,20 @@ pub enum LabError {
         /// Which, and what it does instead.
         what: String,
     },
+    /// Contenders failed; the others were measured.
+    #[error("{} failed and was left out (see the report); the rest was measured", names.join(", "))]
+    Incomplete {
+        /// The contenders that failed.
+        names: Vec<String>,
+        /// The result set.
+        dir: PathBuf,
+    },
+    /// No contender could be measured; what the first one did.
+    #[error("{what}")]
+    Unable {
+        /// The contender and what it did.
+        what: String,
+    },
     /// Too many blocks were disturbed by other work on the machine.
     #[error(
         "{disturbed} of {total} blocks were disturbed by other work; the machine is too noisy to decide (see the report)"
@@ -149,6 +163,11 @@ impl LabError {
             experiment: name.to_owned(),
             what: what.into(),
         }
+    }
+
+    /// Whether one contender failed by itself, so that the others can be measured.
+    pub fn is_of_one_contender(&self) -> bool {
+        matches!(self, LabError::Start { .. } | LabError::Contender { .. })
     }
 
     /// The exit code the program ends with: 1 error, 2 usage, 4 too noisy,

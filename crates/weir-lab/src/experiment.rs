@@ -114,6 +114,10 @@ pub struct Header {
     /// Share of foreign CPU time above which a block is disturbed; 1 never.
     #[serde(default = "default_foreign_max")]
     pub foreign_max: f64,
+    /// What its contenders are built from, by the words of `lab/peers/install.sh`;
+    /// none means that everything is built in.
+    #[serde(default)]
+    pub peers: Vec<Peers>,
     /// Whether the canary is read around each block; for tests of the lab.
     #[serde(default = "default_true")]
     pub canary: bool,
@@ -124,6 +128,35 @@ pub struct Header {
     /// contenders report.
     #[serde(default = "default_show")]
     pub show: Vec<String>,
+}
+
+/// A group of programs that `lab/peers/install.sh` gets and builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Peers {
+    /// Parsers and SQLite, in C and C++.
+    Libraries,
+    /// Redis, NATS, etcd, Kafka.
+    Brokers,
+    /// HTTP servers and the client that loads them.
+    Http,
+    /// Programs that find items in pages of JSON.
+    Json,
+    /// Our packages for other languages.
+    Bindings,
+}
+
+impl Peers {
+    /// The word of the script.
+    pub fn word(self) -> &'static str {
+        match self {
+            Peers::Libraries => "libraries",
+            Peers::Brokers => "brokers",
+            Peers::Http => "http",
+            Peers::Json => "json",
+            Peers::Bindings => "bindings",
+        }
+    }
 }
 
 fn default_blocks() -> usize {

@@ -33,6 +33,11 @@ struct Arguments {
 enum Verb {
     /// Show the experiments and the built-in contenders.
     List,
+    /// Print what lab/peers/install.sh has to build for an experiment, or for all.
+    Peers {
+        /// Name, alias or file of the experiment.
+        experiment: Option<String>,
+    },
     /// Start every contender of an experiment and compare their answers.
     Check {
         /// Name, alias or file of the experiment.
@@ -173,6 +178,7 @@ fn run(verb: Verb) -> Result<()> {
     let out = &mut io::stdout();
     match verb {
         Verb::List => command::list(&places, out),
+        Verb::Peers { experiment } => command::peers(experiment.as_deref(), &places, out),
         Verb::Check { experiment, choice } => {
             command::check(&experiment, &choice.options(), &places, out)
         }

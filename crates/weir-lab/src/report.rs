@@ -25,6 +25,7 @@ pub fn markdown(
     let _ = writeln!(text, "# {}\n\n{}\n", header.title, header.question);
     let _ = writeln!(text, "{}\n", circumstances(plan, blocks, summary));
     text.push_str(&gaps(plan));
+    text.push_str(&failures(plan, blocks));
     text.push_str(&claims(summary));
     for metric in &header.show {
         text.push_str(&medians(summary, metric));
@@ -88,6 +89,35 @@ fn gaps(plan: &Plan) -> String {
         )
     });
     format!("## Gaps\n\n{}\n", lines.collect::<String>())
+}
+
+/// The contenders that failed: when, at what, and how.
+fn failures(plan: &Plan, blocks: &[Block]) -> String {
+    let checked = plan
+        .failed
+        .iter()
+        .map(|failure| ("check".to_owned(), failure));
+    let measured = blocks.iter().flat_map(|block| {
+        let number = (block.head.block + 1).to_string();
+        block.head.failed.iter().map(move |f| (number.clone(), f))
+    });
+    let mut table = Table::new(&["contender", "block", "workload", "what happened"]);
+    for (block, failure) in checked.chain(measured) {
+        table.row(vec![
+            failure.contender.clone(),
+            block,
+            failure.workload.clone(),
+            // A cell of the table is one line and has no bar.
+            failure.what.replace(['\n', '|'], " "),
+        ]);
+    }
+    if table.rows.len() == 1 {
+        return String::new();
+    }
+    format!(
+        "## Failures\n\n{}\nA block has no figure of a contender that failed in it.\n\n",
+        table.render()
+    )
 }
 
 fn claims(summary: &Summary) -> String {

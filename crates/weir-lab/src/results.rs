@@ -54,6 +54,27 @@ pub struct Plan {
     /// Contenders that were left out because their program was not there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Absent>,
+    /// Contenders that failed before anything was timed, and have no cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Failure>,
+}
+
+/// A contender that did not do its work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its name.
+    pub contender: String,
+    /// The workload it was at.
+    pub workload: String,
+    /// What it did, as a sentence.
+    pub what: String,
+}
+
+impl Failure {
+    /// A sentence for people.
+    pub fn line(&self) -> String {
+        format!("FAILED at {}: {}", self.workload, self.what)
+    }
 }
 
 /// One cell of a plan.
@@ -90,6 +111,9 @@ pub struct BlockHead {
     pub before: Reading,
     /// Canary after.
     pub after: Reading,
+    /// Contenders of which the block has no samples.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Failure>,
 }
 
 /// One measured batch.
@@ -274,6 +298,7 @@ mod tests {
                     integer_ms: 1.5,
                     copy_ms: 2.25,
                 },
+                failed: Vec::new(),
             },
             samples: vec![Sample {
                 cell: 3,

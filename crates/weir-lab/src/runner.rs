@@ -7,14 +7,19 @@
 //! order, reads the canary, and is stored. A block that other work disturbed
 //! is repeated once.
 //!
+//! A contender that fails (does not start, dies, hangs, complains) is ended, named
+//! in the report, and the others go on. One that fails in two blocks is not
+//! started again.
+//!
 //! Invariants: no time is kept before the answers agreed; a stored block
-//! holds every sample of the plan; what a block draws depends only on the
-//! seed and its number, so a resumed run draws what an uninterrupted one does.
+//! holds every sample of the plan of a contender or, when it failed, none; what a
+//! block draws depends only on the seed and its number, so a resumed run draws
+//! what an uninterrupted one does.
 
 mod inproc;
 mod process;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,15 +35,17 @@ use crate::error::{LabError, Result};
 use crate::experiment::matrix::{Cell, Matrix, Narrow};
 use crate::experiment::{ContenderSpec, Experiment, Mode, Pin, PinName};
 use crate::fingerprint::{Fingerprint, utc_now};
-use crate::machine::{self, allowed_cpus};
-use crate::protocol::{Answer, Fields};
-use crate::results::{Block, BlockHead, Plan, PlannedCell, ResultSet, SCHEMA, Sample};
+use crate::machine::{self, Shares, allowed_cpus};
+use crate::protocol::{Answer, Fields, Hello};
+use crate::results::{Block, BlockHead, Failure, Plan, PlannedCell, ResultSet, SCHEMA, Sample};
 use crate::rng::SplitMix64;
 
 /// Longest padding of a child's environment, bytes.
 const PADDING_MAX: usize = 4_096;
 /// Share of disturbed blocks above which a run decides nothing.
 const DISTURBED_MAX: f64 = 0.30;
+/// Blocks in which a contender may fail; then the rest of the blocks go without it.
+const FAILURES_MAX: usize = 2;
 /// Blocks and samples of a quick run.
 const QUICK: (usize, usize) = (3, 5);
 
@@ -88,6 +95,32 @@ pub(crate) struct Session {
 pub(crate) struct Prepared {
     pub(crate) cells: Vec<PlannedCell>,
     pub(crate) versions: BTreeMap<String, Fields>,
+    pub(crate) failed: Vec<Failure>,
+}
+
+/// What a block gave.
+pub(crate) struct Measured {
+    samples: Vec<Sample>,
+    shares: Shares,
+    failed: Vec<Failure>,
+}
+
+impl Measured {
+    /// `samples` without those of contenders that failed.
+    pub(crate) fn new(
+        plan: &Plan,
+        mut samples: Vec<Sample>,
+        shares: Shares,
+        failed: Vec<Failure>,
+    ) -> Measured {
+        let down = |name: &str| failed.iter().any(|failure| failure.contender == name);
+        samples.retain(|sample| !down(&plan.cells[sample.cell].contender));
+        Measured {
+            samples,
+            shares,
+            failed,
+        }
+    }
 }
 
 impl Session {
@@ -163,12 +196,75 @@ impl Session {
         fields
     }
 
-    /// Compares the answers of every answer group at every workload.
-    pub(crate) fn compare(&self, answers: &[Answer]) -> Result<()> {
+    /// The failure that `error` is, at `cell`; other errors end the run.
+    pub(crate) fn failure(&self, cell: &Cell, error: LabError) -> Result<Failure> {
+        if !error.is_of_one_contender() {
+            return Err(error);
+        }
+        Ok(Failure {
+            contender: self.matrix.contender(cell).name.clone(),
+            workload: self.matrix.workload(cell).name.clone(),
+            what: error.to_string(),
+        })
+    }
+
+    pub(crate) fn refuse_unoptimised(&self, name: &str, hello: &Hello) -> Result<()> {
+        if hello.profile == "optimised" || self.options.allow_debug {
+            return Ok(());
+        }
+        Err(LabError::Unoptimised {
+            contender: name.to_owned(),
+            profile: hello.profile.clone(),
+        })
+    }
+
+    /// Cell `number` of the matrix as a plan has it.
+    pub(crate) fn planned(&self, number: usize, iterations: u64, answer: Answer) -> PlannedCell {
+        let cell = &self.matrix.cells[number];
+        let workload = self.matrix.workload(cell);
+        PlannedCell {
+            contender: self.matrix.contender(cell).name.clone(),
+            workload: workload.name.clone(),
+            items: workload.items,
+            iterations,
+            samples: workload.samples.unwrap_or(usize::MAX),
+            answer,
+        }
+    }
+
+    /// Takes the cells of contenders that `failed` out of the matrix and of
+    /// `cells`. When nobody is left, the first failure is the error.
+    pub(crate) fn keep(
+        &mut self,
+        mut cells: Vec<PlannedCell>,
+        versions: BTreeMap<String, Fields>,
+        failed: Vec<Failure>,
+    ) -> Result<Prepared> {
+        let down = |name: &str| failed.iter().any(|failure| failure.contender == name);
+        cells.retain(|cell| !down(&cell.contender));
+        let contenders = &self.matrix.contenders;
+        self.matrix
+            .cells
+            .retain(|cell| !down(&contenders[cell.contender].name));
+        if let (true, Some(first)) = (cells.is_empty(), failed.first()) {
+            return Err(LabError::Unable {
+                what: first.what.clone(),
+            });
+        }
+        Ok(Prepared {
+            cells,
+            versions,
+            failed,
+        })
+    }
+
+    /// Compares the answers of every answer group at every workload; a cell
+    /// without an answer is passed over.
+    pub(crate) fn compare(&self, answers: &[Option<Answer>]) -> Result<()> {
         let mut first: BTreeMap<(String, usize), (usize, u64)> = BTreeMap::new();
         for (number, (cell, answer)) in self.matrix.cells.iter().zip(answers).enumerate() {
             let contender = self.matrix.contender(cell);
-            let Some(group) = &contender.answers else {
+            let (Some(group), Some(answer)) = (&contender.answers, answer) else {
                 continue;
             };
             let key = (group.clone(), cell.workload);
@@ -211,14 +307,14 @@ pub fn check(
     experiment: Experiment,
     options: &Options,
     places: &Places,
-) -> Result<(Matrix, Vec<PlannedCell>)> {
-    let session = Session::new(experiment, options, places, Arc::default())?;
+) -> Result<(Matrix, Vec<PlannedCell>, Vec<Failure>)> {
+    let mut session = Session::new(experiment, options, places, Arc::default())?;
     let _elsewhere = StandAside::new(session.cpu);
-    let prepared = prepare(&session)?;
-    Ok((session.matrix, prepared.cells))
+    let prepared = prepare(&mut session)?;
+    Ok((session.matrix, prepared.cells, prepared.failed))
 }
 
-fn prepare(session: &Session) -> Result<Prepared> {
+fn prepare(session: &mut Session) -> Result<Prepared> {
     match session.experiment.header.mode {
         Mode::Inproc => inproc::prepare(session),
         Mode::Process => process::prepare(session),
@@ -244,13 +340,16 @@ pub fn start(
     let seed = options.seed.unwrap_or(header.seed);
     let foreign_max = options.foreign_max.unwrap_or(header.foreign_max);
     let foreign_max = if options.quick { 1.0 } else { foreign_max };
-    let session = Session::new(experiment, options, places, stop)?;
+    let mut session = Session::new(experiment, options, places, stop)?;
     let _elsewhere = StandAside::new(session.cpu);
     for absent in &session.matrix.absent {
         say(progress, &absent.line());
     }
     say(progress, "checking that contenders agree");
-    let prepared = prepare(&session)?;
+    let prepared = prepare(&mut session)?;
+    for failure in &prepared.failed {
+        say(progress, &failure.line());
+    }
     let fingerprint = Fingerprint::take(
         &places.root,
         &places.scratch,
@@ -268,6 +367,7 @@ pub fn start(
         fingerprint: fingerprint.hash(),
         cells: prepared.cells,
         absent: session.matrix.absent.clone(),
+        failed: prepared.failed,
     };
     let id = SplitMix64::new(crate::clock::wall_ns() ^ u64::from(std::process::id())).next_u64();
     let name = format!(
@@ -299,10 +399,13 @@ pub fn resume(
         only: plan.only.clone(),
         ..options.clone()
     };
-    let session = Session::new(experiment, &options, places, stop)?;
+    let mut session = Session::new(experiment, &options, places, stop)?;
     let _elsewhere = StandAside::new(session.cpu);
     say(progress, "checking that contenders agree");
-    let prepared = prepare(&session)?;
+    let prepared = prepare(&mut session)?;
+    for failure in &prepared.failed {
+        say(progress, &failure.line());
+    }
     let fingerprint = Fingerprint::take(
         &places.root,
         &places.scratch,
@@ -336,18 +439,29 @@ fn blocks_of(
     progress: &mut dyn Write,
 ) -> Result<()> {
     let mut disturbed = 0;
+    let mut failures: BTreeMap<String, usize> = BTreeMap::new();
     for number in 0..plan.blocks {
         if !set.has_block(number) {
             session.check_stop(set.dir())?;
-            let mut block = measure(session, plan, set, number, 1)?;
+            let without: BTreeSet<String> = failures
+                .iter()
+                .filter(|(_, count)| **count >= FAILURES_MAX)
+                .map(|(name, _)| name.clone())
+                .collect();
+            let measure = |attempt| measure(session, plan, set, number, attempt, &without);
+            let mut block = measure(1)?;
             if block.head.disturbed {
                 set.write_block(&block, true)?;
-                block = measure(session, plan, set, number, 2)?;
+                block = measure(2)?;
             }
             set.write_block(&block, false)?;
         }
         let head = set.read_block(number)?.head;
         disturbed += usize::from(head.disturbed);
+        for failure in &head.failed {
+            *failures.entry(failure.contender.clone()).or_default() += 1;
+            say(progress, &failure.line());
+        }
         say(progress, &block_line(&head, plan.blocks));
     }
     #[allow(clippy::cast_precision_loss)] // at most a thousand blocks
@@ -356,6 +470,14 @@ fn blocks_of(
         return Err(LabError::TooNoisy {
             disturbed,
             total: plan.blocks,
+            dir: set.dir().to_owned(),
+        });
+    }
+    let mut names: Vec<String> = plan.failed.iter().map(|f| f.contender.clone()).collect();
+    names.extend(failures.into_keys());
+    if !names.is_empty() {
+        return Err(LabError::Incomplete {
+            names,
             dir: set.dir().to_owned(),
         });
     }
@@ -368,6 +490,7 @@ fn measure(
     set: &ResultSet,
     number: usize,
     attempt: u32,
+    without: &BTreeSet<String>,
 ) -> Result<Block> {
     let part = format!("block {number} attempt {attempt}");
     let mut rng = SplitMix64::derive(plan.seed, &part);
@@ -378,9 +501,13 @@ fn measure(
         .transpose()?;
     let mut read = || canary.as_mut().map_or(Ok(Reading::default()), Canary::read);
     let before = read()?;
-    let (samples, shares) = match session.experiment.header.mode {
-        Mode::Inproc => inproc::block(session, plan, set.dir(), number, &mut rng)?,
-        Mode::Process => process::block(session, plan, set.dir(), number, &mut rng)?,
+    let Measured {
+        samples,
+        shares,
+        failed,
+    } = match session.experiment.header.mode {
+        Mode::Inproc => inproc::block(session, plan, set.dir(), number, without, &mut rng)?,
+        Mode::Process => process::block(session, plan, set.dir(), number, without, &mut rng)?,
     };
     let after = read()?;
     let disturbed = shares.foreign > plan.foreign_max;
@@ -392,6 +519,7 @@ fn measure(
         shares,
         before,
         after,
+        failed,
     };
     Ok(Block { head, samples })
 }

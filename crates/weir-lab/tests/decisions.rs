@@ -100,6 +100,7 @@ fn summary(set: u64, factor: f64) -> Summary {
             })
             .collect(),
         absent: Vec::new(),
+        failed: Vec::new(),
     };
     let mut rng = SplitMix64::derive(set, "samples");
     let block = |number| {
@@ -118,6 +119,7 @@ fn summary(set: u64, factor: f64) -> Summary {
             shares: Shares::default(),
             before: Reading::default(),
             after: Reading::default(),
+            failed: Vec::new(),
         };
         Block { head, samples }
     };
@@ -195,6 +197,7 @@ fn a_disturbed_block_is_in_no_figure() {
             answer: Answer::default(),
         }],
         absent: Vec::new(),
+        failed: Vec::new(),
     };
     let block = |number, disturbed, wall_ns| Block {
         head: BlockHead {
@@ -205,6 +208,7 @@ fn a_disturbed_block_is_in_no_figure() {
             shares: Shares::default(),
             before: Reading::default(),
             after: Reading::default(),
+            failed: Vec::new(),
         },
         samples: vec![Sample {
             cell: 0,

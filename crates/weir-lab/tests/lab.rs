@@ -411,6 +411,140 @@ fn a_record_holds_every_sample_compressed() {
     assert_eq!(lines, 1 + BLOCKS * 3 * 2);
 }
 
+/// A contender as a shell script, which fails at the moments that `faults` names.
+fn script(dir: &Path, name: &str, faults: &str) -> String {
+    let text = format!(
+        r#"printf 'hello\t1\tprofile=optimised\n'
+while read -r word rest; do
+    state=''
+    case $word in
+        load) fields=$rest; answer=ok ;;
+        check) answer='answer\t0000000000000000\t1\t0\t0' ;;
+        run) n=${{rest##*	}}; answer="time\t1000000\t1000000\t$(printf %x "$n")" ;;
+        *) exit 0 ;;
+    esac
+    {faults}
+    printf "$answer\n"
+done
+"#
+    );
+    fs::write(dir.join(name), text).unwrap();
+    format!(
+        "[[contender]]\nname = \"{name}\"\ncommand = [\"/bin/sh\", \"{{root}}/{name}\"]\nanswers = \"all\"\n"
+    )
+}
+
+/// Runs the experiment of [`experiment`] with one more contender, a script.
+fn run_beside(name: &str, faults: &str) -> (TempDir, Output) {
+    let dir = tempfile::tempdir().unwrap();
+    let contender = script(dir.path(), name, faults);
+    let experiments = dir.path().join("lab/experiments");
+    fs::create_dir_all(&experiments).unwrap();
+    let claim = format!(
+        "[[claim]]\ntext = \"quick beside {name}\"\ncompare = [\"quick\", \"{name}\"]\nexpect = \"lower\"\nmax_ratio = 2.0\n"
+    );
+    let text = experiment(1.5, &contender) + &claim;
+    let text = text.replace("samples = 3", "samples = 3\ntimeout_s = 2");
+    fs::write(experiments.join("t.toml"), text).unwrap();
+    let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+    (dir, out)
+}
+
+fn row<'a>(report: &'a str, words: &str) -> &'a str {
+    let found = report.lines().find(|line| line.contains(words));
+    found.unwrap_or_else(|| panic!("{words} not in {report}"))
+}
+
+#[test]
+fn a_contender_that_does_all_right_is_measured() {
+    let (_dir, out) = run_beside("script", "");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(row(&text(&out.stdout), "quick beside script").contains("| 8   |"));
+}
+
+#[test]
+fn a_contender_that_fails_the_check_is_a_row_and_the_rest_goes_on() {
+    for (name, faults, what) in [
+        (
+            "complains",
+            r"[ $word = check ] && answer='error\tno port'",
+            "no port",
+        ),
+        (
+            "dies",
+            "[ $word = check ] && exit 3",
+            "ended: exit status: 3",
+        ),
+        (
+            "hangs",
+            "[ $word = load ] && read -r word",
+            "no answer within 2 s",
+        ),
+        ("silent", "exit 0", "ended: exit status: 0"),
+    ] {
+        let (dir, out) = run_beside(name, faults);
+        let (report, complaint) = (text(&out.stdout), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(1), "{name}: {complaint}");
+        assert!(complaint.contains(&format!("{name} failed")), "{complaint}");
+        let failed = row(&report, &format!("| {name} "));
+        assert!(
+            failed.contains("| check |") && failed.contains(what),
+            "{failed}"
+        );
+        assert!(row(&report, "quick is quicker").contains("| holds "));
+        assert!(row(&report, &format!("quick beside {name}")).contains("not measured"));
+        // Publishing what is left is refused.
+        let set = result_set(dir.path());
+        let record = ["record", set.to_str().unwrap(), "lab/record/t"];
+        let refused = run(dir.path(), &record);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(&format!("{name} failed")));
+        assert!(!dir.path().join("lab/record").exists());
+    }
+}
+
+#[test]
+fn a_contender_that_fails_twice_is_not_started_again() {
+    let faults = r"case $word$fields in run*block=[2-9]*) answer='error\tlost its disk' ;; esac";
+    let (dir, out) = run_beside("tired", faults);
+    let report = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    let failures = report
+        .lines()
+        .filter(|line| line.starts_with("| tired ") && line.contains("lost its disk"));
+    let blocks: Vec<&str> = failures.filter_map(|line| line.split('|').nth(2)).collect();
+    let blocks: Vec<&str> = blocks.iter().map(|block| block.trim()).collect();
+    assert_eq!(blocks, ["3", "4"], "{report}");
+    // Two blocks have it: too few to decide, and no half block is among them.
+    let claim = row(&report, "quick beside tired");
+    assert!(
+        claim.contains("| 2   |") && claim.contains("cannot tell"),
+        "{claim}"
+    );
+    assert!(row(&report, "quick is quicker").contains("| 8   |"));
+    let set = result_set(dir.path());
+    assert_eq!(samples_of(&set, 1).len(), 9);
+    assert_eq!(samples_of(&set, 2).len(), 6);
+}
+
+#[test]
+fn only_whole_sets_become_records() {
+    for (words, what) in [
+        (&["--quick"][..], "quick run"),
+        (&["--only", "quick"], "it ran quick only"),
+    ] {
+        let dir = laboratory(&experiment(1.5, ""));
+        let run_words = [&["run", "t", "--allow-debug"], words].concat();
+        assert!(run(dir.path(), &run_words).status.success());
+        let set = result_set(dir.path());
+        let record = ["record", set.to_str().unwrap(), "lab/record/t"];
+        let refused = run(dir.path(), &record);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}");
+        let complaint = text(&refused.stderr);
+        assert!(complaint.contains(what), "{complaint}");
+    }
+}
+
 #[test]
 fn mistakes_on_the_command_line_end_in_2() {
     let dir = laboratory(&experiment(1.5, ""));
@@ -431,4 +565,24 @@ fn mistakes_on_the_command_line_end_in_2() {
     let out = run(dir.path(), &["list"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("naem"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn an_experiment_names_the_peers_that_it_needs() {
+    let peers = |words: &[&str]| text(&run(Path::new("."), words).stdout);
+    assert_eq!(peers(&["peers", "store-write"]), "libraries\n");
+    assert_eq!(peers(&["peers", "ffi-pipeline"]), "json\nbindings\n");
+    assert_eq!(peers(&["peers", "store-open"]), "");
+    let all = "libraries\nbrokers\nhttp\njson\nbindings\n";
+    assert_eq!(peers(&["peers"]), all);
+    // Who runs a program of the peers says which group builds it.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
+    for entry in fs::read_dir(root).unwrap() {
+        let file = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert_eq!(
+            file.contains("\"{peers}/"),
+            file.contains("\npeers = ["),
+            "{file}"
+        );
+    }
 }

@@ -1,13 +1,14 @@
 //! Blocks of resident contenders, measured batch by batch in turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Prepared, Session, moment, sample, watched};
+use super::{Measured, Prepared, Session, moment, sample, watched};
 use crate::child::Child;
 use crate::error::{LabError, Result};
-use crate::machine::{Shares, between};
-use crate::results::{Plan, PlannedCell, Sample};
+use crate::machine::between;
+use crate::protocol::Timed;
+use crate::results::{Failure, Plan, PlannedCell};
 use crate::rng::SplitMix64;
 
 /// Most iterations of a batch.
@@ -17,66 +18,90 @@ const WINDOWS: usize = 3;
 /// Relative spread of the last windows that counts as steady.
 const STEADY: f64 = 0.02;
 
-/// The children of a block, by contender.
-type Children = BTreeMap<usize, Child>;
-
-fn start(session: &Session, block: usize, rng: &mut SplitMix64) -> Result<Children> {
-    let mut children = Children::new();
-    for (number, cell) in session.matrix.cells.iter().enumerate() {
-        let contender = session.matrix.contender(cell);
-        let child = match children.entry(cell.contender) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                let words = session.words(contender);
-                let child = Child::start(&contender.name, &words, session.launch(rng))?;
-                let profile = &child.hello().profile;
-                if profile != "optimised" && !session.options.allow_debug {
-                    return Err(LabError::Unoptimised {
-                        contender: contender.name.clone(),
-                        profile: profile.clone(),
-                    });
-                }
-                entry.insert(child)
-            }
-        };
-        child.load(number, session.fields(cell, block))?;
-    }
-    Ok(children)
+/// The children of a block.
+struct Children {
+    running: BTreeMap<usize, Child>,
+    failed: Vec<Failure>,
 }
 
-fn child_of<'a>(
-    session: &Session,
-    children: &'a mut Children,
-    number: usize,
-) -> Result<&'a mut Child> {
-    let cell = &session.matrix.cells[number];
-    let missing = || LabError::contender(&session.matrix.contender(cell).name, "was not started");
-    children.get_mut(&cell.contender).ok_or_else(missing)
+impl Children {
+    /// Starts the contenders of all cells but those in `without`, and hands each
+    /// cell its input.
+    fn start(
+        session: &Session,
+        block: usize,
+        without: &BTreeSet<String>,
+        rng: &mut SplitMix64,
+    ) -> Result<Children> {
+        let mut children = Children {
+            running: BTreeMap::new(),
+            failed: Vec::new(),
+        };
+        let mut seen = BTreeSet::new();
+        for (number, cell) in session.matrix.cells.iter().enumerate() {
+            let contender = session.matrix.contender(cell);
+            if without.contains(&contender.name) {
+                continue;
+            }
+            if seen.insert(cell.contender) {
+                let words = session.words(contender);
+                let started = Child::start(&contender.name, &words, session.launch(rng));
+                match started {
+                    Ok(child) => {
+                        session.refuse_unoptimised(&contender.name, child.hello())?;
+                        children.running.insert(cell.contender, child);
+                    }
+                    Err(error) => children.failed.push(session.failure(cell, error)?),
+                }
+            }
+            children.ask(session, number, |child| {
+                child.load(number, session.fields(cell, block))
+            })?;
+        }
+        Ok(children)
+    }
+
+    /// What the contender of cell `number` answers to `question`; none when it
+    /// failed now or before. One that fails is ended.
+    fn ask<T>(
+        &mut self,
+        session: &Session,
+        number: usize,
+        question: impl FnOnce(&mut Child) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let cell = &session.matrix.cells[number];
+        let Some(child) = self.running.get_mut(&cell.contender) else {
+            return Ok(None);
+        };
+        match question(child) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) => {
+                self.running.remove(&cell.contender);
+                self.failed.push(session.failure(cell, error)?);
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Starts everything, compares answers, finds the size of a batch.
-pub(super) fn prepare(session: &Session) -> Result<Prepared> {
+pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "prepare");
-    let mut children = start(session, 0, &mut rng)?;
+    let mut children = Children::start(session, 0, &BTreeSet::new(), &mut rng)?;
     let mut answers = Vec::new();
     for number in 0..session.matrix.cells.len() {
-        answers.push(child_of(session, &mut children, number)?.check(number)?);
+        answers.push(children.ask(session, number, |child| child.check(number))?);
     }
     session.compare(&answers)?;
     let mut cells = Vec::new();
     for (number, answer) in answers.into_iter().enumerate() {
-        let cell = &session.matrix.cells[number];
-        let child = child_of(session, &mut children, number)?;
-        cells.push(PlannedCell {
-            contender: session.matrix.contender(cell).name.clone(),
-            workload: session.matrix.workload(cell).name.clone(),
-            items: session.matrix.workload(cell).items,
-            iterations: batch(session, child, number)?,
-            samples: session.matrix.workload(cell).samples.unwrap_or(usize::MAX),
-            answer,
-        });
+        let iterations = children.ask(session, number, |child| batch(session, child, number))?;
+        if let (Some(answer), Some(iterations)) = (answer, iterations) {
+            cells.push(session.planned(number, iterations, answer));
+        }
     }
     let versions = children
+        .running
         .iter()
         .map(|(contender, child)| {
             (
@@ -85,7 +110,7 @@ pub(super) fn prepare(session: &Session) -> Result<Prepared> {
             )
         })
         .collect();
-    Ok(Prepared { cells, versions })
+    session.keep(cells, versions, children.failed)
 }
 
 /// Doubles the iterations until a batch takes long enough.
@@ -104,24 +129,23 @@ fn batch(session: &Session, child: &mut Child, number: usize) -> Result<u64> {
     }
 }
 
-/// Measures one block.
+/// Measures one block, without the contenders in `without`. The samples of one
+/// that fails within it are dropped.
 pub(super) fn block(
     session: &Session,
     plan: &Plan,
     dir: &Path,
     number: usize,
+    without: &BTreeSet<String>,
     rng: &mut SplitMix64,
-) -> Result<(Vec<Sample>, Shares)> {
-    let mut children = start(session, number, rng)?;
-    let pids: Vec<u32> = children.values().map(Child::pid).collect();
+) -> Result<Measured> {
+    let mut children = Children::start(session, number, without, rng)?;
+    let pids: Vec<u32> = children.running.values().map(Child::pid).collect();
     for (cell, planned) in plan.cells.iter().enumerate() {
         session.check_stop(dir)?;
-        warm_up(
-            session,
-            child_of(session, &mut children, cell)?,
-            cell,
-            planned,
-        )?;
+        children.ask(session, cell, |child| {
+            warm_up(session, child, cell, planned)
+        })?;
     }
     let mut order: Vec<usize> = (0..plan.cells.len()).collect();
     let mut samples = Vec::with_capacity(order.len() * plan.samples);
@@ -134,21 +158,26 @@ pub(super) fn block(
             if round >= planned.samples {
                 continue;
             }
-            let child = child_of(session, &mut children, *cell)?;
-            let timed = child.run(*cell, planned.iterations)?;
-            let expected = planned.answer.touch.wrapping_mul(planned.iterations);
-            if timed.touch != expected {
-                let what = format!(
-                    "`{}`: {} iterations touched {:x} instead of {expected:x}",
-                    planned.workload, planned.iterations, timed.touch
-                );
-                return Err(LabError::contender(&planned.contender, what));
-            }
-            samples.push(sample(*cell, planned.iterations, timed));
+            let timed = children.ask(session, *cell, |child| once(child, *cell, planned))?;
+            samples.extend(timed.map(|timed| sample(*cell, planned.iterations, timed)));
         }
     }
     let shares = between(from, moment(session, &pids), watched(session).len());
-    Ok((samples, shares))
+    Ok(Measured::new(plan, samples, shares, children.failed))
+}
+
+/// Times a batch, whose work must be what the check said.
+fn once(child: &mut Child, cell: usize, planned: &PlannedCell) -> Result<Timed> {
+    let timed = child.run(cell, planned.iterations)?;
+    let expected = planned.answer.touch.wrapping_mul(planned.iterations);
+    if timed.touch == expected {
+        return Ok(timed);
+    }
+    let what = format!(
+        "`{}`: {} iterations touched {:x} instead of {expected:x}",
+        planned.workload, planned.iterations, timed.touch
+    );
+    Err(LabError::contender(&planned.contender, what))
 }
 
 /// Runs batches until three in a row agree or the time is up.

@@ -3,7 +3,7 @@
 //! The answer of a command is what it prints. Metrics: `wall`, `cpu` (user
 //! and system), `max_rss` (bytes).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
@@ -12,14 +12,14 @@ use std::thread;
 
 use wait4::Wait4;
 
-use super::{Prepared, Session, moment, sample, watched};
+use super::{Measured, Prepared, Session, moment, sample, watched};
 use crate::child::{command, end_group, spawn_on};
 use crate::clock;
 use crate::error::{LabError, Result};
 use crate::experiment::matrix::Cell;
-use crate::machine::{Shares, between};
+use crate::machine::between;
 use crate::protocol::{Answer, Fields, Timed};
-use crate::results::{Plan, PlannedCell, Sample};
+use crate::results::{Failure, Plan};
 use crate::rng::{SplitMix64, fnv1a64};
 
 /// The words of a cell's command.
@@ -49,32 +49,45 @@ fn words(session: &Session, cell: &Cell, block: usize) -> Vec<String> {
     }
 }
 
+/// What `cell` says when it is run; none when its contender failed now, or before
+/// and is in `failed`.
+fn attempt(
+    session: &Session,
+    cell: &Cell,
+    failed: &mut Vec<Failure>,
+    run: impl FnOnce() -> Result<(Timed, u64)>,
+) -> Result<Option<(Timed, u64)>> {
+    let name = &session.matrix.contender(cell).name;
+    if failed.iter().any(|failure| failure.contender == *name) {
+        return Ok(None);
+    }
+    match run() {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) => {
+            failed.push(session.failure(cell, error)?);
+            Ok(None)
+        }
+    }
+}
+
 /// Runs every command once and compares what they print.
-pub(super) fn prepare(session: &Session) -> Result<Prepared> {
+pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "prepare");
     let mut answers = Vec::new();
+    let mut failed = Vec::new();
     for cell in &session.matrix.cells {
-        let (_, content) = once(session, cell, 0, &mut rng)?;
-        answers.push(Answer {
+        let run = || once(session, cell, 0, &mut rng);
+        let answer = attempt(session, cell, &mut failed, run)?;
+        answers.push(answer.map(|(_, content)| Answer {
             content,
             ..Answer::default()
-        });
+        }));
     }
     session.compare(&answers)?;
-    let planned = |(cell, answer)| PlannedCell {
-        contender: session.matrix.contender(cell).name.clone(),
-        workload: session.matrix.workload(cell).name.clone(),
-        items: session.matrix.workload(cell).items,
-        iterations: 1,
-        samples: session.matrix.workload(cell).samples.unwrap_or(usize::MAX),
-        answer,
-    };
-    let cells = session
-        .matrix
-        .cells
-        .iter()
-        .zip(answers)
-        .map(planned)
+    let cells = answers
+        .into_iter()
+        .enumerate()
+        .filter_map(|(number, answer)| Some(session.planned(number, 1, answer?)))
         .collect();
     let rustc = Fields::from([("rustc".to_owned(), env!("WEIR_LAB_RUSTC").to_owned())]);
     let built_in = session
@@ -85,41 +98,55 @@ pub(super) fn prepare(session: &Session) -> Result<Prepared> {
     let versions: BTreeMap<String, Fields> = built_in
         .map(|contender| (contender.name.clone(), rustc.clone()))
         .collect();
-    Ok(Prepared { cells, versions })
+    session.keep(cells, versions, failed)
 }
 
-/// Measures one block.
+/// Measures one block, without the contenders in `without`. The samples of one
+/// that fails within it are dropped.
 pub(super) fn block(
     session: &Session,
     plan: &Plan,
     dir: &Path,
     number: usize,
+    without: &BTreeSet<String>,
     rng: &mut SplitMix64,
-) -> Result<(Vec<Sample>, Shares)> {
+) -> Result<Measured> {
     let mut order: Vec<usize> = (0..plan.cells.len()).collect();
     let mut samples = Vec::new();
+    let mut failed = Vec::new();
     let from = moment(session, &[]);
     let mut ours = 0u64;
     for round in 0..plan.samples {
         rng.shuffle(&mut order);
         for cell in &order {
             session.check_stop(dir)?;
-            if round >= plan.cells[*cell].samples {
+            let planned = &plan.cells[*cell];
+            if round >= planned.samples || without.contains(&planned.contender) {
                 continue;
             }
-            let (timed, content) = once(session, &session.matrix.cells[*cell], number, rng)?;
-            let planned = &plan.cells[*cell];
-            if content != planned.answer.content {
+            let run = || {
+                let (timed, content) = once(session, &session.matrix.cells[*cell], number, rng)?;
+                if content == planned.answer.content {
+                    return Ok((timed, content));
+                }
                 let what = format!("`{}`: printed something else than before", planned.workload);
-                return Err(LabError::contender(&planned.contender, what));
+                Err(LabError::contender(&planned.contender, what))
+            };
+            let done = attempt(session, &session.matrix.cells[*cell], &mut failed, run)?;
+            if let Some((timed, _)) = done {
+                ours += timed.cpu_ns;
+                samples.push(sample(*cell, 1, timed));
             }
-            ours += timed.cpu_ns;
-            samples.push(sample(*cell, 1, timed));
         }
     }
     let cpus = watched(session).len();
     let to = moment(session, &[]).with_ours(ours);
-    Ok((samples, between(from, to, cpus)))
+    Ok(Measured::new(
+        plan,
+        samples,
+        between(from, to, cpus),
+        failed,
+    ))
 }
 
 /// Runs the command of `cell` to its end; what it took and the hash of what
