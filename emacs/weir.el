@@ -10,44 +10,59 @@
 
 ;; Weir is a durable event store: topics of records, each with an optional
 ;; key.  This package opens a store in the Emacs process or connects to a
-;; server, through a dynamic module that `weir-module-file' names.
+;; server, through a dynamic module.
 ;;
-;; Reads answer at once.  Writes and followers run on threads of the module;
-;; their results arrive through a pipe, so that no command waits for a disk.
+;; Reads of a store of this process answer at once.  Writes, queries,
+;; followers and everything at a server run on threads of the module; their
+;; results arrive through a pipe, so that no command waits for a disk.
 ;;
 ;; `M-x weir-browse' shows the topics of a store; RET follows one live.
+;; `M-x weir-doctor' describes the installation for a bug report.
 
 ;;; Code:
 
 (require 'cl-lib)
+(require 'json)
 (require 'tabulated-list)
 
+(declare-function weir--cancel "ext:weir-module")
 (declare-function weir--close "ext:weir-module")
 (declare-function weir--connect "ext:weir-module")
+(declare-function weir--debug-counts "ext:weir-module")
+(declare-function weir--deploy "ext:weir-module")
 (declare-function weir--drain "ext:weir-module")
 (declare-function weir--follow "ext:weir-module")
 (declare-function weir--get "ext:weir-module")
 (declare-function weir--module-version "ext:weir-module")
 (declare-function weir--open "ext:weir-module")
+(declare-function weir--query "ext:weir-module")
 (declare-function weir--read "ext:weir-module")
 (declare-function weir--scan "ext:weir-module")
+(declare-function weir--shutdown "ext:weir-module")
 (declare-function weir--start "ext:weir-module")
-(declare-function weir--stop "ext:weir-module")
 (declare-function weir--submit "ext:weir-module")
 (declare-function weir--topics "ext:weir-module")
 
 (defgroup weir nil
-  "An event store in Emacs, or at a server."
+  "Durable topics of records in a store or at a server."
   :group 'applications
   :prefix "weir-")
 
 (defcustom weir-module-file nil
-  "File of the dynamic module; nil means `weir-module' on `load-path'."
-  :type '(choice (const :tag "On load-path" nil) file)
+  "File of the dynamic module.
+Nil means a file `weir-module' with `module-file-suffix' in
+`weir-module-directory', in a directory lib/weir of the system, or on
+`load-path'."
+  :type '(choice (const :tag "Search for it" nil) file)
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-module-directory (locate-user-emacs-file "weir/")
+  "Directory of the dynamic module, where `weir-module-file' is nil."
+  :type 'directory
   :package-version '(weir . "0.1.0"))
 
 (defcustom weir-timeout 10
-  "Seconds that `weir-await' waits for a write."
+  "Seconds that `weir-await' waits."
   :type 'number
   :package-version '(weir . "0.1.0"))
 
@@ -63,6 +78,12 @@
 (define-error 'weir-storage "The store failed" 'weir-error)
 (define-error 'weir-network "The server cannot be reached" 'weir-error)
 (define-error 'weir-timeout "No answer in time" 'weir-network)
+(define-error 'weir-http "The server refused" 'weir-error)
+(define-error 'weir-auth "No permission" 'weir-http)
+(define-error 'weir-throttled "Too many requests" 'weir-http)
+(define-error 'weir-protocol "The server broke the protocol" 'weir-error)
+(define-error 'weir-cancelled "Cancelled" 'weir-error)
+(define-error 'weir-panic "A fault of the module" 'weir-error)
 
 ;;;; Module and pipe
 
@@ -71,20 +92,51 @@
 
 (defvar weir--pipe nil "The pipe process at which the module rings.")
 (defvar weir--callbacks (make-hash-table) "Functions of operations, by number.")
-(defvar weir--results (make-hash-table) "Results that nobody has awaited, by number.")
+(defvar weir--results (make-hash-table) "Results that are awaited, by number.")
+(defvar weir--parts (make-hash-table) "Parts of results, the newest first, by number.")
+
+(defun weir--module-path ()
+  "Return the file of the module, or nil."
+  (let ((name (concat "weir-module" module-file-suffix)))
+    (cond
+     (weir-module-file (expand-file-name weir-module-file))
+     ((let ((file (expand-file-name name weir-module-directory)))
+        (and (file-exists-p file) file)))
+     ((seq-find #'file-exists-p
+                (mapcar (lambda (directory) (concat directory "/lib/weir/" name))
+                        '("/usr/local" "/usr"))))
+     ((locate-file name load-path)))))
+
+(defun weir--load ()
+  "Load the module."
+  (unless module-file-suffix
+    (signal 'weir-usage '("This Emacs loads no modules; use Emacs 28.1 or later with modules")))
+  (let ((file (weir--module-path)))
+    (unless file
+      (signal 'weir-usage
+              (list (format "There is no file weir-module%s; set `weir-module-file'"
+                            module-file-suffix))))
+    (condition-case error
+        (module-load file)
+      ((module-load-failed module-open-failed module-init-failed
+                           module-not-gpl-compatible missing-module-init-function)
+       (signal 'weir-usage
+               (list (format "The module %s does not load in Emacs %s (it needs 28.1): %s"
+                             file emacs-version (error-message-string error)))))))
+  (unless (equal (weir--module-version) weir-version)
+    (signal 'weir-usage
+            (list (format "weir.el is %s, the module is %s; install both of one version"
+                          weir-version (weir--module-version)))))
+  (add-hook 'kill-emacs-hook #'weir--at-exit))
+
+(defun weir--at-exit ()
+  "Shut the module down: at most half a second."
+  (weir--shutdown))
 
 (defun weir--ensure ()
   "Load the module and make the pipe, unless that was done."
   (unless (fboundp 'weir--open)
-    (unless module-file-suffix
-      (signal 'weir-usage '("This Emacs loads no modules; use Emacs 28.1 or later")))
-    (if weir-module-file
-        (module-load (expand-file-name weir-module-file))
-      (require 'weir-module))
-    (unless (equal (weir--module-version) weir-version)
-      (signal 'weir-usage
-              (list (format "weir.el is %s, the module is %s; install both of one version"
-                            weir-version (weir--module-version))))))
+    (weir--load))
   (unless (process-live-p weir--pipe)
     ;; With adaptive reading each result would wait for about 24 ms.
     (let ((process-adaptive-read-buffering nil))
@@ -106,13 +158,15 @@
   "Hand RESULT, a list (ID STATUS VALUE), to whom it belongs."
   (pcase-let* ((`(,id ,status ,value) result)
                (callback (gethash id weir--callbacks)))
-    (unless (eq status 'rows)
+    (unless (eq status 'part)
       (remhash id weir--callbacks))
     (cond
      ((functionp callback) (run-at-time 0 nil #'weir--call callback status value))
-     ((eq callback 'await) (puthash id (cons status value) weir--results))
-     ((eq status 'failed)
-      (display-warning 'weir (error-message-string value))))))
+     ((not (eq callback 'await))
+      (when (and (eq status 'failed) (not (eq (car value) 'weir-cancelled)))
+        (display-warning 'weir (error-message-string value))))
+     ((eq status 'part) (push value (gethash id weir--parts)))
+     (t (puthash id (cons status value) weir--results)))))
 
 (defun weir--call (callback status value)
   "Call CALLBACK with STATUS and VALUE; an error in it becomes a warning."
@@ -120,42 +174,121 @@
       (funcall callback status value)
     (error (display-warning 'weir (error-message-string error)))))
 
+(defun weir--expect (id callback)
+  "Note that CALLBACK gets the result of operation ID; nil: it is awaited.
+Return ID."
+  (puthash id (or callback 'await) weir--callbacks)
+  id)
+
+;;;; Operations
+
+(defun weir--wait (operation timeout)
+  "Wait for OPERATION, at most TIMEOUT seconds; nil means `weir-timeout'.
+Return its result (STATUS . VALUE), or nil."
+  (let ((end (+ (float-time) (or timeout weir-timeout)))
+        (finished nil))
+    (unwind-protect
+        (progn
+          (while (and (not (gethash operation weir--results)) (< (float-time) end))
+            (accept-process-output weir--pipe 0.05))
+          (setq finished (gethash operation weir--results)))
+      (remhash operation weir--results)
+      (unless finished
+        ;; Its result is no longer awaited.
+        (puthash operation nil weir--callbacks)))))
+
+(defun weir-await (operation &optional timeout)
+  "Wait for OPERATION, which has no callback, and return its value.
+TIMEOUT is in seconds, `weir-timeout' by default.  A quit ends the wait, not
+the operation."
+  (pcase (weir--wait operation timeout)
+    (`(done . ,value) value)
+    (`(failed . (,symbol . ,data)) (signal symbol data))
+    (_ (signal 'weir-timeout (list "The operation has no answer yet")))))
+
+(defun weir-cancel (operation)
+  "Cancel OPERATION.  Return t if that takes effect.
+A write is cancelled only while it waits; what is cancelled ends with the
+condition `weir-cancelled'."
+  (weir--cancel operation))
+
+(defun weir--finish (operation)
+  "Wait for OPERATION without a limit of time; a quit cancels it."
+  (let ((finished nil))
+    (unwind-protect
+        (prog1 (weir-await operation most-positive-fixnum)
+          (setq finished t))
+      (unless finished
+        (weir-cancel operation)))))
+
 ;;;; Stores
 
-(defun weir-open (directory)
-  "Open the store in DIRECTORY in this process, and return it."
+(cl-defun weir-open (directory &key readonly)
+  "Open the store in DIRECTORY in this process, and return it.
+With READONLY it is only read, also beside another process that writes."
   (weir--ensure)
-  (weir--open (expand-file-name directory)))
+  (weir--open (expand-file-name directory) readonly))
 
-(defun weir-connect (url)
+(cl-defun weir-connect (url &key token callback)
   "Connect to the server at URL, such as weir://localhost:7077.
-Return a store that is used like one of `weir-open'."
+TOKEN proves the identity.  Return a store that is used like one of
+`weir-open'.  With CALLBACK return a number at once; CALLBACK gets a status,
+`done' or `failed', and the store or an error."
   (weir--ensure)
-  (weir--connect url))
+  (let ((id (weir--expect (weir--connect url token) callback)))
+    (if callback id (weir--finish id))))
 
 (defun weir-close (store)
   "Close STORE.  Return t if it was open."
   (weir--close store))
 
+;;;; Reads
+
+(defun weir--now (result)
+  "Return RESULT of a read, awaited where it is the number of an operation."
+  (if (integerp result)
+      (weir--finish (weir--expect result nil))
+    result))
+
 (defun weir-topics (store)
   "Return the topics of STORE as vectors [NAME FIRST LAST KEYS BYTES]."
-  (weir--topics store))
-
-;;;; Reads
+  (weir--now (weir--topics store)))
 
 (defun weir-get (store topic key)
   "Return the value of KEY in TOPIC of STORE, or nil."
-  (weir--get store topic key))
+  (weir--now (weir--get store topic key)))
 
 (cl-defun weir-scan (store topic &key (prefix "") (limit 1000))
   "Return pairs (KEY . VALUE) of TOPIC in STORE in the order of keys.
 PREFIX restricts the keys; at most LIMIT pairs are returned."
-  (weir--scan store topic prefix limit))
+  (weir--now (weir--scan store topic prefix limit)))
 
 (cl-defun weir-read (store topic &key (after 0) (limit 1000))
   "Return records of TOPIC in STORE after the offset AFTER, at most LIMIT.
 A record is a vector [OFFSET TIME-MS KIND KEY VALUE]."
-  (weir--read store topic after limit))
+  (weir--now (weir--read store topic after limit)))
+
+(cl-defun weir-query (store from &key where order-by select group-by limit latest callback)
+  "Query the topics FROM of STORE; return the results as JSON texts.
+FROM is a name, a pattern such as orders.*, or a list of them.  WHERE,
+ORDER-BY, SELECT and GROUP-BY are texts as for the command `weir query', such
+as $.state==\"open\", `$.n desc' and count.  LIMIT is the number of results.
+With LATEST only the current value of each key counts.
+
+Without CALLBACK wait for all results; a quit cancels the query.  With
+CALLBACK return a number at once: CALLBACK gets `part' and a list of results,
+once or more, then `done' and nil, or `failed' and an error."
+  (weir--ensure)
+  (let ((id (weir--expect
+             (weir--query store (ensure-list from) where order-by select group-by limit latest)
+             callback)))
+    (if callback
+        id
+      (unwind-protect
+          (progn
+            (weir--finish id)
+            (apply #'append (nreverse (gethash id weir--parts))))
+        (remhash id weir--parts)))))
 
 ;;;; Writes
 
@@ -163,9 +296,7 @@ A record is a vector [OFFSET TIME-MS KIND KEY VALUE]."
   "Queue a write of KIND with KEY and VALUE to TOPIC of STORE.
 CALLBACK gets a status, `done' or `failed', and an offset or an error."
   (weir--ensure)
-  (let ((id (weir--submit store kind topic key value)))
-    (puthash id (or callback 'await) weir--callbacks)
-    id))
+  (weir--expect (weir--submit store kind topic key value) callback))
 
 (cl-defun weir-create (store topic &key callback)
   "Create TOPIC in STORE if it does not exist, then call CALLBACK.
@@ -187,19 +318,22 @@ Return the number of the operation for `weir-await'."
 Return the number of the operation for `weir-await'."
   (weir--write store 'delete topic key nil callback))
 
-(defun weir-await (operation &optional timeout)
-  "Wait for OPERATION, a write without a callback, and return its offset.
-TIMEOUT is in seconds, `weir-timeout' by default.  A quit ends the wait, not
-the write."
-  (let ((end (+ (float-time) (or timeout weir-timeout))))
-    (while (and (not (gethash operation weir--results)) (< (float-time) end))
-      (accept-process-output weir--pipe 0.05))
-    (pcase (gethash operation weir--results)
-      (`(done . ,offset) (remhash operation weir--results) offset)
-      (`(failed . (,symbol . ,data))
-       (remhash operation weir--results)
-       (signal symbol data))
-      (_ (signal 'weir-timeout (list "The write has no answer yet"))))))
+(cl-defun weir-deploy (store topic file &key (arguments "") callback)
+  "Run the WebAssembly program in FILE for each write to TOPIC of STORE.
+Create TOPIC with it, or replace the program of TOPIC.  ARGUMENTS is a string
+for the program.  Then call CALLBACK.  Return the number of the operation for
+`weir-await'."
+  (interactive
+   (list (weir--ask-store) (read-string "Topic: ")
+         (read-file-name "Program: " nil nil t) :callback #'weir--deployed))
+  (weir--ensure)
+  (weir--expect (weir--deploy store topic (expand-file-name file) arguments) callback))
+
+(defun weir--deployed (status value)
+  "Tell the user what became of a deployment: STATUS and VALUE."
+  (if (eq status 'done)
+      (message "Weir: the program is deployed")
+    (message "Weir: %s" (error-message-string value))))
 
 ;;;; Following
 
@@ -211,16 +345,16 @@ The first batch begins after the offset AFTER; a batch is a list as that of
   (let ((id (weir--follow store topic after)))
     (puthash id
              (lambda (status value)
-               (if (eq status 'rows)
-                   (funcall function value)
-                 (signal (car value) (cdr value))))
+               (pcase status
+                 ('part (funcall function value))
+                 ('failed (signal (car value) (cdr value)))))
              weir--callbacks)
     id))
 
 (defun weir-stop (follower)
   "End FOLLOWER, a number of `weir-follow'.  Return t if it ran."
-  (remhash follower weir--callbacks)
-  (weir--stop follower))
+  (puthash follower nil weir--callbacks)
+  (weir-cancel follower))
 
 ;;;; Topics browser
 
@@ -232,6 +366,7 @@ The first batch begins after the offset AFTER; a batch is a list as that of
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map tabulated-list-mode-map)
     (define-key map (kbd "RET") #'weir-browse-tail)
+    (define-key map (kbd "/") #'weir-browse-query)
     map)
   "Keys of `weir-browse-mode'.")
 
@@ -250,10 +385,19 @@ The first batch begins after the offset AFTER; a batch is a list as that of
                            (mapcar #'number-to-string (cl-subseq topic 1)))))
           (weir-topics weir--store)))
 
+(defun weir--ask-store ()
+  "Ask for a directory or a URL, and return the store."
+  (if weir--store
+      weir--store
+    (let ((place (read-string "Store (directory or URL): ")))
+      (if (string-match-p "\\`\\(weirs?:\\|unix:\\)" place)
+          (weir-connect place)
+        (weir-open place)))))
+
 ;;;###autoload
 (defun weir-browse (store)
   "Show the topics of STORE; interactively, of a store that is opened."
-  (interactive (list (weir-open (read-directory-name "Store: "))))
+  (interactive (list (weir--ask-store)))
   (let ((buffer (get-buffer-create "*weir*")))
     (with-current-buffer buffer
       (weir-browse-mode)
@@ -261,33 +405,106 @@ The first batch begins after the offset AFTER; a batch is a list as that of
       (tabulated-list-print))
     (pop-to-buffer-same-window buffer)))
 
+(defun weir--topic-at-point ()
+  "Return the topic at point, or signal an error for the user."
+  (or (tabulated-list-get-id) (user-error "No topic here")))
+
 (defun weir-browse-tail ()
   "Follow the topic at point."
   (interactive)
-  (let ((topic (tabulated-list-get-id)))
-    (unless topic
-      (user-error "No topic here"))
-    (weir-tail weir--store topic)))
+  (weir-tail weir--store (weir--topic-at-point)))
+
+(defun weir-browse-query (where)
+  "Show the records of the topic at point for which WHERE is true."
+  (interactive (list (read-string "Where (such as $.n > 1): ")))
+  (weir-query-show weir--store (weir--topic-at-point) :where where))
+
+;;;; Results of a query
+
+(define-derived-mode weir-query-mode special-mode "Weir-Query"
+  "Results of a query, one a line."
+  (setq truncate-lines t)
+  (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
+
+(defun weir-query-show (store from &rest options)
+  "Show what `weir-query' gives for STORE, FROM and OPTIONS in a buffer.
+The results are inserted as they come; killing the buffer cancels the query.
+Return the buffer."
+  (let ((buffer (generate-new-buffer (format "*weir query %s*" from))))
+    (with-current-buffer buffer
+      (weir-query-mode)
+      (setq weir--store store
+            header-line-format "running"
+            weir--follower
+            (apply #'weir-query store from
+                   :callback (lambda (status value) (weir--query-insert buffer status value))
+                   options)))
+    (pop-to-buffer buffer)
+    buffer))
+
+(defun weir--query-insert (buffer status value)
+  "Put VALUE, which came with STATUS, into BUFFER."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (let ((inhibit-read-only t))
+        (pcase status
+          ('part
+           (save-excursion
+             (goto-char (point-max))
+             (insert (mapconcat (lambda (text) (concat (weir--one-line text) "\n")) value ""))))
+          ('done
+           (setq weir--follower nil
+                 header-line-format
+                 (format "%d results" (count-lines (point-min) (point-max)))))
+          ('failed
+           (setq weir--follower nil
+                 header-line-format (error-message-string value))))))))
 
 ;;;; Live tail
+
+(defvar weir-tail-mode-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map special-mode-map)
+    (define-key map (kbd "RET") #'weir-show-record)
+    map)
+  "Keys of `weir-tail-mode'.")
 
 (define-derived-mode weir-tail-mode special-mode "Weir-Tail"
   "Records of a topic, as they come."
   (setq truncate-lines t)
-  (add-hook 'kill-buffer-hook #'weir--tail-end nil t))
+  (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
-(defun weir--tail-end ()
-  "End the follower of the buffer."
+(defun weir--follow-end ()
+  "End the follower or the query of the buffer."
   (when weir--follower
     (weir-stop weir--follower)
     (setq weir--follower nil)))
 
+(defun weir--one-line (text)
+  "Return TEXT without line ends."
+  (replace-regexp-in-string "[\n\r]+" " " text))
+
 (defun weir--line (record)
   "Return RECORD as a line."
   (pcase-let ((`[,offset ,time ,kind ,key ,value] record))
-    (format "%8d  %s  %-8s %s  %s\n" offset
-            (format-time-string "%F %T" (/ time 1000)) kind key
-            (replace-regexp-in-string "\n" " " value))))
+    (propertize (format "%8d  %s  %-8s %s  %s\n" offset
+                        (format-time-string "%F %T" (/ time 1000)) kind
+                        (weir--one-line key) (weir--one-line value))
+                'weir-record record)))
+
+(defun weir-show-record ()
+  "Show the record at point; its value is formatted where it is JSON."
+  (interactive)
+  (let ((record (or (get-text-property (point) 'weir-record)
+                    (user-error "No record here"))))
+    (pcase-let ((`[,offset ,time ,kind ,key ,value] record))
+      (with-help-window "*weir record*"
+        (with-current-buffer standard-output
+          (insert (format "Offset  %d\nTime    %s\nKind    %s\nKey     %s\n\n" offset
+                          (format-time-string "%F %T" (/ time 1000)) kind key))
+          (let ((start (point)))
+            (insert value "\n")
+            (ignore-errors (json-pretty-print start (point)))))))))
 
 (defun weir-tail (store topic)
   "Show the records of TOPIC in STORE, and each new one as it comes."
@@ -313,6 +530,28 @@ The first batch begins after the offset AFTER; a batch is a list as that of
           (insert (mapconcat #'weir--line records "")))
         (when at-end
           (goto-char (point-max)))))))
+
+;;;; Doctor
+
+;;;###autoload
+(defun weir-doctor ()
+  "Describe the installation in a buffer, for a bug report."
+  (interactive)
+  (let ((failure nil))
+    (condition-case error
+        (weir--ensure)
+      (weir-error (setq failure (error-message-string error))))
+    (with-help-window "*weir doctor*"
+      (princ (format "Emacs          %s (%s)\n" emacs-version system-configuration))
+      (princ (format "Modules        %s\n" (or module-file-suffix "not supported")))
+      (princ (format "weir.el        %s\n" weir-version))
+      (princ (format "Module file    %s\n" (or (weir--module-path) "not found")))
+      (if failure
+          (princ (format "Module         %s\n" failure))
+        (pcase-let ((`(,stores ,tasks ,results) (weir--debug-counts)))
+          (princ (format "Module         %s\n" (weir--module-version)))
+          (princ (format "Open stores    %d\nTasks          %d\nResults        %d\n"
+                         stores tasks results)))))))
 
 (provide 'weir)
 ;;; weir.el ends here

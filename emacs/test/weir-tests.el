@@ -8,6 +8,7 @@
 
 ;;; Code:
 
+(require 'cl-lib)
 (require 'ert)
 (require 'weir)
 
@@ -15,7 +16,11 @@
 (declare-function weir--debug-panic "ext:weir-module")
 (declare-function weir--module-version "ext:weir-module")
 
-(setq weir-module-file (getenv "WEIR_MODULE"))
+(setq weir-module-file (expand-file-name (getenv "WEIR_MODULE")))
+
+(defconst weir-tests-directory
+  (expand-file-name (file-name-directory (locate-library "weir")))
+  "Directory of the package.")
 
 (defmacro weir-tests-with (store &rest body)
   "Bind STORE to a new store around BODY."
@@ -129,6 +134,271 @@
        (lambda () (string-match-p "4712  two lines" (with-current-buffer buffer (buffer-string)))))
       (kill-buffer buffer))
     (kill-buffer "*weir*")))
+
+;;;; Strings at the boundary
+
+(ert-deftest weir-tests-strings-of-every-kind ()
+  (weir-tests-with store
+    (weir-await (weir-create store "t"))
+    (dolist (value (list "a" "é文🦀" (string 0 1 0) (make-string 20000 ?x) (make-string 10000 ?文)
+                         (make-string 1000000 ?y)))
+      (weir-await (weir-put store "t" "k" value))
+      (should (equal (weir-get store "t" "k") value)))
+    (should-error (weir-await (weir-put store "t" "k" (make-string 10000000 ?y)))
+                  :type 'weir-rejected)
+    ;; Bytes that are no text stay bytes.
+    (weir-await (weir-put store "t" "k" "\xff\xfe\x00\x80"))
+    (should (equal (weir-get store "t" "k") "\xff\xfe\x00\x80"))
+    (should-not (multibyte-string-p (weir-get store "t" "k")))
+    ;; A multibyte string with raw bytes has no encoding.
+    (should-error (weir-put store "t" "k" (string-to-multibyte "\xff")))
+    ;; A long string does not show up behind a short one.
+    (weir-await (weir-put store "t" "k" "short"))
+    (should (equal (weir-get store "t" "k") "short"))
+    (should-error (weir-read store "t" :limit (expt 2 70)))
+    (should-error (weir-read store "t" :after -1))))
+
+;;;; Queries and programs
+
+(defun weir-tests-orders (store)
+  "Write ten orders to STORE."
+  (weir-await (weir-create store "orders"))
+  (dotimes (number 10)
+    (weir-put store "orders" (format "k%d" (% number 4))
+              (format "{\"n\":%d,\"even\":%s}" number (if (= 0 (% number 2)) "true" "false"))
+              :callback #'ignore))
+  (weir-await (weir-put store "orders" "last" "{\"n\":10,\"even\":true}")))
+
+(ert-deftest weir-tests-query ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (should (equal (weir-query store "orders" :where "$.even==true" :select "$.n")
+                   '("0" "2" "4" "6" "8" "10")))
+    (should (equal (weir-query store '("orders") :order-by "$.n desc" :select "$.n" :limit 2)
+                   '("10" "9")))
+    (should (equal (weir-query store "orders" :select "count" :where "$.n > 100") '("0")))
+    (should (= (length (weir-query store "orders" :latest t)) 5))
+    (should-error (weir-query store "orders" :where "$.n >") :type 'weir-usage)
+    (should-error (weir-query store "absent") :type 'weir-not-found)
+    (let (statuses rows)
+      (weir-query store "orders"
+                  :callback (lambda (status value)
+                              (push status statuses)
+                              (when (eq status 'part)
+                                (setq rows (append rows value)))))
+      (weir-tests-until (lambda () (memq 'done statuses)))
+      (should (= (length rows) 11))
+      (should (eq (car statuses) 'done)))
+    (should (= (hash-table-count weir--parts) 0))
+    (should (= (hash-table-count weir--results) 0))))
+
+(ert-deftest weir-tests-query-buffer ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (let ((buffer (weir-query-show store "orders" :where "$.n >= 9")))
+      (weir-tests-until
+       (lambda () (equal (buffer-local-value 'header-line-format buffer) "2 results")))
+      (should (string-match-p "\"n\":9" (with-current-buffer buffer (buffer-string))))
+      (kill-buffer buffer))
+    (let ((buffer (weir-query-show store "orders" :where "oops(")))
+      (weir-tests-until
+       (lambda () (not (equal (buffer-local-value 'header-line-format buffer) "running"))))
+      (kill-buffer buffer))))
+
+(ert-deftest weir-tests-deploy ()
+  (weir-tests-with store
+    (let ((program (expand-file-name "../programs/prebuilt/unique.wasm" weir-tests-directory)))
+      (weir-await (weir-deploy store "names" program))
+      (should (weir-await (weir-put store "names" "k" "first")))
+      (should-error (weir-await (weir-put store "names" "k" "second")) :type 'weir-rejected)
+      (should (equal (weir-get store "names" "k") "first"))
+      ;; The second time it replaces the program.
+      (weir-await (weir-deploy store "names" program))
+      (should-error (weir-await (weir-put store "names" "k" "second")) :type 'weir-rejected)
+      (should-error (weir-await (weir-deploy store "t" "/nonexistent.wasm")) :type 'weir-not-found)
+      (should-error (weir-await
+                     (weir-deploy store "t" (expand-file-name "weir.el" weir-tests-directory)))
+                    :type 'weir-rejected))))
+
+;;;; Cancelling
+
+(ert-deftest weir-tests-a-write-that-waits-is-cancelled ()
+  (weir-tests-with store
+    (weir-await (weir-create store "t"))
+    (let* ((ids (mapcar (lambda (number) (weir-put store "t" (format "%04d" number) "v"))
+                        (number-sequence 0 499)))
+           (numbers (number-sequence 400 499))
+           (cancelled (mapcar (lambda (number) (weir-cancel (nth number ids))) numbers)))
+      (should (memq t cancelled))
+      (cl-mapc (lambda (number stopped)
+                 (if stopped
+                     (should-error (weir-await (nth number ids)) :type 'weir-cancelled)
+                   (should (weir-await (nth number ids))))
+                 (should (eq (null (weir-get store "t" (format "%04d" number))) stopped)))
+               numbers cancelled)
+      (dotimes (number 400)
+        (should (weir-await (nth number ids))))
+      (should-not (weir-cancel (car ids))))))
+
+(ert-deftest weir-tests-a-query-is-cancelled ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (let* ((ended nil)
+           (id (weir-query store "orders"
+                           :callback (lambda (status value)
+                                       (unless (eq status 'part)
+                                         (setq ended (cons status value)))))))
+      (let ((stopped (weir-cancel id)))
+        (weir-tests-until (lambda () ended))
+        (should (equal (eq (car ended) 'failed) stopped))
+        (when stopped
+          (should (eq (cadr ended) 'weir-cancelled)))))
+    (weir-tests-until (lambda () (= (nth 1 (weir--debug-counts)) 0)))))
+
+;;;; A server
+
+(defmacro weir-tests-served (url &rest body)
+  "Bind URL to the address of a new server around BODY."
+  (declare (indent 1) (debug (symbolp body)))
+  `(let* ((directory (make-temp-file "weir-served" t))
+          (text "")
+          (server (make-process
+                   :name "weir-serve" :noquery t :connection-type 'pipe
+                   :command (list (getenv "WEIR_BINARY") "serve" "--http" "off" "--native"
+                                  "127.0.0.1:0" "--at" (expand-file-name "store" directory))
+                   :filter (lambda (_ new) (setq text (concat text new)))
+                   :stderr (make-pipe-process
+                            :name "weir-serve-says" :noquery t :sentinel #'ignore
+                            :filter (lambda (_ new) (setq text (concat text new)))))))
+     (unwind-protect
+         (progn
+           (weir-tests-until (lambda () (string-match "weir://[0-9.:]+" text)))
+           (let ((,url (match-string 0 text)))
+             ,@body))
+       (delete-process server)
+       (delete-directory directory t))))
+
+(ert-deftest weir-tests-a-server-is-used-like-a-store ()
+  (weir-tests-served url
+    (let (seen store)
+      (should (integerp (weir-connect url :callback (lambda (status value)
+                                                      (setq seen status store value)))))
+      (should-not seen)
+      (weir-tests-until (lambda () seen))
+      (should (eq seen 'done))
+      (weir-tests-orders store)
+      (should (equal (weir-get store "orders" "last") "{\"n\":10,\"even\":true}"))
+      (should (= (length (weir-scan store "orders")) 5))
+      (should (= (length (seq-filter (lambda (record) (eq (aref record 2) 'PUT))
+                                     (weir-read store "orders")))
+                 11))
+      (should (equal (aref (car (weir-topics store)) 0) "orders"))
+      (should (equal (weir-query store "orders" :select "count") '("11")))
+      (should-error (weir-get store "absent" "k") :type 'weir-not-found)
+      (weir-close store))
+    (let ((store (weir-connect url)))
+      (should (weir-get store "orders" "last"))
+      (should (weir-close store)))))
+
+(ert-deftest weir-tests-a-connection-that-fails-tells-its-callback ()
+  (let (seen)
+    (weir--ensure)
+    (weir-connect "weir://127.0.0.1:1" :callback (lambda (status value) (setq seen (cons status value))))
+    (weir-tests-until (lambda () seen))
+    (should (eq (car seen) 'failed))
+    (should (eq (cadr seen) 'weir-network))))
+
+;;;; The end of Emacs
+
+(defun weir-tests-child (&rest forms)
+  "Evaluate FORMS in another Emacs with the package; return (STATUS . OUTPUT)."
+  (with-temp-buffer
+    (let ((status (call-process
+                   (expand-file-name invocation-name invocation-directory) nil t nil
+                   "-Q" "--batch" "-L" (file-name-directory (locate-library "weir"))
+                   "--eval" (prin1-to-string
+                             `(progn (require 'weir)
+                                     (setq weir-module-file ,weir-module-file)
+                                     ,@forms)))))
+      (cons status (buffer-string)))))
+
+(ert-deftest weir-tests-a-write-is-executed-at-the-end-of-emacs ()
+  (let ((directory (make-temp-file "weir-tests" t)))
+    (unwind-protect
+        (progn
+          (should (equal (car (weir-tests-child
+                               `(let ((store (weir-open ,directory)))
+                                  (weir-await (weir-create store "t"))
+                                  (weir-follow store "t" #'ignore)
+                                  (weir-put store "t" "k" "v" :callback #'ignore))))
+                         0))
+          (let ((store (weir-open directory)))
+            (should (equal (weir-get store "t" "k") "v"))
+            (weir-close store)))
+      (delete-directory directory t))))
+
+(ert-deftest weir-tests-a-shutdown-closes-all-stores ()
+  (let ((directory (make-temp-file "weir-tests" t)))
+    (unwind-protect
+        (should (equal (weir-tests-child
+                        `(let ((store (weir-open ,directory)))
+                           (weir-await (weir-create store "t"))
+                           (weir-follow store "t" #'ignore)
+                           (weir--at-exit)
+                           (princ (weir--debug-counts))
+                           (princ (condition-case nil (weir-get store "t" "k") (weir-usage 'closed)))))
+                       '(0 . "(0 0 1)closed")))
+      (delete-directory directory t))))
+
+(ert-deftest weir-tests-a-module-that-does-not-load-says-so ()
+  (let ((file (make-temp-file "weir-module" nil ".so" "no module")))
+    (unwind-protect
+        (let ((output (cdr (weir-tests-child
+                            `(setq weir-module-file ,file)
+                            '(condition-case error (weir-open "/tmp")
+                               (weir-usage (princ (cadr error))))))))
+          (should (string-match-p "does not load in Emacs .*28\\.1" output)))
+      (delete-file file)))
+  (let ((output (cdr (weir-tests-child
+                      '(setq weir-module-file nil weir-module-directory "/nonexistent/")
+                      '(condition-case error (weir-open "/tmp")
+                         (weir-usage (princ (cadr error))))))))
+    (should (string-match-p "set .weir-module-file" output))))
+
+(ert-deftest weir-tests-loading-has-no-side-effects ()
+  (should (equal (weir-tests-child
+                  '(princ (list (fboundp 'weir--open) (process-list)
+                                (memq 'weir--at-exit kill-emacs-hook))))
+                 '(0 . "(nil nil nil)"))))
+
+(ert-deftest weir-tests-a-store-is-read-beside-its-writer ()
+  (weir-tests-with store
+    (weir-await (weir-create store "t"))
+    (weir-await (weir-put store "t" "k" "v"))
+    (should (equal (weir-tests-child
+                    `(princ (condition-case nil (weir-open ,directory) (weir-locked 'locked)))
+                    `(princ (weir-topics (weir-open ,directory :readonly t))))
+                   '(0 . "locked([t 1 2 1 10])")))))
+
+(ert-deftest weir-tests-doctor ()
+  (weir-doctor)
+  (with-current-buffer "*weir doctor*"
+    (should (string-match-p (regexp-quote (concat "Module         " weir-version)) (buffer-string)))
+    (kill-buffer)))
+
+(ert-deftest weir-tests-a-record-is-shown-formatted ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (let ((buffer (weir-tail store "orders")))
+      (weir-tests-until
+       (lambda () (string-match-p "last" (with-current-buffer buffer (buffer-string)))))
+      (with-current-buffer buffer
+        (goto-char (point-min))
+        (search-forward "last")
+        (weir-show-record))
+      (should (string-match-p "\"even\": true" (with-current-buffer "*weir record*" (buffer-string))))
+      (kill-buffer "*weir record*")
+      (kill-buffer buffer))))
 
 (ert-deftest weir-tests-handles-are-freed ()
   (weir-tests-until

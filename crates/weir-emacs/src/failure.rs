@@ -1,6 +1,7 @@
 //! Errors as Lisp conditions: a symbol that `weir.el` defines, a sentence, and the code.
 
 use weir::{ErrorCode, StoreError, WeirError};
+use weir_jira::JiraError;
 
 /// An error on its way to Lisp.
 #[derive(Debug, Clone)]
@@ -23,6 +24,32 @@ impl Failure {
     /// The store was closed.
     pub(crate) fn closed() -> Self {
         Self::new("weir-usage", "the store is closed")
+    }
+
+    /// It was cancelled before it ended.
+    pub(crate) fn cancelled() -> Self {
+        Self::new("weir-cancelled", "the operation was cancelled")
+    }
+
+    /// The user pressed C-g.
+    pub(crate) fn quit() -> Self {
+        Self::new("quit", "")
+    }
+
+    pub(crate) fn is_quit(&self) -> bool {
+        self.symbol == "quit"
+    }
+
+    /// A connection that was not made.
+    pub(crate) fn network(error: WeirError) -> Self {
+        let failure = Self::from(error);
+        match failure.symbol {
+            "weir-storage" | "weir-error" => Self {
+                symbol: "weir-network",
+                ..failure
+            },
+            _ => failure,
+        }
     }
 
     fn coded(symbol: &'static str, code: ErrorCode, text: String) -> Self {
@@ -55,6 +82,11 @@ impl From<StoreError> for Failure {
                 "weir-not-found"
             }
             ErrorCode::Closed => "weir-usage",
+            ErrorCode::Cancelled => "weir-cancelled",
+            ErrorCode::Unreachable | ErrorCode::Indeterminate => "weir-network",
+            ErrorCode::Deadline => "weir-timeout",
+            ErrorCode::Unauthenticated | ErrorCode::Forbidden => "weir-auth",
+            ErrorCode::TooLarge => "weir-rejected",
             _ => "weir-storage",
         };
         Self::coded(symbol, error.code(), error.to_string())
@@ -67,7 +99,25 @@ impl From<WeirError> for Failure {
             WeirError::Store(error) => error.into(),
             WeirError::Name(_) => Self::new("weir-usage", error.to_string()),
             WeirError::NotCreated { code } => Self::verdict(code),
+            WeirError::Query(error) => Self::coded("weir-usage", error.code(), error.to_string()),
             other => Self::new("weir-error", other.to_string()),
         }
+    }
+}
+
+impl From<JiraError> for Failure {
+    fn from(error: JiraError) -> Self {
+        let symbol = match &error {
+            JiraError::Store(_) | JiraError::Refused(_) | JiraError::Record(_) => "weir-storage",
+            JiraError::Transport { .. } => "weir-network",
+            JiraError::Unauthenticated | JiraError::Captcha => "weir-auth",
+            JiraError::Status { status: 429, .. } => "weir-throttled",
+            JiraError::Status { .. } => "weir-http",
+            JiraError::Garbage { .. } | JiraError::Paging(_) => "weir-protocol",
+            JiraError::Jql(_) | JiraError::EmptyQuery | JiraError::Settings(_) => "weir-usage",
+            JiraError::UnknownIssue(_) => "weir-not-found",
+            _ => "weir-error",
+        };
+        Self::new(symbol, error.to_string())
     }
 }

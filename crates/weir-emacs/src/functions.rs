@@ -6,100 +6,20 @@
     reason = "the macro converts arguments into owned values and wants a Result"
 )]
 
-use std::sync::{Mutex, PoisonError};
-
 use emacs::{Env, IntoLisp, Result, Value, defun};
-use weir::{ConsequenceOffset, ReadFrom, Topic, Verdict, Weir};
+use weir::query::QueryText;
+use weir::{ConnectOptions, ConsequenceOffset, ReadFrom, Verdict, Weir};
 
+use crate::answer::{Answer, Row, failure, lisp, list};
 use crate::failure::Failure;
-use crate::work::{self, Done, Row};
+use crate::query::{self, Ask};
+use crate::quit::QuitCheck;
+use crate::store::{self, Handle};
+use crate::text;
+use crate::work::{self, Done};
 
 /// Results of one call of `weir--drain`.
 const DRAIN_MAX: usize = 64;
-
-/// A store as Lisp holds it: `None` after it was closed.
-struct Handle(Mutex<Option<Weir>>);
-
-impl Handle {
-    fn new(weir: Weir) -> Self {
-        work::count_store(true);
-        Self(Mutex::new(Some(weir)))
-    }
-
-    fn take(&self) -> Option<Weir> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if taken.is_some() {
-            work::count_store(false);
-        }
-        taken
-    }
-
-    fn with<T>(
-        &self,
-        call: impl FnOnce(&Weir) -> std::result::Result<T, Failure>,
-    ) -> std::result::Result<T, Failure> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        call(held.as_ref().ok_or_else(Failure::closed)?)
-    }
-
-    fn topic(&self, name: &str) -> std::result::Result<Topic, Failure> {
-        self.with(|weir| Ok(weir.topic(name)?))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // The finalizer must not wait: closing may sync.
-        if let Some(weir) = self.take() {
-            let _ = std::thread::Builder::new().spawn(move || drop(weir));
-        }
-    }
-}
-
-/// Signals a failure, or returns what there is.
-fn lisp<T>(env: &Env, result: std::result::Result<T, Failure>) -> Result<T> {
-    match result {
-        Ok(value) => Ok(value),
-        Err(failure) => {
-            let (symbol, code) = (env.intern(failure.symbol)?, env.intern(":code")?);
-            env.signal(symbol, (failure.text, code, failure.code))
-        }
-    }
-}
-
-/// `(MESSAGE :code CODE)`.
-fn failure_data<'e>(env: &'e Env, failure: &Failure) -> Result<Value<'e>> {
-    let code = env.intern(":code")?;
-    env.list((failure.text.as_str(), code, failure.code.as_str()))
-}
-
-/// Text where the bytes are text, else the bytes.
-fn string<'e>(env: &'e Env, bytes: &[u8]) -> Result<Value<'e>> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.into_lisp(env),
-        Err(_) => bytes.into_lisp(env),
-    }
-}
-
-fn list<'e>(env: &'e Env, items: Vec<Value<'e>>) -> Result<Value<'e>> {
-    let mut list = ().into_lisp(env)?;
-    for item in items.into_iter().rev() {
-        list = env.cons(item, list)?;
-    }
-    Ok(list)
-}
-
-/// `[OFFSET TIME-MS KIND KEY VALUE]`.
-fn row<'e>(env: &'e Env, row: &Row) -> Result<Value<'e>> {
-    let kind = env.intern(row.kind)?;
-    let (key, value) = (string(env, &row.key)?, string(env, &row.value)?);
-    env.call("vector", (row.offset, row.time_ms, kind, key, value))
-}
-
-fn rows<'e>(env: &'e Env, all: &[Row]) -> Result<Value<'e>> {
-    let items: Result<Vec<_>> = all.iter().map(|one| row(env, one)).collect();
-    list(env, items?)
-}
 
 /// Returns the version of the module.
 #[defun(name = "-module-version")]
@@ -115,18 +35,30 @@ fn start(pipe: Value<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Opens the store in DIRECTORY in this process.
+/// Opens the store in DIRECTORY in this process; only for reading if READONLY is non-nil.
 #[defun(user_ptr, name = "-open")]
-fn open(env: &Env, directory: String) -> Result<Handle> {
-    lisp(env, Weir::open(directory).map_err(Failure::from)).map(Handle::new)
+fn open(env: &Env, directory: Value<'_>, readonly: Value<'_>) -> Result<Handle> {
+    let directory = text::text(directory)?;
+    let opened = if readonly.is_not_nil() {
+        Weir::open_read_only(directory)
+    } else {
+        Weir::open(directory)
+    };
+    lisp(env, opened.map_err(Failure::from)).map(Handle::new)
 }
 
-/// Connects to the server at URL.
-#[defun(user_ptr, name = "-connect")]
-fn connect(env: &Env, url: String) -> Result<Handle> {
-    let connected =
-        Weir::connect(&url).map_err(|error| Failure::new("weir-network", error.to_string()));
-    lisp(env, connected).map(Handle::new)
+/// Connects to the server at URL with TOKEN, or nil. Returns the number of the operation.
+#[defun(name = "-connect")]
+fn connect(env: &Env, url: Value<'_>, token: Value<'_>) -> Result<u64> {
+    let (url, token) = (text::text(url)?, text::maybe(token)?);
+    let started = work::task("weir-connect", move |_| {
+        let mut options = ConnectOptions::default();
+        options.token = token;
+        let connected = Weir::connect_with(&url, &options);
+        let weir = connected.map_err(Failure::network)?;
+        Ok(Answer::Handle(Box::new(Handle::new(weir))))
+    });
+    lisp(env, started)
 }
 
 /// Closes STORE. Returns t if it was open.
@@ -138,84 +70,173 @@ fn close(env: &Env, store: &Handle) -> Result<bool> {
     }
 }
 
-/// Returns the live topics of STORE as vectors [NAME FIRST LAST KEYS BYTES].
+/// Cancels all work and closes all stores. Returns t if all ended within half a second.
+#[defun(name = "-shutdown")]
+fn shutdown() -> Result<bool> {
+    Ok(query::shut_down())
+}
+
+/// Does a read: now at a store of this process, by a task at a server.
+fn read_of<'e>(
+    env: &'e Env,
+    store: &Handle,
+    read: impl FnOnce(&Weir, &mut dyn FnMut() -> bool) -> std::result::Result<Answer, Failure>
+    + Send
+    + 'static,
+) -> Result<Value<'e>> {
+    let weir = lisp(env, store.weir())?;
+    if weir.local().is_some() {
+        let mut quit = QuitCheck::new(env);
+        let answer = read(&weir, &mut || quit.go_on());
+        return lisp(env, answer)?.into_value(env);
+    }
+    let started = work::task("weir-read", move |parts| {
+        read(&weir, &mut || !parts.cancel.asked())
+    });
+    lisp(env, started)?.into_lisp(env)
+}
+
+/// Returns the live topics of STORE as vectors [NAME FIRST LAST KEYS BYTES], or a number to await.
 #[defun(name = "-topics")]
 fn topics<'e>(env: &'e Env, store: &Handle) -> Result<Value<'e>> {
-    let topics = lisp(env, store.with(|weir| Ok(weir.topics(false)?)))?;
-    let mut items = Vec::new();
-    for topic in &topics {
-        let parts = (
-            topic.name.as_str(),
-            topic.first.0,
-            topic.last.0,
-            topic.keys,
-            topic.bytes,
-        );
-        items.push(env.call("vector", parts)?);
-    }
-    list(env, items)
+    read_of(env, store, |weir, _| {
+        Ok(Answer::Topics(weir.topics(false)?))
+    })
 }
 
-/// Returns the value of KEY in TOPIC of STORE, or nil.
+/// Returns the value of KEY in TOPIC of STORE, or nil; or a number to await.
 #[defun(name = "-get")]
-fn get<'e>(env: &'e Env, store: &Handle, topic: String, key: String) -> Result<Value<'e>> {
-    let found = store.topic(&topic).and_then(|topic| Ok(topic.get(&key)?));
-    match lisp(env, found)? {
-        Some(value) => string(env, value.value()),
-        None => ().into_lisp(env),
-    }
+fn get<'e>(env: &'e Env, store: &Handle, topic: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
+    let (topic, key) = (text::text(topic)?, text::owned(key)?);
+    read_of(env, store, move |weir, _| {
+        let value = weir.topic(&topic)?.get(&key)?;
+        Ok(Answer::Bytes(value.map(|value| value.value().to_vec())))
+    })
 }
 
-/// Returns up to LIMIT pairs (KEY . VALUE) of TOPIC whose keys begin with PREFIX.
+/// Returns up to LIMIT pairs (KEY . VALUE) of TOPIC whose keys begin with PREFIX; or a number to await.
 #[defun(name = "-scan")]
 fn scan<'e>(
     env: &'e Env,
     store: &Handle,
-    topic: String,
-    prefix: String,
+    topic: Value<'e>,
+    prefix: Value<'e>,
     limit: usize,
 ) -> Result<Value<'e>> {
-    let topic = lisp(env, store.topic(&topic))?;
-    let entries = topic.scan(prefix.as_bytes(), None, limit.min(weir::SCAN_KEYS_MAX));
-    let mut items = Vec::new();
-    for entry in lisp(env, entries.map_err(Failure::from))? {
-        let value = lisp(env, topic.value(&entry).map_err(Failure::from))?;
-        if let Some(value) = value {
-            items.push(env.cons(string(env, &entry.key)?, string(env, value.value())?)?);
+    let (topic, prefix) = (text::text(topic)?, text::owned(prefix)?);
+    read_of(env, store, move |weir, go_on| {
+        let topic = weir.topic(&topic)?;
+        let mut pairs = Vec::new();
+        let mut after: Option<Box<[u8]>> = None;
+        while pairs.len() < limit {
+            let most = (limit - pairs.len()).min(weir::SCAN_KEYS_MAX);
+            let entries = topic.scan(&prefix, after.as_deref(), most)?;
+            for entry in &entries {
+                if !go_on() {
+                    return Err(Failure::quit());
+                }
+                if let Some(value) = topic.value(entry)? {
+                    pairs.push((entry.key.to_vec(), value.value().to_vec()));
+                }
+            }
+            match entries.into_iter().next_back() {
+                Some(last) => after = Some(last.key),
+                None => break,
+            }
         }
-    }
-    list(env, items)
+        Ok(Answer::Pairs(pairs))
+    })
 }
 
-/// Returns up to LIMIT records of TOPIC after offset AFTER, as [OFFSET TIME-MS KIND KEY VALUE].
+/// Returns up to LIMIT records of TOPIC after offset AFTER, as [OFFSET TIME-MS KIND KEY VALUE]; or a
+/// number to await.
 #[defun(name = "-read")]
 fn read<'e>(
     env: &'e Env,
     store: &Handle,
-    topic: String,
+    topic: Value<'e>,
     after: u64,
     limit: usize,
 ) -> Result<Value<'e>> {
-    let found = store.topic(&topic).and_then(|topic| {
-        let mut reader = topic.reader(ReadFrom::After(ConsequenceOffset(after)))?;
+    let topic = text::text(topic)?;
+    read_of(env, store, move |weir, go_on| {
+        let from = ReadFrom::After(ConsequenceOffset(after));
+        let mut reader = weir.topic(&topic)?.reader(from)?;
         let mut rows = Vec::new();
         while rows.len() < limit {
             let Some(page) = reader.next_page()? else {
                 break;
             };
             for record in page.iter().take(limit - rows.len()) {
-                rows.push(work::row(&record?));
+                if !go_on() {
+                    return Err(Failure::quit());
+                }
+                rows.push(Row::of(&record.map_err(Failure::from)?));
             }
         }
-        Ok(rows)
-    });
-    rows(env, &lisp(env, found)?)
+        Ok(Answer::Rows(rows))
+    })
 }
 
-fn outcome(verdict: &Verdict) -> std::result::Result<Option<u64>, Failure> {
+/// Runs a query over the topics FROM of STORE, a list of names and patterns. WHERE, ORDER-BY, SELECT and
+/// GROUP-BY are texts, LIMIT is a number or nil. With LATEST only the current value of each key counts.
+/// Returns a number; the results arrive as parts.
+#[defun(name = "-query")]
+#[allow(clippy::too_many_arguments, reason = "Lisp has keywords for them")]
+fn query(
+    env: &Env,
+    store: &Handle,
+    from: Value<'_>,
+    filter: Value<'_>,
+    order: Value<'_>,
+    select: Value<'_>,
+    group: Value<'_>,
+    limit: Option<u64>,
+    latest: Value<'_>,
+) -> Result<u64> {
+    let words = |value| text::maybe(value).map(Option::unwrap_or_default);
+    let ask = Ask {
+        from: text::list(from)?,
+        text: QueryText {
+            filter: words(filter)?,
+            order: words(order)?,
+            select: words(select)?,
+            group: words(group)?,
+            limit,
+            ..QueryText::default()
+        },
+        latest: latest.is_not_nil(),
+    };
+    let started = store.weir().and_then(|weir| query::start(weir, ask));
+    lisp(env, started)
+}
+
+/// Creates TOPIC of STORE with the program in the WebAssembly FILE and its ARGUMENTS, or replaces the
+/// program of TOPIC. Returns the number of the operation.
+#[defun(name = "-deploy")]
+fn deploy(
+    env: &Env,
+    store: &Handle,
+    topic: Value<'_>,
+    file: Value<'_>,
+    arguments: Value<'_>,
+) -> Result<u64> {
+    let (topic, file) = (text::text(topic)?, text::text(file)?);
+    let arguments = text::owned(arguments)?;
+    let weir = lisp(env, store.weir())?;
+    let queued = work::write(move || {
+        let code = std::fs::read(&file).map_err(|error| {
+            Failure::new("weir-not-found", format!("cannot read {file}: {error}"))
+        })?;
+        query::deploy(&weir, &topic, &code, &arguments)
+    });
+    lisp(env, queued)
+}
+
+fn outcome(verdict: &Verdict) -> std::result::Result<Answer, Failure> {
     match verdict.reason() {
         Some(code) if !verdict.is_valid() => Err(Failure::verdict(code)),
-        _ => Ok(verdict.offset().map(|offset| offset.0)),
+        _ => Ok(Answer::Offset(verdict.offset().map(|offset| offset.0))),
     }
 }
 
@@ -225,15 +246,19 @@ fn submit(
     env: &Env,
     store: &Handle,
     kind: Value<'_>,
-    topic: String,
-    key: Option<String>,
-    value: Option<Vec<u8>>,
+    topic: Value<'_>,
+    key: Value<'_>,
+    value: Value<'_>,
 ) -> Result<u64> {
-    let topic = lisp(env, store.topic(&topic))?;
+    let topic = lisp(env, store.topic(&text::text(topic)?))?;
     let kind: String = env.call("symbol-name", (kind,))?.into_rust()?;
-    let (key, value) = (key.unwrap_or_default(), value.unwrap_or_default());
+    let bytes = |value: Value<'_>| {
+        let given = value.is_not_nil().then(|| text::owned(value));
+        given.transpose().map(Option::unwrap_or_default)
+    };
+    let (key, value) = (bytes(key)?, bytes(value)?);
     let queued = work::write(move || match kind.as_str() {
-        "create" => Ok(topic.ensure().map(|_| None)?),
+        "create" => Ok(topic.ensure().map(|_| Answer::Nothing)?),
         "put" => outcome(&topic.put(&key, &value)?),
         "append" => outcome(&topic.append(&value)?),
         "delete" => outcome(&topic.delete(&key)?),
@@ -244,46 +269,39 @@ fn submit(
 
 /// Follows TOPIC of STORE after offset AFTER. Returns the number of the follower.
 #[defun(name = "-follow")]
-fn follow(env: &Env, store: &Handle, topic: String, after: u64) -> Result<u64> {
+fn follow(env: &Env, store: &Handle, topic: Value<'_>, after: u64) -> Result<u64> {
     let from = ReadFrom::After(ConsequenceOffset(after));
-    lisp(
-        env,
-        store
-            .topic(&topic)
-            .and_then(|topic| work::follow(topic, from)),
-    )
+    let topic = store.topic(&text::text(topic)?);
+    lisp(env, topic.and_then(|topic| work::follow(topic, from)))
 }
 
-/// Ends the follower with number ID. Returns t if it ran.
-#[defun(name = "-stop")]
-fn stop(id: u64) -> Result<bool> {
+/// Cancels the operation with number ID. Returns t if that takes effect.
+#[defun(name = "-cancel")]
+fn cancel(id: u64) -> Result<bool> {
     Ok(work::cancel(id))
 }
 
-/// Returns (MORE . RESULTS): up to 64 results (ID STATUS VALUE), STATUS done, rows or failed.
+/// Returns (MORE . RESULTS): up to 64 results (ID STATUS VALUE), STATUS part, done or failed.
 #[defun(name = "-drain")]
 fn drain(env: &Env) -> Result<Value<'_>> {
     let (results, more) = work::drain(DRAIN_MAX);
     let mut items = Vec::new();
     for (id, done) in results {
         let (status, value) = match done {
-            Done::Offset(offset) => ("done", offset.into_lisp(env)?),
-            Done::Rows(all) => ("rows", rows(env, &all)?),
-            Done::Failed(failure) => {
-                let symbol = env.intern(failure.symbol)?;
-                ("failed", env.cons(symbol, failure_data(env, &failure)?)?)
-            }
+            Done::Part(answer) => ("part", answer.into_value(env)?),
+            Done::End(Ok(answer)) => ("done", answer.into_value(env)?),
+            Done::End(Err(error)) => ("failed", failure(env, &error)?),
         };
         items.push(env.list((id, env.intern(status)?, value))?);
     }
-    env.cons(more, list(env, items)?)
+    env.cons(more, list(env, &items)?)
 }
 
-/// Returns (STORES FOLLOWERS RESULTS): what the module holds.
+/// Returns (STORES TASKS RESULTS): what the module holds.
 #[defun(name = "-debug-counts")]
 fn debug_counts(env: &Env) -> Result<Value<'_>> {
-    let (stores, followers, results) = work::counts();
-    env.list((stores, followers, results))
+    let (tasks, results) = work::counts();
+    env.list((store::count(), tasks, results))
 }
 
 /// Panics, to test that a panic becomes a signal.

@@ -1,50 +1,112 @@
-//! Work beside the thread of Emacs: a queue of writes, followers, and what they gave.
+//! Work beside the thread of Emacs: a queue of writes, tasks, followers, and what they gave.
 //!
-//! Invariant: every queue has a bound. A follower waits while Lisp has not taken its batches.
+//! Invariants: every queue has a bound; a task that gives parts waits while Lisp has not taken them;
+//! what is cancelled before it began is not executed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir::{ReadFrom, Topic};
 
+use crate::answer::{Answer, Row};
 use crate::failure::Failure;
+use crate::threads::{locked, thread};
 
 /// Writes that wait; one more is refused.
 const WRITES_MAX: usize = 1024;
-/// Results that wait for Lisp before followers pause.
+/// Tasks and followers at the same time, each with a thread; one more is refused.
+const TASKS_MAX: usize = 64;
+/// Results that wait for Lisp before tasks pause.
 const RESULTS_MAX: usize = 256;
 /// Records that a follower hands over at once.
-const BATCH_RECORDS_MAX: usize = 256;
-/// Longest time until a follower sees that it was cancelled.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// A record as Lisp gets it.
-pub(crate) struct Row {
-    pub(crate) offset: u64,
-    pub(crate) time_ms: u64,
-    pub(crate) kind: &'static str,
-    pub(crate) key: Vec<u8>,
-    pub(crate) value: Vec<u8>,
-}
+pub(crate) const BATCH_RECORDS_MAX: usize = 256;
+/// Longest time until a task sees that it was cancelled.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// What became of a piece of work.
 pub(crate) enum Done {
-    /// The offset of the first record of a write.
-    Offset(Option<u64>),
-    /// Records of a follower.
-    Rows(Vec<Row>),
-    /// An error.
-    Failed(Failure),
+    /// More will come.
+    Part(Answer),
+    End(Result<Answer, Failure>),
 }
 
 /// The writing end of the pipe of Emacs.
 type Bell = Box<dyn Write + Send>;
+/// A write that waits, with its number.
+type Queued = (u64, Arc<Cancel>, Job);
+type Job = Box<dyn FnOnce() -> Result<Answer, Failure> + Send>;
+type Hook = Box<dyn Fn() + Send>;
 
-type Job = Box<dyn FnOnce() -> Result<Option<u64>, Failure> + Send>;
+/// A write that waits.
+const WAITS: u8 = 0;
+/// Work that has begun.
+const RUNS: u8 = 1;
+/// Work that was cancelled.
+const CANCELLED: u8 = 2;
+
+/// How a piece of work is cancelled.
+pub(crate) struct Cancel {
+    state: AtomicU8,
+    stop: AtomicBool,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl Cancel {
+    fn new(state: u8) -> Arc<Self> {
+        Arc::new(Self {
+            state: AtomicU8::new(state),
+            stop: AtomicBool::new(false),
+            hook: Mutex::new(None),
+        })
+    }
+
+    /// Whether the work has to end.
+    pub(crate) fn asked(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Calls `hook` when the work is cancelled; at once if it was.
+    pub(crate) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
+        let mut held = locked(&self.hook);
+        if self.asked() {
+            hook();
+        }
+        *held = Some(Box::new(hook));
+    }
+
+    fn begin(&self) -> bool {
+        let begun = self
+            .state
+            .compare_exchange(WAITS, RUNS, Ordering::SeqCst, Ordering::SeqCst);
+        begun.is_ok()
+    }
+
+    /// Returns whether it takes effect: not for a write that has begun.
+    fn cancel(&self, is_write: bool) -> bool {
+        if is_write {
+            let stopped =
+                self.state
+                    .compare_exchange(WAITS, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
+            return stopped.is_ok();
+        }
+        let held = locked(&self.hook);
+        let first = !self.stop.swap(true, Ordering::SeqCst);
+        if let Some(hook) = held.as_ref().filter(|_| first) {
+            hook();
+        }
+        first
+    }
+}
+
+/// Work that has not ended.
+struct Running {
+    cancel: Arc<Cancel>,
+    is_write: bool,
+}
 
 struct Shared {
     next: AtomicU64,
@@ -53,10 +115,9 @@ struct Shared {
     bell: Mutex<Option<Bell>>,
     results: Mutex<VecDeque<(u64, Done)>>,
     taken: Condvar,
-    followers: Mutex<HashMap<u64, Arc<AtomicBool>>>,
-    writer: Mutex<Option<SyncSender<(u64, Job)>>>,
-    /// Stores that are open.
-    stores: AtomicUsize,
+    running: Mutex<HashMap<u64, Running>>,
+    ended: Condvar,
+    writer: Mutex<Option<SyncSender<Queued>>>,
 }
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
@@ -65,34 +126,20 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
     bell: Mutex::new(None),
     results: Mutex::new(VecDeque::new()),
     taken: Condvar::new(),
-    followers: Mutex::new(HashMap::new()),
+    running: Mutex::new(HashMap::new()),
+    ended: Condvar::new(),
     writer: Mutex::new(None),
-    stores: AtomicUsize::new(0),
 });
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Starts a thread that no signal reaches: a broken pipe must not end Emacs.
-fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    let start = move || {
-        let blocked = nix::sys::signal::SigSet::all().thread_block();
-        if blocked.is_ok() {
-            body();
-        }
-    };
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(start)
-        .map(drop)
-        .map_err(|error| Failure::new("weir-error", format!("no thread: {error}")))
-}
-
-/// Writes to this pipe when there are results.
+/// Writes to this pipe when there are results, and now if some wait already.
 pub(crate) fn ring_at(bell: Bell) {
-    *locked(&SHARED.bell) = Some(bell);
-    SHARED.rung.store(false, Ordering::SeqCst);
+    let mut held = locked(&SHARED.bell);
+    *held = Some(bell);
+    let waits = !locked(&SHARED.results).is_empty();
+    SHARED.rung.store(waits, Ordering::SeqCst);
+    if let Some(bell) = held.as_mut().filter(|_| waits) {
+        let _ = bell.write_all(b"!");
+    }
 }
 
 fn push(id: u64, done: Done) {
@@ -117,114 +164,176 @@ pub(crate) fn drain(max: usize) -> (Vec<(u64, Done)>, bool) {
     (taken, more)
 }
 
-fn id() -> u64 {
-    SHARED.next.fetch_add(1, Ordering::SeqCst)
+/// Notes a piece of work. Returns its number.
+fn enter(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
+    let mut running = locked(&SHARED.running);
+    let tasks = running.values().filter(|one| !one.is_write).count();
+    if !is_write && tasks >= TASKS_MAX {
+        let text = format!("{TASKS_MAX} tasks are running; wait for one, or cancel one");
+        return Err(Failure::new("weir-error", text));
+    }
+    let id = SHARED.next.fetch_add(1, Ordering::SeqCst);
+    let cancel = Cancel::new(if is_write { WAITS } else { RUNS });
+    let held = Arc::clone(&cancel);
+    let cancel_held = Running {
+        cancel: held,
+        is_write,
+    };
+    running.insert(id, cancel_held);
+    Ok((id, cancel))
+}
+
+fn leave(id: u64) {
+    locked(&SHARED.running).remove(&id);
+    SHARED.ended.notify_all();
+}
+
+/// Runs `body`, whose panic becomes its failure.
+fn guarded(body: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Failure> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    caught.unwrap_or_else(|_| {
+        let text = "a task of the module panicked; please report it";
+        Err(Failure::new("weir-panic", text))
+    })
 }
 
 /// Queues a write; its result comes under the number that is returned.
 pub(crate) fn write(
-    job: impl FnOnce() -> Result<Option<u64>, Failure> + Send + 'static,
+    job: impl FnOnce() -> Result<Answer, Failure> + Send + 'static,
 ) -> Result<u64, Failure> {
     let mut writer = locked(&SHARED.writer);
     if writer.is_none() {
-        let (sender, jobs) = sync_channel::<(u64, Job)>(WRITES_MAX);
+        let (sender, jobs) = sync_channel::<Queued>(WRITES_MAX);
         thread("weir-write", move || {
-            for (id, job) in jobs {
-                push(id, job().map_or_else(Done::Failed, Done::Offset));
+            for (id, cancel, job) in jobs {
+                let end = if cancel.begin() {
+                    guarded(job)
+                } else {
+                    Err(Failure::cancelled())
+                };
+                push(id, Done::End(end));
+                leave(id);
             }
         })?;
         *writer = Some(sender);
     }
-    let id = id();
+    let (id, cancel) = enter(true)?;
     let queued = writer
         .as_ref()
-        .map(|writer| writer.try_send((id, Box::new(job))));
-    match queued {
-        Some(Ok(())) => Ok(id),
-        _ => Err(Failure::new(
-            "weir-error",
-            "too many writes wait; try again",
-        )),
+        .map(|writer| writer.try_send((id, cancel, Box::new(job))));
+    if let Some(Ok(())) = queued {
+        return Ok(id);
+    }
+    leave(id);
+    Err(Failure::new(
+        "weir-error",
+        "too many writes wait; try again",
+    ))
+}
+
+/// How a task gives parts of its result.
+pub(crate) struct Parts {
+    id: u64,
+    pub(crate) cancel: Arc<Cancel>,
+}
+
+impl Parts {
+    /// Hands over a part when Lisp has taken enough of the earlier ones. Returns whether the task
+    /// continues.
+    pub(crate) fn give(&self, part: Answer) -> bool {
+        let mut results = locked(&SHARED.results);
+        while results.len() >= RESULTS_MAX && !self.cancel.asked() {
+            let waited = SHARED.taken.wait_timeout(results, LOOK);
+            results = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(results);
+        if self.cancel.asked() {
+            return false;
+        }
+        push(self.id, Done::Part(part));
+        true
     }
 }
 
-/// Follows a topic on a thread of its own until it is cancelled.
-pub(crate) fn follow(topic: Topic, from: ReadFrom) -> Result<u64, Failure> {
-    let (id, stop) = (id(), Arc::new(AtomicBool::new(false)));
-    locked(&SHARED.followers).insert(id, stop.clone());
-    thread("weir-follow", move || {
-        if let Err(failure) = follow_until(&topic, from, &stop, id) {
-            push(id, Done::Failed(failure));
+/// Runs a task on a thread of its own. Returns its number.
+pub(crate) fn task(
+    name: &str,
+    body: impl FnOnce(&Parts) -> Result<Answer, Failure> + Send + 'static,
+) -> Result<u64, Failure> {
+    let (id, cancel) = enter(false)?;
+    let parts = Parts { id, cancel };
+    let started = thread(name, move || {
+        let mut end = guarded(|| body(&parts));
+        if parts.cancel.asked() {
+            end = Err(Failure::cancelled());
         }
-        locked(&SHARED.followers).remove(&id);
-    })?;
+        push(id, Done::End(end));
+        leave(id);
+    });
+    if let Err(failure) = started {
+        leave(id);
+        return Err(failure);
+    }
     Ok(id)
 }
 
-fn follow_until(topic: &Topic, from: ReadFrom, stop: &AtomicBool, id: u64) -> Result<(), Failure> {
-    let mut reader = topic.listener(from)?;
-    while !stop.load(Ordering::SeqCst) {
-        let Some(page) = reader.next_page()? else {
-            let _ = reader.wait(Some(Instant::now() + LOOK));
-            continue;
-        };
-        let mut rows = Vec::new();
-        for record in &page {
-            rows.push(row(&record.map_err(Failure::from)?));
-        }
-        while !rows.is_empty() {
-            let rest = rows.split_off(rows.len().min(BATCH_RECORDS_MAX));
-            room(stop);
-            if stop.load(Ordering::SeqCst) {
-                return Ok(());
+/// Follows a topic until it is cancelled.
+pub(crate) fn follow(topic: Topic, from: ReadFrom) -> Result<u64, Failure> {
+    task("weir-follow", move |parts| {
+        let mut reader = topic.listener(from)?;
+        while !parts.cancel.asked() {
+            let Some(page) = reader.next_page()? else {
+                let _ = reader.wait(Some(Instant::now() + LOOK));
+                continue;
+            };
+            let mut rows = Vec::new();
+            for record in &page {
+                rows.push(Row::of(&record.map_err(Failure::from)?));
             }
-            push(id, Done::Rows(rows));
-            rows = rest;
+            while !rows.is_empty() {
+                let rest = rows.split_off(rows.len().min(BATCH_RECORDS_MAX));
+                if !parts.give(Answer::Rows(rows)) {
+                    break;
+                }
+                rows = rest;
+            }
         }
-    }
-    Ok(())
+        Ok(Answer::Nothing)
+    })
 }
 
-/// Waits until Lisp has taken results.
-fn room(stop: &AtomicBool) {
-    let mut results = locked(&SHARED.results);
-    while results.len() >= RESULTS_MAX && !stop.load(Ordering::SeqCst) {
-        let waited = SHARED.taken.wait_timeout(results, LOOK);
-        results = waited.unwrap_or_else(PoisonError::into_inner).0;
-    }
-}
-
-/// A record as Lisp gets it.
-pub(crate) fn row(record: &weir::Record<'_>) -> Row {
-    Row {
-        offset: record.offset.0,
-        time_ms: record.time_ms,
-        kind: record.kind.name(),
-        key: record.key.to_vec(),
-        value: record.value.to_vec(),
-    }
-}
-
-/// Ends a follower. Returns whether it ran.
+/// Cancels a piece of work. Returns whether that takes effect.
 pub(crate) fn cancel(id: u64) -> bool {
-    let follower = locked(&SHARED.followers).get(&id).cloned();
-    follower.is_some_and(|stop| !stop.swap(true, Ordering::SeqCst))
+    let running = locked(&SHARED.running);
+    let one = running
+        .get(&id)
+        .map(|one| (Arc::clone(&one.cancel), one.is_write));
+    drop(running);
+    one.is_some_and(|(cancel, is_write)| cancel.cancel(is_write))
 }
 
-/// Counts a store that was opened or closed.
-pub(crate) fn count_store(opened: bool) {
-    if opened {
-        SHARED.stores.fetch_add(1, Ordering::SeqCst);
-    } else {
-        SHARED.stores.fetch_sub(1, Ordering::SeqCst);
+/// Cancels all tasks, and waits until `deadline` for them and for writes that are queued. Returns
+/// whether all ended in time.
+pub(crate) fn end_all(deadline: Instant) -> bool {
+    let running = locked(&SHARED.running);
+    let tasks: Vec<_> = running
+        .values()
+        .filter(|one| !one.is_write)
+        .map(|one| Arc::clone(&one.cancel))
+        .collect();
+    drop(running);
+    for task in tasks {
+        task.cancel(false);
     }
+    let left = deadline.saturating_duration_since(Instant::now());
+    let running = locked(&SHARED.running);
+    let waited = SHARED
+        .ended
+        .wait_timeout_while(running, left, |running| !running.is_empty());
+    waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
 }
 
-/// Open stores, followers, and results that wait.
-pub(crate) fn counts() -> (usize, usize, usize) {
-    (
-        SHARED.stores.load(Ordering::SeqCst),
-        locked(&SHARED.followers).len(),
-        locked(&SHARED.results).len(),
-    )
+/// Work that has not ended, and results that wait.
+pub(crate) fn counts() -> (usize, usize) {
+    (locked(&SHARED.running).len(), locked(&SHARED.results).len())
 }

@@ -173,7 +173,7 @@ const TABLE: &[Row] = &[
         name: "weir-emacs",
         layer: 5,
         ours: &["weir", "weir-adf", "weir-jira"],
-        foreign: &["emacs", "nix"],
+        foreign: &["emacs", "nix", "serde_json", "unicode-width"],
     },
     Row {
         name: "weir-lab",

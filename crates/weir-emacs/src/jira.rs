@@ -1,0 +1,162 @@
+//! A replica of a Jira site as Lisp holds it: what is read is answered from memory and topics, what
+//! needs the network is a task.
+//!
+//! Invariants: no function that Lisp calls sends a request on the thread of Emacs; a token is in no
+//! result and no message.
+
+mod functions;
+mod index;
+mod page;
+mod shown;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use weir::Weir;
+use weir_jira::access::{self, Site as Settings};
+use weir_jira::client::Client;
+use weir_jira::pull::{PullOptions, pull};
+use weir_jira::replica::Replica;
+
+use self::index::Index;
+use crate::failure::Failure;
+use crate::store::Handle;
+use crate::threads::locked;
+
+/// A site with its replica.
+pub(crate) struct Site {
+    name: String,
+    folder: PathBuf,
+    settings: Settings,
+    store: Handle,
+    shared: Arc<Shared>,
+}
+
+/// What the tasks of a site use too.
+struct Shared {
+    replica: Replica,
+    index: Mutex<Index>,
+}
+
+/// What a login gives.
+pub(crate) struct Login {
+    pub(crate) folder: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) token: Option<String>,
+    /// Whether the token is kept in a file of mode 0600, in place of auth-source.
+    pub(crate) keep: bool,
+}
+
+fn now_ms() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
+}
+
+impl Login {
+    /// Tests the rights of the account, and keeps the settings where it may browse.
+    pub(crate) fn run(self) -> Result<Value, Failure> {
+        let name = Settings::name_of(&self.settings.site_url);
+        let login = self.token.as_deref();
+        let login = login.map(|token| (self.settings.email.as_str(), token));
+        self.settings.check(login.is_some())?;
+        let client = Client::new(&self.settings.api_url, login);
+        let rights = access::rights(&client)?;
+        let browses = rights
+            .iter()
+            .any(|right| right.name == "BROWSE_PROJECTS" && right.granted);
+        if !browses {
+            let text = "the right BROWSE_PROJECTS is missing, without which nothing can be read; give \
+                        the token the scope read:jira-work, or the account the right";
+            return Err(Failure::new("weir-auth", text));
+        }
+        let kept = self.token.as_deref().filter(|_| self.keep);
+        self.settings.save(&self.folder, &name, kept)?;
+        let right = |right: &access::Right| json!({"name": right.name, "purpose": right.purpose, "granted": right.granted});
+        Ok(json!({
+            "name": name,
+            "rights": rights.iter().map(right).collect::<Vec<_>>(),
+            "expires-in": self.settings.expires_within(now_ms()),
+        }))
+    }
+}
+
+impl Site {
+    /// Opens the store in a directory, and the replica of the site with this name in it. Reads all
+    /// issues into memory: on a task only.
+    pub(crate) fn open(directory: &Path, folder: &Path, name: &str) -> Result<Self, Failure> {
+        let settings = Settings::load(folder, name)?;
+        let weir = Weir::open(directory)?;
+        let store = Handle::new(weir.clone());
+        let replica = Replica::new(weir, name);
+        let index = Mutex::new(Index::load(&replica)?);
+        Ok(Self {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            settings,
+            store,
+            shared: Arc::new(Shared { replica, index }),
+        })
+    }
+
+    fn close(&self) -> Result<bool, Failure> {
+        match self.store.take() {
+            Some(weir) => Ok(weir.close().map(|()| true)?),
+            None => Ok(false),
+        }
+    }
+
+    /// A client of the site; the token is the given one, or that of the file.
+    fn client(&self, token: Option<String>) -> Result<Client, Failure> {
+        let token = match token {
+            Some(token) => Some(token),
+            None => self.settings.token(&self.folder, &self.name)?,
+        };
+        self.settings.check(token.is_some())?;
+        let email = self.settings.email.as_str();
+        let login = token.as_deref().map(|token| (email, token));
+        Ok(Client::new(&self.settings.api_url, login))
+    }
+
+    /// What a pull needs, without the site itself.
+    fn pull_options(&self, census: bool, confirm_removal: bool) -> PullOptions {
+        PullOptions {
+            projects: self.settings.projects.clone(),
+            census,
+            confirm_removal,
+            now_ms: now_ms(),
+            ..PullOptions::default()
+        }
+    }
+
+    /// What is known of the site.
+    fn about(&self) -> Result<Value, Failure> {
+        let cursor: Option<Value> = self.shared.replica.read("cursors", "issues")?;
+        let myself: Option<Value> = self.shared.replica.read("meta", "myself")?;
+        let myself = myself.unwrap_or_default();
+        Ok(json!({
+            "name": self.name,
+            "site-url": self.settings.site_url.trim_end_matches('/'),
+            "email": self.settings.email,
+            "projects": self.settings.projects,
+            "expires-in": self.settings.expires_within(now_ms()),
+            "issues": locked(&self.shared.index).len(),
+            "pulled": cursor.is_some_and(|cursor| !cursor["watermark_ms"].is_null()),
+            "account": myself["accountId"],
+            "display-name": myself["displayName"],
+        }))
+    }
+}
+
+impl Shared {
+    /// Pulls what changed, then brings the rows in memory up to date.
+    fn pull(&self, client: &Client, options: &PullOptions) -> Result<Value, Failure> {
+        let report = pull(client, &self.replica, options);
+        // What was stored before an error counts too.
+        let changed = locked(&self.index).refresh(&self.replica)?;
+        let mut report = serde_json::to_value(report?).unwrap_or_default();
+        report["changed"] = changed.into();
+        Ok(report)
+    }
+}

@@ -1,0 +1,65 @@
+//! A text for a buffer with the runs of characters that have a property: rendered here, inserted once.
+
+use emacs::{Env, IntoLisp, Result, Value};
+
+/// A text under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) text: String,
+    chars: usize,
+    runs: Vec<Run>,
+}
+
+/// Characters with a property.
+#[derive(Debug)]
+struct Run {
+    start: usize,
+    end: usize,
+    kind: &'static str,
+    data: String,
+}
+
+impl Page {
+    /// Adds text.
+    pub(crate) fn add(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.chars += text.chars().count();
+    }
+
+    /// Adds text that is a run.
+    pub(crate) fn run(&mut self, kind: &'static str, data: &str, text: &str) {
+        let start = self.chars;
+        self.add(text);
+        self.mark(start, kind, data);
+    }
+
+    /// Where the next text begins.
+    pub(crate) fn here(&self) -> usize {
+        self.chars
+    }
+
+    /// Makes a run of everything after `start`.
+    pub(crate) fn mark(&mut self, start: usize, kind: &'static str, data: &str) {
+        if start < self.chars {
+            self.runs.push(Run {
+                start,
+                end: self.chars,
+                kind,
+                data: data.to_owned(),
+            });
+        }
+    }
+
+    /// `(TEXT . [START END KIND DATA ...])`, the characters counted from 0.
+    pub(crate) fn into_value(self, env: &Env) -> Result<Value<'_>> {
+        let mut flat = Vec::with_capacity(4 * self.runs.len());
+        for run in &self.runs {
+            flat.push(run.start.into_lisp(env)?);
+            flat.push(run.end.into_lisp(env)?);
+            flat.push(env.intern(run.kind)?);
+            flat.push(run.data.as_str().into_lisp(env)?);
+        }
+        let runs = env.call("vector", flat.as_slice())?;
+        env.cons(self.text, runs)
+    }
+}

@@ -1,0 +1,240 @@
+//! An issue as the text of a buffer: header fields, description, comments, worklogs, links, history.
+
+use serde_json::Value;
+use weir::{ConsequenceOffset, ReadFrom};
+use weir_adf::Options;
+use weir_jira::replica::{Location, Replica};
+
+use super::page::Page;
+use crate::failure::Failure;
+
+/// Fields of the header: label, name for edits, pointer into the fields.
+const HEADER: &[(&str, &str, &str)] = &[
+    ("Summary", "summary", "/summary"),
+    ("Status", "status", "/status/name"),
+    ("Type", "type", "/issuetype/name"),
+    ("Priority", "priority", "/priority/name"),
+    ("Assignee", "assignee", "/assignee/displayName"),
+    ("Reporter", "reporter", "/reporter/displayName"),
+    ("Labels", "labels", "/labels"),
+    ("Parent", "parent", "/parent/key"),
+    ("Due", "due", "/duedate"),
+    ("Resolution", "resolution", "/resolution/name"),
+    ("Created", "", "/created"),
+    ("Updated", "", "/updated"),
+];
+
+/// Characters of a value in the history.
+const HISTORY_CHARS_MAX: usize = 200;
+
+/// What is shown of an issue.
+pub(crate) struct Shown<'a> {
+    pub(crate) issue: &'a Value,
+    pub(crate) comments: &'a [Value],
+    pub(crate) worklogs: &'a [Value],
+    pub(crate) url: &'a str,
+}
+
+/// One line: no control characters.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// A value of a field for people.
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => plain(text),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Null => String::new(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(value_text).collect();
+            items.join(" ")
+        }
+        Value::Object(fields) => {
+            if fields.get("type").is_some_and(|kind| kind == "doc") {
+                return plain(weir_jira::jql::plain_text(value).trim());
+            }
+            let name = ["displayName", "name", "value", "key", "total"]
+                .iter()
+                .find_map(|name| fields.get(*name));
+            name.map_or_else(|| "…".to_owned(), value_text)
+        }
+    }
+}
+
+/// Rich text under a headline with so many stars; plain text where the document is not valid.
+pub(crate) fn rich(document: &Value, stars: usize) -> String {
+    match document {
+        Value::Null => String::new(),
+        // Data Center sends wiki markup.
+        Value::String(text) => format!("{}\n", text.trim_end()),
+        document => match weir_adf::to_org(document, &Options::under(stars)) {
+            Ok(org) => org.text,
+            Err(_) => format!("{}\n", weir_jira::jql::plain_text(document)),
+        },
+    }
+}
+
+impl Shown<'_> {
+    /// The page of the issue.
+    pub(crate) fn page(&self) -> Page {
+        let mut page = Page::default();
+        let fields = &self.issue["fields"];
+        let key = value_text(&self.issue["key"]);
+        page.run("key", "", &key);
+        page.add("  ");
+        page.run("title", "", &value_text(&fields["summary"]));
+        page.add("\n");
+        page.run("link", self.url, self.url);
+        page.add("\n\n");
+        for (label, name, pointer) in HEADER {
+            let value = fields.pointer(pointer).unwrap_or(&Value::Null);
+            let start = page.here();
+            page.run("label", "", &format!("{label:<12}"));
+            page.add(&value_text(value));
+            if !name.is_empty() {
+                page.mark(start, "field", name);
+            }
+            page.add("\n");
+        }
+        let start = page.here();
+        section(&mut page, "Description", None);
+        page.add(&rich(&fields["description"], 1));
+        page.mark(start, "field", "description");
+        section(&mut page, "Comments", Some(self.comments.len()));
+        for comment in self.comments {
+            part_of(&mut page, comment, "comment", "body", "created");
+        }
+        if !self.worklogs.is_empty() {
+            section(&mut page, "Worklogs", Some(self.worklogs.len()));
+            for worklog in self.worklogs {
+                part_of(&mut page, worklog, "worklog", "comment", "started");
+            }
+        }
+        links(&mut page, fields);
+        page
+    }
+}
+
+fn part_of(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: &str) {
+    let start = page.here();
+    let author = value_text(&part["author"]["displayName"]);
+    let spent = value_text(&part["timeSpent"]);
+    let spent = if spent.is_empty() {
+        spent
+    } else {
+        format!(", {spent}")
+    };
+    let title = format!("** {author}, {}{spent}", value_text(&part[time]));
+    page.run("heading", "", &title);
+    page.add("\n");
+    page.add(&rich(&part[body], 2));
+    page.mark(start, kind, &value_text(&part["id"]));
+}
+
+fn section(page: &mut Page, title: &str, count: Option<usize>) {
+    page.add("\n");
+    let title = count.map_or_else(
+        || format!("* {title}"),
+        |count| format!("* {title} ({count})"),
+    );
+    page.run("heading", "", &title);
+    page.add("\n");
+}
+
+/// Subtasks and links, each one a place to visit.
+fn links(page: &mut Page, fields: &Value) {
+    let mut rows: Vec<(String, String, String)> = Vec::new();
+    let row = |phrase: &str, other: &Value| {
+        let key = value_text(&other["key"]);
+        let summary = value_text(&other["fields"]["summary"]);
+        (phrase.to_owned(), key, summary)
+    };
+    for subtask in fields["subtasks"].as_array().into_iter().flatten() {
+        rows.push(row("subtask", subtask));
+    }
+    for link in fields["issuelinks"].as_array().into_iter().flatten() {
+        for side in ["outward", "inward"] {
+            let other = &link[format!("{side}Issue")];
+            if !other.is_null() {
+                rows.push(row(&value_text(&link["type"][side]), other));
+            }
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    section(page, "Links", Some(rows.len()));
+    for (phrase, key, summary) in rows {
+        let start = page.here();
+        page.add(&format!("{phrase}  "));
+        page.run("key", "", &key);
+        page.add(&format!("  {summary}"));
+        page.mark(start, "issue", &key);
+        page.add("\n");
+    }
+}
+
+/// What each stored version of an issue changed, the newest first: `time_ms`, `offset`, and `changes` of
+/// `field`, `from` and `to`. Reads the whole topic of the project: on a task only.
+pub(crate) fn history(
+    replica: &Replica,
+    location: &Location,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Value, Failure> {
+    let topic = replica.topic(&format!("issues.{}", location.project))?;
+    let mut reader = topic.reader(ReadFrom::After(ConsequenceOffset(0)))?;
+    let mut versions: Vec<Value> = Vec::new();
+    let mut before: Option<Value> = None;
+    while let Some(page) = reader.next_page()? {
+        for record in &page {
+            let record = record.map_err(Failure::from)?;
+            if !go_on() {
+                return Err(Failure::cancelled());
+            }
+            if record.key != location.id.as_bytes() || record.value.is_empty() {
+                continue;
+            }
+            let Ok(issue) = serde_json::from_slice::<Value>(record.value) else {
+                continue;
+            };
+            let changes = match &before {
+                None => Vec::new(),
+                Some(before) => changes(&before["fields"], &issue["fields"]),
+            };
+            versions.push(serde_json::json!({
+                "time-ms": record.time_ms,
+                "offset": record.offset.0,
+                "updated": issue["fields"]["updated"],
+                "changes": changes,
+            }));
+            before = Some(issue);
+        }
+    }
+    versions.reverse();
+    Ok(versions.into())
+}
+
+fn changes(before: &Value, after: &Value) -> Vec<Value> {
+    let empty = serde_json::Map::new();
+    let before = before.as_object().unwrap_or(&empty);
+    let after = after.as_object().unwrap_or(&empty);
+    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+    names.sort();
+    names.dedup();
+    let short = |value: Option<&Value>| -> String {
+        let text = value.map(value_text).unwrap_or_default();
+        text.chars().take(HISTORY_CHARS_MAX).collect()
+    };
+    names
+        .into_iter()
+        .filter(|name| *name != "updated" && before.get(*name) != after.get(*name))
+        .map(|name| {
+            let (from, to) = (short(before.get(name)), short(after.get(name)));
+            serde_json::json!({"field": name, "from": from, "to": to})
+        })
+        .collect()
+}

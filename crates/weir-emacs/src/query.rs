@@ -1,0 +1,75 @@
+//! Queries over topics and programs of topics, as tasks.
+
+use std::time::{Duration, Instant};
+
+use weir::query::{Bounds, Level, QueryText};
+use weir::{TopicOptions, TopicQueryOptions, TopicStep, TopicView, Weir};
+
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::work::{self, LOOK, Parts};
+
+/// What is asked of topics.
+pub(crate) struct Ask {
+    pub(crate) from: Vec<String>,
+    pub(crate) text: QueryText,
+    pub(crate) latest: bool,
+}
+
+/// Runs a query. Its results come in parts.
+pub(crate) fn start(weir: Weir, ask: Ask) -> Result<u64, Failure> {
+    work::task("weir-query", move |parts| run(&weir, ask, parts))
+}
+
+fn run(weir: &Weir, ask: Ask, parts: &Parts) -> Result<Answer, Failure> {
+    let mut text = ask.text;
+    // Results are handed over as JSON.
+    text.level = Level::Strict;
+    let mut options = TopicQueryOptions::new(ask.from).text(text);
+    if ask.latest {
+        options.view = TopicView::Latest;
+    }
+    let mut query = weir.query(options)?;
+    let canceller = query.canceller();
+    parts.cancel.on_cancel(move || canceller.cancel());
+    loop {
+        match query.next(Bounds::default(), Some(Instant::now() + LOOK))? {
+            TopicStep::Page(page) => {
+                let items = page.iter().map(<[u8]>::to_vec).collect();
+                if !parts.give(Answer::Items(items)) {
+                    return Ok(Answer::Nothing);
+                }
+            }
+            TopicStep::Idle => {}
+            TopicStep::Done => return Ok(Answer::Nothing),
+        }
+    }
+}
+
+/// Creates a topic with a program, or replaces the program of a topic that exists.
+pub(crate) fn deploy(
+    weir: &Weir,
+    topic: &str,
+    code: &[u8],
+    arguments: &[u8],
+) -> Result<Answer, Failure> {
+    let topic = weir.topic(topic)?;
+    let live = topic.try_info()?.is_some_and(|info| info.live);
+    let verdict = if live {
+        topic.replace_program(None, code, arguments)?
+    } else {
+        topic.create_program(&TopicOptions::default(), code, arguments)?
+    };
+    match verdict.reason() {
+        Some(code) if !verdict.is_valid() => Err(Failure::verdict(code)),
+        _ => Ok(Answer::Nothing),
+    }
+}
+
+/// Ends all work and closes all stores, within half a second. Returns whether all ended in time.
+pub(crate) fn shut_down() -> bool {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let deadline = Instant::now() + PATIENCE;
+    let ended = work::end_all(deadline);
+    crate::store::close_all(deadline) && ended
+}

@@ -1,0 +1,56 @@
+//! Whether the user has pressed C-g, asked at most once a millisecond.
+//!
+//! The only raw call of the module: the `emacs` crate does not wrap `process_input`.
+
+use std::time::{Duration, Instant};
+
+use emacs::{Env, Result};
+
+/// Time between two checks: often enough that a person does not notice, seldom enough to cost nothing.
+const EVERY: Duration = Duration::from_millis(1);
+/// `emacs_process_input_quit` of emacs-module.h.
+const QUIT: u32 = 1;
+
+/// Looks for a quit during a long call.
+pub(crate) struct QuitCheck<'e> {
+    env: &'e Env,
+    last: Instant,
+}
+
+impl<'e> QuitCheck<'e> {
+    pub(crate) fn new(env: &'e Env) -> Self {
+        Self {
+            env,
+            last: Instant::now(),
+        }
+    }
+
+    /// Whether the call may continue. After `false` it must return without any effect.
+    pub(crate) fn go_on(&mut self) -> bool {
+        if self.last.elapsed() < EVERY {
+            return true;
+        }
+        self.last = Instant::now();
+        !asked(self.env)
+    }
+}
+
+/// The error that is pending after a quit: any call of Lisp reports it.
+pub(crate) fn pending(env: &Env) -> Result<()> {
+    env.intern("nil").map(drop)
+}
+
+#[allow(unsafe_code, reason = "the crate does not wrap this function")]
+fn asked(env: &Env) -> bool {
+    let raw = env.raw();
+    // SAFETY: Emacs passed this pointer to the call that runs; it is valid on this thread until the call
+    // returns, and `env` lives no longer than that call.
+    let process_input = unsafe { (*raw).process_input };
+    let Some(process_input) = process_input else {
+        return false;
+    };
+    // SAFETY: the function belongs to this very table; no exit is pending, because every call of the
+    // crate turns a pending exit into an `Err`, which ends the loops that check.
+    let answer = unsafe { process_input(raw) };
+    answer == QUIT
+}
