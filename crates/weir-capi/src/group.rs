@@ -80,7 +80,7 @@ pub(crate) fn open(
     };
     let group = Group {
         inside: Exclusive::new(member),
-        mark: Mark::new(&store, every, unanswered),
+        mark: store.mark(every, unanswered),
         near,
     };
     c.write(out, room.fill(Arc::new(group))?)?;

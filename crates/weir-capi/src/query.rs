@@ -129,7 +129,7 @@ pub(crate) fn open_topics(
     let query = Query::Topics(Box::new(Topics {
         canceller: inside.canceller(),
         inside: Exclusive::new(inside),
-        mark: Mark::new(&store, LOOK_EVERY, None),
+        mark: store.mark(LOOK_EVERY, None),
         #[cfg(unix)]
         descriptor: OnceLock::new(),
     }));

@@ -52,7 +52,7 @@ pub(crate) fn open(
     })?;
     let reader = Reader {
         inside: Exclusive::new(reader),
-        mark: Mark::new(&store, LOOK_EVERY, Some(LOOK_EVERY)),
+        mark: store.mark(LOOK_EVERY, Some(LOOK_EVERY)),
     };
     c.write(out, registry::insert(Arc::new(reader))?)?;
     Ok(Kind::Ok)

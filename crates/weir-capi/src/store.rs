@@ -15,7 +15,7 @@ use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::{Page, give_or};
 use crate::raw;
 use crate::registry;
-use crate::term::{Scope, Term, Watch};
+use crate::term::{Mark, Scope, Term, Watch};
 
 /// Flags of `weir_open_options`.
 const EXISTING: u32 = 1;
@@ -49,12 +49,23 @@ impl Store {
         Term::new(&self.scope, watch)
     }
 
+    /// The mark of what is opened through this store, with waits that look at it as often as `every`.
+    pub(crate) fn mark(&self, every: Duration, unanswered: Option<Duration>) -> Arc<Mark> {
+        Mark::new((&self.closed, &self.scope), every, unanswered)
+    }
+
     /// Makes a call that may wait for a server.
     pub(crate) fn call<T>(
         self: &Arc<Self>,
         call: impl FnOnce(&Weir) -> Result<T, Fail>,
     ) -> Result<T, Fail> {
         self.term().run(|| call(&self.weir))
+    }
+}
+
+impl Watch for Store {
+    fn is_over(&self) -> bool {
+        self.scope.is_over() || self.freed.load(Ordering::Acquire)
     }
 }
 

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use weir::{ErrorCode, Outcomes, Proposal, interruptible};
 
 use crate::error::Fail;
-use crate::store::Store;
 
 /// How often a wait looks whether it shall end.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -48,7 +47,8 @@ impl Scope {
         })
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether this scope, or one above it, was cancelled.
+    pub(crate) fn is_over(&self) -> bool {
         let mut scope = self;
         loop {
             if scope.cancelled.load(Ordering::Acquire) {
@@ -70,12 +70,6 @@ pub(crate) trait Watch {
     /// The same; what was asked for one call is done with it.
     fn take(&self) -> bool {
         self.is_over()
-    }
-}
-
-impl Watch for Store {
-    fn is_over(&self) -> bool {
-        self.scope.is_over() || self.freed.load(Ordering::Acquire)
     }
 }
 
@@ -192,13 +186,18 @@ impl Watch for Mark {
 }
 
 impl Mark {
-    /// For what is opened through this store, with waits that look at it as often as this.
-    pub(crate) fn new(store: &Store, every: Duration, unanswered: Option<Duration>) -> Arc<Self> {
+    /// For what is opened in this scope, with waits that look at it as often as `every`. `closed` is
+    /// set when the store of the scope is closed.
+    pub(crate) fn new(
+        (closed, scope): (&Arc<AtomicBool>, &Arc<Scope>),
+        every: Duration,
+        unanswered: Option<Duration>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             cancelled: AtomicBool::new(false),
             freed: AtomicBool::new(false),
-            closed: Arc::clone(&store.closed),
-            scope: Arc::clone(&store.scope),
+            closed: Arc::clone(closed),
+            scope: Arc::clone(scope),
             every,
             unanswered,
         })

@@ -289,7 +289,7 @@ pub(crate) fn send(
     let room = registry::room()?;
     let propose = |all: &[Intention<'_>]| store.call(|weir| Ok(weir.propose(all)?));
     let proposal = read(c, intentions, count, propose)?;
-    let mark = Mark::new(&store, LOOK_EVERY, None);
+    let mark = store.mark(LOOK_EVERY, None);
     pending(c, mark, proposal, (count, 0), (room, out))
 }
 
@@ -363,7 +363,7 @@ pub(crate) fn session_open(
     })?;
     let session = Session {
         inside: Exclusive::new(session),
-        mark: Mark::new(&store, LOOK_EVERY, None),
+        mark: store.mark(LOOK_EVERY, None),
         store,
     };
     c.write(out, registry::insert(Arc::new(session))?)?;
@@ -414,7 +414,7 @@ pub(crate) fn session_send(
     let room = registry::room()?;
     let term = session.mark.term();
     let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
-    let mark = Mark::new(&session.store, LOOK_EVERY, None);
+    let mark = session.store.mark(LOOK_EVERY, None);
     pending(c, mark, proposal, (count, first), (room, out))
 }
 
