@@ -9,6 +9,7 @@
 mod bank;
 mod child;
 mod crash;
+mod facts;
 mod load;
 mod quakes;
 mod read;

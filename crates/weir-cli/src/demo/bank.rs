@@ -17,9 +17,9 @@ use weir::{
     Detail, Digest, Effect, Intention, Operation, ReadFrom, RecordKind, Session, TopicOptions, Weir,
 };
 
-use super::reopen::sound;
+use super::facts::{Facts, seconds};
+use super::recheck::sound;
 use super::stage::{Stage, count, go_on, rate, time};
-use super::tour::{Facts, seconds};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 

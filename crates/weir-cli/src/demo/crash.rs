@@ -17,8 +17,8 @@ use serde_json::json;
 use weir::{ReadFrom, RecordKind, Weir};
 
 use super::child::{SESSIONS, TOPIC, event, put, writer};
+use super::facts::{Facts, seconds};
 use super::stage::{Stage, count, go_on};
-use super::tour::{Facts, seconds};
 use crate::interrupt::Interrupt;
 use crate::scratch::random;
 

@@ -8,8 +8,8 @@ use anyhow::ensure;
 use serde_json::json;
 use weir::{Intention, Operation, Weir};
 
+use super::facts::{Facts, seconds};
 use super::stage::{Stage, bytes, count, go_on, rate};
-use super::tour::{Facts, seconds};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 

@@ -6,9 +6,9 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 use weir::Weir;
 
+use super::facts::{Facts, seconds};
 use super::quakes::{Quakes, topic};
 use super::stage::{Stage, count, time};
-use super::tour::{Facts, seconds};
 
 /// Gets every earthquake by its id, and scans the ids of one network.
 pub(super) fn keys(

@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
-use weir::{Digest, OpenOptions, Weir};
+use weir::{Digest, OpenOptions, ReadFrom, VerifyReport, Weir};
 
-use super::reopen::{read_all, sound};
 use super::stage::{self, Show, Stage, count};
 
 /// Name of the file in the kept directory.
@@ -143,4 +142,41 @@ fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
         );
         Ok((line, records))
     })
+}
+
+/// Checks the files of a closed store and gives what was found.
+pub(super) fn sound(directory: &Path) -> anyhow::Result<VerifyReport> {
+    let report = weir::verify(directory)?;
+    if let Some(finding) = report.findings.first() {
+        bail!(
+            "{} at byte {}: {}",
+            finding.file,
+            finding.position,
+            finding.what
+        );
+    }
+    Ok(report)
+}
+
+/// Reads every record of every topic and checks that offsets are dense.
+/// Reading checks each block's checksum. Returns the number of records.
+pub(super) fn read_all(weir: &Weir) -> anyhow::Result<u64> {
+    let mut records = 0;
+    for info in weir.store()?.topics(true) {
+        let mut last = 0;
+        for page in weir.topic(&info.name)?.pages(ReadFrom::Start)? {
+            for record in &page? {
+                let offset = record?.offset.0;
+                ensure!(
+                    offset == last + 1,
+                    "{} has offset {offset} behind {last}",
+                    info.name
+                );
+                last = offset;
+            }
+        }
+        ensure!(last == info.last.0, "{} ends at {last}", info.name);
+        records += last;
+    }
+    Ok(records)
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use serde_json::json;
-use weir::{ReadFrom, VerifyReport, Weir};
+use weir::Weir;
 
-use super::recheck::Kept;
+use super::facts::{Facts, seconds};
+use super::recheck::{Kept, read_all, sound};
 use super::stage::{Stage, bytes, count, time};
-use super::tour::{Facts, seconds};
 
 /// Closes the store, opens it again, and reads everything.
 pub(super) fn run(
@@ -76,41 +76,4 @@ pub(super) fn run(
         Ok((line, ()))
     })?;
     Ok(kept)
-}
-
-/// Checks the files of a closed store and gives what was found.
-pub(super) fn sound(directory: &Path) -> anyhow::Result<VerifyReport> {
-    let report = weir::verify(directory)?;
-    if let Some(finding) = report.findings.first() {
-        bail!(
-            "{} at byte {}: {}",
-            finding.file,
-            finding.position,
-            finding.what
-        );
-    }
-    Ok(report)
-}
-
-/// Reads every record of every topic and checks that offsets are dense.
-/// Reading checks each block's checksum. Returns the number of records.
-pub(super) fn read_all(weir: &Weir) -> anyhow::Result<u64> {
-    let mut records = 0;
-    for info in weir.store()?.topics(true) {
-        let mut last = 0;
-        for page in weir.topic(&info.name)?.pages(ReadFrom::Start)? {
-            for record in &page? {
-                let offset = record?.offset.0;
-                ensure!(
-                    offset == last + 1,
-                    "{} has offset {offset} behind {last}",
-                    info.name
-                );
-                last = offset;
-            }
-        }
-        ensure!(last == info.last.0, "{} ends at {last}", info.name);
-        records += last;
-    }
-    Ok(records)
 }

@@ -6,9 +6,9 @@ use weir::{
     Detail, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp, Verdict, Weir,
 };
 
+use super::facts::Facts;
 use super::quakes::Quakes;
 use super::stage::{Stage, count};
-use super::tour::Facts;
 use super::write::client;
 
 /// Intentions handed over in one call.

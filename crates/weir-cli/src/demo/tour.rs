@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use weir::{ErrorCode, Weir};
 
+use super::facts::{Facts, seconds};
 use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
 use super::{bank, crash, load, read, reopen, rules, write};
@@ -43,9 +44,6 @@ impl Size {
         name: "quick",
     };
 }
-
-/// What was measured and checked, by chapter.
-pub(super) type Facts = Map<String, Value>;
 
 /// Runs all chapters and tells how it went.
 pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result<ExitCode> {
@@ -229,9 +227,4 @@ fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
         stage.say(&format!("  {command}"))?;
     }
     Ok(())
-}
-
-/// Seconds with microseconds, for facts.
-pub(super) fn seconds(time: Duration) -> Value {
-    ((time.as_secs_f64() * 1e6).round() / 1e6).into()
 }

@@ -8,9 +8,9 @@ use anyhow::{Context, anyhow, ensure};
 use serde_json::json;
 use weir::{ClientId, ConsequenceOffset, Intention, Operation, ReadFrom, RecordKind, Weir};
 
+use super::facts::{Facts, seconds};
 use super::quakes::{Quake, Quakes, topic};
 use super::stage::{Stage, count, rate, time};
-use super::tour::{Facts, seconds};
 
 /// Sessions that write at the same time.
 const WRITERS: usize = 4;

@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use weir::{IntentionLimits, limits};
 
 use super::ImportArgs;
+use super::found::Found;
 use super::key_path::KeyPath;
 use super::letters::Letters;
-use super::source::Found;
 use crate::caller::Caller;
 use crate::item::{Item, Items, Wrong, bad_line};
 use crate::report::{Because, note};

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead};
 
-use super::source::Found;
+use super::found::Found;
 
 /// Reads lines.
 pub(super) struct Lines {

@@ -6,8 +6,8 @@
 
 use std::io::{self, BufRead};
 
+use super::found::{Found, Problem};
 use super::key_path::Step;
-use super::source::{Found, Problem};
 
 /// Reads an array.
 pub(super) struct Array {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use weir::ErrorCode;
 
+use super::found::{Found, Problem};
 use super::key_path::KeyPath;
 use super::lines::Lines;
 use super::scan::Array;
@@ -21,39 +22,6 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes that an item may have beyond its value: records have keys, escapes
 /// and base64 around it.
 const SPARE_BYTES: usize = 1 << 20;
-
-/// Where an item stands, and what is wrong with it already.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// Line, from 1.
-    pub(super) line: u64,
-    /// Column of its first byte, from 1.
-    pub(super) column: u64,
-    /// Why it cannot be used.
-    pub(super) problem: Option<String>,
-}
-
-/// Why reading cannot go on.
-#[derive(Debug)]
-pub(super) enum Problem {
-    /// The system.
-    Io(io::Error),
-    /// The document.
-    Wrong {
-        /// Line, from 1.
-        line: u64,
-        /// Column, from 1.
-        column: u64,
-        /// What is wrong.
-        why: String,
-    },
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
 
 /// An input.
 pub(super) struct Source {
