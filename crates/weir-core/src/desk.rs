@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::code::{CodeHash, StateMode, TrapKind};
 use crate::digest::{hash, mix};
 use crate::exact::to_u32;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
@@ -15,7 +16,6 @@ pub use crate::image::{IMAGE_PAGE_BYTES, Image, ImageMemory};
 use crate::kv::KvMap;
 use crate::limits::{KEY_BYTES_MAX, REJECT_TEXT_BYTES_MAX, UNDO_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::options::ProgramLimits;
-use crate::program::{CodeHash, StateMode, TrapKind};
 
 /// Bytes of the header that a program reads.
 pub const HEADER_BYTES: usize = 128;

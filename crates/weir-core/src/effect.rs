@@ -1,8 +1,8 @@
 //! Verdicts: what became of an intention.
 
+use crate::code::TrapKind;
 use crate::error_code::{Class, ErrorCode};
 use crate::ids::{ConsequenceOffset, IntentionOffset};
-use crate::program::TrapKind;
 use std::sync::Arc;
 
 /// The verdict on an intention. Every node computes the same one.
@@ -79,6 +79,29 @@ pub enum Detail {
     Trapped(TrapKind),
     /// Which rule the code breaks, and where.
     Text(Arc<str>),
+}
+
+/// Why an intention is not VALID: the reason and what is known beyond it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: ErrorCode,
+    pub(crate) detail: Detail,
+}
+
+impl Rejection {
+    pub(crate) const fn bare(reason: ErrorCode) -> Self {
+        Self {
+            reason,
+            detail: Detail::None,
+        }
+    }
+
+    pub(crate) fn limit(reason: ErrorCode, max: u64) -> Self {
+        Self {
+            reason,
+            detail: Detail::Limit(max),
+        }
+    }
 }
 
 /// Final answer to one intention, or to the first of a run of them.

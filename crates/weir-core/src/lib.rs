@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+mod code;
 pub mod codec;
 pub mod desk;
 pub mod digest;
@@ -31,7 +32,6 @@ pub mod program;
 pub mod record;
 pub mod session;
 pub mod snapshot;
-mod topic;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Item};
 pub use digest::Digest;

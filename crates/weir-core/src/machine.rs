@@ -9,10 +9,12 @@ mod change;
 pub mod groups;
 mod names;
 mod programs;
+mod running;
 mod saved;
 mod snapshot;
 mod start;
 mod states;
+mod topic;
 mod view;
 
 use std::cell::Cell;
@@ -23,6 +25,7 @@ use thiserror::Error;
 
 use crate::batch::{Action, Batch, BatchError, Item, Items};
 use crate::digest::{Digest, hash};
+use crate::effect::Rejection;
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
 use crate::error_code::ErrorCode;
 use crate::exact::to_u32;
@@ -33,11 +36,10 @@ use crate::options::TopicOptions;
 use crate::program::ProgramHost;
 use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
 use crate::session::{Seen, SessionTable};
-use crate::topic::{Live, No, Topic, holds};
 use change::{change, emit};
 use programs::Codes;
-pub(crate) use programs::Running;
 use states::States;
+use topic::{Live, Topic, holds};
 pub use view::TopicView;
 
 /// A batch could not be applied. The machine must not be used afterwards: it
@@ -336,7 +338,7 @@ impl Machine {
         topic: Option<TopicId>,
         content: u64,
         stamp: &Stamp,
-        verdict: Result<Emitted, No>,
+        verdict: Result<Emitted, Rejection>,
     ) -> Commit {
         let intention = stamp.intention;
         let commit = commit(stamp, verdict);
@@ -372,7 +374,7 @@ impl Machine {
         topic: Option<TopicId>,
         stamp: &Stamp,
         sink: &mut S,
-    ) -> Result<Result<Emitted, No>, ApplyError> {
+    ) -> Result<Result<Emitted, Rejection>, ApplyError> {
         match item.action {
             Action::ExpireSessions { idle_ms } => {
                 self.sessions
@@ -400,7 +402,7 @@ impl Machine {
         }
         let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
         else {
-            return Ok(Err(No::bare(ErrorCode::NoTopic)));
+            return Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
         };
         if let Some(running) = topic.live.as_ref().and_then(|live| live.program.as_ref()) {
             if item.action.is_write() {
@@ -416,24 +418,26 @@ impl Machine {
 
     /// What is asked before an intention is executed.
     #[inline]
-    fn guard(&self, item: &Item<'_>, topic: Option<TopicId>) -> Result<(), No> {
+    fn guard(&self, item: &Item<'_>, topic: Option<TopicId>) -> Result<(), Rejection> {
         let seen = topic.and_then(|id| self.topics.get(id.index()));
         let live = seen.and_then(|topic| topic.live.as_ref());
         let writes = item.action.is_write();
         match (&item.action, live) {
-            (Action::Create { .. }, Some(_)) => return Err(No::bare(ErrorCode::TopicExists)),
-            (_, None) if writes => return Err(No::bare(ErrorCode::NoTopic)),
+            (Action::Create { .. }, Some(_)) => {
+                return Err(Rejection::bare(ErrorCode::TopicExists));
+            }
+            (_, None) if writes => return Err(Rejection::bare(ErrorCode::NoTopic)),
             (
                 Action::Destroy
                 | Action::Alter { .. }
                 | Action::Replace { .. }
                 | Action::Quarantine { .. },
                 None,
-            ) => return Err(No::bare(ErrorCode::TopicAbsent)),
+            ) => return Err(Rejection::bare(ErrorCode::TopicAbsent)),
             _ => {}
         }
         if writes && live.is_some_and(|live| live.stopped) {
-            return Err(No::bare(ErrorCode::Quarantined));
+            return Err(Rejection::bare(ErrorCode::Quarantined));
         }
         if item.expects.is_empty() {
             return Ok(());
@@ -455,8 +459,8 @@ impl Machine {
         args: &[u8],
         stamp: &Stamp,
         sink: &mut S,
-    ) -> Result<Result<Emitted, No>, ApplyError> {
-        let full = No {
+    ) -> Result<Result<Emitted, Rejection>, ApplyError> {
+        let full = Rejection {
             reason: ErrorCode::Limit,
             detail: Detail::Limit(TOPICS_MAX as u64),
         };
@@ -520,7 +524,7 @@ impl Machine {
     }
 }
 
-fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {
+fn commit(stamp: &Stamp, verdict: Result<Emitted, Rejection>) -> Commit {
     let base = Commit {
         nonce: stamp.nonce,
         effect: Effect::Valid,
@@ -537,7 +541,7 @@ fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {
             records,
             ..base
         },
-        Err(No { reason, detail }) => {
+        Err(Rejection { reason, detail }) => {
             // Reasons are numbered by their effect: 1xx said no, 2xx fell over.
             let effect = if reason.number() < 200 {
                 Effect::Invalid

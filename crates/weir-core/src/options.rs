@@ -2,6 +2,7 @@
 //! tags ascending; the value of an odd tag is a variable number, that of an
 //! even one a byte string (docs/formats/batch.md).
 
+use crate::code::StateMode;
 use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
 use crate::group::GroupName;
 use crate::limits::{
@@ -9,7 +10,6 @@ use crate::limits::{
     HOLD_GROUPS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, STATE_BYTES_DEFAULT,
     STATE_BYTES_MAX, STATE_ENTRIES_DEFAULT, STATE_ENTRIES_MAX, VALUE_BYTES_MAX,
 };
-use crate::program::StateMode;
 
 /// Which old records a compaction may remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,15 @@
 //! What must never happen here: a record before everything that can say no was
 //! asked (I10), or an offset that is not the next one of its topic (I1).
 
+use super::topic::Topic;
 use super::{Emitted, Stamp};
 use crate::batch::{Action, Item, Steps};
+use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::intention::TxnOp;
 use crate::options::TopicOptions;
 use crate::record::{ConsequenceSink, Record, RecordFlags, RecordKind};
-use crate::topic::{No, Topic};
 
 /// Changes a live topic.
 #[inline]
@@ -21,9 +22,9 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Result<Emitted, No> {
+) -> Result<Emitted, Rejection> {
     let last = RecordFlags::LAST;
-    let absent = No::bare(ErrorCode::NoTopic);
+    let absent = Rejection::bare(ErrorCode::NoTopic);
     match item.action {
         Action::Put { key, value } => {
             let live = topic.live.as_ref().ok_or(absent)?;
@@ -121,8 +122,11 @@ fn transaction<S: ConsequenceSink + ?Sized>(
     steps: Steps<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Result<Emitted, No> {
-    let live = topic.live.as_ref().ok_or(No::bare(ErrorCode::NoTopic))?;
+) -> Result<Emitted, Rejection> {
+    let live = topic
+        .live
+        .as_ref()
+        .ok_or(Rejection::bare(ErrorCode::NoTopic))?;
     live.admits_all(steps.iter())?;
     let first = topic.last.plus(1);
     let count = steps.len();

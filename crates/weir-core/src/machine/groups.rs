@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry as Slot};
 use super::{Emitted, Machine, Stamp};
 use crate::digest::Digest;
 use crate::effect::Detail;
+use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::group::{GroupMode, GroupName, GroupSetup, GroupStep, Hashes, Offsets};
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::limits::{GROUP_LETTERS_MAX, GROUPS_MAX, GROUPS_PENDING_MAX};
-use crate::topic::No;
 
 /// The groups of one topic.
 pub(crate) type Groups = BTreeMap<GroupName, Group>;
@@ -158,10 +158,10 @@ impl Machine {
         group: &str,
         step: &GroupStep<'_>,
         stamp: &Stamp,
-    ) -> Result<Emitted, No> {
+    ) -> Result<Emitted, Rejection> {
         let room = GROUPS_PENDING_MAX.saturating_sub(self.pending);
         let known = topic.and_then(|id| self.topics.get_mut(id.index()));
-        let topic = known.ok_or(No::bare(ErrorCode::TopicAbsent))?;
+        let topic = known.ok_or(Rejection::bare(ErrorCode::TopicAbsent))?;
         let moment = Moment {
             intention: stamp.intention.0,
             time_ms: stamp.time_ms,
@@ -169,21 +169,21 @@ impl Machine {
             room,
         };
         let done = Ok((ConsequenceOffset::ZERO, 0));
-        let name = GroupName::new(group).ok_or(No::bare(ErrorCode::GroupAbsent))?;
+        let name = GroupName::new(group).ok_or(Rejection::bare(ErrorCode::GroupAbsent))?;
         let count = topic.groups.len();
         match (topic.groups.entry(name), step) {
-            (Slot::Occupied(_), GroupStep::Open(_)) => Err(No::bare(ErrorCode::GroupExists)),
+            (Slot::Occupied(_), GroupStep::Open(_)) => Err(Rejection::bare(ErrorCode::GroupExists)),
             (Slot::Vacant(slot), GroupStep::Open(setup)) => {
                 if topic.live.is_none() {
-                    return Err(No::bare(ErrorCode::TopicAbsent));
+                    return Err(Rejection::bare(ErrorCode::TopicAbsent));
                 }
                 if count >= GROUPS_MAX {
-                    return Err(No::limit(ErrorCode::Quota, GROUPS_MAX as u64));
+                    return Err(Rejection::limit(ErrorCode::Quota, GROUPS_MAX as u64));
                 }
                 slot.insert(Group::new(setup, &moment));
                 done
             }
-            (Slot::Vacant(_), _) => Err(No::bare(ErrorCode::GroupAbsent)),
+            (Slot::Vacant(_), _) => Err(Rejection::bare(ErrorCode::GroupAbsent)),
             (Slot::Occupied(slot), GroupStep::Delete) => {
                 self.pending -= slot.remove().entries.len();
                 done
@@ -199,8 +199,8 @@ impl Machine {
     }
 }
 
-fn conflict(reason: ErrorCode, actual: u64) -> No {
-    No {
+fn conflict(reason: ErrorCode, actual: u64) -> Rejection {
+    Rejection {
         reason,
         detail: Detail::Actual(actual),
     }
@@ -356,7 +356,7 @@ impl Group {
             .fold(self.owner.as_ref().map_or(0, |owner| owner.generation))
     }
 
-    fn step(&mut self, step: &GroupStep<'_>, moment: &Moment) -> Result<(), No> {
+    fn step(&mut self, step: &GroupStep<'_>, moment: &Moment) -> Result<(), Rejection> {
         match *step {
             GroupStep::Open(_) | GroupStep::Delete => Ok(()),
             GroupStep::Reset { offset } => {
@@ -391,7 +391,7 @@ impl Group {
                 if self.mode == GroupMode::Exclusive
                     || keys.is_some() != (self.mode == GroupMode::Keyed)
                 {
-                    return Err(No::bare(ErrorCode::GroupMode));
+                    return Err(Rejection::bare(ErrorCode::GroupMode));
                 }
                 if seen > self.frontier {
                     return Err(conflict(ErrorCode::Conflict, self.frontier));
@@ -459,9 +459,9 @@ impl Group {
         self.frontier = offset;
     }
 
-    fn join(&mut self, member: &[u8], takeover: bool, moment: &Moment) -> Result<(), No> {
+    fn join(&mut self, member: &[u8], takeover: bool, moment: &Moment) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
-            return Err(No::bare(ErrorCode::GroupMode));
+            return Err(Rejection::bare(ErrorCode::GroupMode));
         }
         if let Some(owner) = &self.owner
             && owner.until_ms > moment.time_ms
@@ -479,9 +479,9 @@ impl Group {
     }
 
     /// The owner says something, so it is there.
-    fn owned(&mut self, generation: u64, moment: &Moment) -> Result<(), No> {
+    fn owned(&mut self, generation: u64, moment: &Moment) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
-            return Err(No::bare(ErrorCode::GroupMode));
+            return Err(Rejection::bare(ErrorCode::GroupMode));
         }
         let until_ms = moment.time_ms.saturating_add(self.lease_ms);
         match &mut self.owner {
@@ -498,9 +498,9 @@ impl Group {
 
     /// Somebody acts without owning; an owner whose time is over is one no
     /// more.
-    fn unowned(&mut self, moment: &Moment) -> Result<(), No> {
+    fn unowned(&mut self, moment: &Moment) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
-            return Err(No::bare(ErrorCode::GroupMode));
+            return Err(Rejection::bare(ErrorCode::GroupMode));
         }
         if let Some(owner) = self.owner.take_if(|owner| owner.until_ms > moment.time_ms) {
             let generation = owner.generation;
@@ -513,9 +513,9 @@ impl Group {
 
     /// Whether all these are with the claim; if `done` counts, also those that
     /// are done: an answer may have been lost.
-    fn all_leased(&self, claim: u64, offsets: Offsets<'_>, done: bool) -> Result<(), No> {
+    fn all_leased(&self, claim: u64, offsets: Offsets<'_>, done: bool) -> Result<(), Rejection> {
         if self.mode == GroupMode::Exclusive {
-            return Err(No::bare(ErrorCode::GroupMode));
+            return Err(Rejection::bare(ErrorCode::GroupMode));
         }
         let fine = |offset: &u64| match self.entries.get(offset).map(|entry| entry.place) {
             Some(Place::Leased { claim: holder, .. }) => holder == claim,

@@ -8,201 +8,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{delete, put};
+use super::running::{Running, bad};
 use super::states::States;
+use super::topic::{Bounds, Live, Topic};
 use super::{ApplyError, Emitted, Stamp};
 use crate::batch::{Action, Item};
 use crate::desk::{CallInfo, Desk, Emit, Source, op};
 use crate::digest::{hash, mix};
 use crate::effect::Detail;
+use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::exact::to_u32;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::intention::TxnOp;
-use crate::kv::KvMap;
-use crate::limits::{DETAIL_TEXT_BYTES_MAX, START_FUEL, STATE_ENTRY_BYTES};
-use crate::options::TopicOptions;
-use crate::program::{
-    CodeHash, Entry, Facts, Program, ProgramCounts, ProgramHost, Refusal, Setup, StateMode, Trap,
-    Verdict,
-};
+use crate::program::{CodeHash, Entry, Program, ProgramHost, Refusal, Setup};
 use crate::record::{ConsequenceSink, RecordFlags};
-use crate::topic::{Bounds, Live, No, Topic};
-
-/// A program at work in a topic.
-pub(crate) struct Running {
-    pub(crate) code: CodeHash,
-    pub(crate) args: Arc<[u8]>,
-    pub(crate) meter: u32,
-    pub(crate) mode: StateMode,
-    facts: Facts,
-    program: Box<dyn Program>,
-    pub(crate) desk: Box<Desk>,
-    /// The topic's keys are kept on the desk.
-    pub(crate) watches: bool,
-    /// Principal of the CREATE, to whom the state is charged.
-    pub(crate) owner: Arc<[u8]>,
-    /// Bytes that it is charged for.
-    pub(crate) charged: u64,
-    pub(crate) counts: ProgramCounts,
-}
-
-impl Clone for Running {
-    fn clone(&self) -> Self {
-        Self {
-            code: self.code,
-            args: Arc::clone(&self.args),
-            meter: self.meter,
-            mode: self.mode,
-            facts: self.facts,
-            program: self.program.fork(),
-            desk: Box::new(self.desk.kept()),
-            watches: self.watches,
-            owner: Arc::clone(&self.owner),
-            charged: self.charged,
-            counts: self.counts,
-        }
-    }
-}
-
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running")
-            .field("code", &self.code)
-            .field("mode", &self.mode)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Running {
-    pub(crate) fn new(
-        (code, meter): (CodeHash, u32),
-        args: Arc<[u8]>,
-        mode: StateMode,
-        program: Box<dyn Program>,
-        desk: Desk,
-        watches: bool,
-        owner: Arc<[u8]>,
-    ) -> Self {
-        Self {
-            code,
-            args,
-            meter,
-            mode,
-            facts: program.facts(),
-            program,
-            desk: Box::new(desk),
-            watches,
-            owner,
-            charged: 0,
-            counts: ProgramCounts::default(),
-        }
-    }
-
-    /// One call; everything but VALID is an `Err`.
-    pub(super) fn call(
-        &mut self,
-        entry: Entry,
-        info: CallInfo,
-        (key, value): (&[u8], &[u8]),
-    ) -> Result<Result<(), No>, ApplyError> {
-        let copies = self.facts.reads_input || self.watches;
-        self.desk.lay(info, key, value, copies);
-        // The calls of a transaction share what one start may use.
-        let most = self.desk.limits().fuel_max.max(START_FUEL);
-        let left = most.saturating_sub(self.desk.fuel());
-        let fuel = match entry {
-            Entry::Apply => self.desk.limits().fuel_max.min(left),
-            Entry::Init | Entry::Upgrade => most,
-        };
-        let reason = |reason, detail| Ok(Err(No { reason, detail }));
-        let before = self.desk.fuel();
-        let judged = self.program.judge(entry, fuel, &mut self.desk);
-        self.counts.calls += 1;
-        self.counts.fuel += self.desk.fuel() - before;
-        match judged {
-            Ok(Verdict::Valid) => {}
-            Ok(Verdict::Reject(_)) => self.counts.rejects += 1,
-            Err(_) => self.counts.traps += 1,
-        }
-        match judged {
-            Ok(Verdict::Valid) => Ok(Ok(())),
-            Ok(Verdict::Reject(code)) => {
-                let text = String::from_utf8_lossy(self.desk.text());
-                let text = Arc::from(text.as_ref());
-                reason(ErrorCode::Rejected, Detail::Rejected { code, text })
-            }
-            Err(Trap::Trapped(kind)) => reason(ErrorCode::Trap, Detail::Trapped(kind)),
-            Err(Trap::OutOfFuel) => reason(ErrorCode::OutOfFuel, Detail::Limit(fuel)),
-            Err(Trap::Limit(max)) => reason(ErrorCode::Limit, Detail::Limit(max)),
-            Err(Trap::Unable(why)) => Err(ApplyError::ProgramUnable {
-                intention: info.intention,
-                why,
-            }),
-        }
-    }
-
-    /// Makes ready for an intention whose first record has this offset.
-    pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
-        self.desk.open(first);
-        self.desk.lay_principal(item.principal);
-    }
-
-    /// Keeps what the calls of an intention did, or takes it back.
-    pub(super) fn settle(&mut self, kept: bool) {
-        self.program.settle(kept, &mut self.desk);
-        if kept {
-            self.desk.keep();
-        } else {
-            self.desk.revert();
-        }
-    }
-
-    /// Whether the topic may have these options from now on; a sentence if
-    /// not.
-    pub(super) fn may_have(&self, options: &TopicOptions) -> Result<(), No> {
-        if options.program.state != self.mode {
-            return Err(bad("the state mode of a topic is fixed when it is created"));
-        }
-        let setup = setup(options, self.mode, self.meter);
-        self.program.fits(&setup).map_err(|sentence| bad(&sentence))
-    }
-
-    /// Whether its module can have left these memory and globals.
-    pub(super) fn accepts_image(&self) -> bool {
-        self.program.accepts(self.desk.image())
-    }
-
-    /// Whether its module needs the topic's keys.
-    pub(super) fn reads_keys(&self) -> bool {
-        self.facts.reads_keys
-    }
-
-    /// Bytes that its state as it is now should be charged with.
-    pub(super) fn weight(&self) -> u64 {
-        let of = |map: &KvMap| map.bytes() + STATE_ENTRY_BYTES * map.len() as u64;
-        let own = match self.mode {
-            StateMode::None => 0,
-            StateMode::Kv => of(self.desk.state()),
-            StateMode::Memory => self.facts.memory_bytes_max,
-        };
-        own + self.desk.keys().map_or(0, of)
-    }
-
-    /// Charges its state, or says which cap that would break.
-    pub(super) fn charge(&mut self, states: &mut States) -> Result<(), No> {
-        let weight = self.weight();
-        if weight != self.charged {
-            states.charge(&self.owner, self.charged, weight)?;
-            self.charged = weight;
-        }
-        Ok(())
-    }
-
-    /// Bytes of what it keeps.
-    pub(crate) fn state_bytes(&self) -> u64 {
-        self.desk.state().bytes() + self.desk.image().memory.len() as u64
-    }
-}
 
 /// A module and how many topics run it.
 #[derive(Clone, Debug)]
@@ -286,20 +106,9 @@ pub(super) fn info(stamp: &Stamp, op: u32) -> CallInfo {
     }
 }
 
-pub(super) fn bad(text: &str) -> No {
-    let mut end = text.len().min(DETAIL_TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    No {
-        reason: ErrorCode::BadProgram,
-        detail: Detail::Text(Arc::from(&text[..end])),
-    }
-}
-
 /// A limit was reached.
-pub(super) fn limited(max: u64) -> No {
-    No::limit(ErrorCode::Limit, max)
+pub(super) fn limited(max: u64) -> Rejection {
+    Rejection::limit(ErrorCode::Limit, max)
 }
 
 /// What a CREATE or REPLACE record tells about the program.
@@ -315,8 +124,8 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Result<Result<Emitted, No>, ApplyError> {
-    let absent = || Ok(Err(No::bare(ErrorCode::NoTopic)));
+) -> Result<Result<Emitted, Rejection>, ApplyError> {
+    let absent = || Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
     let first = topic.last.plus(1);
     let Some(live) = topic.live.as_mut() else {
         return absent();
@@ -334,15 +143,15 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
     states: &mut States,
     mut running: Box<Running>,
-    judged: Result<Result<(), No>, ApplyError>,
+    judged: Result<Result<(), Rejection>, ApplyError>,
     (item, stamp): (&Item<'_>, &Stamp),
     sink: &mut S,
-) -> Result<Result<Emitted, No>, ApplyError> {
+) -> Result<Result<Emitted, Rejection>, ApplyError> {
     let first = topic.last.plus(1);
     let live = topic.live.as_ref();
     let judged = judged?.and_then(|()| match live {
         Some(live) => within_quota(&running.desk, live, item),
-        None => Err(No::bare(ErrorCode::NoTopic)),
+        None => Err(Rejection::bare(ErrorCode::NoTopic)),
     });
     let judged = judged.and_then(|()| running.charge(states));
     running.settle(judged.is_ok());
@@ -386,7 +195,7 @@ pub(super) fn judge(
     bounds: Bounds,
     item: &Item<'_>,
     stamp: &Stamp,
-) -> Result<Result<(), No>, ApplyError> {
+) -> Result<Result<(), Rejection>, ApplyError> {
     let apply = Entry::Apply;
     match item.action {
         Action::Put { key, value } => match bounds.admit(key, Some(value)) {
@@ -419,8 +228,8 @@ pub(super) fn judge(
     }
 }
 
-fn aborted(index: u32, no: &No) -> No {
-    No {
+fn aborted(index: u32, no: &Rejection) -> Rejection {
+    Rejection {
         reason: ErrorCode::TxnAborted,
         detail: Detail::Operation {
             index,
@@ -430,7 +239,7 @@ fn aborted(index: u32, no: &No) -> No {
 }
 
 /// Whether the wanted records keep the number of keys in its quota.
-pub(super) fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<(), No> {
+pub(super) fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<(), Rejection> {
     if live.options.keys_max.is_none() {
         return Ok(());
     }
@@ -446,7 +255,7 @@ pub(super) fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<
         }
     });
     live.admits_all(steps).map_err(|no| match no.detail {
-        Detail::Operation { reason, .. } => No {
+        Detail::Operation { reason, .. } => Rejection {
             reason,
             detail: Detail::Limit(live.options.keys_max.unwrap_or(0)),
         },
@@ -541,20 +350,12 @@ pub(super) fn publish<S: ConsequenceSink + ?Sized>(
 }
 
 /// What a host must know about a topic with these options.
-pub(super) fn setup(options: &TopicOptions, mode: StateMode, meter: u32) -> Setup {
-    Setup {
-        mode,
-        memory_bytes_max: options.program_limits().memory_bytes_max,
-        meter,
-    }
-}
-
 pub(super) fn admit(
     host: &dyn ProgramHost,
     code: &[u8],
     setup: &Setup,
     stamp: &Stamp,
-) -> Result<Result<Box<dyn Program>, No>, ApplyError> {
+) -> Result<Result<Box<dyn Program>, Rejection>, ApplyError> {
     match host.admit(code, setup) {
         Ok(program) => Ok(Ok(program)),
         Err(Refusal::Bad(sentence)) => Ok(Err(bad(&sentence))),

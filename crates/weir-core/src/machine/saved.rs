@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::programs::{Codes, Running, setup};
+use super::programs::Codes;
+use super::running::{Running, setup};
 use super::states::States;
+use super::topic::Topic;
 use crate::codec::{Reader, Short, put_bytes, put_varint};
 use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
 use crate::keys::KeyIndex;
@@ -13,7 +15,6 @@ use crate::limits::{
 use crate::options::TopicOptions;
 use crate::program::{CodeHash, ProgramHost, StateMode};
 use crate::snapshot::{Input, SnapshotError, Writer};
-use crate::topic::Topic;
 
 /// Tag of a topic's section with its program.
 pub(super) const PROGRAM: u64 = 50;

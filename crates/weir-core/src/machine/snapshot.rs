@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::saved::{self, Saved};
+use super::topic::{Live, Topic};
 use super::{Machine, groups};
 use crate::digest::{Digest, hash};
 use crate::exact::to_u32;
@@ -18,7 +19,6 @@ use crate::options::TopicOptions;
 use crate::program::ProgramHost;
 use crate::session::SessionTable;
 use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
-use crate::topic::{Live, Topic};
 
 impl Machine {
     /// Writes the state. Equal states give equal bytes, whatever the seeds.

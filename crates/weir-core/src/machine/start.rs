@@ -9,13 +9,14 @@
 use std::sync::Arc;
 
 use super::change::emit;
-use super::programs::{
-    Running, admit, announcement, bad, info, limited, publish, setup, within_quota,
-};
+use super::programs::{admit, announcement, info, limited, publish, within_quota};
+use super::running::{Running, bad, setup};
+use super::topic::{Live, Topic};
 use super::{ApplyError, Emitted, Machine, Stamp};
 use crate::batch::{Action, Item};
 use crate::desk::{Desk, Image, op};
 use crate::effect::Detail;
+use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::exact::to_u32;
 use crate::ids::{ConsequenceOffset, TopicId};
@@ -24,7 +25,6 @@ use crate::limits::{ARGUMENT_BYTES_MAX, CODES_BYTES_MAX, TOPICS_MAX};
 use crate::options::TopicOptions;
 use crate::program::{CodeHash, Entry, Program, ProgramHost, StateMode};
 use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
-use crate::topic::{Live, No, Topic};
 
 /// Whether a program begins with it.
 pub(super) fn is_start(action: &Action<'_>) -> bool {
@@ -79,7 +79,7 @@ impl Start {
         &mut self,
         item: &Item<'_>,
         stamp: &Stamp,
-    ) -> Result<Result<(), No>, ApplyError> {
+    ) -> Result<Result<(), Rejection>, ApplyError> {
         let (Action::Create {
             code, args, meter, ..
         }
@@ -87,7 +87,7 @@ impl Start {
             code, args, meter, ..
         }) = item.action
         else {
-            return Ok(Err(No::bare(ErrorCode::NoTopic)));
+            return Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
         };
         let mode = match &self.place {
             Place::New(live) => live.options.program.state,
@@ -135,7 +135,7 @@ impl Brought {
         live: &Live,
         item: &Item<'_>,
         stamp: &Stamp,
-    ) -> Result<Result<Box<Running>, No>, ApplyError> {
+    ) -> Result<Result<Box<Running>, Rejection>, ApplyError> {
         let limits = live.options.program_limits();
         let mut desk = Desk::new(self.mode, limits, Arc::clone(&self.args));
         desk.set_topic(&String::from_utf8_lossy(item.topic));
@@ -170,7 +170,7 @@ impl Brought {
         old: &mut Old,
         item: &Item<'_>,
         stamp: &Stamp,
-    ) -> Result<Result<Box<Running>, No>, ApplyError> {
+    ) -> Result<Result<Box<Running>, Rejection>, ApplyError> {
         let facts = self.program.facts();
         if self.mode == StateMode::Memory && !facts.has_upgrade {
             return Ok(Err(bad(
@@ -243,7 +243,7 @@ impl Machine {
         item: &Item<'_>,
         topic: Option<TopicId>,
         stamp: &Stamp,
-    ) -> Result<Result<Start, No>, ApplyError> {
+    ) -> Result<Result<Start, Rejection>, ApplyError> {
         let host = self.host.as_ref().map(Arc::clone);
         let host = host.ok_or(ApplyError::ProgramNeeded(stamp.intention))?;
         let has_room = |code: &[u8]| self.codes.has_room(&*host, code, CODES_BYTES_MAX);
@@ -283,13 +283,13 @@ impl Machine {
                 let has_room = has_room(code);
                 let topic = topic.and_then(|id| self.topics.get_mut(id.index()));
                 let Some(live) = topic.and_then(|topic| topic.live.as_mut()) else {
-                    return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
+                    return Ok(Err(Rejection::bare(ErrorCode::TopicAbsent)));
                 };
                 let Some(running) = live.program.take() else {
                     return Ok(Err(bad("the topic has no program to replace")));
                 };
                 let no = match expected.filter(|hash| *hash != running.code) {
-                    Some(_) => Some(No {
+                    Some(_) => Some(Rejection {
                         reason: ErrorCode::Conflict,
                         detail: Detail::Text(Arc::from(format!("the topic runs {}", running.code))),
                     }),
@@ -306,7 +306,7 @@ impl Machine {
                 });
                 (live.options.clone(), has_room, Place::Old(old))
             }
-            _ => return Ok(Err(No::bare(ErrorCode::NoTopic))),
+            _ => return Ok(Err(Rejection::bare(ErrorCode::NoTopic))),
         };
         Ok(Ok(Start {
             host,
@@ -324,15 +324,17 @@ impl Machine {
     pub(super) fn begun<S: ConsequenceSink + ?Sized>(
         &mut self,
         start: Start,
-        judged: Result<Result<(), No>, ApplyError>,
+        judged: Result<Result<(), Rejection>, ApplyError>,
         (item, topic, stamp): (&Item<'_>, Option<TopicId>, &Stamp),
         sink: &mut S,
-    ) -> Result<Result<Emitted, No>, ApplyError> {
+    ) -> Result<Result<Emitted, Rejection>, ApplyError> {
         let judged = judged?;
         match (start.place, topic) {
             (Place::New(live), known) => {
                 let (Ok(()), Some(mut begun)) = (&judged, start.begun) else {
-                    return Ok(Err(judged.err().unwrap_or(No::bare(ErrorCode::NoTopic))));
+                    return Ok(Err(judged
+                        .err()
+                        .unwrap_or(Rejection::bare(ErrorCode::NoTopic))));
                 };
                 if let Err(no) = begun.running.charge(&mut self.states) {
                     return Ok(Err(no));
@@ -358,7 +360,7 @@ impl Machine {
                 )))
             }
             (Place::Old(mut old), Some(id)) => {
-                let absent = || No::bare(ErrorCode::TopicAbsent);
+                let absent = || Rejection::bare(ErrorCode::TopicAbsent);
                 let Some(topic) = self.topics.get_mut(id.index()) else {
                     return Ok(Err(absent()));
                 };
@@ -402,7 +404,7 @@ impl Machine {
                     sink,
                 )))
             }
-            (Place::Old(_), None) => Ok(Err(No::bare(ErrorCode::TopicAbsent))),
+            (Place::Old(_), None) => Ok(Err(Rejection::bare(ErrorCode::TopicAbsent))),
         }
     }
 }

@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::limits::{PRINCIPAL_STATES_BYTES_MAX, STATES_BYTES_MAX};
-use crate::topic::No;
 
 /// What is charged to whom.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +24,23 @@ pub(super) struct States {
 
 impl States {
     /// Charges `new` bytes in the place of `old` ones.
-    pub(super) fn charge(&mut self, principal: &Arc<[u8]>, old: u64, new: u64) -> Result<(), No> {
+    pub(super) fn charge(
+        &mut self,
+        principal: &Arc<[u8]>,
+        old: u64,
+        new: u64,
+    ) -> Result<(), Rejection> {
         let own = self.principal(principal) - if principal.is_empty() { 0 } else { old };
         let others = self.total - old;
         if new > old {
             if others + new > STATES_BYTES_MAX {
-                return Err(No::limit(ErrorCode::Quota, STATES_BYTES_MAX));
+                return Err(Rejection::limit(ErrorCode::Quota, STATES_BYTES_MAX));
             }
             if !principal.is_empty() && own + new > PRINCIPAL_STATES_BYTES_MAX {
-                return Err(No::limit(ErrorCode::Quota, PRINCIPAL_STATES_BYTES_MAX));
+                return Err(Rejection::limit(
+                    ErrorCode::Quota,
+                    PRINCIPAL_STATES_BYTES_MAX,
+                ));
             }
         }
         self.set(principal, others + new, own + new);

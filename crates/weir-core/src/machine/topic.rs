@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::groups::Groups;
+use super::running::Running;
 use crate::digest::Digest;
-use crate::effect::Detail;
+use crate::effect::{Detail, Rejection};
 use crate::error_code::ErrorCode;
 use crate::ids::{ConsequenceOffset, IntentionOffset, TopicName};
 use crate::intention::{Expect, TxnOp};
 use crate::keys::KeyIndex;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::machine::Running;
-use crate::machine::groups::Groups;
 use crate::options::TopicOptions;
 
 /// A name that was created at least once.
@@ -43,31 +43,12 @@ pub(crate) struct Live {
     pub(crate) stopped: bool,
 }
 
-/// A rule said no.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct No {
-    pub(crate) reason: ErrorCode,
-    pub(crate) detail: Detail,
-}
-
-impl No {
-    pub(crate) const fn bare(reason: ErrorCode) -> Self {
-        Self {
-            reason,
-            detail: Detail::None,
-        }
-    }
-
-    pub(crate) fn limit(reason: ErrorCode, max: u64) -> Self {
-        Self {
-            reason,
-            detail: Detail::Limit(max),
-        }
-    }
-}
-
 /// Checks one condition against the topic, which may be unknown or dead.
-pub(crate) fn holds(expect: &Expect<'_>, topic: Option<&Topic>, own_key: &[u8]) -> Result<(), No> {
+pub(crate) fn holds(
+    expect: &Expect<'_>,
+    topic: Option<&Topic>,
+    own_key: &[u8],
+) -> Result<(), Rejection> {
     let live = topic.and_then(|topic| topic.live.as_ref());
     let last = topic.map_or(0, |topic| topic.last.0);
     let key_offset = |key: Option<&[u8]>| {
@@ -93,7 +74,7 @@ pub(crate) fn holds(expect: &Expect<'_>, topic: Option<&Topic>, own_key: &[u8]) 
     if holds {
         return Ok(());
     }
-    Err(No {
+    Err(Rejection {
         reason: ErrorCode::Conflict,
         detail: Detail::Actual(actual),
     })
@@ -109,16 +90,16 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// See [`Live::admits`].
     #[inline]
-    pub(crate) fn admit(self, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
+    pub(crate) fn admit(self, key: &[u8], value: Option<&[u8]>) -> Result<(), Rejection> {
         let key_max = self.key_max.filter(|_| value.is_some());
         let key_max = key_max.unwrap_or(KEY_BYTES_MAX as u64);
         if key.len() as u64 > key_max {
-            return Err(No::limit(ErrorCode::Limit, key_max));
+            return Err(Rejection::limit(ErrorCode::Limit, key_max));
         }
         let value = value.unwrap_or_default();
         let value_max = self.value_max.unwrap_or(VALUE_BYTES_MAX as u64);
         if value.len() as u64 > value_max {
-            return Err(No::limit(ErrorCode::Limit, value_max));
+            return Err(Rejection::limit(ErrorCode::Limit, value_max));
         }
         Ok(())
     }
@@ -129,7 +110,7 @@ impl Live {
     /// none to delete it. What could ever be set can be deleted, whatever the
     /// options say by now.
     #[inline]
-    pub(crate) fn admits(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
+    pub(crate) fn admits(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Rejection> {
         self.bounds().admit(key, value)
     }
 
@@ -144,19 +125,22 @@ impl Live {
 
     /// Whether one more PUT of `key` keeps the number of keys in its quota.
     #[inline]
-    pub(crate) fn has_room(&self, key: &[u8]) -> Result<(), No> {
+    pub(crate) fn has_room(&self, key: &[u8]) -> Result<(), Rejection> {
         let Some(max) = self.options.keys_max else {
             return Ok(());
         };
         if key.is_empty() || (self.keys.len() as u64) < max || self.keys.get(key).is_some() {
             return Ok(());
         }
-        Err(No::limit(ErrorCode::Quota, max))
+        Err(Rejection::limit(ErrorCode::Quota, max))
     }
 
     /// Checks the steps of a transaction in order, each seeing the ones
     /// before it, without changing anything.
-    pub(crate) fn admits_all<'a>(&self, steps: impl Iterator<Item = TxnOp<'a>>) -> Result<(), No> {
+    pub(crate) fn admits_all<'a>(
+        &self,
+        steps: impl Iterator<Item = TxnOp<'a>>,
+    ) -> Result<(), Rejection> {
         let mut overlay: BTreeMap<&[u8], bool> = BTreeMap::new();
         let mut keys = self.keys.len() as u64;
         for (index, step) in (0_u32..).zip(steps) {
@@ -165,7 +149,7 @@ impl Live {
                 TxnOp::Delete { key, .. } => (key, None),
             };
             let put = value.is_some();
-            let aborted = |reason| No {
+            let aborted = |reason| Rejection {
                 reason: ErrorCode::TxnAborted,
                 detail: Detail::Operation { index, reason },
             };

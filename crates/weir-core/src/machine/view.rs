@@ -1,12 +1,12 @@
 //! Topics, as they can be seen from outside.
 
 use super::Machine;
+use super::topic::{Live, Topic};
 use crate::digest::Digest;
 use crate::ids::{ConsequenceOffset, IntentionOffset, TopicId, TopicName};
 use crate::keys::KeyIndex;
 use crate::options::TopicOptions;
 use crate::program::ProgramView;
-use crate::topic::{Live, Topic};
 
 /// A live topic, as it can be seen from outside.
 #[derive(Clone, Copy, Debug)]
