@@ -10,10 +10,10 @@
 
 use crate::experiment::reference::{Reference, matches};
 use crate::experiment::{ClaimSpec, Expect};
+use crate::figures::Figures;
 use crate::rng::fnv1a64;
 use crate::stats::bootstrap::{Interval, median_interval};
 use crate::stats::wilcoxon::signed_rank_p;
-use crate::summary::Figures;
 
 /// Fewest blocks that decide.
 pub const BLOCKS_MIN: usize = 6;

@@ -26,6 +26,7 @@ pub mod command;
 pub mod contender;
 pub mod error;
 pub mod experiment;
+pub mod figures;
 pub mod fingerprint;
 pub mod inputs;
 pub mod machine;
