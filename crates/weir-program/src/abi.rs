@@ -14,6 +14,9 @@ pub(crate) const VERSION_NAME: &str = "weir_abi";
 /// Version that it must return.
 pub(crate) const VERSION: i32 = 1;
 
+/// Bytes of a page of linear memory.
+pub(crate) const PAGE_BYTES: u64 = 65_536;
+
 /// Fuel of every call of a host function.
 const CALL_FUEL: u64 = 100;
 /// Fuel of an emitted record, on top.

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use weir_core::limits::MEMORY_BYTES_DEFAULT;
 
-use crate::validate::Report;
+use crate::report::Report;
 
 /// Fuel of a fresh instance.
 const FRESH_FUEL: u64 = 8_000;

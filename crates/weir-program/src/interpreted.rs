@@ -13,10 +13,12 @@ use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
+use crate::abi::PAGE_BYTES;
 use crate::host::{Cache, Place, Warm, limits, speaks};
 use crate::native::{counts_by, verdict};
+use crate::report::Report;
 use crate::rewrite::{Needs, Rewritten, global_name, rewrite};
-use crate::validate::{PAGE_BYTES, Report, inspect};
+use crate::validate::inspect;
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
 #[derive(Default)]

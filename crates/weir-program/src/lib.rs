@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod fault;
 mod first;
 mod fresh;
 mod host;
@@ -18,6 +19,7 @@ mod host;
 mod interpreted;
 mod lines;
 mod native;
+mod report;
 mod rewrite;
 pub mod script;
 pub mod trace;
@@ -34,5 +36,6 @@ pub use lines::{
     TOPIC_LINES_MAX,
 };
 pub use native::WasmtimeHost;
-pub use validate::{Report, inspect, usual, widest};
+pub use report::Report;
+pub use validate::{inspect, usual, widest};
 pub use weir_core::program::Refusal;

@@ -15,13 +15,15 @@ use weir_core::program::{Entry, PROGRAM_STACK_BYTES, Program, ProgramHost, Verdi
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
+use crate::abi::PAGE_BYTES;
 use crate::first::First;
 use crate::fresh;
 use crate::host::{Cache, Kept, Place, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
+use crate::report::Report;
 use crate::rewrite::{Marks, Rewritten, global_name, rewrite};
 use crate::trace::Tracer;
-use crate::validate::{PAGE_BYTES, Report, inspect};
+use crate::validate::inspect;
 
 /// The version that the workspace pins; a test compares it with the lock file.
 pub(crate) const WASMTIME_VERSION: &str = "48.0.8";

@@ -10,8 +10,8 @@
 //!
 //! What must never happen here: a number that depends on anything but the code.
 
+use crate::fault::{Fault, rule};
 use crate::host::limits::{WORK_FUNCTION_MAX, WORK_MAX};
-use crate::validate::{Fault, rule};
 
 /// A type has a bridge from the module to the host.
 const KIND: u64 = 45;

@@ -4,7 +4,7 @@
 use wasm_encoder::{Function, Instruction, ValType};
 use weir_core::limits::MEMORY_BYTES_MAX;
 
-use crate::validate::PAGE_BYTES;
+use crate::abi::PAGE_BYTES;
 use crate::writes::Write;
 
 /// One page more than any program may have.

@@ -3,7 +3,8 @@
 
 use wasmparser::{FuncValidator, FunctionBody, Operator, OperatorsReader, ValidatorResources};
 
-use super::{Fault, Look, features, rule};
+use super::{Look, features};
+use crate::fault::{Fault, rule};
 use crate::host::limits::{
     BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX,
     NESTING_MAX, STACK_UNITS_MAX,

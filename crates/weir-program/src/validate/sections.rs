@@ -7,8 +7,10 @@ use wasmparser::{
 };
 use weir_core::limits::GLOBALS_MAX;
 
-use super::{Fault, Look, PAGE_BYTES, rule};
+use super::Look;
+use crate::abi::PAGE_BYTES;
 use crate::abi::{IMPORTS, MODULE, Returns, VERSION_NAME};
+use crate::fault::{Fault, rule};
 use crate::fresh::pages_of;
 use crate::host::limits::{
     FUNCTIONS_MAX, ITEMS_MAX, PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX, TABLE_ELEMENTS_MAX,
