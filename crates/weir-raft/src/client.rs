@@ -44,24 +44,37 @@ pub(crate) struct Peer {
     number: u64,
 }
 
-impl RaftNetworkFactory<Types> for Peers {
-    type Network = Peer;
-
-    async fn new_client(&mut self, target: u64, member: &Member) -> Peer {
+impl Peers {
+    /// A client for the node `target` at this peer address.
+    pub(crate) fn client(&self, target: u64, address: &str) -> Peer {
         Peer {
             hello: Hello {
                 cluster: self.cluster,
                 from: self.node,
                 to: target,
             },
-            address: member.peer.clone(),
+            address: address.to_owned(),
             stream: None,
             number: 0,
         }
     }
 }
 
+impl RaftNetworkFactory<Types> for Peers {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: u64, member: &Member) -> Peer {
+        self.client(target, &member.peer)
+    }
+}
+
 impl Peer {
+    /// Asks the leader to let this node vote.
+    pub(crate) async fn promote(&mut self) -> io::Result<()> {
+        let asked = self.exchange(Kind::Promote, &[]);
+        timeout(APPEND_TIMEOUT, asked).await?.map(drop)
+    }
+
     async fn connect(&self) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;

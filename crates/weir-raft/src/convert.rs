@@ -86,7 +86,7 @@ pub(crate) fn stored_membership(applied: Option<(EntryId, Bytes)>) -> io::Result
     ))
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_varint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
@@ -147,7 +147,7 @@ fn read_members(bytes: &[u8]) -> Result<Members, Short> {
     }
 }
 
-fn read_text(reader: &mut Reader<'_>) -> Result<String, Short> {
+pub(crate) fn read_text(reader: &mut Reader<'_>) -> Result<String, Short> {
     let len = usize::try_from(reader.varint()?).map_err(|_| Short)?;
     let text = std::str::from_utf8(reader.take(len)?).map_err(|_| Short)?;
     Ok(text.to_owned())

@@ -26,10 +26,14 @@ pub(crate) enum Kind {
     Welcome = 2,
     /// The peer does not talk; the body says why.
     Refused = 3,
+    /// A process asks for a number for its directory.
+    Join = 4,
     Append = 16,
     Vote = 17,
     PreVote = 18,
     Transfer = 19,
+    /// A learner asks to vote.
+    Promote = 20,
     Answer = 32,
     /// The request could not be carried out; the body says why.
     Failed = 33,
@@ -41,10 +45,12 @@ impl Kind {
             1 => Self::Hello,
             2 => Self::Welcome,
             3 => Self::Refused,
+            4 => Self::Join,
             16 => Self::Append,
             17 => Self::Vote,
             18 => Self::PreVote,
             19 => Self::Transfer,
+            20 => Self::Promote,
             32 => Self::Answer,
             33 => Self::Failed,
             _ => return None,

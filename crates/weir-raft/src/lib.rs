@@ -13,8 +13,11 @@
 
 mod client;
 mod convert;
+mod error;
 mod frame;
+mod join;
 mod machine;
+mod members;
 mod node;
 mod peer;
 mod settings;
@@ -22,7 +25,9 @@ mod storage;
 mod types;
 mod wire;
 
-pub use node::{Node, NodeConfig, NodeError, Role, Status};
+pub use error::NodeError;
+pub use join::{JoinRequest, join};
+pub use node::{Node, NodeConfig, Role, Status};
 pub use types::Member;
 
 /// What openraft's storage suite needs; for tests alone.

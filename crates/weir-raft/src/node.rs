@@ -1,17 +1,19 @@
 //! A node: a store, its consensus and its port.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::error::ClientWriteError;
+use openraft::error::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::ClientWriteResult;
-use openraft::{Raft, ServerState};
+use openraft::{Instant as _, Raft, ReadPolicy, ServerState};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use weir_core::ErrorCode;
 use weir_store::replica::{
     EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch, Replica, Waiters,
@@ -20,41 +22,27 @@ use weir_store::{LogIndex, OpenOptions, Store, StoreError};
 
 use crate::client::Peers;
 use crate::convert::{encode_members, entry_id};
+use crate::error::NodeError;
+use crate::join::{JoinRequest, join};
 use crate::machine::StateMachine;
-use crate::peer::{self, Identity};
+use crate::members::{Declined, Members};
+use crate::peer::{self, Contact, Port};
 use crate::settings;
 use crate::storage::LogStore;
 use crate::types::{Batch, Member, Membership, OnResult, Types};
 
-/// Which node of which cluster a directory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeConfig {
-    /// Number of the node; never given to another one.
-    pub node: u64,
-    /// Id of the cluster.
-    pub cluster: [u8; 16],
-}
+/// Which node of which cluster a directory is. A number is never given to another
+/// node.
+pub use weir_store::replica::NodeIdentity as NodeConfig;
 
-/// Why a node does not do what it was asked to.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeError {
-    /// The store could not be opened or closed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The system refused a thread or an address.
-    #[error("cannot start the node: {0}")]
-    Io(#[from] std::io::Error),
-    /// The consensus refused, or has ended.
-    #[error("the consensus refused: {0}")]
-    Consensus(String),
-}
-
-impl NodeError {
-    fn consensus(error: &impl std::fmt::Display) -> Self {
-        Self::Consensus(error.to_string())
-    }
-}
+/// How long a proposal may be without an answer. After it, its callers learn that
+/// nobody knows what becomes of it: a leader that has lost its majority takes
+/// proposals until it notices.
+const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a node tells the others that its addresses have changed.
+const MOVE_PATIENCE: Duration = Duration::from_mins(10);
+/// Pause before a learner asks again to vote.
+const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a node does at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +80,9 @@ pub struct Status {
     pub members: BTreeMap<u64, (Member, bool)>,
     /// On a leader: the newest entry that each member is known to have.
     pub matching: BTreeMap<u64, Option<EntryId>>,
+    /// Time since a leader was heard of; on a leader, since a majority was. `None`
+    /// before the first time.
+    pub contact: Option<Duration>,
 }
 
 /// Hands batches of the store to openraft.
@@ -120,6 +111,7 @@ pub struct Node {
     replica: Replica,
     raft: Raft<Types, StateMachine>,
     address: SocketAddr,
+    port: Arc<Port>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -166,16 +158,23 @@ impl Node {
         );
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
         let address = listener.local_addr()?;
-        let identity = Identity { cluster, node };
+        let identity = NodeConfig { cluster, node };
+        let port = Arc::new(Port {
+            identity,
+            raft: raft.clone(),
+            members: Members::new(identity, raft.clone()),
+            contact: Contact::new(),
+        });
         let tasks = [
             tokio::spawn(propose(batches, raft.clone())),
-            tokio::spawn(peer::serve(listener, identity, raft.clone())),
+            tokio::spawn(peer::serve(listener, Arc::clone(&port))),
         ];
         Ok(Self {
             store: Arc::new(store),
             replica,
             raft,
             address,
+            port,
             tasks,
         })
     }
@@ -269,6 +268,10 @@ impl Node {
             last: self.replica.log_state().last,
             committed: id(metrics.cluster_committed.as_ref()),
             applied: self.replica.applied().last,
+            contact: match metrics.state {
+                ServerState::Leader => metrics.last_quorum_acked.map(|acked| acked.elapsed()),
+                _ => self.port.contact.age(),
+            },
             members: members
                 .nodes()
                 .map(|(node, member)| (*node, (member.clone(), voters.contains(node))))
@@ -280,6 +283,123 @@ impl Node {
                 .map(|(node, matching)| (*node, id(matching.as_ref())))
                 .collect(),
         }
+    }
+
+    /// Where the leader is that this node knows: its number and itself.
+    #[must_use]
+    pub fn leader(&self) -> Option<(u64, Member)> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader?;
+        let members = metrics.membership_config.membership();
+        Some((leader, members.get_node(&leader)?.clone()))
+    }
+
+    /// Whether this node leads, as far as it knows.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.raft.metrics().borrow_watched().state == ServerState::Leader
+    }
+
+    /// Waits until this node, as the leader, has applied everything that was
+    /// committed before the call: a read after it is linearizable.
+    ///
+    /// # Errors
+    /// `Elsewhere` when another node leads; `Far` with `NoLeader` when no majority has
+    /// confirmed within `patience` that this one leads.
+    pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
+        let no_leader = |why: &str| StoreError::Far {
+            code: ErrorCode::NoLeader,
+            text: format!("no leader is known at present: {why}"),
+        };
+        let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        match tokio::time::timeout(patience, confirmed).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
+                match (forward.leader_id, forward.leader_node) {
+                    (Some(node), Some(member)) => Err(StoreError::Elsewhere {
+                        node,
+                        client: member.client,
+                    }),
+                    _ => Err(no_leader("an election is under way")),
+                }
+            }
+            Ok(Err(error)) => Err(no_leader(&error.to_string())),
+            Err(_) => Err(no_leader("a majority did not answer in time")),
+        }
+    }
+
+    /// Waits until this node votes, and asks the leader for it meanwhile. Returns at
+    /// once if it is no member of a cluster.
+    pub async fn become_voter(&self) -> Result<(), NodeError> {
+        loop {
+            let status = self.until(|status| !status.members.is_empty()).await?;
+            match status.members.get(&status.node) {
+                Some((_, true)) => return Ok(()),
+                None => {
+                    let text = format!("node {} was removed from the cluster", status.node);
+                    return Err(NodeError::Refused(text));
+                }
+                Some((_, false)) => {}
+            }
+            if status.role == Role::Ended {
+                let text = "the consensus of this node has ended";
+                return Err(NodeError::Consensus(text.to_owned()));
+            }
+            if let Some((leader, member)) = self.leader()
+                && leader != status.node
+            {
+                let NodeConfig { cluster, node } = self.port.identity;
+                let mut peer = Peers { cluster, node }.client(leader, &member.peer);
+                if let Err(error) = peer.promote().await {
+                    tracing::debug!(%error, "the leader does not let this node vote yet");
+                }
+            }
+            tokio::time::sleep(PROMOTE_PAUSE).await;
+        }
+    }
+
+    /// What a node does after it was opened: if its addresses are not those that the
+    /// cluster knows, it tells the leader; if it does not vote, it asks to.
+    pub async fn settle(&self, member: &Member) {
+        let known = self.until(|status| status.members.contains_key(&status.node));
+        let Ok(known) = known.await else { return };
+        let is_moved = known
+            .members
+            .get(&known.node)
+            .is_some_and(|(at, _)| at != member);
+        if is_moved {
+            let peers = known
+                .members
+                .values()
+                .map(|(member, _)| member.peer.clone());
+            let NodeConfig { cluster, node } = self.port.identity;
+            let request = JoinRequest {
+                known: Some(NodeConfig { node, cluster }),
+                node: None,
+                member: member.clone(),
+            };
+            // Its own port answers as well: this node may lead.
+            let mut peers: Vec<_> = peers.collect();
+            peers.push(self.address.to_string());
+            if let Err(error) = join(&peers, &request, MOVE_PATIENCE).await {
+                tracing::warn!(%error, "the cluster does not know the new addresses of this node");
+            }
+        }
+        if let Err(error) = self.become_voter().await {
+            tracing::warn!(%error, "this node does not vote");
+        }
+    }
+
+    /// Removes a node from the cluster. Only the leader does it.
+    pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
+        let removed = self.port.members.remove(node).await;
+        removed.map_err(|declined| match declined {
+            Declined::Never(why) | Declined::Later(why) => NodeError::Refused(why),
+            Declined::Elsewhere(peer) => {
+                NodeError::Refused(format!("another node leads, with the peer address {peer}"))
+            }
+        })
     }
 
     /// Waits until the status is as wanted, and returns it. Fails when the consensus
@@ -298,6 +418,12 @@ impl Node {
 
     /// Ends the consensus, then closes the store.
     pub async fn close(self) -> Result<(), NodeError> {
+        self.shut_down().await
+    }
+
+    /// As [`close`](Self::close), for a node that is shared. Then nothing else can be
+    /// done with it.
+    pub async fn shut_down(&self) -> Result<(), NodeError> {
         for task in &self.tasks {
             task.abort();
         }
@@ -318,17 +444,54 @@ impl Drop for Node {
     }
 }
 
+/// The waiters of a proposal, until one of two takes them: the answer, or the time.
+type Slot = Arc<Mutex<Option<Waiters>>>;
+
+fn take(slot: &Slot) -> Option<Waiters> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 async fn propose(
     mut batches: mpsc::UnboundedReceiver<ProposedBatch>,
     raft: Raft<Types, StateMachine>,
 ) {
-    while let Some(batch) = batches.recv().await {
+    let mut waiting: VecDeque<(Instant, Slot)> = VecDeque::new();
+    loop {
+        let due = waiting.front().map(|(until, _)| *until);
+        let late = async {
+            match due {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        let batch = tokio::select! {
+            batch = batches.recv() => batch,
+            () = late => {
+                if let Some((_, slot)) = waiting.pop_front() {
+                    // Dropping them says that nobody knows.
+                    drop(take(&slot));
+                }
+                continue;
+            }
+        };
+        let Some(batch) = batch else { return };
         let ProposedBatch {
             count,
             payload,
             waiters,
         } = batch;
-        let settled = OnResult(Box::new(move |result| settle(waiters, result)));
+        let slot: Slot = Arc::new(Mutex::new(Some(waiters)));
+        while let Some((_, first)) = waiting.front()
+            && Arc::strong_count(first) == 1
+        {
+            waiting.pop_front();
+        }
+        waiting.push_back((Instant::now() + PROPOSAL_TIMEOUT, Arc::clone(&slot)));
+        let settled = OnResult(Box::new(move |result| {
+            if let Some(waiters) = take(&slot) {
+                settle(waiters, result);
+            }
+        }));
         let proposed = raft
             .client_write_ff(Batch { count, payload }, Some(settled))
             .await;
@@ -345,11 +508,7 @@ fn settle(waiters: Waiters, result: ClientWriteResult<Types>) {
         Err(ClientWriteError::ForwardToLeader(forward)) => match forward.leader_id {
             Some(node) => {
                 let member = forward.leader_node.unwrap_or_default();
-                let text = format!(
-                    "node {node} leads; its clients connect to {}",
-                    member.client
-                );
-                waiters.refuse(ErrorCode::Redirect, &text);
+                waiters.redirect(node, &member.client);
             }
             None => waiters.refuse(ErrorCode::NoLeader, "no leader is known at present"),
         },

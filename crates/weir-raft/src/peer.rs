@@ -5,18 +5,22 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use openraft::Raft;
+use openraft::raft::AppendEntriesResponse;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use weir_store::replica::NodeIdentity;
 
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::StateMachine;
+use crate::members::{Declined, Members};
 use crate::types::Types;
-use crate::wire::{self, Hello};
+use crate::wire::{self, Hello, Join};
 
 /// Connections of peers at a time; further ones are closed.
 const CONNECTIONS_MAX: usize = 256;
@@ -25,19 +29,47 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed, for want of a descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Which node listens.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    pub(crate) cluster: [u8; 16],
-    pub(crate) node: u64,
+/// What the connections of peers share.
+pub(crate) struct Port {
+    pub(crate) identity: NodeIdentity,
+    pub(crate) raft: Raft<Types, StateMachine>,
+    pub(crate) members: Members,
+    pub(crate) contact: Contact,
+}
+
+/// When a leader was heard of last.
+#[derive(Debug)]
+pub(crate) struct Contact {
+    begun: Instant,
+    /// Milliseconds since then, and one; 0: not yet.
+    last_ms: AtomicU64,
+}
+
+impl Contact {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            last_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn heard(&self) {
+        self.last_ms.store(self.now_ms() + 1, Ordering::Relaxed);
+    }
+
+    /// Time since then; `None` before the first time.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let last_ms = self.last_ms.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Duration::from_millis(self.now_ms().saturating_sub(last_ms)))
+    }
 }
 
 /// Serves peers until the task is aborted.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    identity: Identity,
-    raft: Raft<Types, StateMachine>,
-) {
+pub(crate) async fn serve(listener: TcpListener, port: Arc<Port>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -53,9 +85,9 @@ pub(crate) async fn serve(
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             continue;
         };
-        let raft = raft.clone();
+        let port = Arc::clone(&port);
         connections.spawn(async move {
-            if let Err(error) = talk(stream, identity, &raft).await {
+            if let Err(error) = talk(stream, &port).await {
                 tracing::debug!(%error, "a connection of a peer has ended");
             }
             drop(permit);
@@ -63,20 +95,23 @@ pub(crate) async fn serve(
     }
 }
 
-async fn talk(
-    mut stream: TcpStream,
-    identity: Identity,
-    raft: &Raft<Types, StateMachine>,
-) -> io::Result<()> {
+async fn talk(mut stream: TcpStream, port: &Port) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
     let Some(hello) = hello else { return Ok(()) };
-    if let Err(why) = admit(&hello, identity) {
-        return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
+    if hello.kind == Kind::Join {
+        let (kind, body) = join(&hello, port).await;
+        return frame::write(&mut stream, kind, hello.number, &body).await;
     }
+    let from = match admit(&hello, port.identity) {
+        Ok(from) => from,
+        Err(why) => {
+            return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
+        }
+    };
     frame::write(&mut stream, Kind::Welcome, hello.number, &[]).await?;
     while let Some(request) = frame::read(&mut stream, BODY_BYTES_MAX).await? {
-        let (kind, body) = match answer(&request, raft).await? {
+        let (kind, body) = match answer(&request, from, port).await? {
             Ok(body) => (Kind::Answer, body),
             Err(why) => (Kind::Failed, why.into_bytes()),
         };
@@ -85,7 +120,21 @@ async fn talk(
     Ok(())
 }
 
-fn admit(frame: &Frame, identity: Identity) -> Result<(), &'static str> {
+/// Answers a process that wants a number for its directory.
+async fn join(frame: &Frame, port: &Port) -> (Kind, Vec<u8>) {
+    let join = match Join::decode(&frame.body) {
+        Ok(join) => join,
+        Err(why) => return (Kind::Refused, why.into()),
+    };
+    match port.members.join(&join).await {
+        Ok(answer) => (Kind::Answer, answer.encode()),
+        Err(Declined::Never(why)) => (Kind::Refused, why.into_bytes()),
+        Err(Declined::Later(why) | Declined::Elsewhere(why)) => (Kind::Failed, why.into_bytes()),
+    }
+}
+
+/// Returns the number of the peer.
+fn admit(frame: &Frame, identity: NodeIdentity) -> Result<u64, &'static str> {
     if frame.kind != Kind::Hello {
         return Err("this is the peer port of a cluster, and that was no peer");
     }
@@ -99,19 +148,22 @@ fn admit(frame: &Frame, identity: Identity) -> Result<(), &'static str> {
     if hello.from == identity.node {
         return Err("this node has the number of the caller");
     }
-    Ok(())
+    Ok(hello.from)
 }
 
 /// The outer error ends the connection.
-async fn answer(
-    request: &Frame,
-    raft: &Raft<Types, StateMachine>,
-) -> io::Result<Result<Vec<u8>, String>> {
+async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
+    let raft = &port.raft;
     let failed = |error: &dyn std::error::Error| error.to_string();
     Ok(match request.kind {
         Kind::Append => {
             let request = wire::decode_append(&request.body)?;
             let answer = raft.append_entries(request).await;
+            if let Ok(AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)) =
+                &answer
+            {
+                port.contact.heard();
+            }
             answer
                 .map(|answer| wire::encode_append_answer(&answer))
                 .map_err(|error| failed(&error))
@@ -135,6 +187,11 @@ async fn answer(
                 .map(|answer| wire::encode_transfer_answer(&answer))
                 .map_err(|error| failed(&error))
         }
+        Kind::Promote => match port.members.promote(from).await {
+            Ok(()) => Ok(Vec::new()),
+            Err(Declined::Elsewhere(peer)) => Err(format!("the leader is at {peer}")),
+            Err(Declined::Later(why) | Declined::Never(why)) => Err(why),
+        },
         _ => return Err(frame::invalid("a peer sent an answer as a request")),
     })
 }

@@ -11,9 +11,11 @@ use weir_core::codec::{Reader, Short, put_varint};
 use weir_store::LogIndex;
 use weir_store::replica::{EntryBody, EntryId, ReplicaEntry, Vote as StoredVote};
 
-use crate::convert::{entry, entry_id, log_id, stored_entry, stored_vote, vote};
+use crate::convert::{
+    entry, entry_id, log_id, put_text, read_text, stored_entry, stored_vote, vote,
+};
 use crate::frame::invalid;
-use crate::types::{Entry, LogId, Types, Vote};
+use crate::types::{Entry, LogId, Member, Types, Vote};
 
 const MAGIC: &[u8; 8] = b"WEIRPEER";
 const VERSION: u16 = 1;
@@ -58,6 +60,103 @@ impl Hello {
             [0, rest @ ..] if rest == [0; 31] && reader.is_empty() => Ok(hello),
             _ => Err("the peer runs another engine for programs"),
         }
+    }
+}
+
+/// A process asks for a number for its directory, or says where its node is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Join {
+    /// Cluster of the directory; `None` for an empty one.
+    pub(crate) cluster: Option<[u8; 16]>,
+    /// Number that it has or wants; 0 for any.
+    pub(crate) node: u64,
+    pub(crate) member: Member,
+}
+
+/// The answer to a [`Join`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JoinAnswer {
+    /// It is this node of this cluster.
+    Joined { cluster: [u8; 16], node: u64 },
+    /// The leader listens for peers there.
+    Elsewhere(String),
+}
+
+const JOINED: u8 = 0;
+const ELSEWHERE: u8 = 1;
+
+impl Join {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        put_bool(&mut out, self.cluster.is_some());
+        out.extend_from_slice(&self.cluster.unwrap_or_default());
+        put_varint(&mut out, self.node);
+        put_text(&mut out, &self.member.peer);
+        put_text(&mut out, &self.member.client);
+        out
+    }
+
+    /// # Errors
+    /// A sentence for the process.
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, &'static str> {
+        let strange = "the request to join is not as it is written";
+        let mut reader = Reader::new(body);
+        if reader.array::<8>().ok() != Some(*MAGIC) {
+            return Err(strange);
+        }
+        if reader.array().map(u16::from_le_bytes) != Ok(VERSION) {
+            return Err("the process speaks another version of the peer protocol");
+        }
+        let read = |reader: &mut Reader<'_>| {
+            let has_cluster = read_bool(reader)?;
+            let cluster = reader.array()?;
+            let node = reader.varint()?;
+            let member = Member {
+                peer: read_text(reader)?,
+                client: read_text(reader)?,
+            };
+            Ok::<_, Short>(Self {
+                cluster: has_cluster.then_some(cluster),
+                node,
+                member,
+            })
+        };
+        match read(&mut reader) {
+            Ok(join) if reader.is_empty() => Ok(join),
+            _ => Err(strange),
+        }
+    }
+}
+
+impl JoinAnswer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Joined { cluster, node } => {
+                out.push(JOINED);
+                out.extend_from_slice(cluster);
+                put_varint(&mut out, *node);
+            }
+            Self::Elsewhere(peer) => {
+                out.push(ELSEWHERE);
+                put_text(&mut out, peer);
+            }
+        }
+        out
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        whole(body, |reader| {
+            Ok(match reader.u8()? {
+                JOINED => Self::Joined {
+                    cluster: reader.array()?,
+                    node: reader.varint()?,
+                },
+                ELSEWHERE => Self::Elsewhere(read_text(reader)?),
+                _ => return Err(Short),
+            })
+        })
     }
 }
 

@@ -264,6 +264,15 @@ pub enum StoreError {
         /// What it says.
         text: String,
     },
+    /// Another node of the cluster leads. Nothing was appended.
+    #[error("node {node} leads; its clients connect to {client}")]
+    Elsewhere {
+        /// Number of the node that leads.
+        node: u64,
+        /// Addresses of that node for clients, separated by spaces; empty if they
+        /// are not known.
+        client: String,
+    },
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,
@@ -469,6 +478,7 @@ impl StoreError {
             Self::NotEmpty { .. } => ErrorCode::StoreExists,
             Self::CompactionOff { .. } => ErrorCode::BadOption,
             Self::Far { code, .. } => *code,
+            Self::Elsewhere { .. } => ErrorCode::Redirect,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     ErrorCode::NotPermitted
@@ -509,6 +519,7 @@ impl StoreError {
             | Self::DiskFull { .. }
             | Self::Io { .. }
             | Self::ProgramUnable { .. }
+            | Self::Elsewhere { .. }
             | Self::Far { .. } => Fault::Environment,
         }
     }

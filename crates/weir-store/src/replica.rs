@@ -27,6 +27,7 @@ use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::hands::MaintenanceHandle;
+use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::LockExt;
 use crate::log::{LogIndex, LogReader, LogReaders};
@@ -129,10 +130,19 @@ impl Waiters {
     /// Answers that the batch was not appended anywhere and never will be:
     /// sending it again is safe even without a session.
     pub fn refuse(mut self, code: ErrorCode, text: &str) {
-        self.fail(code, text);
+        self.fail(|| far(code, text));
     }
 
-    fn fail(&mut self, code: ErrorCode, text: &str) {
+    /// As [`refuse`](Self::refuse), because another node leads. `client` holds the
+    /// addresses of that node for clients, separated by spaces.
+    pub fn redirect(mut self, node: u64, client: &str) {
+        self.fail(|| StoreError::Elsewhere {
+            node,
+            client: client.to_owned(),
+        });
+    }
+
+    fn fail(&mut self, error: impl Fn() -> StoreError) {
         if let Some(waiting) = self.0.take() {
             let Waiting {
                 engine,
@@ -140,7 +150,7 @@ impl Waiters {
                 ..
             } = *waiting;
             for (_, slot) in pending.waiters.drain(..) {
-                slot.complete(Err(far(code, text)));
+                slot.complete(Err(error()));
             }
             engine.queue.recycle(pending);
             engine.queue.concluded();
@@ -150,11 +160,9 @@ impl Waiters {
 
 impl Drop for Waiters {
     fn drop(&mut self) {
-        self.fail(
-            ErrorCode::Indeterminate,
-            "the batch was proposed, and this node does not know what became of it; send it \
-             again with the same client id and nonce",
-        );
+        let text = "the batch was proposed, and this node does not know what became of it; send \
+                    it again with the same client id and nonce";
+        self.fail(|| far(ErrorCode::Indeterminate, text));
     }
 }
 
@@ -246,6 +254,15 @@ pub struct AppliedState {
     pub membership: Option<(EntryId, Bytes)>,
 }
 
+/// Which node of which cluster a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// Number of the node.
+    pub node: u64,
+    /// Id of the cluster.
+    pub cluster: [u8; 16],
+}
+
 /// How a directory is opened as a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -323,6 +340,22 @@ pub(crate) struct NodeFiles {
 }
 
 impl Store {
+    /// Which node a directory is; `None` if it is no node of a cluster, or does not
+    /// exist. Changes nothing, and does not wait for a process that has it open.
+    pub fn node_identity(directory: &Path) -> Result<Option<NodeIdentity>, StoreError> {
+        let text = directory.display().to_string();
+        if !directory.join(files::DIRECTORY).is_dir() {
+            return Ok(None);
+        }
+        let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+        let Some(identity) = Identity::read(&disk, identity::PATH)? else {
+            return Ok(None);
+        };
+        let cluster = identity.store_id;
+        let node = files::node_of(&disk, cluster)?;
+        Ok(node.map(|node| NodeIdentity { node, cluster }))
+    }
+
     /// Opens the directory as a node of a cluster; makes the node if there is no
     /// store. `provider` gets what is proposed.
     ///

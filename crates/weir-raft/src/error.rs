@@ -1,0 +1,30 @@
+//! Why a node does not do what it was asked to.
+
+use weir_store::StoreError;
+
+/// Why a node does not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The store could not be opened or closed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system refused a thread or an address.
+    #[error("cannot start the node: {0}")]
+    Io(#[from] std::io::Error),
+    /// The consensus refused, or has ended.
+    #[error("the consensus refused: {0}")]
+    Consensus(String),
+    /// The cluster does not take the node, or does not make the change.
+    #[error("{0}")]
+    Refused(String),
+    /// No leader has answered.
+    #[error("no leader of the cluster has answered: {0}")]
+    Unreachable(String),
+}
+
+impl NodeError {
+    pub(crate) fn consensus(error: &impl std::fmt::Display) -> Self {
+        Self::Consensus(error.to_string())
+    }
+}

@@ -1,0 +1,111 @@
+//! Asking a cluster for a place in it.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use weir_store::replica::NodeIdentity;
+
+use crate::error::NodeError;
+use crate::frame::{self, HELLO_BYTES_MAX, Kind, invalid};
+use crate::types::Member;
+use crate::wire::{Join, JoinAnswer};
+
+/// Bytes of an address of a member.
+const ADDRESS_BYTES_MAX: usize = 255;
+/// How long one member may take to answer: a change of the members is committed
+/// before.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before the same is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a process asks of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinRequest {
+    /// The node that the directory is already; `None` for an empty directory.
+    pub known: Option<NodeIdentity>,
+    /// Number that an empty directory wants; `None` for any.
+    pub node: Option<u64>,
+    /// Where the node will be.
+    pub member: Member,
+}
+
+/// Asks the members at these peer addresses for a number for a directory, or tells
+/// them where its node is now, until the leader has answered. The node is then a
+/// member that does not vote.
+///
+/// # Errors
+/// When the cluster refuses, or no leader has answered within `patience`.
+pub async fn join(
+    members: &[String],
+    request: &JoinRequest,
+    patience: Duration,
+) -> Result<NodeIdentity, NodeError> {
+    let until = Instant::now() + patience;
+    let wanted = Join {
+        cluster: request.known.map(|known| known.cluster),
+        node: request
+            .known
+            .map_or(request.node.unwrap_or(0), |known| known.node),
+        member: request.member.clone(),
+    };
+    for address in [&wanted.member.peer, &wanted.member.client] {
+        if address.len() > ADDRESS_BYTES_MAX {
+            let text = format!("an address of {} bytes is too long", address.len());
+            return Err(NodeError::Refused(text));
+        }
+    }
+    let mut elsewhere = None;
+    let mut trouble = "no member was named".to_owned();
+    loop {
+        let hint = elsewhere.take();
+        for address in hint.iter().chain(members) {
+            match timeout(ANSWER_TIMEOUT, ask(address, &wanted)).await {
+                Ok(Ok(JoinAnswer::Joined { cluster, node })) => {
+                    return Ok(NodeIdentity { node, cluster });
+                }
+                Ok(Ok(JoinAnswer::Elsewhere(peer))) => {
+                    elsewhere = Some(peer);
+                    break;
+                }
+                Ok(Err(Trouble::Refused(text))) => return Err(NodeError::Refused(text)),
+                Ok(Err(Trouble::Later(text))) => trouble = format!("{address}: {text}"),
+                Err(_) => trouble = format!("{address} did not answer in time"),
+            }
+        }
+        if Instant::now() >= until {
+            return Err(NodeError::Unreachable(trouble));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+enum Trouble {
+    Refused(String),
+    Later(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Later(error.to_string())
+    }
+}
+
+async fn ask(address: &str, join: &Join) -> Result<JoinAnswer, Trouble> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    frame::write(&mut stream, Kind::Join, 0, &join.encode()).await?;
+    let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
+    let answer = answer.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let text = || {
+        let text = String::from_utf8_lossy(&answer.body);
+        text.chars().take(500).collect()
+    };
+    match answer.kind {
+        Kind::Answer => Ok(JoinAnswer::decode(&answer.body)?),
+        Kind::Refused => Err(Trouble::Refused(text())),
+        Kind::Failed => Err(Trouble::Later(text())),
+        _ => Err(invalid("a peer answered a request to join with something else").into()),
+    }
+}

@@ -1,0 +1,217 @@
+//! Changes of the members of a cluster, one at a time.
+//!
+//! Invariants: a number that a member has is given to no other directory; a
+//! learner votes only after it has caught up; every change is committed before it
+//! is reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::error::{ClientWriteError, RaftError};
+use openraft::{ChangeMembers, Raft, ServerState};
+use tokio::sync::Mutex;
+use weir_store::replica::NodeIdentity;
+
+use crate::convert::index_of;
+use crate::machine::StateMachine;
+use crate::types::{Member, Types};
+use crate::wire::{Join, JoinAnswer};
+
+/// Entries that a learner may lack when it becomes a voter.
+const LAG_MAX: u64 = 64;
+
+/// Why a change is not made: a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Declined {
+    /// The same may succeed later.
+    Later(String),
+    /// Another node leads; its peers connect to this address.
+    Elsewhere(String),
+    /// It will not succeed.
+    Never(String),
+}
+
+impl Declined {
+    fn later(error: &impl std::fmt::Display) -> Self {
+        Self::Later(error.to_string())
+    }
+}
+
+/// The members, as the leader changes them.
+pub(crate) struct Members {
+    identity: NodeIdentity,
+    raft: Raft<Types, StateMachine>,
+    /// Held while a change is under way.
+    changes: Mutex<()>,
+}
+
+impl Members {
+    pub(crate) fn new(identity: NodeIdentity, raft: Raft<Types, StateMachine>) -> Self {
+        Self {
+            identity,
+            raft,
+            changes: Mutex::new(()),
+        }
+    }
+
+    fn nodes(&self) -> (BTreeMap<u64, Member>, BTreeSet<u64>) {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let members = metrics.membership_config.membership();
+        let nodes = members
+            .nodes()
+            .map(|(node, member)| (*node, member.clone()));
+        (nodes.collect(), members.voter_ids().collect())
+    }
+
+    /// Whether this node leads.
+    fn leads(&self) -> Result<(), Declined> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        if metrics.state == ServerState::Leader {
+            return Ok(());
+        }
+        let leader = metrics
+            .current_leader
+            .filter(|leader| *leader != metrics.id);
+        let members = metrics.membership_config.membership();
+        match leader.and_then(|leader| members.get_node(&leader)) {
+            Some(member) => Err(Declined::Elsewhere(member.peer.clone())),
+            None => Err(Declined::Later("no leader is known at present".to_owned())),
+        }
+    }
+
+    /// Gives a directory a number, or takes note of where its node is now.
+    pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, Declined> {
+        let changing = self.changes.lock().await;
+        match self.leads() {
+            Err(Declined::Elsewhere(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
+            other => other?,
+        }
+        let cluster = self.identity.cluster;
+        if join.cluster.is_some_and(|theirs| theirs != cluster) {
+            let text = "the directory belongs to another cluster";
+            return Err(Declined::Never(text.to_owned()));
+        }
+        let (nodes, _) = self.nodes();
+        let known = nodes.get(&join.node);
+        let node = match (join.cluster, known) {
+            (Some(_), None) => {
+                return Err(Declined::Never(format!(
+                    "node {} is no member any more: it was removed, and its directory cannot come \
+                     back; join with an empty directory",
+                    join.node
+                )));
+            }
+            (Some(_), Some(known)) => {
+                if *known != join.member {
+                    let moved = BTreeMap::from([(join.node, join.member.clone())]);
+                    self.change(ChangeMembers::SetNodes(moved)).await?;
+                }
+                join.node
+            }
+            (None, Some(_)) => {
+                return Err(Declined::Never(format!(
+                    "node {} is a member, and an empty directory cannot be that node: it has \
+                     forgotten its votes; remove the node (`weir cluster rm {0}`) and join \
+                     without a number",
+                    join.node
+                )));
+            }
+            (None, None) => {
+                let peer = &join.member.peer;
+                let taken = nodes.iter().find(|(_, member)| member.peer == *peer);
+                if let Some((node, _)) = taken {
+                    return Err(Declined::Never(format!(
+                        "node {node} has the peer address {peer}, and an empty directory cannot be \
+                         that node; remove the node (`weir cluster rm {node}`) or use another \
+                         address"
+                    )));
+                }
+                let node = match join.node {
+                    0 => self.unused(&nodes),
+                    wanted => wanted,
+                };
+                let added = BTreeMap::from([(node, join.member.clone())]);
+                self.change(ChangeMembers::AddNodes(added)).await?;
+                node
+            }
+        };
+        drop(changing);
+        Ok(JoinAnswer::Joined { cluster, node })
+    }
+
+    /// A number that no node ever had: the log is longer than when the last one was
+    /// given.
+    fn unused(&self, nodes: &BTreeMap<u64, Member>) -> u64 {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
+        let highest = nodes.keys().next_back().copied().unwrap_or_default();
+        last.max(highest) + 1
+    }
+
+    /// Makes a learner a voter.
+    pub(crate) async fn promote(&self, node: u64) -> Result<(), Declined> {
+        let changing = self.changes.lock().await;
+        self.leads()?;
+        let (nodes, voters) = self.nodes();
+        if voters.contains(&node) {
+            return Ok(());
+        }
+        if !nodes.contains_key(&node) {
+            return Err(Declined::Never(format!("node {node} is no member")));
+        }
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let replication = metrics.replication.unwrap_or_default();
+        let matching = replication.get(&node).copied().flatten();
+        let matching = matching.map_or(0, |id| index_of(id.index).0);
+        let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
+        if matching + LAG_MAX < last {
+            let text = format!("node {node} has entry {matching} of {last}");
+            return Err(Declined::Later(text));
+        }
+        let promoted = ChangeMembers::AddVoterIds([node].into());
+        let changed = self.change(promoted).await;
+        drop(changing);
+        changed
+    }
+
+    /// Removes a node, voter or not.
+    pub(crate) async fn remove(&self, node: u64) -> Result<(), Declined> {
+        let changing = self.changes.lock().await;
+        self.leads()?;
+        let (nodes, voters) = self.nodes();
+        if !nodes.contains_key(&node) {
+            return Err(Declined::Never(format!("node {node} is no member")));
+        }
+        if voters.len() == 1 && voters.contains(&node) {
+            let text = format!("node {node} is the only voter");
+            return Err(Declined::Never(text));
+        }
+        if voters.contains(&node) {
+            let without = ChangeMembers::RemoveVoters([node].into());
+            let changed = self.raft.change_membership(without, false).await;
+            changed.map(drop).map_err(|error| declined(&error))?;
+        } else {
+            let without = ChangeMembers::RemoveNodes([node].into());
+            self.change(without).await?;
+        }
+        drop(changing);
+        Ok(())
+    }
+
+    async fn change(&self, change: ChangeMembers<u64, Member>) -> Result<(), Declined> {
+        let changed = self.raft.change_membership(change, true).await;
+        changed.map(drop).map_err(|error| declined(&error))
+    }
+}
+
+fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> Declined {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+            match &forward.leader_node {
+                Some(member) => Declined::Elsewhere(member.peer.clone()),
+                None => Declined::later(error),
+            }
+        }
+        error => Declined::later(error),
+    }
+}
