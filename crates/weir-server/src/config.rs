@@ -287,6 +287,18 @@ impl Setting for Rate {
     }
 }
 
+impl Setting for String {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        let is_host = text.len() <= 200 && !text.contains([' ', ',', '/', '@']);
+        let host = is_host.then(|| text.to_owned());
+        host.ok_or_else(|| KeyError::new("a host name or an IP address without port"))
+    }
+
+    fn show(&self) -> String {
+        self.clone()
+    }
+}
+
 impl Setting for Vec<String> {
     fn read(text: &str) -> Result<Self, KeyError> {
         let names = text.split(',').map(str::trim);
@@ -341,6 +353,10 @@ const fn loopback(port: u16) -> Address {
 config! {
     http: Option<Address> = Some(loopback(7070)), "Address of the HTTP port, or off";
     native: Option<Address> = Some(loopback(7071)), "Address of the native port, or off";
+    peer: Option<Address> = None, "Address of the port for the other nodes of a cluster, or off";
+    join: Vec<String> = Vec::new(), "Peer addresses of nodes of a cluster, HOST:PORT, that an empty directory joins";
+    node: usize = 0, "Number that an empty directory wants when it joins a cluster; 0: any";
+    advertise: String = String::new(), "Host name or address under which clients and the other nodes of a cluster reach this one; none: the addresses of its ports";
     socket: Option<PathBuf> = None, "Socket of the native protocol for processes of the same person, or off; weir serve: weir.sock in the directory";
     threads: usize = 0, "Threads that serve; 0: as many as processors";
     identities: Option<PathBuf> = None, "File of tokens and certificates that are known; none: everything is allowed";
@@ -409,6 +425,8 @@ pub enum Missing {
     Tls,
     /// Who may come in.
     Identities,
+    /// Encryption between the nodes of a cluster.
+    PeerTls,
 }
 
 impl fmt::Display for Missing {
@@ -422,6 +440,10 @@ impl fmt::Display for Missing {
             Self::Identities => {
                 "nobody has to say who they are; give --identities (`weir token create` makes the \
                  file), or say --insecure-no-auth to let everybody do everything"
+            }
+            Self::PeerTls => {
+                "nodes of a cluster talk to each other without TLS; use a loopback address, or say \
+                 --insecure-no-tls for a network that nobody else can reach"
             }
         })
     }
@@ -454,6 +476,17 @@ impl ServerConfig {
                     return Err(ConfigError::Exposed { address, missing });
                 }
             }
+        }
+        if let Some(peer) = self.peer
+            && !peer.0.ip().is_loopback()
+            && !self.insecure_no_tls
+        {
+            let (address, missing) = (peer.to_string(), Missing::PeerTls);
+            return Err(ConfigError::Exposed { address, missing });
+        }
+        if self.peer.is_none() && !self.join.is_empty() {
+            let what = "join needs peer: the address at which the other nodes reach this one";
+            return Err(ConfigError::Contradiction { what });
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             let what = "tls_cert and tls_key belong together: set both or none";

@@ -18,8 +18,8 @@
 //! 2. `limits`, `metrics`: constants and budgets; counters
 //! 3. `http`, `security`: transport, which knows no topic; principals and rights
 //! 4. `error`, `logs`, `sessions`, `turns`
-//! 5. `descriptors`, `local`, `opening`: open files; the socket of this machine;
-//!    answers before the store is open
+//! 5. `cluster`, `descriptors`, `local`, `opening`: the node of a cluster; open
+//!    files; the socket of this machine; answers before the store is open
 //! 6. `connections`: the table of open connections
 //! 7. `shared`: the state of the process
 //! 8. `claiming`, `listing`, `scrape`, `status`: what both ports use
@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod claiming;
+pub mod cluster;
 mod config;
 mod connections;
 mod descriptors;

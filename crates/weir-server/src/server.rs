@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use weir_store::{Store, StoreError};
 
+use crate::cluster::ClusterNode;
 use crate::config::{Address, ServerConfig};
 use crate::descriptors::{self, Descriptors};
 use crate::error::ServerError;
@@ -192,6 +193,14 @@ impl Server {
         self.shared.store.poison_cause()
     }
 
+    /// Whether the consensus of this node of a cluster has ended. Its owner drains the
+    /// server then, and the process is started again.
+    #[must_use]
+    pub fn node_has_ended(&self) -> bool {
+        let node = self.shared.cluster.as_ref();
+        node.is_some_and(|node| node.is_ended())
+    }
+
     /// Whether the server has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -313,23 +322,46 @@ impl Opening {
         self.native
     }
 
+    /// Whether connections are encrypted.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.security.has_tls()
+    }
+
     /// Serves the store from now on, at the ports that are open already.
     ///
     /// # Errors
     /// When the socket cannot be had, or the thread has ended. Then the ports are
     /// closed.
     pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
+        self.serve(store, None)
+    }
+
+    /// The same for the store of a node of a cluster. The node stays with its owner.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_node(self, node: Arc<ClusterNode>) -> Result<Server, ServerError> {
+        self.serve(Arc::clone(node.store()), Some(node))
+    }
+
+    fn serve(
+        self,
+        store: Arc<Store>,
+        cluster: Option<Arc<ClusterNode>>,
+    ) -> Result<Server, ServerError> {
         let local = self.config.socket.as_deref();
         let local = local
             .map(|path| LocalSocket::bind(&self.handle, path))
             .transpose()?;
-        let shared = Arc::new(Shared::new(
+        let shared = Shared::new(
             self.config,
             store,
             self.security,
             self.descriptors,
             service::routes(),
-        ));
+        );
+        let shared = Arc::new(shared.with_cluster(cluster));
         let (switched, switch) = mpsc::channel();
         let ready = Ready {
             shared: Arc::clone(&shared),

@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, watch};
 use weir_core::Intention;
 use weir_store::{Proposal, Store, StoreError};
 
+use crate::cluster::ClusterNode;
 use crate::config::ServerConfig;
 use crate::connections::ConnectionTable;
 use crate::descriptors::Descriptors;
@@ -24,6 +25,8 @@ use crate::turns::Turns;
 pub(crate) struct Shared {
     /// The store that is served.
     pub(crate) store: Arc<Store>,
+    /// The node that the store is, if it is one of a cluster.
+    pub(crate) cluster: Option<Arc<ClusterNode>>,
     /// What was configured.
     pub(crate) config: ServerConfig,
     /// What is counted.
@@ -67,6 +70,7 @@ impl Shared {
             readers: Arc::new(Semaphore::new(limits.readers)),
             admission: Admission::new(limits),
             store,
+            cluster: None,
             config,
             metrics,
             turns: Arc::default(),
@@ -77,6 +81,13 @@ impl Shared {
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
         }
+    }
+
+    /// The same for a node of a cluster.
+    #[must_use]
+    pub(crate) fn with_cluster(mut self, cluster: Option<Arc<ClusterNode>>) -> Self {
+        self.cluster = cluster;
+        self
     }
 
     /// Room for intentions of so many bytes, among those of their kind; none at
@@ -111,7 +122,8 @@ impl Shared {
     /// Whether requests should be sent here: the one answer of `/readyz`,
     /// `weir_ready` and the watchdog.
     pub(crate) fn is_ready(&self) -> bool {
-        self.phase() == Phase::Open && !self.store.is_poisoned()
+        let has_ended = self.cluster.as_ref().is_some_and(|node| node.is_ended());
+        self.phase() == Phase::Open && !self.store.is_poisoned() && !has_ended
     }
 
     /// How far the end has come.

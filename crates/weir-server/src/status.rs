@@ -20,6 +20,7 @@ pub(crate) fn fields(shared: &Shared) -> Vec<Field> {
     let mut fields = Vec::new();
     of_server(&mut fields, shared);
     of_store(&mut fields, &shared.store);
+    fields.extend(shared.cluster.iter().flat_map(|node| node.fields()));
     let memory = shared.admission.limits().memory;
     fields.extend(memory.map(|bytes| ("memory_max", number(bytes))));
     let resident = memory::resident();

@@ -88,11 +88,11 @@ pub use reader::TopicReader;
 pub use remote::{AddressError, ConnectOptions};
 pub use reply::{Reply, interruptible};
 pub use session::{Pending, Session};
-pub use status::{BudgetStatus, ServerStatus, Status};
+pub use status::{BudgetStatus, ClusterStatus, MemberStatus, ServerStatus, Status};
 pub use topic::{Pages, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
-pub use weir::{Weir, salvage, salvage_dry_run, verify, verify_watched};
+pub use weir::{Weir, salvage, salvage_dry_run, verify, verify_watched, with_engine};
 
 /// Checking and testing programs.
 #[cfg(feature = "programs")]

@@ -112,7 +112,7 @@ pub(crate) struct Progress {
 /// A store that a server has open.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    address: Address,
+    addresses: Vec<Address>,
     options: ConnectOptions,
     pub(crate) link: Arc<Link>,
     /// Longest wait for an answer to a read.
@@ -128,12 +128,11 @@ impl Remote {
 
     /// Begins to connect.
     pub(crate) fn begin(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
-        let address: Address = url
-            .parse()
+        let addresses = Address::list(url)
             .map_err(|error: AddressError| far(ErrorCode::BadAddress, error.to_string()))?;
-        let link = Link::new(address.clone(), ClientId::NONE, options)?;
+        let link = Link::new(&addresses, ClientId::NONE, options)?;
         Ok(Self {
-            address,
+            addresses,
             options: options.clone(),
             link: Arc::new(link),
             patience: options.patience,
@@ -143,7 +142,7 @@ impl Remote {
     /// The same connection; who reads waits at most so long.
     pub(crate) fn within(&self, patience: Duration) -> Self {
         Self {
-            address: self.address.clone(),
+            addresses: self.addresses.clone(),
             options: self.options.clone(),
             link: Arc::clone(&self.link),
             patience,
@@ -161,7 +160,7 @@ impl Remote {
 
     /// A connection for a session.
     pub(crate) fn session(&self, client: ClientId) -> Result<Link, StoreError> {
-        Link::new(self.address.clone(), client, &self.options)
+        Link::new(&self.addresses, client, &self.options)
     }
 
     /// Waits for what was handed over, then ends the connection.
@@ -349,7 +348,7 @@ impl Remote {
     pub(crate) async fn applied(&self) -> Result<Progress, StoreError> {
         if !self.link.ready().await?.queries {
             // An older server says it when it greets.
-            let link = Link::new(self.address.clone(), ClientId::NONE, &self.options)?;
+            let link = Link::new(&self.addresses, ClientId::NONE, &self.options)?;
             let applied = IntentionOffset(link.ready().await?.applied);
             return Ok(Progress {
                 applied,

@@ -68,6 +68,89 @@ pub struct ServerStatus {
     pub connections_unauthenticated: u64,
     /// Connections that the limit of open files allows.
     pub connections_max: u64,
+    /// What holds for the node; `None`: the server is no node of a cluster.
+    pub cluster: Option<ClusterStatus>,
+}
+
+/// What holds for a node of a cluster at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterStatus {
+    /// Number of the node.
+    pub node: u64,
+    /// `leader`, `follower`, `candidate`, `learner` or `ended`.
+    pub role: String,
+    /// Its term.
+    pub term: u64,
+    /// Number of the leader that it knows.
+    pub leader: Option<u64>,
+    /// Index of the newest entry of its log.
+    pub last: u64,
+    /// Index of the newest entry that it knows to be committed.
+    pub committed: u64,
+    /// Index of the newest entry that it has applied.
+    pub applied: u64,
+    /// Milliseconds since it heard of a leader; on the leader, since a majority
+    /// answered. `None` before the first time.
+    pub contact_ms: Option<u64>,
+    /// Digest of everything that it has applied: equal on all nodes at one `applied`.
+    pub digest: String,
+    /// The members that it knows.
+    pub members: Vec<MemberStatus>,
+}
+
+/// A member of a cluster, as a node knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberStatus {
+    /// Its number.
+    pub node: u64,
+    /// Whether it votes.
+    pub votes: bool,
+    /// Index of the newest entry that it is known to have. Only the leader knows it.
+    pub has: Option<u64>,
+    /// Its address for peers, `HOST:PORT`.
+    pub peer: String,
+    /// Its addresses for clients: `weir://HOST:PORT` and `http://HOST:PORT`.
+    pub client: Vec<String>,
+}
+
+impl ClusterStatus {
+    /// Takes a line of a status; `None` for one that is malformed.
+    fn take(&mut self, name: &str, line: &StatusLine<'_>) -> Option<()> {
+        match name {
+            "node" => self.node = line.number()?,
+            "role" => self.role = line.text()?,
+            "term" => self.term = line.number()?,
+            "leader" => self.leader = Some(line.number()?),
+            "last" => self.last = line.number()?,
+            "committed" => self.committed = line.number()?,
+            "applied" => self.applied = line.number()?,
+            "contact_ms" => self.contact_ms = Some(line.number()?),
+            "digest" => self.digest = line.text()?,
+            "members" => {
+                let text = line.text()?;
+                let parts = text.split("; ").filter(|part| !part.is_empty());
+                self.members = parts.map(MemberStatus::read).collect::<Option<_>>()?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+impl MemberStatus {
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut word = || words.next();
+        Some(Self {
+            node: word()?.parse().ok()?,
+            votes: word()? == "voter",
+            has: word()?.parse().ok(),
+            peer: word()?.to_owned(),
+            client: words.map(str::to_owned).collect(),
+        })
+    }
 }
 
 /// A budget of memory that all connections of a server share.
@@ -166,7 +249,12 @@ impl Status {
             "ready" => server.ready = line.number()? != 0,
             "memory_max" => server.memory_max = Some(line.number()?),
             "resident_bytes" => server.resident_bytes = Some(line.number()?),
-            _ => {}
+            name => {
+                if let Some(name) = name.strip_prefix("cluster_") {
+                    let cluster = server.cluster.get_or_insert_default();
+                    cluster.take(name, line)?;
+                }
+            }
         }
         Some(())
     }

@@ -49,14 +49,7 @@ impl Weir {
         directory: impl AsRef<Path>,
         options: &OpenOptions,
     ) -> Result<Self, WeirError> {
-        let store = match (&options.host, program_host()) {
-            (None, Some(host)) => {
-                let mut options = options.clone();
-                options.host = Some(host);
-                Store::open(directory.as_ref(), &options)?
-            }
-            _ => Store::open(directory.as_ref(), options)?,
-        };
+        let store = Store::open(directory.as_ref(), &with_engine(options))?;
         Ok(Self {
             backend: Backend::Local(Arc::new(store)),
         })
@@ -372,6 +365,15 @@ pub fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError
 /// As [`salvage`], without `NotEmpty`.
 pub fn salvage_dry_run(source: &Path) -> Result<SalvageReport, StoreError> {
     weir_store::salvage_dry_run(source, program_host().as_ref())
+}
+
+/// The same options, with the engine that this crate brings (feature `programs`)
+/// where they name none. For those who open a store by other means.
+#[must_use]
+pub fn with_engine(options: &OpenOptions) -> OpenOptions {
+    let mut options = options.clone();
+    options.host = options.host.or_else(program_host);
+    options
 }
 
 /// The engine of this process: one, so that a module is compiled once however

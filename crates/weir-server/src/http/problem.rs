@@ -35,6 +35,7 @@ macro_rules! problems {
 }
 
 problems! {
+    Redirect = 307 "redirect", "Another node leads; writes go there.";
     BadRequest = 400 "bad-request", "The request cannot be read.";
     BadCoding = 400 "bad-coding", "The body does not follow its content coding.";
     BadItem = 400 "bad-item", "An item of the batch cannot be read; those before it stand.";
@@ -235,6 +236,7 @@ impl Object<'_> {
 /// The kind that goes with a number of the common table.
 pub(crate) fn kind_of(code: ErrorCode) -> Kind {
     match code {
+        ErrorCode::Redirect => Kind::Redirect,
         ErrorCode::TopicExists => Kind::TopicExists,
         ErrorCode::TopicAbsent | ErrorCode::NoTopic | ErrorCode::TopicUnknown => Kind::NoTopic,
         ErrorCode::GroupExists => Kind::GroupExists,

@@ -168,6 +168,7 @@ pub(crate) const fn reason(status: u16) -> &'static str {
         204 => "No Content",
         206 => "Partial Content",
         304 => "Not Modified",
+        307 => "Temporary Redirect",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",

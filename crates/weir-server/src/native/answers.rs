@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use weir_core::{Outcome, OutcomeRun, Outcomes};
+use weir_core::{ErrorCode, Outcome, OutcomeRun, Outcomes};
 use weir_protocol::{Encoder, Message, Packet, join_runs, write_outcome};
 use weir_store::{Proposal, StoreError};
 
@@ -46,6 +46,12 @@ pub(super) struct Answered {
     pub(super) fall_back: Option<u64>,
 }
 
+/// Whether a node of a cluster does not know what became of a write, which the next
+/// leader does.
+fn is_in_doubt(error: &StoreError) -> bool {
+    matches!(error, StoreError::Far { code, .. } if *code == ErrorCode::Indeterminate)
+}
+
 /// Bytes that a packet holds while it waits, its place in the queue included.
 fn memory_of(packet: &Vec<u8>) -> usize {
     packet.capacity() + size_of::<Owed>()
@@ -62,6 +68,8 @@ pub(super) struct Answers {
     lines: Vec<u8>,
     /// A run that the next one may join.
     run: Option<(u64, OutcomeRun)>,
+    /// What became of a write of the session is not known here.
+    is_lost: bool,
 }
 
 impl Answers {
@@ -71,6 +79,12 @@ impl Answers {
 
     pub(super) fn wait(&mut self, waiting: Waiting) {
         self.owed.push_back(Owed::Outcomes(waiting));
+    }
+
+    /// Whether the outcome of a write of the session is not known to this node.
+    /// Nothing after it is answered: the client asks on its next connection.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// Whether so many packets wait behind a write that no more requests may
@@ -171,6 +185,12 @@ impl Answers {
                         self.flush(&waiting.tag, encoder, out);
                     }
                 }
+            }
+            Err(error) if waiting.first != 0 && is_in_doubt(&error) => {
+                self.flush(&[], encoder, out);
+                self.is_lost = true;
+                self.owed.clear();
+                self.packet_bytes = 0;
             }
             Err(error) => {
                 self.flush(&[], encoder, out);

@@ -242,6 +242,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     state.fall_back(expected);
                 }
             });
+        if self.answers.is_lost() {
+            let text = "this node lost the lead with writes in flight; go on with the session";
+            let mut refused = Refused::new(ErrorCode::NoLeader, text);
+            refused.message.retry_ms = Some(0);
+            self.fatal(&refused.fatal());
+        }
         let security = &self.port.shared.security;
         security.charge_fuel(&self.principal, fuel);
         progress |= self.send_claims();

@@ -5,11 +5,18 @@ use weir_core::intention::IntentionError;
 use weir_protocol::{Encoder, Message, Packet, RefusalMessage, TEXT_BYTES_MAX};
 use weir_store::StoreError;
 
+use crate::cluster::ClientAddresses;
+
+/// Pause before a client asks again for a leader: a fifth of an election.
+const NO_LEADER_RETRY_MS: u64 = 100;
+
 /// A refusal with its own text.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
     pub(super) message: Box<RefusalMessage<'static>>,
     pub(super) text: String,
+    /// Where to go instead; empty: nowhere.
+    pub(super) address: String,
 }
 
 impl Refused {
@@ -18,6 +25,7 @@ impl Refused {
         Self {
             message: Box::new(RefusalMessage::new(code)),
             text: text.into(),
+            address: String::new(),
         }
     }
 
@@ -36,6 +44,7 @@ impl Refused {
     pub(super) fn encode(&self, tag: &[u8], encoder: &mut Encoder, out: &mut Vec<u8>) {
         let mut message = *self.message;
         let end = self.text.floor_char_boundary(TEXT_BYTES_MAX);
+        message.address = self.address.as_bytes();
         message.text = self.text.get(..end).unwrap_or_default().as_bytes();
         encoder.encode(&Packet::tagged(tag, Message::Refusal(message)), out);
     }
@@ -77,10 +86,27 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             Refused::plain(ErrorCode::EngineMissing)
         }
+        StoreError::Elsewhere { client, .. } => elsewhere(client),
+        StoreError::Far { code, text } => {
+            let mut refused = Refused::new(*code, text.clone());
+            refused.message.retry_ms = (*code == ErrorCode::NoLeader).then_some(NO_LEADER_RETRY_MS);
+            refused
+        }
         StoreError::Damage { .. } => Refused::plain(ErrorCode::Damaged),
         StoreError::Io { .. } => Refused::plain(ErrorCode::Io),
         _ => Refused::plain(ErrorCode::Internal),
     }
+}
+
+/// Sends a client to the leader, which has these addresses.
+fn elsewhere(client: &str) -> Refused {
+    let Some(native) = ClientAddresses::read(client).native else {
+        let text = "another node leads, and has no native port";
+        return Refused::new(ErrorCode::Unsupported, text);
+    };
+    let mut refused = Refused::plain(ErrorCode::Redirect);
+    native.clone_into(&mut refused.address);
+    refused
 }
 
 /// The code for an intention that is refused before it is logged.

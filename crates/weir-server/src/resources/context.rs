@@ -112,7 +112,10 @@ impl Edge {
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Problem>) -> Reply {
         let mut reply = match result {
             Ok(reply) => reply,
-            Err(problem) => {
+            Err(mut problem) => {
+                if problem.kind == Kind::Redirect {
+                    complete(&mut problem, &call.head);
+                }
                 if matches!(problem.kind, Kind::Internal | Kind::Store) {
                     tracing::error!(
                         request = call.id,
@@ -205,6 +208,19 @@ impl Edge {
         let security = &self.shared.security;
         let allowed = security.allow(&call.principal, asked, intentions);
         allowed.map_err(|not| (not.index, denial(not.denied, &not.topic)))
+    }
+}
+
+/// Names the same resource at the leader.
+fn complete(problem: &mut Problem, head: &Head) {
+    for (name, value) in &mut problem.fields {
+        if *name == "location" {
+            value.push_str(head.path());
+            if let Some(query) = head.query() {
+                value.push('?');
+                value.push_str(query);
+            }
+        }
     }
 }
 

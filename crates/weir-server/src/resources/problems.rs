@@ -4,6 +4,7 @@ use weir_core::intention::IntentionError;
 use weir_core::{Commit, Detail, ErrorCode};
 use weir_store::StoreError;
 
+use crate::cluster::ClientAddresses;
 use crate::http::problem::{Kind, Problem, kind_of};
 
 /// A verdict that is not VALID.
@@ -70,6 +71,10 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
             let code = error.code();
             return Problem::new(kind_of(code), error.to_string()).code(code);
         }
+        StoreError::Elsewhere { node, client } => return elsewhere(*node, client),
+        StoreError::Far { code, text } => {
+            return Problem::new(kind_of(*code), text.clone()).code(*code);
+        }
         StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             (ErrorCode::EngineMissing, "")
@@ -83,4 +88,15 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
         detail
     };
     Problem::new(kind_of(code), detail).code(code)
+}
+
+/// Sends the client to the leader. The edge appends path and query.
+fn elsewhere(node: u64, client: &str) -> Problem {
+    let code = ErrorCode::Redirect;
+    let Some(http) = ClientAddresses::read(client).http else {
+        let text = "another node leads, and has no HTTP port";
+        return Problem::new(Kind::Unsupported, text).code(ErrorCode::Unsupported);
+    };
+    let problem = Problem::new(Kind::Redirect, code.sentence()).code(code);
+    problem.number("leader", node).field("location", http)
 }

@@ -8,7 +8,7 @@ const LAYERS: [&[&str]; 11] = [
     &["limits", "metrics"],
     &["http", "security"],
     &["error", "logs", "sessions", "turns"],
-    &["descriptors", "local", "opening"],
+    &["cluster", "descriptors", "local", "opening"],
     &["connections"],
     &["shared"],
     &["claiming", "listing", "scrape", "status"],

@@ -82,6 +82,20 @@ impl FromStr for Address {
 }
 
 impl Address {
+    /// The addresses of a text: one, or several servers of a cluster as
+    /// `weir://HOST[:PORT],HOST[:PORT]`.
+    pub(crate) fn list(text: &str) -> Result<Vec<Self>, AddressError> {
+        let wrong = || AddressError {
+            given: text.to_owned(),
+        };
+        let Some((scheme, hosts)) = text.split_once("://") else {
+            return Ok(vec![text.parse()?]);
+        };
+        let one = |host| format!("{scheme}://{host}").parse();
+        let list: Result<Vec<Self>, _> = hosts.split(',').map(one).collect();
+        list.map_err(|_| wrong())
+    }
+
     /// Whether nobody on the way can read or change what is sent.
     pub(crate) fn is_private(&self) -> bool {
         !matches!(self, Self::Tcp(_))
@@ -254,6 +268,12 @@ mod tests {
             "weirz://a",
         ] {
             assert!(given.parse::<Address>().is_err(), "{given}");
+        }
+        let many = Address::list("weir://a,b:1,[::1]").unwrap();
+        let many: Vec<_> = many.iter().map(ToString::to_string).collect();
+        assert_eq!(many, ["weir://a:7071", "weir://b:1", "weir://[::1]:7071"]);
+        for given in ["weir://a,", "weir://", "a,b"] {
+            assert!(Address::list(given).is_err(), "{given}");
         }
     }
 }

@@ -72,6 +72,8 @@ impl Dead {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) address: Address,
+    /// Servers of the cluster, as the last one has named them.
+    pub(super) nodes: Vec<Address>,
     /// For `address`.
     pub(super) trust: Trust,
     pub(super) writes: ClientConnection,
@@ -157,14 +159,18 @@ pub(super) fn trust(address: &Address, _: &ConnectOptions) -> Result<Trust, Stor
 impl Link {
     /// Begins to connect, and goes on trying.
     pub(crate) fn new(
-        address: Address,
+        addresses: &[Address],
         client: ClientId,
         options: &ConnectOptions,
     ) -> Result<Self, StoreError> {
+        let Some(address) = addresses.first().cloned() else {
+            return Err(far(ErrorCode::BadAddress, "no address was given"));
+        };
         let trust = trust(&address, options)?;
-        let home = address.clone();
+        let homes = addresses.to_vec();
         let state = State {
             address,
+            nodes: Vec::new(),
             trust,
             writes: ClientConnection::new(client),
             rewound: None,
@@ -192,7 +198,7 @@ impl Link {
             dead: None,
             leaving: false,
         };
-        let inner = Arc::new(Inner::new(client, home, options.clone(), state));
+        let inner = Arc::new(Inner::new(client, homes, options.clone(), state));
         let spawn = |name: &str, body: fn(&Inner)| {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new()

@@ -20,6 +20,8 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Redirects that are followed without a pause.
 const HOPS_MAX: u32 = 8;
+/// Servers of a cluster that are kept.
+const NODES_MAX: usize = 64;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 128 << 10;
 
@@ -101,18 +103,18 @@ pub(super) fn read(inner: &Inner) {
             }
             Broken::Again(text) => {
                 state.trouble = text;
-                if state.address != inner.home && !was_open {
-                    // Whoever sent us there may know better by now.
-                    let home = inner.home.clone();
-                    if let Err((code, text)) = turn(inner, &mut state, home) {
-                        state.die(code, &text);
-                        break;
-                    }
+                if !was_open && let Err((code, text)) = try_next(inner, &mut state) {
+                    state.die(code, &text);
+                    break;
                 }
                 pause
             }
             Broken::Pause(time, text) => {
                 state.trouble = text;
+                if let Err((code, text)) = try_next(inner, &mut state) {
+                    state.die(code, &text);
+                    break;
+                }
                 time.max(pause)
             }
         };
@@ -147,16 +149,55 @@ pub(super) fn read(inner: &Inner) {
 /// Follows a redirect. Whoever asked for TLS is not led away from it, and a
 /// token goes in clear to no other machine than the one that was named.
 fn go(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
-    let from = &state.address;
+    follows(inner, &state.address, &to)?;
+    turn(inner, state, to)
+}
+
+/// Whether the client may follow a server from one address to another.
+fn follows(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode, String)> {
     if from.is_private() && !to.is_private() {
         let text = format!("{from} sent us to {to}, without TLS");
         return Err((ErrorCode::Protocol, text));
     }
-    if inner.options.token.is_some() && to.is_open() && to.host() != inner.home.host() {
+    if inner.options.token.is_some() && to.is_open() && !is_home(inner, to) {
         let text = format!("{from} sent us to {to}, where the token would go without TLS");
         return Err((ErrorCode::Protocol, text));
     }
-    turn(inner, state, to)
+    Ok(())
+}
+
+/// Whether the caller has named this machine.
+fn is_home(inner: &Inner, to: &Address) -> bool {
+    inner.homes.iter().any(|home| home.host() == to.host())
+}
+
+/// The next connection goes to the next server that the caller or the cluster has
+/// named: the one before does not answer, or has no leader. The servers are asked
+/// in turn.
+fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)> {
+    let known = || inner.homes.iter().chain(&state.nodes);
+    let at = known().position(|known| *known == state.address);
+    let next = known().nth(at.map_or(0, |at| at + 1));
+    match next.or(inner.homes.first()).cloned() {
+        Some(next) if next != state.address => turn(inner, state, next),
+        _ => Ok(()),
+    }
+}
+
+/// The servers of a cluster, as one of them names them: those to which a redirect
+/// would be followed from the addresses that the caller named.
+fn nodes_of(inner: &Inner, lines: &[u8]) -> Vec<Address> {
+    let address = |line: &[u8]| {
+        let (_, address) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        let address: Address = address.parse().ok()?;
+        let is_allowed = inner
+            .homes
+            .iter()
+            .any(|home| follows(inner, home, &address).is_ok());
+        (is_allowed && !inner.homes.contains(&address)).then_some(address)
+    };
+    let lines = lines.split(|byte| *byte == b'\n');
+    lines.filter_map(address).take(NODES_MAX).collect()
 }
 
 /// The next connection goes there.
@@ -363,6 +404,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
                 state.moving.get_or_insert(refused_hello(refusal));
             }
         }
+        Message::Config { nodes, .. } => state.nodes = nodes_of(inner, nodes),
         Message::Window {
             window,
             window_bytes,

@@ -8,7 +8,7 @@ use weir_protocol::{Hello, HelloOk, Message, Packet, TEXT_BYTES_MAX, VERSION, WI
 use weir_store::{Durability, Store};
 
 use super::Connection;
-use crate::native::refuse::Refused;
+use crate::native::refuse::{self, Refused};
 use crate::native::{Owner, WINDOW_BYTES};
 use crate::phase::Phase;
 use crate::sessions::{SESSIONS_FULL, Shut};
@@ -40,6 +40,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.authenticate(hello.token)?;
         self.wants_received = hello.received;
+        let cluster = shared.cluster.as_deref();
+        if let Some(node) = cluster
+            && !hello.client.is_none()
+        {
+            // What this node knows of a session may be old.
+            let linearized = node.linearize().await;
+            linearized.map_err(|error| refuse::of_store(&error))?;
+        }
         let store = shared.store.identity().store_id;
         let client = self.enter(hello)?;
         let last = shared.store.last_nonce(client);
@@ -54,10 +62,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let failure = shared.store.failure().unwrap_or_default();
         let end = failure.floor_char_boundary(TEXT_BYTES_MAX);
         let limits = shared.store.limits();
+        let (term, leader, nodes) = match cluster {
+            Some(node) => node.config(),
+            None => (1, None, String::new()),
+        };
         let answer = HelloOk {
             version: VERSION.as_bytes(),
             store,
-            node: store,
+            node: cluster.map_or(store, |node| node_id(node.number())),
             level: level.as_bytes(),
             volatile: shared.store.volatile().unwrap_or_default().as_bytes(),
             failure: failure.get(..end).unwrap_or_default().as_bytes(),
@@ -65,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             window,
             window_bytes: WINDOW_BYTES as u64,
             applied: shared.store.applied().0,
-            term: 1,
+            term,
             key_bytes_max: limits.key_bytes_max as u64,
             value_bytes_max: limits.value_bytes_max as u64,
             idle_ms: u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX),
@@ -75,9 +87,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         self.send(&Packet::new(Message::HelloOk(answer)));
         let config = Message::Config {
-            term: 1,
-            leader: Some(store),
-            nodes: b"",
+            term,
+            leader: match cluster {
+                Some(_) => leader.map(node_id),
+                None => Some(store),
+            },
+            nodes: nodes.as_bytes(),
         };
         self.send(&Packet::new(config));
         if !again.is_empty() {
@@ -165,6 +180,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         refused.message.retry_ms = Some(ROOM_RETRY_MS);
         Err(refused)
     }
+}
+
+/// The id of a node of a cluster: its number.
+fn node_id(number: u64) -> [u8; 16] {
+    u128::from(number).to_be_bytes()
 }
 
 /// Lines of the answers that are kept, as few as say it all.

@@ -26,8 +26,8 @@ pub(super) enum PendingWake {
 pub(in crate::remote) struct Inner {
     pub(in crate::remote) client: ClientId,
     pub(in crate::remote) options: ConnectOptions,
-    /// The address that the caller named.
-    pub(in crate::remote) home: Address,
+    /// The addresses that the caller named, at least one.
+    pub(in crate::remote) homes: Vec<Address>,
     state: Mutex<State>,
     /// There is something to be sent.
     pub(in crate::remote) work: Condvar,
@@ -44,14 +44,14 @@ impl std::fmt::Debug for Inner {
 impl Inner {
     pub(super) fn new(
         client: ClientId,
-        home: Address,
+        homes: Vec<Address>,
         options: ConnectOptions,
         state: State,
     ) -> Self {
         Self {
             client,
             options,
-            home,
+            homes,
             state: Mutex::new(state),
             work: Condvar::new(),
             news: Condvar::new(),

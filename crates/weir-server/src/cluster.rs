@@ -1,0 +1,294 @@
+//! A node of a cluster in this process: its consensus, and what clients learn of it.
+//!
+//! The consensus runs in a runtime of its own, so that no request delays a
+//! heartbeat. Invariant: a node that does not lead answers a write with the
+//! addresses of the leader for clients, never with that for peers.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use weir_protocol::StatusValue;
+use weir_raft::{JoinRequest, Node, NodeConfig, Role, Status};
+use weir_store::{OpenOptions, Store, StoreError};
+
+pub use weir_raft::{Member, NodeError};
+
+/// Threads of the consensus.
+const THREADS: usize = 2;
+/// How long the leader may take to confirm that it leads.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a node asks for a leader that lets it join.
+const JOIN_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How a directory becomes, or is opened as, a node.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// Where the node listens for its peers.
+    pub peer: SocketAddr,
+    /// Where peers and clients reach it.
+    pub member: Member,
+    /// Peer addresses of members of the cluster that an empty directory joins.
+    pub join: Vec<String>,
+    /// Number that an empty directory wants; `None` for any.
+    pub node: Option<u64>,
+}
+
+/// Why a node is not there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The node could not be opened, or the cluster refuses it.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The port for peers, or the threads, cannot be had.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The answer of the system.
+        source: std::io::Error,
+    },
+    /// The directory is no node, and no cluster to join was named.
+    #[error("the directory is no node of a cluster")]
+    NoNode,
+}
+
+impl From<StoreError> for ClusterError {
+    fn from(error: StoreError) -> Self {
+        Self::Node(NodeError::Store(error))
+    }
+}
+
+/// Addresses of a node for clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientAddresses<'a> {
+    /// `weir://HOST:PORT` or `weirs://HOST:PORT`.
+    pub(crate) native: Option<&'a str>,
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    pub(crate) http: Option<&'a str>,
+}
+
+impl<'a> ClientAddresses<'a> {
+    /// Reads the addresses that a member of a cluster has (docs/formats/cluster.md).
+    pub(crate) fn read(client: &'a str) -> Self {
+        let first = |schemes: [&str; 2]| {
+            let mut words = client.split(' ');
+            words.find(|word| schemes.iter().any(|scheme| word.starts_with(scheme)))
+        };
+        Self {
+            native: first(["weir://", "weirs://"]),
+            http: first(["http://", "https://"]),
+        }
+    }
+}
+
+/// An open node.
+pub struct ClusterNode {
+    node: Arc<Node>,
+    runtime: Runtime,
+}
+
+impl fmt::Debug for ClusterNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node.fmt(f)
+    }
+}
+
+fn runtime() -> Result<Runtime, ClusterError> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(THREADS).thread_name("weir-node");
+    let built = builder.enable_all().build();
+    built.map_err(|source| ClusterError::Io {
+        what: "cannot start the threads of the node".to_owned(),
+        source,
+    })
+}
+
+impl ClusterNode {
+    /// Whether the directory is a node of a cluster.
+    pub fn is_node(directory: &Path) -> Result<bool, StoreError> {
+        Ok(Store::node_identity(directory)?.is_some())
+    }
+
+    /// Makes the store in `directory` the first node of a new cluster. The store is
+    /// made if there is none. Returns the number of the node.
+    pub fn init(
+        directory: &Path,
+        options: &OpenOptions,
+        node: Option<u64>,
+        member: &Member,
+    ) -> Result<u64, ClusterError> {
+        if options.create {
+            Store::open(directory, options)?.close()?;
+        }
+        let made = Node::convert(directory, options, node.unwrap_or(1), member)?;
+        Ok(made.node)
+    }
+
+    /// Opens the node in `directory`. An empty directory joins the cluster that the
+    /// settings name first.
+    pub fn open(
+        directory: &Path,
+        options: &OpenOptions,
+        settings: &NodeSettings,
+    ) -> Result<Arc<Self>, ClusterError> {
+        let runtime = runtime()?;
+        let known = Store::node_identity(directory)?;
+        let opened = runtime.block_on(start(known, directory, options, settings));
+        let node = Arc::new(opened?);
+        let (settling, wanted) = (Arc::clone(&node), settings.member.clone());
+        // Ends with the runtime.
+        runtime.spawn(async move { settling.settle(&wanted).await });
+        Ok(Arc::new(Self { node, runtime }))
+    }
+
+    /// The store of the node.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        self.node.store()
+    }
+
+    /// Number of the node.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.node.status().node
+    }
+
+    /// Where the node listens for its peers.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.node.address()
+    }
+
+    /// Whether the consensus of this node has ended, so that the process has to be
+    /// started again.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.node.status().role == Role::Ended
+    }
+
+    /// Ends the consensus and closes the store.
+    pub fn close(&self) -> Result<(), ClusterError> {
+        Ok(self.runtime.block_on(self.node.shut_down())?)
+    }
+
+    /// Waits until everything is applied that was committed before the call.
+    pub(crate) async fn linearize(&self) -> Result<(), StoreError> {
+        self.node.linearize(CONFIRM_TIMEOUT).await
+    }
+
+    /// The term, the leader, and a line for each node with its native address: the
+    /// content of CONFIG (docs/formats/native.md).
+    pub(crate) fn config(&self) -> (u64, Option<u64>, String) {
+        let status = self.node.status();
+        let line = |(node, (member, _)): (&u64, &(Member, bool))| {
+            let native = ClientAddresses::read(&member.client).native?;
+            Some(format!("{node} {native}"))
+        };
+        let lines: Vec<_> = status.members.iter().filter_map(line).collect();
+        (status.term, status.leader, lines.join("\n"))
+    }
+
+    /// Fields of the status of a node (docs/formats/native.md).
+    pub(crate) fn fields(&self) -> Vec<(&'static str, StatusValue)> {
+        let status = self.node.status();
+        let text = |text: String| StatusValue::Text(text);
+        let mut fields = vec![
+            ("cluster_node", StatusValue::Number(status.node)),
+            ("cluster_role", text(role(status.role).to_owned())),
+            ("cluster_term", StatusValue::Number(status.term)),
+        ];
+        let index = |id: Option<weir_store::replica::EntryId>| id.map_or(0, |id| id.index.0);
+        for (name, number) in [
+            ("cluster_leader", status.leader),
+            ("cluster_last", Some(index(status.last))),
+            ("cluster_committed", Some(index(status.committed))),
+            ("cluster_applied", Some(index(status.applied))),
+            ("cluster_contact_ms", status.contact.map(milliseconds)),
+        ] {
+            fields.extend(number.map(|number| (name, StatusValue::Number(number))));
+        }
+        fields.push(("cluster_members", text(members(&status))));
+        fields.push(("cluster_digest", text(self.store().digest().to_string())));
+        fields
+    }
+}
+
+/// Opens the node, after the cluster has given it a number where it has none.
+async fn start(
+    known: Option<NodeConfig>,
+    directory: &Path,
+    options: &OpenOptions,
+    settings: &NodeSettings,
+) -> Result<Node, ClusterError> {
+    let listener = TcpListener::bind(settings.peer).await;
+    let listener = listener.map_err(|source| ClusterError::Io {
+        what: format!("cannot listen for peers at {}", settings.peer),
+        source,
+    })?;
+    let config = match known {
+        Some(config) => config,
+        None if settings.join.is_empty() => return Err(ClusterError::NoNode),
+        None => {
+            let request = JoinRequest {
+                known: None,
+                node: settings.node,
+                member: settings.member.clone(),
+            };
+            weir_raft::join(&settings.join, &request, JOIN_PATIENCE).await?
+        }
+    };
+    Ok(Node::open(directory, options, config, listener).await?)
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Learner => "learner",
+        Role::Ended => "ended",
+    }
+}
+
+/// One part for each member, `; ` between them: number, `voter` or `learner`, newest
+/// entry that it is known to have (`-` if this node does not lead), peer address,
+/// addresses for clients.
+fn members(status: &Status) -> String {
+    let part = |(node, (member, votes)): (&u64, &(Member, bool))| {
+        let kind = if *votes { "voter" } else { "learner" };
+        let has = match status.matching.get(node) {
+            Some(id) => id.map_or(0, |id| id.index.0).to_string(),
+            None => "-".to_owned(),
+        };
+        format!("{node} {kind} {has} {} {}", member.peer, member.client)
+    };
+    let parts: Vec<_> = status.members.iter().map(part).collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ClientAddresses;
+
+    #[test]
+    fn addresses_are_told_apart_by_their_scheme() {
+        let both = ClientAddresses::read("weirs://a:1 http://b:2");
+        assert_eq!(
+            (both.native, both.http),
+            (Some("weirs://a:1"), Some("http://b:2"))
+        );
+        let http = ClientAddresses::read("https://b:2");
+        assert_eq!((http.native, http.http), (None, Some("https://b:2")));
+        assert_eq!(ClientAddresses::read(""), ClientAddresses::default());
+    }
+}
