@@ -144,6 +144,8 @@ enum Command {
     Bench(With<crate::bench::BenchArgs>),
     /// Serve the store: HTTP for everybody, the native protocol for speed
     Serve(Box<With<crate::serve::ServeArgs>>),
+    /// Run several nodes that keep one store, so that one of them may fail
+    Cluster(With<crate::cluster::ClusterArgs>),
     /// Show what holds for a store: durability, disk, log, sessions
     Status(With<crate::status::StatusArgs>),
     /// Check whether this machine and directory suit a store
@@ -294,6 +296,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(with) => call!(export, with),
         Command::Bench(with) => call!(bench, with),
         Command::Serve(with) => tool!(serve, with),
+        Command::Cluster(with) => tool!(cluster, with),
         Command::Status(with) => call!(status, with),
         Command::Doctor(with) => call!(doctor, with),
         Command::Verify(with) => tool!(verify, with),

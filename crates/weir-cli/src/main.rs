@@ -12,6 +12,7 @@ mod bytes;
 mod caller;
 mod cert;
 mod cli;
+mod cluster;
 mod compact;
 mod completion;
 mod config;

@@ -189,6 +189,11 @@ fn can_be_read(url: &str) -> bool {
         return false;
     };
     let host = host.strip_suffix('/').unwrap_or(host);
+    host.split(',').any(is_elsewhere)
+}
+
+/// Whether a host with or without a port is another machine.
+fn is_elsewhere(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => name,
         _ => host,
@@ -196,6 +201,26 @@ fn can_be_read(url: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let address = name.parse::<std::net::IpAddr>();
     name != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The options with which a command opens a directory.
+pub(crate) fn options(
+    caller: &Caller,
+    access: Access,
+    program: &str,
+    progress: &Progress,
+) -> OpenOptions {
+    let mut options = OpenOptions {
+        create: access == Access::Write,
+        durability: caller.settings.durability.value,
+        limits: caller.limits,
+        program: program.to_owned(),
+        // The user who starts a command can see the date.
+        believe_clock: true,
+        ..OpenOptions::default()
+    };
+    options.on_progress = Some(progress.observer());
+    options
 }
 
 /// Opens the store in a directory; waits a little when another process has it.
@@ -212,16 +237,7 @@ pub(crate) fn open_at(
     progress: &Progress,
     tune: impl FnOnce(&mut OpenOptions),
 ) -> anyhow::Result<Weir> {
-    let mut options = OpenOptions {
-        create: access == Access::Write,
-        durability: caller.settings.durability.value,
-        limits: caller.limits,
-        program: program.to_owned(),
-        // The user who starts a command can see the date.
-        believe_clock: true,
-        ..OpenOptions::default()
-    };
-    options.on_progress = Some(progress.observer());
+    let mut options = options(caller, access, program, progress);
     tune(&mut options);
     if !is_store(at).failed(|| cannot_open_text(at))? {
         match access {
@@ -345,7 +361,7 @@ const HARMLESS: [&str; 3] = ["LOCK", "weir.sock", "lost+found"];
 
 /// Refuses a directory that has other files: most likely it is not the one that
 /// was meant.
-fn check_empty(caller: &Caller, at: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_empty(caller: &Caller, at: &Path) -> anyhow::Result<()> {
     let failed = || format!("cannot create a store in {}", at.display());
     let entries = match at.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -369,7 +385,7 @@ fn cannot_open_text(at: &Path) -> String {
     format!("cannot open the store in {}", at.display())
 }
 
-fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> anyhow::Error {
+pub(crate) fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> anyhow::Error {
     let what = cannot_open_text(at);
     let failure = Failure::store(what, error);
     if caller.tool { failure.tool() } else { failure }.into()
@@ -475,6 +491,7 @@ mod tests {
             "weir://127.0.0.9:1",
             "weir://[::1]:7071",
             "weir://[::1]",
+            "weir://localhost:1,127.0.0.1:2",
         ] {
             assert!(!can_be_read(url), "{url}");
         }
@@ -482,6 +499,7 @@ mod tests {
         for url in [
             "weir://a.example",
             "weir://10.0.0.1:7071",
+            "weir://localhost:1,10.0.0.1:7071",
             "weir://[2001:db8::1]:7071",
             "weir://localhost.example",
             "weir://127.example:7071",

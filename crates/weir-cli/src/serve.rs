@@ -6,6 +6,7 @@
 //! understood and passed over, or a start that does not say where.
 
 mod backups;
+pub(crate) mod node;
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -23,6 +24,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir::{Durability, ErrorCode, SOCKET_FILE, StoreError, Weir, volatile_kind};
+use weir_server::cluster::ClusterNode;
 use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
 use self::backups::Backups;
@@ -41,6 +43,7 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 const EXAMPLES: &str = "Usually:
   weir serve --at ./data                        HTTP on 127.0.0.1:7070, native on 7071
   weir serve --http 8080 --native off           another port, and HTTP only
+  weir serve --peer 7072 --join 127.0.0.1:7172  a node that joins a cluster (weir help cluster)
   curl -i -d '{\"id\":1}' http://127.0.0.1:7070/v1/topics/orders/events
 
 Examples:
@@ -138,6 +141,11 @@ impl FromArgMatches for ServeArgs {
         }
         Ok(())
     }
+}
+
+/// The configuration of a call that takes no flags of `weir serve`.
+pub(crate) fn configure_plain(caller: &Caller) -> anyhow::Result<ServerConfig> {
+    configure(caller, &ServeArgs::default()).map(|(config, _)| config)
 }
 
 /// The configuration, and where each value came from.
@@ -273,7 +281,22 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let shown = progress.clone();
     let opening = bound.open(move || shown.percent());
     let opening = opening.map_err(|error| refusal(&error, &config))?;
-    let weir = signals.unless_ended(&progress, || open(caller, at, &config, &progress))?;
+    let ports = node::Ports {
+        http: opening.http_addr(),
+        native: opening.native_addr(),
+        has_tls: opening.has_tls(),
+    };
+    let is_node = node::is_node(caller, at, &config)?;
+    let opened = signals.unless_ended(&progress, || {
+        if is_node {
+            let node = node::open(caller, at, &config, ports, &progress)?;
+            let weir = Weir::with_store(Arc::clone(node.store()));
+            Ok((weir, Some(node)))
+        } else {
+            Ok((open(caller, at, &config, &progress)?, None))
+        }
+    });
+    let (weir, node) = opened?;
     let level = if caller.verbose {
         tracing::Level::DEBUG
     } else {
@@ -290,9 +313,12 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     };
     let store = weir.shared_store().ok_or_else(unable)?;
     let backups = Backups::new(config.backups.as_deref(), Arc::clone(&store));
-    let server = opening.start(store);
+    let server = match &node {
+        Some(node) => opening.start_node(Arc::clone(node)),
+        None => opening.start(store),
+    };
     let server = server.map_err(|error| refusal(&error, &config))?;
-    announce(caller, &weir, &server);
+    announce(caller, &weir, &server, node.as_deref());
     for warning in server.warnings() {
         note(false, &format!("warning: {warning}"));
     }
@@ -304,6 +330,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         server.cut();
     }
     let failure = server.store_failure();
+    let has_ended = server.node_has_ended();
     let ended = server.wait();
     backups.end();
     if let Some(cause) = failure {
@@ -313,8 +340,15 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         let failure = Failure::store(what, &StoreError::Poisoned { cause });
         return Err(failure.tool().into());
     }
-    weir.close()
-        .map_err(|error| Failure::weir("cannot close the store".to_owned(), &error).tool())?;
+    close(at, weir, node.as_deref())?;
+    if has_ended {
+        let what = "the server has ended: the consensus of its node has".to_owned();
+        let failure = Failure::new(ErrorCode::Io, what);
+        return Err(failure
+            .advise("the log says why; start it again")
+            .tool()
+            .into());
+    }
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServerError::Cut) => {
@@ -322,6 +356,18 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
             Ok(ExitCode::FAILURE)
         }
         Err(error) => Err(refusal(&error, &config)),
+    }
+}
+
+/// Closes the store, after the consensus of its node.
+fn close(at: &str, weir: Weir, node: Option<&ClusterNode>) -> anyhow::Result<()> {
+    match node {
+        Some(node) => node.close().map_err(|error| node::failure(at, &error)),
+        None => weir.close().map_err(|error| {
+            Failure::weir("cannot close the store".to_owned(), &error)
+                .tool()
+                .into()
+        }),
     }
 }
 
@@ -372,7 +418,7 @@ fn port(address: &str, source: &std::io::Error, config: &ServerConfig) -> Failur
 }
 
 /// Where, what, and how safe.
-fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
+fn announce(caller: &Caller, weir: &weir::Weir, server: &Server, node: Option<&ClusterNode>) {
     if caller.quiet {
         return;
     }
@@ -398,6 +444,13 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
     if let Some(address) = server.native_addr() {
         let scheme = if server.has_tls() { "weirs" } else { "weir" };
         note(false, &format!("native at {scheme}://{address}"));
+    }
+    if let Some(node) = node {
+        let (number, peer) = (node.number(), node.peer_addr());
+        note(
+            false,
+            &format!("node {number} of a cluster, peers at {peer}"),
+        );
     }
     if let Some(socket) = &server.config().socket {
         note(false, &format!("this machine at unix:{}", socket.display()));
@@ -541,6 +594,9 @@ impl Signals {
             }
             if let Some(gentle) = self.asked() {
                 break gentle;
+            }
+            if server.node_has_ended() {
+                break true;
             }
             if server.store_failure().is_some() {
                 notify("STATUS=the store takes no more writes");

@@ -7,6 +7,8 @@
     reason = "a test may fail by panicking"
 )]
 
+#[path = "serve/cluster.rs"]
+mod cluster;
 #[path = "serve/disk_fails.rs"]
 mod disk_fails;
 

@@ -1,0 +1,49 @@
+//! `weir cluster`: forming a cluster, and looking at it.
+
+mod init;
+mod local;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::caller::Caller;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A cluster is 3, 5 or 7 servers (nodes) that keep one store. A write is acknowledged after a majority of
+them has it on disk; any minority may fail, and nothing acknowledged is lost. One node leads: clients
+may connect to any of them, and are sent to the leader with what they write.
+
+Usually:
+  weir cluster local --nodes 3 --data ./trial    a whole cluster on this machine, to try it
+  weir cluster status --at weir://127.0.0.1:7071
+
+On several machines:
+  weir cluster init --at ./data                  on the first one, with the addresses in weir.toml
+  weir serve --at ./data                         there
+  weir serve --at ./data --join first:7072       on each of the others")]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start a whole cluster on this machine, for trying and testing
+    Local(local::LocalArgs),
+    /// Make a store the first node of a new cluster
+    Init(init::InitArgs),
+    /// Show every node: its role, how far it is, its digest
+    Status(status::StatusArgs),
+}
+
+/// Carries out `weir cluster`.
+pub(crate) fn run(caller: &Caller, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::Local(args) => local::run(caller, args),
+        Verb::Init(args) => init::run(caller, args),
+        Verb::Status(args) => status::run(caller, args),
+    }
+}

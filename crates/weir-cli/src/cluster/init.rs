@@ -1,0 +1,112 @@
+//! `weir cluster init`: a store becomes the first node of a cluster.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::{ErrorCode, with_engine};
+use weir_server::ServerConfig;
+use weir_server::cluster::ClusterNode;
+
+use crate::caller::Caller;
+use crate::place::{self, Access};
+use crate::progress::Progress;
+use crate::report::{Failure, note};
+use crate::serve;
+use crate::serve::node::{self, Ports};
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The store keeps its data and its id, which becomes that of the cluster; an empty directory gets a store.
+The addresses are those of `weir serve`, from WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so on or from the
+table [serve] of the configuration file. Nobody may have the store open.
+
+Examples:
+  weir cluster init --at ./data --peer 10.0.0.1:7072 --advertise first
+  weir serve --at ./data --peer 10.0.0.1:7072 --advertise first")]
+pub(crate) struct InitArgs {
+    /// Address of the port for the other nodes
+    #[arg(long, value_name = "HOST:PORT")]
+    peer: Option<String>,
+    /// Host name or address under which clients and other nodes reach this one
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// Number of the node [default: 1]
+    #[arg(long, value_name = "N")]
+    node: Option<u64>,
+}
+
+/// Carries out `weir cluster init`.
+pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> {
+    let mut config = serve::configure_plain(caller)?;
+    let given = [("peer", &args.peer), ("advertise", &args.advertise)];
+    for (name, text) in given {
+        let key = ServerConfig::KEYS.iter().find(|key| key.name == name);
+        if let (Some(key), Some(text)) = (key, text) {
+            (key.set)(&mut config, text).map_err(|error| {
+                let what = format!("cannot use --{name}");
+                Failure::new(ErrorCode::BadOption, what).because(error)
+            })?;
+        }
+    }
+    let at = place::directory(caller, "weir cluster init", "give a directory: `--at DIR`")?;
+    let number = init(caller, at, &config, args.node)?;
+    note(
+        caller.quiet,
+        &format!("{at} is node {number} of a new cluster; serve it with `weir serve`"),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the directory the first node; returns its number.
+pub(super) fn init(
+    caller: &Caller,
+    at: &str,
+    config: &ServerConfig,
+    number: Option<u64>,
+) -> anyhow::Result<u64> {
+    let failure = || Failure::new(ErrorCode::BadOption, format!("cannot make {at} a node"));
+    let Some(peer) = config.peer else {
+        return Err(failure()
+            .because("no port for the other nodes is given")
+            .advise("name the address of the node for peers: `--peer HOST:PORT`")
+            .tool()
+            .into());
+    };
+    let directory = Path::new(at);
+    let is_node = ClusterNode::is_node(directory);
+    if is_node.map_err(|error| place::cannot_open(caller, directory, &error))? {
+        return Err(failure()
+            .because("the directory is a node of a cluster already")
+            .advise("serve it: `weir serve`")
+            .tool()
+            .into());
+    }
+    let ports = Ports {
+        http: config.http.map(|address| address.0),
+        native: config.native.map(|address| address.0),
+        has_tls: config.tls_cert.is_some(),
+    };
+    let fixed = [Some(peer.0), ports.http, ports.native];
+    if fixed
+        .into_iter()
+        .flatten()
+        .any(|address| address.port() == 0)
+    {
+        return Err(failure()
+            .because("port 0 is another one with each start, and others have to find this node")
+            .advise("name the ports")
+            .tool()
+            .into());
+    }
+    let member = node::member(peer.0, config, ports);
+    node::check_reachable(at, &member)?;
+    if !place::is_store(directory)? && !caller.create {
+        place::check_empty(caller, directory)?;
+    }
+    let progress = Progress::default();
+    let mut options = place::options(caller, Access::Write, "weir cluster init", &progress);
+    config.tune(&mut options);
+    let made = ClusterNode::init(directory, &with_engine(&options), number, &member);
+    made.map_err(|error| node::failure(at, &error))
+}

@@ -1,0 +1,397 @@
+//! `weir cluster local`: all nodes of a cluster on this machine, a process each.
+//!
+//! Each node has a directory and a configuration file below `--data`, so that each
+//! can be ended and started again by itself. Invariant: no node outlives an orderly
+//! end of this command.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir::{ConnectOptions, ErrorCode, Weir};
+use weir_server::cluster::ClusterNode;
+use weir_server::{Address, ServerConfig};
+
+use crate::caller::Caller;
+use crate::cluster::init;
+use crate::report::{Because, Failure, note, stdout};
+
+/// How often it is looked whether a node has ended, or the end was asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Time for all nodes to be members of the cluster.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+/// Time for a node to end in order.
+const END_TIMEOUT: Duration = Duration::from_secs(40);
+/// Ports of one node, from the first one of the next node.
+const PORTS_APART: u16 = 10;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Node N keeps its data in DIR/node-N, its settings in DIR/node-N.toml and its log in DIR/node-N.log. A
+second call with the same directory starts the same nodes again. The command prints a line for each
+node, then one with the address of all of them for `--at`, and runs until Ctrl-C or SIGTERM.
+A node that has ended is named with the command that starts it again.
+
+Examples:
+  weir cluster local --nodes 3 --data ./trial
+  weir put orders '{\"id\":1}' --at weir://127.0.0.1:7071,127.0.0.1:7081,127.0.0.1:7091
+  kill -9 PID                                    with the pid of any node")]
+pub(crate) struct LocalArgs {
+    /// Number of nodes of a new cluster: 1, 3, 5 or 7
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
+    nodes: u16,
+    /// Directory below which the nodes keep everything
+    #[arg(long, value_name = "DIR", default_value = "./weir-cluster")]
+    data: PathBuf,
+    /// First port of a new cluster; node N has 10 N - 10 more, and three in a row; 0: any free ones
+    #[arg(long, value_name = "PORT", default_value_t = 7070)]
+    port: u16,
+}
+
+fn nodes(text: &str) -> Result<u16, String> {
+    match text {
+        "1" | "3" | "5" | "7" => text.parse().map_err(|_| text.to_owned()),
+        _ => Err("a cluster has 1, 3, 5 or 7 nodes: an even number tolerates no more".to_owned()),
+    }
+}
+
+/// One node: its place and its ports.
+#[derive(Clone, Debug)]
+struct LocalNode {
+    number: u64,
+    directory: PathBuf,
+    file: PathBuf,
+    log: PathBuf,
+    config: ServerConfig,
+}
+
+impl LocalNode {
+    fn new(data: &Path, number: u64) -> Self {
+        Self {
+            number,
+            directory: data.join(format!("node-{number}")),
+            file: data.join(format!("node-{number}.toml")),
+            log: data.join(format!("node-{number}.log")),
+            config: ServerConfig::default(),
+        }
+    }
+
+    fn native(&self) -> String {
+        let native = self.config.native.unwrap_or(Address(any_port(0)));
+        native.to_string()
+    }
+
+    /// The command that starts it.
+    fn command(&self) -> String {
+        format!(
+            "weir serve --at {} --config {}",
+            self.directory.display(),
+            self.file.display()
+        )
+    }
+}
+
+/// A node that was started.
+struct Started {
+    node: LocalNode,
+    child: Child,
+    /// How it has ended; `None` while it runs.
+    ended: Option<ExitStatus>,
+}
+
+impl Started {
+    fn new(node: &LocalNode) -> anyhow::Result<Self> {
+        let failed = || format!("cannot start node {}", node.number);
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&node.log);
+        let mut command = Command::new(std::env::current_exe().failed(failed)?);
+        command.arg("serve").arg("--at").arg(&node.directory);
+        command.arg("--config").arg(&node.file);
+        for (name, _) in std::env::vars_os() {
+            let name_text = name.to_string_lossy();
+            // What holds for one node does not hold for all.
+            let is_of_one = [
+                "HTTP",
+                "NATIVE",
+                "PEER",
+                "NODE",
+                "JOIN",
+                "SOCKET",
+                "ADVERTISE",
+            ];
+            let key = name_text.strip_prefix("WEIR_SERVE_");
+            if key.is_some_and(|key| is_of_one.contains(&key)) {
+                command.env_remove(&name);
+            }
+        }
+        // Ctrl-C is for this process, which ends the others in order.
+        command.process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.stderr(log.failed(failed)?).spawn().failed(failed)?;
+        Ok(Self {
+            node: node.clone(),
+            child,
+            ended: None,
+        })
+    }
+
+    /// Whether it has ended since the last look.
+    fn look(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_some() {
+            return None;
+        }
+        self.ended = self.child.try_wait().ok().flatten();
+        self.ended
+    }
+
+    fn ask_to_end(&self) {
+        if let (None, Some(pid)) = (
+            self.ended,
+            i32::try_from(self.child.id())
+                .ok()
+                .and_then(rustix::process::Pid::from_raw),
+        ) {
+            // It may have ended by itself in this moment.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+}
+
+/// All nodes that run; dropping it ends them.
+struct All(Vec<Started>);
+
+impl Drop for All {
+    fn drop(&mut self) {
+        for started in &self.0 {
+            started.ask_to_end();
+        }
+        let until = Instant::now() + END_TIMEOUT;
+        for started in &mut self.0 {
+            while started.ended.is_none() && started.look().is_none() {
+                if Instant::now() >= until {
+                    drop(started.child.kill());
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+    }
+}
+
+/// Carries out `weir cluster local`.
+pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode> {
+    let what = || format!("cannot start a cluster in {}", args.data.display());
+    let end = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&end)).failed(what)?;
+    }
+    let nodes = prepare(caller, args)?;
+    let mut all = All(Vec::new());
+    for node in &nodes {
+        // A new node joins those before it, which have to be there.
+        let is_new = !ClusterNode::is_node(&node.directory).failed(what)?;
+        all.0.push(Started::new(node)?);
+        if is_new && !wait(&mut all, &end, node)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    for node in &nodes {
+        if !wait(&mut all, &end, node)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let mut text = String::new();
+    for started in &all.0 {
+        let config = &started.node.config;
+        let http = config.http.unwrap_or(Address(any_port(0)));
+        let _ = writeln!(
+            text,
+            "node {}  pid {}  http://{http}  weir://{}",
+            started.node.number,
+            started.child.id(),
+            started.node.native()
+        );
+    }
+    let hosts: Vec<_> = nodes.iter().map(LocalNode::native).collect();
+    let _ = writeln!(text, "--at weir://{}", hosts.join(","));
+    let mut out = std::io::stdout();
+    stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
+    while !end.load(Ordering::Relaxed) {
+        for started in &mut all.0 {
+            if let Some(status) = started.look() {
+                let node = &started.node;
+                let text = format!(
+                    "node {} has ended ({status}); start it again: {}",
+                    node.number,
+                    node.command()
+                );
+                note(false, &text);
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    note(caller.quiet, "ending all nodes");
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn any_port(port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Reads the nodes that are there, or makes them.
+fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> {
+    let data = &args.data;
+    let what = || format!("cannot make a cluster in {}", data.display());
+    let mut nodes = Vec::new();
+    for number in 1.. {
+        let mut node = LocalNode::new(data, number);
+        if !node.file.exists() {
+            break;
+        }
+        node.config = read(&node)?;
+        nodes.push(node);
+    }
+    if nodes.is_empty() {
+        std::fs::create_dir_all(data).failed(what)?;
+        for (number, ports) in (1..).zip(ports(args).failed(what)?) {
+            let mut node = LocalNode::new(data, number);
+            let [http, native, peer] = ports.map(|port| Some(Address(any_port(port))));
+            (node.config.http, node.config.native, node.config.peer) = (http, native, peer);
+            nodes.push(node);
+        }
+        let peers: Vec<_> = nodes.iter().filter_map(|node| node.config.peer).collect();
+        for node in &nodes {
+            std::fs::write(&node.file, text(node, &peers)).failed(what)?;
+        }
+    }
+    if let Some(first) = nodes.first()
+        && !ClusterNode::is_node(&first.directory).failed(what)?
+    {
+        let at = first.directory.display().to_string();
+        init::init(caller, &at, &first.config, Some(first.number))?;
+    }
+    Ok(nodes)
+}
+
+/// Three ports for each node.
+fn ports(args: &LocalArgs) -> std::io::Result<Vec<[u16; 3]>> {
+    if args.port > 0 {
+        let first = |node: u16| args.port.saturating_add(node * PORTS_APART);
+        let three = |node| [0, 1, 2].map(|more| first(node).saturating_add(more));
+        return Ok((0..args.nodes).map(three).collect());
+    }
+    // All at a time, so that none is given twice.
+    let mut held = Vec::new();
+    let mut free = Vec::new();
+    for _ in 0..args.nodes {
+        let mut three = [0; 3];
+        for port in &mut three {
+            let listener = TcpListener::bind(any_port(0))?;
+            *port = listener.local_addr()?.port();
+            held.push(listener);
+        }
+        free.push(three);
+    }
+    Ok(free)
+}
+
+/// The configuration file of a node.
+fn text(node: &LocalNode, peers: &[Address]) -> String {
+    let ServerConfig {
+        http, native, peer, ..
+    } = &node.config;
+    let mut text = String::from("# Written by `weir cluster local`.\n[serve]\n");
+    for (name, address) in [("http", http), ("native", native), ("peer", peer)] {
+        if let Some(address) = address {
+            let _ = writeln!(text, "{name} = \"{address}\"");
+        }
+    }
+    if node.number > 1 {
+        let others = peers
+            .iter()
+            .filter(|other| Some(**other) != node.config.peer);
+        let others: Vec<_> = others.map(|other| format!("\"{other}\"")).collect();
+        let _ = writeln!(
+            text,
+            "join = [{}]\nnode = {}",
+            others.join(", "),
+            node.number
+        );
+    }
+    text
+}
+
+/// Reads the ports of a node from its file.
+fn read(node: &LocalNode) -> anyhow::Result<ServerConfig> {
+    let shown = node.file.display().to_string();
+    let text = std::fs::read_to_string(&node.file).failed(|| format!("cannot read {shown}"))?;
+    let wrong = |why: String| {
+        Failure::new(ErrorCode::BadOption, format!("cannot use {shown}")).because(why)
+    };
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let serve = table.get("serve").and_then(toml::Value::as_table);
+    let mut config = ServerConfig::default();
+    for name in ["http", "native", "peer"] {
+        let key = ServerConfig::KEYS.iter().find(|key| key.name == name);
+        let value = serve.and_then(|serve| serve.get(name)?.as_str());
+        let (Some(key), Some(value)) = (key, value) else {
+            return Err(wrong(format!("there is no key {name}")).into());
+        };
+        (key.set)(&mut config, value).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(config)
+}
+
+/// Waits until a node votes and knows a leader; false when the end was asked for.
+fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<bool> {
+    let until = Instant::now() + START_TIMEOUT;
+    let failure = || {
+        let what = format!("node {} is not a part of the cluster", node.number);
+        let log = node.log.display();
+        Failure::new(ErrorCode::Unreachable, what).advise(format!("its log says why: {log}"))
+    };
+    while !end.load(Ordering::Relaxed) {
+        if is_voter(node) {
+            return Ok(true);
+        }
+        for started in &mut all.0 {
+            if let Some(status) = started.look()
+                && started.node.number == node.number
+            {
+                let why = format!("its process has ended ({status})");
+                return Err(failure().because(why).into());
+            }
+        }
+        if Instant::now() >= until {
+            return Err(failure().because("the time to start is over").into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(false)
+}
+
+fn is_voter(node: &LocalNode) -> bool {
+    let mut options = ConnectOptions::default();
+    options.connect_timeout = Duration::from_secs(1);
+    options.patience = Duration::from_secs(1);
+    let url = format!("weir://{}", node.native());
+    let status = Weir::connect_with(&url, &options).and_then(|weir| weir.status());
+    let Ok(status) = status else { return false };
+    let cluster = status.server.and_then(|server| server.cluster);
+    cluster.is_some_and(|cluster| {
+        let mut members = cluster.members.iter();
+        let votes = members.any(|member| member.node == node.number && member.votes);
+        votes && cluster.leader.is_some()
+    })
+}

@@ -1,0 +1,188 @@
+//! `weir cluster status`: every node says how it is.
+
+use std::borrow::Cow;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use weir::{ClusterStatus, ErrorCode, MemberStatus, Weir};
+
+use crate::caller::Caller;
+use crate::output::{Cell, Field, Shape, field, wide};
+use crate::place::{self, Access, Where};
+use crate::report::{Because, Failure};
+
+/// Time for a node to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Exit code when a node does not answer, and a majority does.
+const MEMBER_DOWN: u8 = 1;
+/// Exit code when no majority answers.
+const NO_QUORUM: u8 = 5;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Asks the node at the place, and then all members that it knows. Needs the right `admin`. Two nodes with
+one `applied` must have one `digest`. The exit code is 0, 1 when a node does not answer, and 5 when the
+nodes that answer are no majority.
+
+Examples:
+  weir cluster status --at weir://127.0.0.1:7071
+  weir cluster status --at weir://127.0.0.1:7071 -o json --columns node,role,applied,digest")]
+pub(crate) struct StatusArgs {}
+
+/// Fields of a node.
+pub(crate) const FIELDS: &[Field] = &[
+    field("node", "number", "number of the node"),
+    field(
+        "role",
+        "text",
+        "leader, follower, candidate, learner or ended; null: it does not answer",
+    ),
+    field("votes", "bool", "whether it votes"),
+    field("term", "number", "its term"),
+    field("leader", "number", "number of the leader that it knows"),
+    field("last", "number", "newest entry of its log"),
+    field(
+        "committed",
+        "number",
+        "newest entry that it knows to be committed",
+    ),
+    field("applied", "number", "newest entry that it has applied"),
+    field(
+        "lag",
+        "number",
+        "entries that it has not applied and the node that is furthest has committed",
+    ),
+    field(
+        "contact_ms",
+        "number",
+        "time since it heard of a leader; on the leader: since a majority answered",
+    ),
+    field("digest", "text", "digest of everything that it has applied"),
+    field("native", "text", "its address for the native protocol"),
+    wide("http", "text", "its address for HTTP"),
+    wide("peer", "text", "its address for the other nodes"),
+    wide("durability", "text", "when it takes a write as stored"),
+    wide("error", "text", "why it does not answer"),
+];
+
+/// What one node says.
+struct Answer {
+    cluster: ClusterStatus,
+    durability: String,
+}
+
+/// Carries out `weir cluster status`.
+pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let first = ask(&weir).failed(|| "cannot ask for the status".to_owned())?;
+    let Some(first) = first else {
+        let at = &caller.settings.at.value;
+        let why = match place::place(caller)? {
+            Where::Directory(_) => "it is a directory that nothing serves as a node",
+            Where::Server(_) => "the server is no node of a cluster",
+        };
+        let failure = Failure::new(ErrorCode::BadOption, format!("{at} is no cluster"));
+        return Err(failure.because(why).into());
+    };
+    let members = first.cluster.members.clone();
+    let mut answers = Vec::new();
+    for member in &members {
+        answers.push(if member.node == first.cluster.node {
+            Ok(None)
+        } else {
+            reach(caller, member).map(Some)
+        });
+    }
+    let known = |answer: &Result<Option<Answer>, String>| match answer {
+        Ok(Some(answer)) => answer.cluster.committed,
+        _ => 0,
+    };
+    let furthest = answers.iter().map(known).max().unwrap_or(0);
+    let furthest = furthest.max(first.cluster.committed);
+    let text = |text: Option<&str>| {
+        text.map_or(Cell::Nothing, |text| {
+            Cell::Text(Cow::Owned(text.to_owned()))
+        })
+    };
+    for (member, answer) in members.iter().zip(&answers) {
+        let (answer, error) = match answer {
+            Ok(None) => (Some(&first), None),
+            Ok(Some(answer)) => (Some(answer), None),
+            Err(error) => (None, Some(&**error)),
+        };
+        let cluster = answer.map(|answer| &answer.cluster);
+        let count = |of: fn(&ClusterStatus) -> Option<u64>| {
+            cluster.and_then(of).map_or(Cell::Nothing, Cell::Count)
+        };
+        let address = |scheme: &str| {
+            let mut addresses = member.client.iter();
+            addresses
+                .find(|address| address.starts_with(scheme))
+                .map(|address| &**address)
+        };
+        out.row(&[
+            Cell::Count(member.node),
+            text(cluster.map(|cluster| &*cluster.role)),
+            Cell::Flag(member.votes),
+            count(|cluster| Some(cluster.term)),
+            count(|cluster| cluster.leader),
+            count(|cluster| Some(cluster.last)),
+            count(|cluster| Some(cluster.committed)),
+            count(|cluster| Some(cluster.applied)),
+            cluster.map_or(Cell::Nothing, |cluster| {
+                Cell::Count(furthest.saturating_sub(cluster.applied))
+            }),
+            count(|cluster| cluster.contact_ms),
+            text(cluster.map(|cluster| &*cluster.digest)),
+            text(address("weir")),
+            text(address("http")),
+            text(Some(&member.peer)),
+            text(answer.map(|answer| &*answer.durability)),
+            text(error),
+        ])?;
+    }
+    out.finish()?;
+    let voters = members.iter().filter(|member| member.votes).count();
+    let answering = members
+        .iter()
+        .zip(&answers)
+        .filter(|(member, answer)| member.votes && answer.is_ok())
+        .count();
+    Ok(if answering * 2 <= voters {
+        ExitCode::from(NO_QUORUM)
+    } else if answers.iter().any(Result::is_err) {
+        ExitCode::from(MEMBER_DOWN)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
+    let status = weir.status()?;
+    let durability = weir.durability()?.name().to_owned();
+    let cluster = status.server.and_then(|server| server.cluster);
+    Ok(cluster.map(|cluster| Answer {
+        cluster,
+        durability,
+    }))
+}
+
+/// Asks another member; the error is a sentence.
+fn reach(caller: &Caller, member: &MemberStatus) -> Result<Answer, String> {
+    let mut native = member.client.iter();
+    let native = native.find(|address| address.starts_with("weir"));
+    let url = native.ok_or("it has no native port")?;
+    let mut options = place::connect_options(caller).map_err(|error| error.to_string())?;
+    options.connect_timeout = ANSWER_TIMEOUT;
+    options.patience = ANSWER_TIMEOUT;
+    let asked = Weir::connect_with(url, &options).and_then(|weir| ask(&weir));
+    match asked {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err("it is no node of a cluster".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}

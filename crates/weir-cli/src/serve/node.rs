@@ -1,0 +1,158 @@
+//! `weir serve` as a node of a cluster.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use weir::{ErrorCode, with_engine};
+use weir_server::ServerConfig;
+use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSettings};
+
+use crate::caller::Caller;
+use crate::place::{self, Access};
+use crate::progress::Progress;
+use crate::report::{Because, Failure};
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) native: Option<SocketAddr>,
+    pub(crate) has_tls: bool,
+}
+
+/// Whether a server in this directory is a node of a cluster: it is one already, or
+/// joins one.
+pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<bool> {
+    let is_node = ClusterNode::is_node(Path::new(at));
+    let is_node = is_node.map_err(|error| place::cannot_open(caller, Path::new(at), &error))?;
+    let what = || format!("cannot serve {at}");
+    if is_node && config.peer.is_none() {
+        return Err(Failure::new(ErrorCode::BadOption, what())
+            .because("the directory is a node of a cluster, and no port for its peers is given")
+            .advise("name the address of the node for peers: `--peer HOST:PORT`")
+            .tool()
+            .into());
+    }
+    if is_node || !config.join.is_empty() {
+        if !is_node && place::is_store(Path::new(at)).failed(what)? {
+            return Err(Failure::new(ErrorCode::StoreExists, what())
+                .because("the directory has a store with data, and a cluster has its own")
+                .advise(
+                    "join with an empty directory; `weir cluster init` makes a store with data \
+                     the first node of a new cluster",
+                )
+                .tool()
+                .into());
+        }
+        return Ok(true);
+    }
+    if config.peer.is_some() {
+        return Err(Failure::new(ErrorCode::BadOption, what())
+            .because("a port for peers is given, and the directory is no node of a cluster")
+            .advise("`weir cluster init` makes it the first node, `--join HOST:PORT` another one")
+            .tool()
+            .into());
+    }
+    Ok(false)
+}
+
+/// How others reach an address.
+fn reached(address: SocketAddr, advertise: &str) -> String {
+    match advertise {
+        "" => address.to_string(),
+        host if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => {
+            format!("[{host}]:{}", address.port())
+        }
+        host => format!("{host}:{}", address.port()),
+    }
+}
+
+/// What the other members of the cluster know of a server with these ports.
+pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> Member {
+    let (native, http) = if ports.has_tls {
+        ("weirs", "https")
+    } else {
+        ("weir", "http")
+    };
+    let addresses = [(native, ports.native), (http, ports.http)];
+    let client: Vec<_> = addresses
+        .into_iter()
+        .filter_map(|(scheme, address)| {
+            Some(format!(
+                "{scheme}://{}",
+                reached(address?, &config.advertise)
+            ))
+        })
+        .collect();
+    Member {
+        peer: reached(peer, &config.advertise),
+        client: client.join(" "),
+    }
+}
+
+/// Refuses addresses that others cannot connect to.
+pub(crate) fn check_reachable(at: &str, member: &Member) -> anyhow::Result<()> {
+    let everywhere = ["0.0.0.0:", "[::]:"];
+    let all = member.client.split(' ').chain([&*member.peer]);
+    let mut hosts = all.map(|one| one.split_once("://").map_or(one, |(_, host)| host));
+    let is_wrong = |host: &str| everywhere.iter().any(|any| host.starts_with(any));
+    match hosts.find(|host| is_wrong(host)) {
+        Some(host) => Err(
+            Failure::new(ErrorCode::BadOption, format!("cannot serve {at}"))
+                .because(format!("others cannot connect to {host}"))
+                .advise(
+                    "say under which name or address they reach this machine: `--advertise HOST`",
+                )
+                .tool()
+                .into(),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Opens the node in a directory; an empty one joins a cluster first.
+pub(crate) fn open(
+    caller: &Caller,
+    at: &str,
+    config: &ServerConfig,
+    ports: Ports,
+    progress: &Progress,
+) -> anyhow::Result<Arc<ClusterNode>> {
+    let directory = Path::new(at);
+    if !place::is_store(directory).failed(|| format!("cannot serve {at}"))? && !caller.create {
+        place::check_empty(caller, directory)?;
+    }
+    let mut options = place::options(caller, Access::Write, "weir serve", progress);
+    config.tune(&mut options);
+    let peer = config
+        .peer
+        .map_or_else(|| ([127, 0, 0, 1], 0).into(), |peer| peer.0);
+    let member = member(peer, config, ports);
+    check_reachable(at, &member)?;
+    let settings = NodeSettings {
+        peer,
+        member,
+        join: config.join.clone(),
+        node: u64::try_from(config.node).ok().filter(|node| *node > 0),
+    };
+    let opened = ClusterNode::open(directory, &with_engine(&options), &settings);
+    opened.map_err(|error| failure(at, &error))
+}
+
+/// Why a node is not there, for people.
+pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
+    let what = format!("cannot serve {at} as a node of a cluster");
+    let failure = match error {
+        ClusterError::Node(NodeError::Store(error)) => Failure::store(what, error),
+        ClusterError::Node(NodeError::Unreachable(_)) => Failure::new(ErrorCode::Unreachable, what)
+            .because(error)
+            .advise("check the addresses after --join, and that a majority of the nodes runs"),
+        ClusterError::Io { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            Failure::new(ErrorCode::AddressTaken, what).because(error)
+        }
+        ClusterError::Io { .. } => Failure::new(ErrorCode::Io, what).because(error),
+        _ => Failure::new(ErrorCode::BadOption, what).because(error),
+    };
+    failure.tool().into()
+}

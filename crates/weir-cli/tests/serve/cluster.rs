@@ -1,0 +1,212 @@
+//! A cluster of real processes, as its documentation has it: a leader that is
+//! killed, writes that go on, a node that comes back.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use weir::{ClientId, ClusterStatus, ConsequenceOffset, Intention, Operation, ReadFrom, Weir};
+
+use crate::{PATIENCE, ask, weir};
+
+/// Writes before the leader is killed, and after it.
+const WRITES: u64 = 40;
+
+/// `weir cluster local` and the nodes that it has started.
+pub(crate) struct Cluster {
+    child: Child,
+    notes: BufReader<ChildStderr>,
+    /// Address of all nodes, for clients.
+    pub(crate) at: String,
+    pub(crate) nodes: BTreeMap<u64, Node>,
+    /// Nodes that this test has started again.
+    again: Vec<Child>,
+}
+
+/// What the command says about a node.
+pub(crate) struct Node {
+    pid: u32,
+    pub(crate) http: String,
+    pub(crate) native: String,
+}
+
+impl Drop for Cluster {
+    /// A test that failed leaves nobody behind.
+    fn drop(&mut self) {
+        for child in &mut self.again {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // In order, so that it ends its nodes.
+        let _ = signal(self.child.id(), "TERM");
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(pid: u32, name: &str) -> bool {
+    let status = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+impl Cluster {
+    pub(crate) fn start(place: &Path, count: u64) -> Self {
+        let mut command = weir(place);
+        command.args([
+            "cluster", "local", "--data", "nodes", "--port", "0", "--nodes",
+        ]);
+        command.arg(count.to_string());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let notes = BufReader::new(child.stderr.take().unwrap());
+        let mut started = Self {
+            notes,
+            at: String::new(),
+            nodes: BTreeMap::new(),
+            again: Vec::new(),
+            child,
+        };
+        let mut lines = BufReader::new(started.child.stdout.take().unwrap()).lines();
+        while started.at.is_empty() {
+            let line = lines.next().expect("the cluster did not start").unwrap();
+            let words: Vec<_> = line.split_whitespace().collect();
+            match words[..] {
+                ["node", number, "pid", pid, http, native] => {
+                    let node = Node {
+                        pid: pid.parse().unwrap(),
+                        http: http.strip_prefix("http://").unwrap().to_owned(),
+                        native: native.to_owned(),
+                    };
+                    started.nodes.insert(number.parse().unwrap(), node);
+                }
+                ["--at", at] => at.clone_into(&mut started.at),
+                _ => panic!("{line}"),
+            }
+        }
+        started
+    }
+
+    /// What a node says of itself.
+    pub(crate) fn status(&self, node: u64) -> Option<ClusterStatus> {
+        let status = Weir::connect(&self.nodes[&node].native)
+            .ok()?
+            .status()
+            .ok()?;
+        status.server?.cluster
+    }
+
+    pub(crate) fn leader(&self) -> u64 {
+        loop {
+            let mut said = self.nodes.keys().filter_map(|node| self.status(*node));
+            if let Some(leader) = said.find(|said| said.role == "leader") {
+                return leader.node;
+            }
+        }
+    }
+
+    /// Kills a node; returns the command that starts it again.
+    pub(crate) fn kill(&mut self, node: u64) -> String {
+        assert!(signal(self.nodes[&node].pid, "KILL"));
+        let mut line = String::new();
+        self.notes.read_line(&mut line).unwrap();
+        let text = format!("node {node} has ended");
+        assert!(line.contains(&text), "{line}");
+        let (_, command) = line.trim().split_once("start it again: weir ").unwrap();
+        command.to_owned()
+    }
+
+    pub(crate) fn restart(&mut self, place: &Path, command: &str) {
+        let mut again = weir(place);
+        again.args(command.split(' ')).stderr(Stdio::null());
+        self.again.push(again.spawn().unwrap());
+    }
+
+    /// Waits until all nodes have applied the same entries, and compares them.
+    pub(crate) fn agree(&self) {
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            let said: Vec<_> = self.nodes.keys().map(|node| self.status(*node)).collect();
+            let all: Option<Vec<_>> = said.iter().cloned().collect();
+            if let Some(all) = &all
+                && all
+                    .iter()
+                    .all(|one| (one.applied, one.last) == (all[0].applied, all[0].applied))
+            {
+                assert!(all.iter().all(|one| one.digest == all[0].digest), "{all:?}");
+                return;
+            }
+            assert!(std::time::Instant::now() < until, "{said:?}");
+        }
+    }
+}
+
+/// All values of a topic at one node.
+pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
+    let weir = Weir::connect(at).unwrap();
+    let topic = weir.topic(topic).unwrap();
+    let mut reader = topic.reader(ReadFrom::Start).unwrap();
+    let mut values = Vec::new();
+    while let Some(page) = reader.next_page().unwrap() {
+        for record in &page {
+            let record = record.unwrap();
+            if record.offset > ConsequenceOffset(1) {
+                values.push(String::from_utf8(record.value.to_vec()).unwrap());
+            }
+        }
+    }
+    values
+}
+
+fn put(value: &str) -> Intention<'_> {
+    let value = value.as_bytes();
+    Intention::new("orders", Operation::Put { key: b"k", value })
+}
+
+#[test]
+fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let weir_client = Weir::connect(&cluster.at).unwrap();
+    weir_client.topic("orders").unwrap().ensure().unwrap();
+    let mut session = weir_client.session(ClientId([7; 16]));
+    let mut write = |n: u64| {
+        let verdicts = session.execute(&[put(&n.to_string())]).unwrap();
+        assert!(verdicts[0].is_valid(), "{verdicts:?}");
+    };
+    (0..WRITES).for_each(&mut write);
+
+    let first = cluster.leader();
+    let command = cluster.kill(first);
+    // The session goes on at the new leader by itself.
+    (WRITES..2 * WRITES).for_each(&mut write);
+    assert_ne!(cluster.leader(), first);
+    cluster.restart(place.path(), &command);
+    (2 * WRITES..3 * WRITES).for_each(&mut write);
+    cluster.agree();
+    let expected: Vec<_> = (0..3 * WRITES).map(|n| n.to_string()).collect();
+    for node in cluster.nodes.values() {
+        assert_eq!(values(&node.native, "orders"), expected);
+    }
+
+    // A write by HTTP at a node that does not lead is sent to the one that does.
+    let leader = cluster.leader();
+    let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
+    let other = &cluster.nodes[other];
+    let line = "POST /v1/topics/orders/events?key=k";
+    let answer = ask(&other.http, line, "x");
+    assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
+    let http = &cluster.nodes[&leader].http;
+    let location = format!("location: http://{http}/v1/topics/orders/events?key=k\r\n");
+    assert!(answer.to_lowercase().contains(&location), "{answer}");
+    assert!(answer.contains("/problems/redirect"), "{answer}");
+
+    // Everything is there when all have ended in order.
+    drop(cluster);
+    for node in 1..=3 {
+        let directory = place.path().join(format!("nodes/node-{node}"));
+        let found = weir::verify(&directory).unwrap();
+        assert!(found.is_clean(), "{:?}", found.findings);
+    }
+}
