@@ -16,7 +16,8 @@
 (declare-function weir--debug-panic "ext:weir-module")
 (declare-function weir--module-version "ext:weir-module")
 
-(setq weir-module-file (expand-file-name (getenv "WEIR_MODULE")))
+(when (getenv "WEIR_MODULE")
+  (setq weir-module-file (expand-file-name (getenv "WEIR_MODULE"))))
 
 (defconst weir-tests-directory
   (expand-file-name (file-name-directory (locate-library "weir")))

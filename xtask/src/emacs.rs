@@ -45,7 +45,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let emacs = || {
         let mut command = Command::new("emacs");
         command
-            .args(["-Q", "--batch", "-L", "."])
+            .args(["-Q", "--batch", "-L", ".", "-L", "test"])
             .current_dir(&folder)
             .env("HOME", &home)
             .env("XDG_CONFIG_HOME", home.join("config"))

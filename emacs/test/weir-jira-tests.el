@@ -1,0 +1,314 @@
+;;; weir-jira-tests.el --- Tests of weir-jira.el at a simulated site -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; The site is `weir jira-sim'; the variable WEIR_BINARY of the environment
+;; names the command.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'ert)
+(require 'url)
+(require 'weir-jira)
+(require 'weir-tests)
+
+(declare-function weir--jira-keys "ext:weir-module")
+(declare-function weir--jira-list "ext:weir-module")
+(declare-function weir--jira-row "ext:weir-module")
+
+(defun weir-jira-tests-simulator (&rest options)
+  "Start a simulated site with OPTIONS; return (PROCESS . URL)."
+  (let* ((text "")
+         (process (make-process
+                   :name "weir-jira-sim" :noquery t :connection-type 'pipe
+                   :command `(,(getenv "WEIR_BINARY") "jira-sim" "--port" "0" ,@options)
+                   :filter #'ignore
+                   :stderr (make-pipe-process
+                            :name "weir-jira-sim-says" :noquery t :sentinel #'ignore
+                            :filter (lambda (_ new) (setq text (concat text new)))))))
+    (weir-tests-until (lambda () (string-match "http://[0-9.:]+" text)))
+    (cons process (match-string 0 text))))
+
+(defmacro weir-jira-tests-with (url options &rest body)
+  "Bind URL to the address of a site with OPTIONS around BODY.
+Settings and replica are in a new directory."
+  (declare (indent 2) (debug (symbolp form body)))
+  `(let* ((simulator (apply #'weir-jira-tests-simulator ,options))
+          (,url (cdr simulator))
+          (weir-jira-directory (make-temp-file "weir-jira-tests" t))
+          (weir-jira-default-site nil)
+          (weir-jira-sync-interval nil)
+          (inhibit-message t))
+     (unwind-protect (progn ,@body)
+       (weir-jira-close)
+       (delete-process (car simulator))
+       (dolist (buffer (buffer-list))
+         (when (string-match-p "\\`\\*jira" (buffer-name buffer))
+           (kill-buffer buffer)))
+       (delete-directory weir-jira-directory t))))
+
+(defun weir-jira-tests-pulled (url &optional email)
+  "Set up the site at URL for EMAIL, and wait for the first pull; return the site."
+  (weir-jira-setup url (or email ""))
+  (weir-tests-until (lambda ()
+                      (and weir-jira--sites
+                           (weir-jira--site-last-pull (car weir-jira--sites)))))
+  (car weir-jira--sites))
+
+(defun weir-jira-tests-sync (site)
+  "Pull from SITE and wait for the end; return the failure, or nil."
+  (weir-jira--pull site nil nil)
+  (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
+  (weir-jira--site-failure site))
+
+(defun weir-jira-tests-post (url path data)
+  "Send DATA, which becomes JSON, to PATH of the simulator at URL."
+  (let ((url-request-method "POST")
+        (url-request-extra-headers '(("Content-Type" . "application/json")))
+        (url-request-data (encode-coding-string (json-serialize data) 'utf-8)))
+    (with-current-buffer (url-retrieve-synchronously (concat url path) t)
+      (prog1 (buffer-string)
+        (kill-buffer)))))
+
+(defun weir-jira-tests-rows ()
+  "Return the number of lines of the buffer."
+  (count-lines (point-min) (point-max)))
+
+(ert-deftest weir-jira-tests-setup-list-and-visit ()
+  (weir-jira-tests-with url '("--issues" "30")
+    (let ((site (weir-jira-tests-pulled url)))
+      (should-not (weir-jira--site-failure site))
+      (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
+        (should (= (weir-jira-tests-rows) 30))
+        (goto-char (point-min))
+        (forward-line 3)
+        (let ((key (weir-jira--key-or-error)))
+          (should (string-match-p (concat "^  " key) (buffer-substring (line-beginning-position)
+                                                                       (line-end-position))))
+          (weir-jira-open-issue)
+          (with-current-buffer weir-jira--issue-buffer
+            (should (string-prefix-p (concat key "  ") (buffer-string)))
+            (should (string-match-p "^\\* Description" (buffer-string)))
+            (should (string-match-p "^\\* Comments (" (buffer-string)))
+            (should (equal weir-jira--key key))
+            (weir-jira-copy-key)
+            (should (equal (current-kill 0) key))
+            (weir-jira-copy-url)
+            (should (equal (current-kill 0) (concat url "/browse/" key)))
+            (let ((seen nil))
+              (cl-letf (((symbol-function 'browse-url) (lambda (url &rest _) (setq seen url))))
+                (weir-jira-browse))
+              (should (equal seen (concat url "/browse/" key))))
+            ;; The next issue replaces this one.
+            (weir-jira-next)
+            (should-not (equal weir-jira--key key))
+            (weir-jira-previous)
+            (should (equal weir-jira--key key))))))))
+
+(ert-deftest weir-jira-tests-a-query-is-answered-offline ()
+  (weir-jira-tests-with url '("--issues" "30")
+    (let ((site (weir-jira-tests-pulled url)))
+      (delete-process (car simulator))
+      (weir-jira-list "status = Done ORDER BY key ASC" site)
+      (let ((done (weir-jira-tests-rows)))
+        (should (< 0 done 30))
+        (weir-jira-list "status != Done" site)
+        (should (= (weir-jira-tests-rows) (- 30 done)))
+        (should (string-match-p "status != Done" (weir-jira--list-header)))
+        ;; A query that is refused names the place, and the list stays.
+        (should-error (weir-jira-list "status =" site) :type 'user-error)
+        (should (= (weir-jira-tests-rows) (- 30 done))))
+      ;; While a pull tries to reach the site, the replica stays readable.
+      (weir-jira--pull site nil nil)
+      (should (string-match-p "syncing" (weir-jira--state)))
+      (weir-jira-list "" site)
+      (should (= (weir-jira-tests-rows) 30)))))
+
+(ert-deftest weir-jira-tests-a-pull-brings-what-changed ()
+  (weir-jira-tests-with url '("--issues" "12")
+    (let* ((site (weir-jira-tests-pulled url))
+           (key (progn (weir-jira-list "ORDER BY key ASC" site)
+                       (goto-char (point-min))
+                       (weir-jira--key-or-error))))
+      (weir-jira-visit key)
+      (weir-jira-tests-post url "/_sim/edit" `((issue . ,key) (fields . ((summary . "Changed by another")))))
+      (should-not (weir-jira-tests-sync site))
+      ;; Both buffers show it by themselves.
+      (with-current-buffer weir-jira--issue-buffer
+        (should (string-match-p "Changed by another" (buffer-string)))
+        (weir-jira-history)
+        (weir-tests-until (lambda () (string-match-p "^\\* History (2" (buffer-string))))
+        (should (string-match-p "^- summary: .* → Changed by another$" (buffer-string)))
+        (weir-jira-history)
+        (weir-tests-until (lambda () (string-match-p "^\\* History (2" (buffer-string))))
+        (should (= (how-many "^\\* History" (point-min)) 1)))
+      (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
+        (should (string-match-p "Changed by another" (buffer-string)))))))
+
+(ert-deftest weir-jira-tests-search-while-typing ()
+  (weir-jira-tests-with url '("--issues" "40")
+    (let ((site (weir-jira-tests-pulled url))
+          (name nil)
+          (word nil))
+      (setq name (format "*jira search %s*" (weir-jira--site-name site)))
+      (let* ((handle (weir-jira--site-handle site))
+             (key (car (weir--jira-keys (weir--jira-list handle "") 0 1))))
+        (setq word (car (split-string (plist-get (weir--jira-row handle key) :summary)))))
+      (weir-jira--list-buffer name site "" :words word)
+      (with-current-buffer name
+        (let ((all (weir-jira-tests-rows)))
+          (should (> all 0))
+          (weir-jira--list-buffer name site "" :words (concat word " nosuchword"))
+          (should (= (weir-jira-tests-rows) 0))
+          ;; Beginnings of words, in any case.
+          (weir-jira--list-buffer name site "" :words (upcase (substring word 0 (1- (length word)))))
+          (should (>= (weir-jira-tests-rows) all))
+          ;; What would be JQL is only words.
+          (weir-jira--list-buffer name site "" :words "\" OR key = AA-1 \\")
+          (should (= (weir-jira-tests-rows) 0)))))))
+
+(ert-deftest weir-jira-tests-long-lists-are-filled-when-idle ()
+  (weir-jira-tests-with url '("--issues" "450")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-list "" site)
+      (should (= (weir-jira-tests-rows) weir-jira--first-rows))
+      (should weir-jira--more)
+      ;; Batch mode has no idle time.
+      (weir-jira--add-more (current-buffer))
+      (should (= (weir-jira-tests-rows) 450))
+      (should-not weir-jira--more)
+      (let ((last (progn (goto-char (point-max)) (forward-line -1) (weir-jira--key-or-error))))
+        (revert-buffer nil t)
+        (weir-jira--add-more (current-buffer))
+        (should (weir-jira--goto last))))))
+
+(ert-deftest weir-jira-tests-projects-and-trees ()
+  (weir-jira-tests-with url '("--issues" "20" "--projects" "2")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira--show-projects site)
+      (should (= (weir-jira-tests-rows) 2))
+      (goto-char (point-min))
+      (let ((key (tabulated-list-get-id)))
+        (weir-jira-project-tree)
+        (should (> (weir-jira-tests-rows) 0))
+        (goto-char (point-min))
+        (should (string-prefix-p (concat key "-") (weir-jira--key-or-error)))
+        (let ((rows (weir-jira-tests-rows)))
+          (weir-jira-toggle-tree)
+          (should (= (weir-jira-tests-rows) rows)))))))
+
+(ert-deftest weir-jira-tests-exports ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let ((site (weir-jira-tests-pulled url)))
+      (dolist (format '("csv" "org" "md"))
+        (weir-jira-list "" site)
+        (weir-jira-export format)
+        (should (= (weir-jira-tests-rows) (if (equal format "csv") 6 7)))
+        (kill-buffer))
+      (weir-jira-list "" site)
+      (should-error (weir-jira-export "pdf") :type 'weir-usage)
+      (goto-char (point-min))
+      (weir-jira-open-issue)
+      (with-current-buffer weir-jira--issue-buffer
+        (weir-jira-org-export))
+      (set-buffer (window-buffer))
+      (should (derived-mode-p 'org-mode))
+      (kill-buffer))))
+
+(ert-deftest weir-jira-tests-views-and-bookmarks ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (let ((site (weir-jira-tests-pulled url))
+          (weir-jira-views '(("Done" . "status = Done"))))
+      (weir-jira-view "Done")
+      (should (equal weir-jira--query "status = Done"))
+      (let ((bookmark (weir-jira--list-bookmark)))
+        (weir-jira-list "" site)
+        (weir-jira-jump bookmark)
+        (should (equal weir-jira--query "status = Done")))
+      (weir-jira-list "" site)
+      (goto-char (point-min))
+      (weir-jira-open-issue)
+      (let ((bookmark (with-current-buffer weir-jira--issue-buffer (weir-jira--issue-bookmark)))
+            (key (buffer-local-value 'weir-jira--key (get-buffer weir-jira--issue-buffer))))
+        (kill-buffer weir-jira--issue-buffer)
+        (weir-jira-jump bookmark)
+        (should (equal weir-jira--key key)))
+      (should-error (weir-jira-view "None") :type 'user-error)
+      (should-error (weir-jira-visit "NO-1") :type 'user-error))))
+
+(ert-deftest weir-jira-tests-the-token-comes-from-auth-source ()
+  (let* ((token "s3cret-of-the-test")
+         (file (make-temp-file "weir-token" nil nil token))
+         (authinfo (make-temp-file "weir-authinfo")))
+    (unwind-protect
+        (weir-jira-tests-with url (list "--issues" "5" "--email" "me@example.com"
+                                        "--token-file" file)
+          (let* ((auth-sources (list authinfo))
+                 (host (weir-jira--host url)))
+            (with-temp-file authinfo
+              (insert (format "machine %s login me@example.com password %s\n" host token)))
+            (auth-source-forget-all-cached)
+            (let ((site (weir-jira-tests-pulled url "me@example.com")))
+              (should-not (weir-jira--site-failure site))
+              (weir-jira-list "" site)
+              (should (= (weir-jira-tests-rows) 5))
+              ;; A token that is refused: one clear sentence, and the replica stays readable.
+              (with-temp-file authinfo
+                (insert (format "machine %s login me@example.com password wrong\n" host)))
+              (auth-source-forget-all-cached)
+              (let ((failure (weir-jira-tests-sync site)))
+                (should (eq (car failure) 'weir-auth))
+                (should (string-match-p "the token" (cadr failure))))
+              (weir-jira-list "" site)
+              (should (= (weir-jira-tests-rows) 5))
+              (should (string-match-p "refused the token" (weir-jira--state))))
+            ;; The token is in no file of the settings, no topic and no message.
+            (dolist (place (directory-files-recursively weir-jira-directory ""))
+              (with-temp-buffer
+                (set-buffer-multibyte nil)
+                (insert-file-contents-literally place)
+                (should-not (search-forward token nil t))))
+            (dolist (name '("*Messages*" "*weir-jira-log*"))
+              (with-current-buffer (get-buffer-create name)
+                (should-not (string-match-p token (buffer-string)))))))
+      (delete-file file)
+      (delete-file authinfo))))
+
+(ert-deftest weir-jira-tests-a-token-is-kept-in-auth-source ()
+  (let* ((authinfo (make-temp-file "weir-authinfo"))
+         (auth-sources (list authinfo))
+         (auth-source-save-behavior t))
+    (unwind-protect
+        (progn
+          (auth-source-forget-all-cached)
+          (weir-jira--keep-secret "https://acme.example" "me@example.com" "t0ken")
+          (auth-source-forget-all-cached)
+          (should (equal (weir-jira--secret "https://acme.example" "me@example.com") "t0ken")))
+      (delete-file authinfo))))
+
+(ert-deftest weir-jira-tests-emacs-runs-while-the-site-hangs ()
+  (weir-jira-tests-with url '("--issues" "20")
+    (let* ((site (weir-jira-tests-pulled url))
+           (beats 0)
+           (heart (run-with-timer 0 0.01 (lambda () (setq beats (1+ beats))))))
+      (unwind-protect
+          (progn
+            (signal-process (car simulator) 'SIGSTOP)
+            (weir-jira--pull site nil nil)
+            (should (weir-jira--site-pull site))
+            ;; Commands answer, and timers run, while no answer comes.
+            (weir-jira-list "" site)
+            (should (= (weir-jira-tests-rows) 20))
+            (weir-tests-until (lambda () (> beats 20)))
+            (should (weir-jira--site-pull site))
+            (signal-process (car simulator) 'SIGCONT)
+            (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
+            (should-not (weir-jira--site-failure site)))
+        (cancel-timer heart)
+        (signal-process (car simulator) 'SIGCONT)))))
+
+(provide 'weir-jira-tests)
+;;; weir-jira-tests.el ends here

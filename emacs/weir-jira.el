@@ -1,0 +1,964 @@
+;;; weir-jira.el --- Jira without waiting, over a replica in a store -*- lexical-binding: t; -*-
+
+;; Author: The Weir authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; A client of Jira Cloud that never waits for the network: issues are in a
+;; replica on this machine, which pulls in the background.
+;;
+;; `M-x weir-jira-setup' asks for the address of the site and for a token, and
+;; starts the first pull.  `M-x weir-jira' then lists issues, and
+;; `M-x weir-jira-search' searches all text while you type.
+
+;;; Code:
+
+(require 'auth-source)
+(require 'bookmark)
+(require 'browse-url)
+(require 'cl-lib)
+(require 'outline)
+(require 'transient)
+(require 'weir)
+
+(declare-function weir--jira-about "ext:weir-module")
+(declare-function weir--jira-close "ext:weir-module")
+(declare-function weir--jira-export "ext:weir-module")
+(declare-function weir--jira-history "ext:weir-module")
+(declare-function weir--jira-issue "ext:weir-module")
+(declare-function weir--jira-keys "ext:weir-module")
+(declare-function weir--jira-list "ext:weir-module")
+(declare-function weir--jira-login "ext:weir-module")
+(declare-function weir--jira-open "ext:weir-module")
+(declare-function weir--jira-projects "ext:weir-module")
+(declare-function weir--jira-pull "ext:weir-module")
+(declare-function weir--jira-row "ext:weir-module")
+(declare-function weir--jira-rows "ext:weir-module")
+(declare-function weir--jira-search "ext:weir-module")
+(declare-function weir--jira-sites "ext:weir-module")
+(declare-function weir--jira-size "ext:weir-module")
+(declare-function weir--jira-tree "ext:weir-module")
+
+(defgroup weir-jira nil
+  "Jira without waiting, over a replica in a store."
+  :group 'weir
+  :prefix "weir-jira-")
+
+(defcustom weir-jira-directory (locate-user-emacs-file "weir-jira/")
+  "Directory of the settings of sites, with the replica below it."
+  :type 'directory
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-jira-default-site nil
+  "Name of the site that commands use; nil means the first one."
+  :type '(choice (const :tag "The first one" nil) string)
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-jira-token-store 'auth-source
+  "Where `weir-jira-setup' keeps a token.
+The symbol `file' means a file of mode 0600 beside the settings."
+  :type '(choice (const auth-source) (const file))
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-jira-sync-interval 60
+  "Seconds between two pulls while Emacs is used; nil means no pull by itself.
+While Emacs is idle for five minutes, five minutes."
+  :type '(choice (const :tag "On demand only" nil) (integer :tag "Seconds"))
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-jira-views
+  '(("Open issues of mine" . "assignee = currentUser() AND resolution IS EMPTY ORDER BY updated DESC")
+    ("Open issues" . "resolution IS EMPTY ORDER BY updated DESC")
+    ("All issues" . ""))
+  "Saved views: names, each with a query in JQL."
+  :type '(alist :key-type string :value-type string)
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-jira-default-view "All issues"
+  "Name in `weir-jira-views' of the view that `weir-jira' shows."
+  :type 'string
+  :package-version '(weir . "0.1.0"))
+
+(defcustom weir-jira-columns
+  '(("key" . 10) ("status" . 13) ("type" . 8) ("assignee" . 14) ("updated" . 5) ("summary" . 0))
+  "Columns of a list: names, each with its width; 0 means the rest of the line."
+  :type '(alist :key-type (choice (const "key") (const "status") (const "type") (const "assignee")
+                                  (const "updated") (const "summary") (const "priority")
+                                  (const "labels") (const "parent") (const "project") (const "due"))
+                :value-type integer)
+  :package-version '(weir . "0.1.0"))
+
+(defface weir-jira-key '((t :inherit font-lock-constant-face))
+  "Face of keys of issues.")
+(defface weir-jira-title '((t :inherit bold))
+  "Face of the summary of a shown issue.")
+(defface weir-jira-heading '((t :inherit outline-1))
+  "Face of headings of a shown issue.")
+(defface weir-jira-label '((t :inherit shadow))
+  "Face of labels of fields.")
+(defface weir-jira-dim '((t :inherit shadow))
+  "Face of columns of less interest.")
+(defface weir-jira-status-new '((t :inherit default))
+  "Face of a status of issues that wait.")
+(defface weir-jira-status-active '((t :inherit font-lock-keyword-face))
+  "Face of a status of issues that are worked on.")
+(defface weir-jira-status-done '((t :inherit success))
+  "Face of a status of issues that are done.")
+
+;;;; Sites
+
+(cl-defstruct (weir-jira--site (:copier nil))
+  "A site whose replica is open, or is being opened."
+  name handle waiting pull last-pull failure)
+
+(defvar weir-jira--sites nil "Sites that are open.")
+(defvar weir-jira--timer nil "The timer of pulls.")
+(defvar-local weir-jira--site nil "The site of the buffer.")
+
+(defun weir-jira--names ()
+  "Return the names of the sites that were set up."
+  (weir--ensure)
+  (weir--jira-sites (expand-file-name weir-jira-directory)))
+
+(defun weir-jira--default ()
+  "Return the name of the site that commands use."
+  (or (and weir-jira--site (weir-jira--site-name weir-jira--site))
+      weir-jira-default-site
+      (car (weir-jira--names))
+      (user-error "No site is set up; use `M-x weir-jira-setup'")))
+
+(defun weir-jira--open (name function)
+  "Call FUNCTION with the site NAME, once its replica is open."
+  (weir--ensure)
+  (let ((site (cl-find name weir-jira--sites :key #'weir-jira--site-name :test #'equal)))
+    (cond
+     ((and site (weir-jira--site-handle site)) (funcall function site))
+     (site (push function (weir-jira--site-waiting site)))
+     (t
+      (setq site (make-weir-jira--site :name name :waiting (list function)))
+      (push site weir-jira--sites)
+      (weir--expect (weir--jira-open (expand-file-name "store" weir-jira-directory)
+                                     (expand-file-name weir-jira-directory) name)
+                    (lambda (status value) (weir-jira--opened site status value)))))))
+
+(defun weir-jira--opened (site status value)
+  "Note that SITE was opened: STATUS and VALUE."
+  (if (eq status 'failed)
+      (progn
+        (setq weir-jira--sites (delq site weir-jira--sites))
+        (message "Jira: %s" (error-message-string value)))
+    (setf (weir-jira--site-handle site) value)
+    (weir-jira--start-timer)
+    (weir-jira--warn-of-expiry site)
+    (dolist (function (nreverse (weir-jira--site-waiting site)))
+      (funcall function site))
+    (setf (weir-jira--site-waiting site) nil)))
+
+(defun weir-jira--here ()
+  "Return the open site of the buffer, or signal an error for the user."
+  (unless (and weir-jira--site (weir-jira--site-handle weir-jira--site))
+    (user-error "The replica is being opened"))
+  weir-jira--site)
+
+(defun weir-jira--about (site property)
+  "Return PROPERTY, a keyword, of SITE."
+  (plist-get (weir--jira-about (weir-jira--site-handle site)) property))
+
+(defun weir-jira--warn-of-expiry (site)
+  "Tell the user when the token of SITE expires within 14 days."
+  (when-let ((days (weir-jira--about site :expires-in)))
+    (message (if (< days 0)
+                 "Jira: the token of %s has expired; use `M-x weir-jira-setup'"
+               "Jira: the token of %s expires in %d days")
+             (weir-jira--site-name site) days)))
+
+(defun weir-jira-close ()
+  "Close all replicas, so that another process can open them."
+  (interactive)
+  (when weir-jira--timer
+    (cancel-timer weir-jira--timer)
+    (setq weir-jira--timer nil))
+  (dolist (site weir-jira--sites)
+    (when (weir-jira--site-handle site)
+      (weir--jira-close (weir-jira--site-handle site))))
+  (setq weir-jira--sites nil))
+
+;;;; Tokens
+
+(defun weir-jira--host (url)
+  "Return the host of URL, with its port if it has one."
+  (replace-regexp-in-string "\\`[a-z]+://\\|/.*\\'" "" url))
+
+(defun weir-jira--secret (url email)
+  "Return the token for EMAIL at the site URL out of auth-source, or nil."
+  (let* ((found (car (auth-source-search :host (weir-jira--host url) :user email :max 1)))
+         (secret (plist-get found :secret)))
+    (if (functionp secret) (funcall secret) secret)))
+
+(defun weir-jira--keep-secret (url email token)
+  "Keep TOKEN for EMAIL at the site URL in auth-source."
+  (let* ((auth-source-creation-defaults `((secret . ,token) (port . "https")))
+         (found (car (auth-source-search :host (weir-jira--host url) :user email :port "https"
+                                         :max 1 :create t)))
+         (save (plist-get found :save-function)))
+    (when (functionp save)
+      (funcall save))))
+
+(defun weir-jira--token (site)
+  "Return the token of SITE, or nil where there is none, or a file has it."
+  (let ((email (weir-jira--about site :email)))
+    (unless (or (null email) (equal email ""))
+      (weir-jira--secret (weir-jira--about site :site-url) email))))
+
+;;;; Setup
+
+;;;###autoload
+(defun weir-jira-setup (url email &optional gateway expires projects)
+  "Set up the Jira site at URL for the account EMAIL, and start the first pull.
+GATEWAY is the address for requests of a token with scopes, EXPIRES the date
+on which the token expires, PROJECTS a list of keys; nil means all projects.
+An empty EMAIL means a site without authentication, such as `weir jira-sim'.
+The token is read from auth-source, or asked for."
+  (interactive
+   (let* ((url (read-string "Address of the site: " nil nil "https://"))
+          (email (read-string "E-mail address of the account (empty: none): "))
+          (with-token (not (equal email ""))))
+     (list url email
+           (and with-token
+                (weir-jira--or-nil
+                 (read-string "Gateway address (for a token with scopes, else empty): ")))
+           (and with-token
+                (weir-jira--or-nil (read-string "Token expires on (YYYY-MM-DD, or empty): ")))
+           (split-string (read-string "Keys of projects (empty: all): ") "[ ,]+" t))))
+  (weir--ensure)
+  (let* ((with-token (not (equal email "")))
+         (known (and with-token (weir-jira--secret url email)))
+         (token (or known (and with-token (read-passwd "API token: "))))
+         (keep (and token (not known) (eq weir-jira-token-store 'file))))
+    (message "Jira: logging in at %s" url)
+    (weir--expect
+     (weir--jira-login (expand-file-name weir-jira-directory) url gateway
+                       (weir-jira--or-nil email) token expires projects keep)
+     (lambda (status value)
+       (when (and (eq status 'done) token (not known) (not keep))
+         (weir-jira--keep-secret url email token))
+       (weir-jira--logged-in status value)))))
+
+(defun weir-jira--or-nil (text)
+  "Return TEXT, or nil if it is empty."
+  (unless (equal text "") text))
+
+(defun weir-jira--logged-in (status value)
+  "Tell what became of a login, STATUS and VALUE, and start the first pull."
+  (if (eq status 'failed)
+      (message "Jira: %s" (error-message-string value))
+    (let ((missing (cl-remove-if (lambda (right) (plist-get right :granted))
+                                 (plist-get value :rights)))
+          (name (plist-get value :name)))
+      (message "Jira: logged in; the site is called %s%s" name
+               (if missing
+                   (format "; missing rights: %s"
+                           (mapconcat (lambda (right) (plist-get right :name)) missing ", "))
+                 ""))
+      (weir-jira--open name (lambda (site)
+                              (weir-jira-list "" site)
+                              (weir-jira--pull site nil nil))))))
+
+;;;; Pulls
+
+(defun weir-jira--start-timer ()
+  "Start the timer of pulls, unless there is one."
+  (when (and weir-jira-sync-interval (not weir-jira--timer))
+    (setq weir-jira--timer
+          (run-with-timer weir-jira-sync-interval weir-jira-sync-interval #'weir-jira--tick))))
+
+(defun weir-jira--tick ()
+  "Pull from each site for which it is time."
+  (let ((idle (current-idle-time)))
+    (dolist (site weir-jira--sites)
+      (let ((last (weir-jira--site-last-pull site)))
+        (unless (or (weir-jira--site-pull site)
+                    (null (weir-jira--site-handle site))
+                    ;; A token that was refused is not tried again by itself.
+                    (eq (car-safe (weir-jira--site-failure site)) 'weir-auth)
+                    (and idle last (> (float-time idle) 300)
+                         (< (- (float-time) last) 300)))
+          (weir-jira--pull site nil nil))))))
+
+(defun weir-jira-sync (&optional census)
+  "Pull what changed at the site; with CENSUS also look for deletions."
+  (interactive "P")
+  (weir-jira--open (weir-jira--default)
+                   (lambda (site) (weir-jira--pull site census t))))
+
+(defun weir-jira--pull (site census tell &optional confirm)
+  "Pull from SITE unless that is under way; with CENSUS look for deletions.
+TELL: report a pull without changes too.  CONFIRM: remove many issues."
+  (unless (weir-jira--site-pull site)
+    (condition-case error
+        (setf (weir-jira--site-pull site)
+              (weir--expect
+               (weir--jira-pull (weir-jira--site-handle site) (weir-jira--token site)
+                                census confirm)
+               (lambda (status value) (weir-jira--pulled site status value tell))))
+      (weir-error
+       (setf (weir-jira--site-failure site) error)
+       (message "Jira: %s" (error-message-string error))))
+    (weir-jira--update-headers site)))
+
+(defun weir-jira--pulled (site status value tell)
+  "Note that a pull of SITE ended with STATUS and VALUE.
+TELL: report a pull without changes too."
+  (setf (weir-jira--site-pull site) nil)
+  (setf (weir-jira--site-last-pull site) (float-time))
+  (if (eq status 'failed)
+      (progn
+        (setf (weir-jira--site-failure site) value)
+        (weir-jira--log site (error-message-string value))
+        (when (eq (car value) 'weir-auth)
+          (auth-source-forget+ :host (weir-jira--host (weir-jira--about site :site-url))))
+        (message "Jira: %s" (error-message-string value)))
+    (setf (weir-jira--site-failure site) nil)
+    (let ((changed (plist-get value :changed))
+          (gone (plist-get value :gone)))
+      (weir-jira--log site (format "pulled: %S" value))
+      (when (or tell (> (+ changed gone) 0))
+        (message "Jira: %d issues changed, %d gone" changed gone))
+      (when (> (+ changed gone) 0)
+        (weir-jira--refresh site))))
+  (weir-jira--update-headers site))
+
+(defun weir-jira--log (site text)
+  "Add TEXT about SITE to the log."
+  (with-current-buffer (get-buffer-create "*weir-jira-log*")
+    (save-excursion
+      (goto-char (point-max))
+      (insert (format-time-string "%F %T ") (weir-jira--site-name site) " " text "\n"))))
+
+(defun weir-jira-sync-log ()
+  "Show what pulls and pushes did."
+  (interactive)
+  (pop-to-buffer (get-buffer-create "*weir-jira-log*")))
+
+(defun weir-jira--buffers (site)
+  "Return the buffers that show something of SITE."
+  (cl-remove-if-not (lambda (buffer) (eq (buffer-local-value 'weir-jira--site buffer) site))
+                    (buffer-list)))
+
+(defun weir-jira--refresh (site)
+  "Show the present state of SITE in its buffers."
+  (dolist (buffer (weir-jira--buffers site))
+    (with-current-buffer buffer
+      (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode)
+        (revert-buffer nil t)))))
+
+(defun weir-jira--update-headers (site)
+  "Make the header lines of the buffers of SITE show its state."
+  (dolist (buffer (weir-jira--buffers site))
+    (with-current-buffer buffer
+      (setq mode-line-process (and (weir-jira--site-pull site) " sync"))
+      (force-mode-line-update))))
+
+(defun weir-jira--state ()
+  "Return the state of the site of the buffer, for a header line."
+  (let* ((site weir-jira--site)
+         (last (and site (weir-jira--site-last-pull site)))
+         (failure (and site (weir-jira--site-failure site))))
+    (concat
+     (and site (weir-jira--site-name site))
+     (cond
+      ((null site) "opening")
+      ((weir-jira--site-pull site) " · syncing")
+      (last (format " · synced %s ago" (weir-jira--ago (- (float-time) last))))
+      (t " · not synced yet"))
+     (and failure (concat " · " (replace-regexp-in-string "%" "%%" (error-message-string failure)))))))
+
+(defun weir-jira--ago (seconds)
+  "Return SECONDS as a text."
+  (cond
+   ((< seconds 60) (format "%d s" seconds))
+   ((< seconds 3600) (format "%d min" (/ seconds 60)))
+   (t (format "%d h" (/ seconds 3600)))))
+
+;;;; Pages
+
+(defconst weir-jira--faces
+  '((key . weir-jira-key) (title . weir-jira-title) (heading . weir-jira-heading)
+    (label . weir-jira-label) (dim . weir-jira-dim) (status-new . weir-jira-status-new)
+    (status-active . weir-jira-status-active) (status-done . weir-jira-status-done))
+  "Faces of parts of a page.")
+
+(defconst weir-jira--properties
+  '((issue . weir-jira-key) (field . weir-jira-field) (comment . weir-jira-comment)
+    (worklog . weir-jira-worklog) (link . weir-jira-url))
+  "Text properties of parts of a page.")
+
+(defun weir-jira--insert (page)
+  "Insert PAGE, a text with faces and properties."
+  (let* ((start (point))
+         (runs (cdr page))
+         (length (length runs))
+         (at 0))
+    (insert (car page))
+    (while (< at length)
+      (let* ((from (+ start (aref runs at)))
+             (to (+ start (aref runs (+ at 1))))
+             (kind (aref runs (+ at 2)))
+             (property (cdr (assq kind weir-jira--properties))))
+        (if property
+            (put-text-property from to property (aref runs (+ at 3)))
+          (put-text-property from to 'face (cdr (assq kind weir-jira--faces))))
+        (when (eq kind 'link)
+          (put-text-property from to 'face 'link)))
+      (setq at (+ at 4)))))
+
+;;;; Lists
+
+(defconst weir-jira--first-rows 200 "Rows that are shown at once.")
+(defconst weir-jira--more-rows 1000 "Rows that are added at a time when Emacs is idle.")
+
+(defvar-local weir-jira--query nil "The query of the buffer.")
+(defvar-local weir-jira--words nil "The words that the buffer shows the issues of, or nil.")
+(defvar-local weir-jira--is-tree nil "Whether the buffer shows a tree.")
+(defvar-local weir-jira--set nil "The issues that the buffer shows.")
+(defvar-local weir-jira--shown 0 "Number of rows in the buffer.")
+(defvar-local weir-jira--more nil "The timer for more rows.")
+
+(defvar weir-jira-common-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "?" #'weir-jira-menu)
+    (define-key map "b" #'weir-jira-browse)
+    (define-key map "w" #'weir-jira-copy-key)
+    (define-key map "W" #'weir-jira-copy-url)
+    (define-key map "s" #'weir-jira-search)
+    (define-key map "j" #'weir-jira-visit)
+    (define-key map "G" #'weir-jira-sync)
+    map)
+  "Keys of lists and issues.")
+
+(defvar weir-jira-list-mode-map
+  (let ((map (make-composed-keymap weir-jira-common-map special-mode-map)))
+    (setq map (let ((own (make-sparse-keymap)))
+                (set-keymap-parent own map)
+                own))
+    (define-key map "g" #'weir-jira-refresh)
+    (define-key map "n" #'next-line)
+    (define-key map "p" #'previous-line)
+    (define-key map (kbd "RET") #'weir-jira-open-issue)
+    (define-key map (kbd "SPC") #'weir-jira-peek)
+    (define-key map "l" #'weir-jira-list)
+    (define-key map "v" #'weir-jira-view)
+    (define-key map "T" #'weir-jira-toggle-tree)
+    (define-key map "x" #'weir-jira-export)
+    map)
+  "Keys of `weir-jira-list-mode'.")
+
+(define-derived-mode weir-jira-list-mode special-mode "Jira"
+  "Issues of a site.
+\\{weir-jira-list-mode-map}"
+  (setq-local revert-buffer-function #'weir-jira--revert-list)
+  (setq truncate-lines t
+        header-line-format '(:eval (weir-jira--list-header)))
+  (setq-local next-error-function #'weir-jira--next-issue)
+  (setq-local bookmark-make-record-function #'weir-jira--list-bookmark)
+  (hl-line-mode 1)
+  (add-hook 'kill-buffer-hook #'weir-jira--stop-filling nil t))
+
+(defun weir-jira--list-header ()
+  "Return the header line of a list."
+  (format " %d issues · %s · %s"
+          (if weir-jira--set (weir--jira-size weir-jira--set) 0)
+          (replace-regexp-in-string
+           "%" "%%"
+           (cond (weir-jira--words (format "search: %s" weir-jira--words))
+                 ((equal weir-jira--query "") "all")
+                 (t (or weir-jira--query ""))))
+          (weir-jira--state)))
+
+(defun weir-jira--stop-filling ()
+  "Cancel the timer for more rows."
+  (when weir-jira--more
+    (cancel-timer weir-jira--more)
+    (setq weir-jira--more nil)))
+
+(defun weir-jira--select ()
+  "Return the issues that the buffer is to show."
+  (let ((handle (weir-jira--site-handle weir-jira--site)))
+    (cond
+     (weir-jira--words (weir--jira-search handle weir-jira--words 1000))
+     (weir-jira--is-tree (weir--jira-tree handle weir-jira--query))
+     (t (weir--jira-list handle weir-jira--query)))))
+
+(defun weir-jira--fill ()
+  "Show the issues of the buffer, the first rows now."
+  (weir-jira--stop-filling)
+  (setq weir-jira--set (weir-jira--select)
+        weir-jira--shown 0)
+  (let ((inhibit-read-only t))
+    (erase-buffer))
+  (weir-jira--add-rows weir-jira--first-rows))
+
+(defun weir-jira--add-rows (count)
+  "Add COUNT rows, and the rest when Emacs is idle."
+  (let ((inhibit-read-only t)
+        (total (weir--jira-size weir-jira--set)))
+    (save-excursion
+      (goto-char (point-max))
+      (weir-jira--insert (weir--jira-rows (weir-jira--site-handle weir-jira--site) weir-jira--set
+                                          weir-jira--shown count weir-jira-columns)))
+    (setq weir-jira--shown (min total (+ weir-jira--shown count)))
+    (setq weir-jira--more
+          (and (< weir-jira--shown total)
+               (run-with-idle-timer 0.05 nil #'weir-jira--add-more (current-buffer))))))
+
+(defun weir-jira--add-more (buffer)
+  "Add rows to BUFFER, if it still is there."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when weir-jira--set
+        (weir-jira--add-rows weir-jira--more-rows)))))
+
+(defun weir-jira--revert-list (&rest _)
+  "Show the present state of the issues; point stays at its issue."
+  (let ((key (weir-jira--key-here))
+        (line (line-number-at-pos)))
+    (weir-jira--here)
+    (weir-jira--fill)
+    (unless (and key (weir-jira--goto key))
+      (goto-char (point-min))
+      (forward-line (1- line)))
+    (dolist (window (get-buffer-window-list nil nil t))
+      (set-window-point window (point)))))
+
+(defun weir-jira--goto (key)
+  "Move point to the row of the issue KEY.  Return nil if there is none."
+  (let ((found nil)
+        (start (point)))
+    (goto-char (point-min))
+    (while (and (not found) (not (eobp)))
+      (if (equal (get-text-property (point) 'weir-jira-key) key)
+          (setq found t)
+        (forward-line)))
+    (unless found
+      (goto-char start))
+    found))
+
+(defun weir-jira--list-buffer (name site query &rest options)
+  "Return the buffer NAME with the issues of SITE for QUERY.
+OPTIONS: `:words' of a search, `:tree'."
+  (with-current-buffer (get-buffer-create name)
+    (unless (derived-mode-p 'weir-jira-list-mode)
+      (weir-jira-list-mode))
+    (let ((before (list weir-jira--query weir-jira--words weir-jira--is-tree)))
+      (setq weir-jira--site site
+            weir-jira--query query
+            weir-jira--words (plist-get options :words)
+            weir-jira--is-tree (plist-get options :tree))
+      (condition-case error
+          (weir-jira--fill)
+        (weir-error
+         (pcase-setq `(,weir-jira--query ,weir-jira--words ,weir-jira--is-tree) before)
+         (user-error "%s" (cadr error)))))
+    (goto-char (point-min))
+    (current-buffer)))
+
+;;;###autoload
+(defun weir-jira ()
+  "List the issues of the view `weir-jira-default-view'."
+  (interactive)
+  (weir-jira-list (or (cdr (assoc weir-jira-default-view weir-jira-views)) "")))
+
+;;;###autoload
+(defun weir-jira-list (query &optional site)
+  "List the issues of SITE for QUERY, which is JQL; all if it is empty."
+  (interactive
+   (list (read-string "JQL: " weir-jira--query 'weir-jira--queries)))
+  (if site
+      (pop-to-buffer-same-window
+       (weir-jira--list-buffer (format "*jira %s*" (weir-jira--site-name site)) site query))
+    (weir-jira--open (weir-jira--default) (lambda (site) (weir-jira-list query site)))))
+
+(defvar weir-jira--queries nil "History of queries.")
+
+(defun weir-jira-view (name)
+  "List the issues of the saved view NAME."
+  (interactive (list (completing-read "View: " weir-jira-views nil t)))
+  (weir-jira-list (or (cdr (assoc name weir-jira-views))
+                      (user-error "There is no view %s" name))))
+
+(defun weir-jira-save-view (name)
+  "Save the query of the buffer as the view NAME."
+  (interactive (list (read-string "Name of the view: ")))
+  (customize-save-variable
+   'weir-jira-views
+   (cons (cons name (or weir-jira--query ""))
+         (assoc-delete-all name (copy-alist weir-jira-views)))))
+
+(defun weir-jira-refresh ()
+  "Show the present state of the replica, and pull in the background."
+  (interactive)
+  (revert-buffer nil t)
+  (weir-jira--pull (weir-jira--here) nil t))
+
+(defun weir-jira-toggle-tree ()
+  "Show children below their parents, or no longer."
+  (interactive)
+  (setq weir-jira--is-tree (not weir-jira--is-tree))
+  (revert-buffer nil t))
+
+;;;###autoload
+(defun weir-jira-projects ()
+  "Show the projects of the site; RET leads to the tree of one."
+  (interactive)
+  (weir-jira--open (weir-jira--default) #'weir-jira--show-projects))
+
+(defvar weir-jira-projects-mode-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map tabulated-list-mode-map)
+    (define-key map (kbd "RET") #'weir-jira-project-tree)
+    map)
+  "Keys of `weir-jira-projects-mode'.")
+
+(define-derived-mode weir-jira-projects-mode tabulated-list-mode "Jira-Projects"
+  "Projects of a site."
+  (setq tabulated-list-format
+        [("Key" 10 t) ("Open" 8 nil) ("Issues" 8 nil) ("Name" 40 t)]
+        tabulated-list-entries #'weir-jira--project-rows)
+  (tabulated-list-init-header))
+
+(defun weir-jira--project-rows ()
+  "Return the rows of the projects."
+  (mapcar (lambda (project)
+            (let ((key (plist-get project :key)))
+              (list key
+                    (vector key
+                            (number-to-string (plist-get project :open))
+                            (number-to-string (plist-get project :issues))
+                            (concat (plist-get project :name)
+                                    (unless (plist-get project :visible) " (not visible)"))))))
+          (weir--jira-projects (weir-jira--site-handle weir-jira--site))))
+
+(defun weir-jira--show-projects (site)
+  "Show the projects of SITE."
+  (let ((buffer (get-buffer-create (format "*jira projects %s*" (weir-jira--site-name site)))))
+    (with-current-buffer buffer
+      (weir-jira-projects-mode)
+      (setq weir-jira--site site)
+      (tabulated-list-print))
+    (pop-to-buffer-same-window buffer)))
+
+(defun weir-jira-project-tree ()
+  "Show the issues of the project at point as a tree."
+  (interactive)
+  (let ((key (or (tabulated-list-get-id) (user-error "No project here")))
+        (site (weir-jira--here)))
+    (pop-to-buffer-same-window
+     (weir-jira--list-buffer (format "*jira tree %s*" key) site
+                             (format "project = \"%s\" ORDER BY key ASC" key) :tree t))))
+
+;;;; Search as you type
+
+;;;###autoload
+(defun weir-jira-search ()
+  "Search summaries, descriptions and comments while you type.
+RET leaves the issues that were found in a list."
+  (interactive)
+  (weir-jira--open (weir-jira--default) #'weir-jira--search))
+
+(defun weir-jira--search (site)
+  "Search the issues of SITE while the user types."
+  (let* ((name (format "*jira search %s*" (weir-jira--site-name site)))
+         (buffer (weir-jira--list-buffer name site ""))
+         (show (lambda ()
+                 (let ((words (minibuffer-contents-no-properties)))
+                   (with-current-buffer buffer
+                     (unless (equal words (or weir-jira--words ""))
+                       (weir-jira--list-buffer name site "" :words (weir-jira--or-nil words)))
+                     (dolist (window (get-buffer-window-list buffer nil t))
+                       (set-window-point window (point-min))))))))
+    (pop-to-buffer-same-window buffer)
+    (minibuffer-with-setup-hook
+        (lambda () (add-hook 'post-command-hook show nil t))
+      (read-string "Search: "))))
+
+;;;; One issue
+
+(defvar-local weir-jira--key nil "Key of the issue that the buffer shows.")
+
+(defvar weir-jira-issue-mode-map
+  (let ((map (make-composed-keymap weir-jira-common-map special-mode-map)))
+    (setq map (let ((own (make-sparse-keymap)))
+                (set-keymap-parent own map)
+                own))
+    (define-key map "g" #'weir-jira-refresh)
+    (define-key map "n" #'weir-jira-next)
+    (define-key map "p" #'weir-jira-previous)
+    (define-key map "H" #'weir-jira-history)
+    (define-key map "x" #'weir-jira-org-export)
+    (define-key map (kbd "TAB") #'outline-toggle-children)
+    (define-key map (kbd "RET") #'weir-jira-follow)
+    map)
+  "Keys of `weir-jira-issue-mode'.")
+
+(define-derived-mode weir-jira-issue-mode special-mode "Jira-Issue"
+  "An issue, with its comments and its history.
+\\{weir-jira-issue-mode-map}"
+  (setq-local outline-regexp "\\*+ ")
+  (setq-local imenu-generic-expression '((nil "^\\*+ \\(.*\\)" 1)))
+  (setq-local bookmark-make-record-function #'weir-jira--issue-bookmark)
+  (setq-local revert-buffer-function #'weir-jira--revert-issue)
+  (setq header-line-format '(:eval (concat " " weir-jira--key " · " (weir-jira--state))))
+  (visual-line-mode 1)
+  (outline-minor-mode 1))
+
+(defconst weir-jira--issue-buffer "*jira issue*" "Name of the buffer that shows an issue.")
+
+(defun weir-jira--revert-issue (&rest _)
+  "Show the present state of the issue; point stays where it is."
+  (let ((line (line-number-at-pos))
+        (inhibit-read-only t)
+        (page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) weir-jira--key)))
+    (erase-buffer)
+    (weir-jira--insert page)
+    (goto-char (point-min))
+    (forward-line (1- line))))
+
+(defun weir-jira--show (site key)
+  "Show the issue KEY of SITE in the buffer for issues, and return the buffer."
+  (let ((page (condition-case error
+                  (weir--jira-issue (weir-jira--site-handle site) key)
+                (weir-not-found (user-error "%s" (cadr error)))))
+        (list (and (derived-mode-p 'weir-jira-list-mode) (current-buffer))))
+    (with-current-buffer (get-buffer-create weir-jira--issue-buffer)
+      (unless (derived-mode-p 'weir-jira-issue-mode)
+        (weir-jira-issue-mode))
+      (setq weir-jira--site site
+            weir-jira--key key)
+      (when list
+        (setq next-error-last-buffer list))
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (weir-jira--insert page))
+      (goto-char (point-min))
+      (current-buffer))))
+
+(defun weir-jira--key-here ()
+  "Return the key of the issue at point, or that of the buffer."
+  (or (get-text-property (point) 'weir-jira-key)
+      (and (derived-mode-p 'weir-jira-issue-mode) weir-jira--key)))
+
+(defun weir-jira--key-or-error ()
+  "Return the key of the issue at point, or signal an error for the user."
+  (or (weir-jira--key-here) (user-error "No issue here")))
+
+(defun weir-jira-open-issue ()
+  "Show the issue at point."
+  (interactive)
+  (pop-to-buffer (weir-jira--show (weir-jira--here) (weir-jira--key-or-error))))
+
+(defun weir-jira-peek ()
+  "Show the issue at point in another window; point stays in the list."
+  (interactive)
+  (display-buffer (weir-jira--show (weir-jira--here) (weir-jira--key-or-error))))
+
+(defun weir-jira--next-issue (count &optional reset)
+  "Move COUNT rows in a list, from its start if RESET, and show the issue there."
+  (when reset
+    (goto-char (point-min)))
+  (forward-line count)
+  (let ((key (get-text-property (point) 'weir-jira-key)))
+    (unless key
+      (forward-line (- count))
+      (user-error "No more issues"))
+    (dolist (window (get-buffer-window-list nil nil t))
+      (set-window-point window (point)))
+    (weir-jira--show weir-jira--site key)))
+
+(defun weir-jira-next (&optional count)
+  "Show the issue COUNT rows after this one in its list."
+  (interactive "p")
+  (let ((list next-error-last-buffer))
+    (unless (buffer-live-p list)
+      (user-error "No list of issues"))
+    (with-current-buffer list
+      (weir-jira--next-issue (or count 1)))))
+
+(defun weir-jira-previous (&optional count)
+  "Show the issue COUNT rows before this one in its list."
+  (interactive "p")
+  (weir-jira-next (- (or count 1))))
+
+(defun weir-jira--annotate (handle key)
+  "Return the annotation of KEY, an issue of the replica HANDLE."
+  (let ((row (weir--jira-row handle key)))
+    (concat "  " (plist-get row :status) "  " (plist-get row :summary))))
+
+(defun weir-jira--read-key (site prompt)
+  "Ask for the key of an issue of SITE with PROMPT."
+  (let* ((handle (weir-jira--site-handle site))
+         (all (weir--jira-list handle ""))
+         (keys (weir--jira-keys all 0 (weir--jira-size all))))
+    (completing-read
+     prompt
+     (lambda (text predicate action)
+       (if (eq action 'metadata)
+           `(metadata (category . weir-issue)
+                      (annotation-function
+                       . ,(lambda (key) (weir-jira--annotate handle key))))
+         (complete-with-action action keys text predicate)))
+     nil nil nil nil (weir-jira--key-here))))
+
+;;;###autoload
+(defun weir-jira-visit (key)
+  "Show the issue KEY."
+  (interactive (list nil))
+  (weir-jira--open
+   (weir-jira--default)
+   (lambda (site)
+     (pop-to-buffer
+      (weir-jira--show site (or key (weir-jira--read-key site "Issue: ")))))))
+
+(defun weir-jira-follow ()
+  "Follow the link or visit the issue at point."
+  (interactive)
+  (let ((url (get-text-property (point) 'weir-jira-url))
+        (key (get-text-property (point) 'weir-jira-key)))
+    (cond
+     (url (browse-url url))
+     (key (weir-jira--show (weir-jira--here) key))
+     (t (user-error "Nothing to follow here")))))
+
+(defun weir-jira-history ()
+  "Show what each version of the issue changed, below the issue."
+  (interactive)
+  (let ((buffer (current-buffer))
+        (key (weir-jira--key-or-error)))
+    (weir--expect
+     (weir--jira-history (weir-jira--site-handle (weir-jira--here)) key)
+     (lambda (status value)
+       (if (eq status 'failed)
+           (message "Jira: %s" (error-message-string value))
+         (weir-jira--show-history buffer key value))))))
+
+(defun weir-jira--show-history (buffer key versions)
+  "Add VERSIONS of the issue KEY to BUFFER, if that is still its issue."
+  (when (and (buffer-live-p buffer) (equal (buffer-local-value 'weir-jira--key buffer) key))
+    (with-current-buffer buffer
+      (let ((inhibit-read-only t))
+        (save-excursion
+          (goto-char (point-min))
+          (when (re-search-forward "^\\* History" nil t)
+            (delete-region (1- (line-beginning-position)) (point-max)))
+          (goto-char (point-max))
+          (insert "\n" (propertize (format "* History (%d versions in the replica)\n"
+                                           (length versions))
+                                   'face 'weir-jira-heading))
+          (dolist (version versions)
+            (insert (format "** Stored %s\n"
+                            (format-time-string "%F %T" (/ (plist-get version :time-ms) 1000))))
+            (if (plist-get version :changes)
+                (dolist (change (plist-get version :changes))
+                  (insert (format "- %s: %s → %s\n" (plist-get change :field)
+                                  (plist-get change :from) (plist-get change :to))))
+              (insert "- first version\n"))))))))
+
+;;;; Browse, copy, export
+
+(defun weir-jira--url (key)
+  "Return the address of the issue KEY for people."
+  (concat (weir-jira--about (weir-jira--here) :site-url) "/browse/" key))
+
+(defun weir-jira-browse ()
+  "Show the issue at point in a browser."
+  (interactive)
+  (browse-url (weir-jira--url (weir-jira--key-or-error))))
+
+(defun weir-jira-copy-key ()
+  "Copy the key of the issue at point."
+  (interactive)
+  (let ((key (weir-jira--key-or-error)))
+    (kill-new key)
+    (message "%s" key)))
+
+(defun weir-jira-copy-url ()
+  "Copy the address of the issue at point."
+  (interactive)
+  (let ((url (weir-jira--url (weir-jira--key-or-error))))
+    (kill-new url)
+    (message "%s" url)))
+
+(defun weir-jira-export (format)
+  "Show the issues of the list as FORMAT, csv, org or md, in a buffer."
+  (interactive (list (completing-read "Format: " '("org" "csv" "md") nil t)))
+  (let ((text (weir--jira-export (weir-jira--site-handle (weir-jira--here)) weir-jira--set format)))
+    (pop-to-buffer (weir-jira--export-buffer text format))))
+
+(defun weir-jira-org-export ()
+  "Show the issue of the buffer as org text in a buffer."
+  (interactive)
+  (let* ((key (weir-jira--key-or-error))
+         (page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) key)))
+    (pop-to-buffer (weir-jira--export-buffer (car page) "org"))))
+
+(defun weir-jira--export-buffer (text format)
+  "Return a buffer with TEXT in the mode of FORMAT."
+  (with-current-buffer (generate-new-buffer (format "*jira export %s*" format))
+    (insert text)
+    (goto-char (point-min))
+    (when (equal format "org")
+      (org-mode))
+    (set-buffer-modified-p nil)
+    (current-buffer)))
+
+;;;; Bookmarks
+
+(defun weir-jira--list-bookmark ()
+  "Return a bookmark of the list."
+  `(,(format "jira: %s" weir-jira--query)
+    (query . ,weir-jira--query)
+    (site . ,(weir-jira--site-name weir-jira--site))
+    (handler . weir-jira-jump)))
+
+(defun weir-jira--issue-bookmark ()
+  "Return a bookmark of the issue."
+  `(,(format "jira: %s" weir-jira--key)
+    (key . ,weir-jira--key)
+    (site . ,(weir-jira--site-name weir-jira--site))
+    (handler . weir-jira-jump)))
+
+;;;###autoload
+(defun weir-jira-jump (bookmark)
+  "Show what BOOKMARK stands for."
+  (let ((key (bookmark-prop-get bookmark 'key))
+        (query (bookmark-prop-get bookmark 'query)))
+    (weir-jira--open (bookmark-prop-get bookmark 'site)
+                     (lambda (site)
+                       (if key
+                           (pop-to-buffer-same-window (weir-jira--show site key))
+                         (weir-jira-list query site))))))
+
+;;;; Menu
+
+(transient-define-prefix weir-jira-menu ()
+  "What can be done with issues."
+  [["Show"
+    ("v" "View" weir-jira-view)
+    ("l" "Query (JQL)" weir-jira-list)
+    ("s" "Search" weir-jira-search)
+    ("j" "Issue by key" weir-jira-visit)
+    ("P" "Projects" weir-jira-projects)
+    ("T" "Tree" weir-jira-toggle-tree)]
+   ["Issue"
+    ("b" "Browse" weir-jira-browse)
+    ("w" "Copy key" weir-jira-copy-key)
+    ("W" "Copy address" weir-jira-copy-url)
+    ("H" "History" weir-jira-history)]
+   ["Site"
+    ("G" "Sync" weir-jira-sync)
+    ("L" "Log" weir-jira-sync-log)
+    ("x" "Export list" weir-jira-export)
+    ("S" "Save view" weir-jira-save-view)]])
+
+(provide 'weir-jira)
+;;; weir-jira.el ends here
