@@ -75,5 +75,7 @@ fn main() -> ExitCode {
     // Without the handler only that limit kills, which needs no sentence.
     drop(interrupt::survive_file_size_limit());
     let cli = cli::Cli::read();
-    crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)))
+    let code = crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)));
+    report::flush();
+    code
 }

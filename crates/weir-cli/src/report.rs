@@ -7,9 +7,12 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use weir::{ErrorCode, IntentionError, StoreError, WeirError};
+use weir_server::logs::{self, BufferedLines};
 
 use crate::bytes::json_string;
 
@@ -253,16 +256,44 @@ pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
     })
 }
 
-/// Prints a line to standard error. Nobody there is no failure: the exit code
-/// says the same.
+/// Where lines for standard error go once a server runs: its threads must not block when nobody
+/// reads them.
+static BUFFERED: OnceLock<BufferedLines> = OnceLock::new();
+
+/// How long the end of the command waits for lines that nobody reads.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Lets a thread write all later lines for standard error, and returns the queue before it.
+pub(crate) fn buffer_lines() -> io::Result<BufferedLines> {
+    let lines = BufferedLines::start(io::stderr(), logs::gap)?;
+    Ok(BUFFERED.get_or_init(|| lines).clone())
+}
+
+/// Blocks until the thread has written its lines, at most a second.
+pub(crate) fn flush() {
+    if let Some(lines) = BUFFERED.get() {
+        lines.flush(FLUSH_PATIENCE);
+    }
+}
+
+/// Writes a line to standard error. Its failure is none of the command: the exit code
+/// has the result too.
+fn line(text: &str) {
+    match BUFFERED.get() {
+        Some(lines) => lines.push(format!("{text}\n").as_bytes()),
+        None => drop(writeln!(io::stderr(), "{text}")),
+    }
+}
+
+/// Prints a line to standard error.
 pub(crate) fn say(text: &impl fmt::Display) {
-    drop(writeln!(io::stderr(), "weir: {text}"));
+    line(&format!("weir: {text}"));
 }
 
 /// Prints an error in the form that was asked for.
 pub(crate) fn tell(failure: &Failure) {
     if AS_JSON.load(Ordering::Relaxed) {
-        drop(writeln!(io::stderr(), "{}", failure.json()));
+        line(&failure.json());
     } else {
         say(failure);
     }

@@ -31,7 +31,7 @@ use self::backups::Backups;
 use crate::caller::Caller;
 use crate::place::{self, Access, Where};
 use crate::progress::Progress;
-use crate::report::{Because, Failure, note, stdout};
+use crate::report::{self, Because, Failure, note, stdout};
 
 /// How often it is looked whether the server has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -303,7 +303,8 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         tracing::Level::INFO
     };
     // Only this command logs, so there is no other subscriber.
-    drop(weir_server::logs::install(level, std::io::stderr()));
+    let lines = report::buffer_lines().failed(|| "cannot start the log".to_owned())?;
+    drop(weir_server::logs::install(level, lines));
     let lame_duck = config.lame_duck;
     let unable = || {
         Failure::new(

@@ -262,6 +262,87 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     assert!(read.status.success(), "{read:?}");
 }
 
+/// A connection that stays open, for requests one after the other.
+struct KeptOpen(BufReader<TcpStream>);
+
+impl KeptOpen {
+    fn new(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// Sends a GET; returns the body of the response.
+    fn get(&mut self, path: &str) -> String {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            let size = self.0.read_line(&mut line).expect("the server responds");
+            assert!(size > 0, "the server closed the connection");
+            if line == "\r\n" {
+                break;
+            }
+            let line = line.to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        String::from_utf8(body).unwrap()
+    }
+}
+
+/// Sends requests to a server that logs each of them, until lines were dropped because nobody
+/// reads its standard error.
+fn fill_the_log(address: &str) {
+    let mut connection = KeptOpen::new(address);
+    // The pipe and the buffer of the server hold fewer lines.
+    for _ in 0..100 {
+        for _ in 0..200 {
+            connection.get("/v1");
+        }
+        let metrics = connection.get("/metrics");
+        let dropped = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("weir_log_lines_dropped_total "));
+        if dropped.is_some_and(|count| count != "0") {
+            return;
+        }
+    }
+    panic!("no line was dropped");
+}
+
+/// A standard error that nobody reads stops neither requests nor the end of the server. The log
+/// says how many lines it lacks.
+#[test]
+fn a_blocked_log_stops_no_request() {
+    let place = tempfile::tempdir().unwrap();
+    let flags = ["--access-log", "--lame-duck", "0ms"];
+    let mut served = serve(place.path(), &flags);
+    fill_the_log(&served.address);
+    let dropped = loop {
+        let mut line = String::new();
+        assert!(served.lines.read_line(&mut line).unwrap() > 0);
+        if line.contains("weir_server::logs") {
+            break line;
+        }
+    };
+    assert!(dropped.contains("log lines were dropped"), "{dropped}");
+    assert!(dropped.contains("\"lines\":"), "{dropped}");
+    signal(&served.child, "TERM");
+    let mut rest = String::new();
+    served.lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+
+    let mut blocked = serve(place.path(), &flags);
+    fill_the_log(&blocked.address);
+    signal(&blocked.child, "TERM");
+    assert_eq!(blocked.child.wait().unwrap().code(), Some(0));
+}
+
 /// The library of the package `faketime`, which shifts the wall clock of a
 /// process.
 fn faketime() -> std::path::PathBuf {

@@ -1,18 +1,20 @@
-//! Logs: one JSON object a line.
+//! Writes events of `tracing` as one JSON object a line.
 //!
-//! Whoever starts the server may install this or another subscriber; the server
-//! itself only emits. What must never stand in a line: a payload, a secret, or
-//! text from outside that is longer than `TEXT_MAX`.
+//! The process that starts the server may install this or another subscriber; the server
+//! itself only emits events. Invariants:
+//! - A line holds no payload, no secret, and no text from outside that is longer than `TEXT_MAX`.
+//! - Logging does not block, whatever becomes of the destination.
+
+mod buffered;
 
 use std::fmt::{self, Write as _};
-use std::io::Write;
-use std::sync::Mutex;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::SetGlobalDefaultError;
 use tracing::{Event, Level, Metadata, Subscriber};
 
+pub use self::buffered::{BufferedLines, dropped_lines};
 use crate::security::{now_ms, rfc3339};
 
 /// Bytes of one text in a line.
@@ -23,20 +25,22 @@ const TEXT_MAX: usize = 512;
 ///
 /// # Errors
 /// When the process has a subscriber already.
-pub fn install(
-    level: Level,
-    out: impl Write + Send + 'static,
-) -> Result<(), SetGlobalDefaultError> {
-    let lines = Lines {
-        level,
-        out: Mutex::new(Box::new(out)),
-    };
-    tracing::subscriber::set_global_default(lines)
+pub fn install(level: Level, out: BufferedLines) -> Result<(), SetGlobalDefaultError> {
+    tracing::subscriber::set_global_default(Lines { level, out })
+}
+
+/// Formats the line that takes the place of this many dropped lines.
+pub fn gap(lines: u64) -> String {
+    format!(
+        "{{\"time\":\"{}\",\"level\":\"warn\",\"target\":\"weir_server::logs\",\"lines\":{lines},\
+         \"message\":\"log lines were dropped: nobody read the log fast enough\"}}\n",
+        rfc3339(now_ms())
+    )
 }
 
 struct Lines {
     level: Level,
-    out: Mutex<Box<dyn Write + Send>>,
+    out: BufferedLines,
 }
 
 /// Appends a text as JSON.
@@ -128,10 +132,7 @@ impl Subscriber for Lines {
         event.record(&mut members);
         let mut line = members.0;
         line.push_str("}\n");
-        // A log that cannot be written must not end what is logged.
-        if let Ok(mut out) = self.out.lock() {
-            drop(out.write_all(line.as_bytes()));
-        }
+        self.out.push(line.as_bytes());
     }
 
     fn enter(&self, _: &Id) {}
@@ -143,7 +144,9 @@ impl Subscriber for Lines {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use super::*;
 
@@ -164,9 +167,10 @@ mod tests {
     #[test]
     fn an_event_is_a_line_of_json() {
         let kept = Kept::default();
+        let out = BufferedLines::start(kept.clone(), gap).unwrap();
         let lines = Lines {
             level: Level::INFO,
-            out: Mutex::new(Box::new(kept.clone())),
+            out: out.clone(),
         };
         tracing::subscriber::with_default(lines, || {
             let long = "é\"\n".repeat(1000);
@@ -174,6 +178,7 @@ mod tests {
             tracing::debug!(target: "weir::access", "not this one");
             tracing::info!(target: "hyper", "nor this one");
         });
+        assert!(out.flush(Duration::from_mins(1)));
         let bytes = kept.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");

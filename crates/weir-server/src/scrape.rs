@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weir_store::Stats;
 
+use crate::logs::dropped_lines;
 use crate::metrics::{Page, seconds};
 use crate::security::Audit;
 use crate::shared::Shared;
@@ -23,6 +24,11 @@ pub(crate) fn render(shared: &Shared, open: bool) -> String {
     groups::sessions(&mut page, shared);
     connections(&mut page, shared);
     security(&mut page, shared);
+    page.counter(
+        "weir_log_lines_dropped",
+        "Log lines that were dropped because they were not read fast enough",
+    );
+    page.sample("weir_log_lines_dropped_total", "", dropped_lines());
     page.family("weir_build_info", "gauge", "Version of the server");
     page.sample(
         "weir_build_info",

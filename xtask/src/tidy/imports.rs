@@ -258,11 +258,13 @@ const TABLE: &[Row] = &[
     },
 ];
 
-/// Foreign crates that any crate may import: errors, bytes, hashes, checksums, system calls, spans.
+/// Foreign crates that any crate may import: errors, bytes, hashes, checksums, locks, system calls,
+/// spans.
 const ANYWHERE: &[&str] = &[
     "bytes",
     "crc-fast",
     "hashbrown",
+    "parking_lot",
     "rapidhash",
     "rustix",
     "thiserror",
