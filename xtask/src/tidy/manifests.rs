@@ -12,6 +12,10 @@ pub(super) fn check(
     files: &[String],
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
+    for name in idle(&tree::text("Cargo.toml")?.parse()?, packages) {
+        let what = format!("no member asks for the workspace dependency {name}");
+        findings.wrong("Cargo.toml", &what);
+    }
     for package in packages.iter().filter(|package| package.member) {
         let place = format!("{}/Cargo.toml", package.folder);
         manifest(&place, &tree::text(&place)?.parse()?, findings);
@@ -50,6 +54,23 @@ fn uses(sources: &[String], ident: &str) -> bool {
     sources
         .iter()
         .any(|source| !lines_with(source, ident).is_empty())
+}
+
+/// Foreign names in the `[workspace.dependencies]` of `table` that no member asks for.
+fn idle(table: &Table, packages: &[Package]) -> Vec<String> {
+    let shared = table
+        .get("workspace")
+        .and_then(|workspace| workspace.get("dependencies"))
+        .and_then(toml::Value::as_table);
+    let members = || packages.iter().filter(|package| package.member);
+    let is_asked = |name: &str| {
+        members().any(|member| member.name == name)
+            || members()
+                .flat_map(|member| &member.dependencies)
+                .any(|dependency| dependency.name == name)
+    };
+    let names = shared.into_iter().flat_map(Table::keys);
+    names.filter(|name| !is_asked(name)).cloned().collect()
 }
 
 /// Lints, edition and licence are those of the workspace: a crate that leaves the line out would
