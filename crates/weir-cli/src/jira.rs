@@ -1,9 +1,12 @@
 //! `weir jira`: keeps a replica of a Jira site and reads it without a request.
 //!
 //! Invariants:
-//! - `list`, `show` and `search` send no request.
+//! - Only `login`, `pull`, `push`, `watch` and `fields --ask` send requests.
+//! - A change is durable in the outbox before its command ends.
 //! - A token is never printed.
 
+mod edit;
+mod outbox;
 mod read;
 mod site;
 mod sync;
@@ -12,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use edit::Change;
 use jiff::Timestamp;
 use weir::{ErrorCode, Weir};
 use weir_jira::JiraError;
@@ -30,7 +34,8 @@ const VALUE_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The replica lies in topics `jira.SITE.…` of the store: every other command reads them too. Only
-login, pull and watch ask the site; list, show and search never do.")]
+login, pull, push and watch ask the site; what reads the replica never does. Changes wait in the
+outbox, and are shown at once, until `push` or `watch` sends them.")]
 pub(crate) struct JiraArgs {
     /// Name of the site [else the only one]
     #[arg(long, global = true, value_name = "NAME")]
@@ -45,7 +50,7 @@ enum Verb {
     Login(site::LoginArgs),
     /// Bring what changed at the site into the replica
     Pull(sync::PullArgs),
-    /// Pull again and again until Ctrl-C
+    /// Pull and push again and again until Ctrl-C
     Watch(sync::WatchArgs),
     /// List issues of the replica, all or by a JQL query
     List(read::ListArgs),
@@ -53,6 +58,36 @@ enum Verb {
     Show(read::ShowArgs),
     /// Find words in summaries, descriptions and comments of the replica
     Search(read::SearchArgs),
+    /// Set fields of an issue
+    Edit(edit::EditArgs),
+    /// Move an issue to another status
+    Move(edit::MoveArgs),
+    /// Assign an issue
+    Assign(edit::AssignArgs),
+    /// Add labels to an issue, or remove them
+    Label(edit::LabelArgs),
+    /// Watch an issue, or stop to
+    WatchIssue(edit::WatchIssueArgs),
+    /// Link two issues, or remove their link
+    Link(edit::LinkArgs),
+    /// Add a comment, change it or delete it
+    Comment(edit::CommentArgs),
+    /// Add a worklog to an issue
+    Worklog(edit::WorklogArgs),
+    /// Create an issue
+    Create(edit::CreateArgs),
+    /// Create a copy of an issue
+    Clone(edit::CloneArgs),
+    /// Delete an issue
+    Delete(edit::DeleteArgs),
+    /// Send the outbox to the site
+    Push(outbox::PushArgs),
+    /// List the changes that are not at the site yet
+    Outbox(outbox::OutboxArgs),
+    /// Decide what becomes of a change in conflict, or of one that was refused
+    Resolve(outbox::ResolveArgs),
+    /// List the fields of an issue that can be edited
+    Fields(outbox::FieldsArgs),
 }
 
 /// Carries out `weir jira`.
@@ -65,6 +100,21 @@ pub(crate) fn run(caller: &Caller, args: &JiraArgs) -> anyhow::Result<ExitCode> 
         Verb::List(own) => read::list(caller, named, own),
         Verb::Show(own) => read::show(caller, named, own),
         Verb::Search(own) => read::search(caller, named, own),
+        Verb::Edit(own) => edit::change(caller, named, &Change::Edit(own)),
+        Verb::Move(own) => edit::change(caller, named, &Change::Move(own)),
+        Verb::Assign(own) => edit::change(caller, named, &Change::Assign(own)),
+        Verb::Label(own) => edit::change(caller, named, &Change::Label(own)),
+        Verb::WatchIssue(own) => edit::change(caller, named, &Change::Watch(own)),
+        Verb::Link(own) => edit::change(caller, named, &Change::Link(own)),
+        Verb::Comment(own) => edit::change(caller, named, &Change::Comment(own)),
+        Verb::Worklog(own) => edit::change(caller, named, &Change::Worklog(own)),
+        Verb::Create(own) => edit::change(caller, named, &Change::Create(own)),
+        Verb::Clone(own) => edit::change(caller, named, &Change::Clone(own)),
+        Verb::Delete(own) => edit::change(caller, named, &Change::Delete(own)),
+        Verb::Push(own) => outbox::push(caller, named, own),
+        Verb::Outbox(own) => outbox::list(caller, named, own),
+        Verb::Resolve(own) => outbox::resolve(caller, named, own),
+        Verb::Fields(own) => outbox::fields(caller, named, own),
     }
 }
 
@@ -155,12 +205,12 @@ fn failed(what: &str, error: &JiraError) -> Failure {
         JiraError::Store(error) => return Failure::weir(what, error),
         JiraError::Transport { .. } => ErrorCode::Unreachable,
         JiraError::Unauthenticated | JiraError::Captcha => ErrorCode::Unauthenticated,
-        JiraError::UnknownIssue(_) => ErrorCode::KeyAbsent,
+        JiraError::UnknownIssue(_) | JiraError::UnknownOp(_) => ErrorCode::KeyAbsent,
         JiraError::Busy => ErrorCode::Busy,
         JiraError::Refused(code) => *code,
         JiraError::File { .. } => ErrorCode::Io,
         JiraError::Record(_) => ErrorCode::NotJson,
-        JiraError::Status { status: 429, .. } => ErrorCode::Rate,
+        JiraError::Status { status: 429, .. } | JiraError::Limited { .. } => ErrorCode::Rate,
         JiraError::Status { status: 403, .. } => ErrorCode::Forbidden,
         JiraError::Status { .. } | JiraError::Garbage { .. } | JiraError::Paging(_) => {
             ErrorCode::Protocol

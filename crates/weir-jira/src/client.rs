@@ -1,14 +1,14 @@
 //! Requests to a site: one blocking client with retries, limits and errors that name what failed.
 //!
-//! Reads are sent again after a broken connection, 429, 502, 503 and 504; writes only after 429, which
-//! means that they were not executed.
+//! Reads are sent again after a broken connection, 429, 502, 503 and 504. A write is sent once; the
+//! caller decides about the next time. Writes are paced: ten at once, then five a second.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,6 +26,14 @@ use crate::error::{JiraError, Result};
 const ATTEMPTS_MAX: u32 = 5;
 /// Longest pause that is waited for; a longer one is an error that names it.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
+/// Pause of an issue that has had too many writes, when the site names none.
+const ISSUE_PAUSE: Duration = Duration::from_secs(30);
+/// Pause of all writes after a 429, when the site names none.
+const WRITE_PAUSE: Duration = Duration::from_secs(2);
+/// Time between two writes after the first ten.
+const WRITE_SPACING: Duration = Duration::from_millis(200);
+/// Writes at once.
+const WRITE_BURST: u32 = 10;
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Time for a whole request; default.
@@ -49,6 +57,8 @@ pub struct Client {
     authorization: Option<String>,
     pause: Pause,
     requests: AtomicU64,
+    /// When the next write would be due if writes were evenly spaced.
+    next_write: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Client {
@@ -102,6 +112,24 @@ impl Client {
             authorization: login.map(basic),
             pause,
             requests: AtomicU64::new(0),
+            next_write: Mutex::default(),
+        }
+    }
+
+    /// Waits as long as the own pace of writes asks for.
+    fn pace(&self) {
+        let now = Instant::now();
+        let wait = {
+            let mut next = self
+                .next_write
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let due = next.filter(|due| *due > now).unwrap_or(now);
+            *next = Some(due + WRITE_SPACING);
+            due.saturating_duration_since(now + WRITE_SPACING * WRITE_BURST)
+        };
+        if !wait.is_zero() {
+            (self.pause)(wait);
         }
     }
 
@@ -134,9 +162,19 @@ impl Client {
         })
     }
 
-    /// Sends a write. [`JiraError::is_unknown`] tells whether it may have been executed when it fails.
+    /// Waits for so long, or up to 1.3 times as long, so that clients do not come back together.
+    pub fn wait(&self, time: Duration) {
+        let chance = RandomState::new().build_hasher().finish() % 300;
+        let chance = u32::try_from(chance).unwrap_or(0);
+        (self.pause)(time + time * chance / 1000);
+    }
+
+    /// Sends a write once. [`JiraError::is_unknown`] tells whether it may have been executed when it fails.
+    /// A body of null is none.
     pub fn write(&self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
-        let answer = self.repeated(method, path, Some(body), false)?;
+        self.pace();
+        let body = Some(body).filter(|body| !body.is_null());
+        let answer = self.repeated(method, path, body, false)?;
         if answer.is_empty() {
             return Ok(Value::Null);
         }
@@ -165,24 +203,23 @@ impl Client {
             if attempt == ATTEMPTS_MAX || pause > PAUSE_MAX {
                 return Err(error);
             }
-            // Up to 1.3 times as long, so that clients do not come back together.
-            let chance = RandomState::new().build_hasher().finish() % 300;
-            let chance = u32::try_from(chance).unwrap_or(0);
-            (self.pause)(pause + pause * chance / 1000);
+            self.wait(pause);
             attempt += 1;
         }
     }
 
     fn send(&self, method: &'static str, path: &str, body: Option<&Value>, reads: bool) -> Sent {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let broken = |cause: String| {
+        let broken = |cause: String, sent: bool| {
             let path = path.to_owned();
             let error = JiraError::Transport {
                 method,
                 path,
                 cause,
+                sent,
             };
-            if reads {
+            // A site that cannot be reached is not asked again at once: the caller is offline.
+            if reads && sent {
                 Sent::Again(None, error)
             } else {
                 Sent::Failed(error)
@@ -199,16 +236,16 @@ impl Client {
             Some(body) => request
                 .header("Content-Type", "application/json")
                 .body(body.to_string())
-                .map_err(|error| error.to_string())
-                .and_then(|request| self.agent.run(request).map_err(|error| error.to_string())),
+                .map_err(ureq::Error::from)
+                .and_then(|request| self.agent.run(request)),
             None => request
                 .body(())
-                .map_err(|error| error.to_string())
-                .and_then(|request| self.agent.run(request).map_err(|error| error.to_string())),
+                .map_err(ureq::Error::from)
+                .and_then(|request| self.agent.run(request)),
         };
         let mut response = match sent {
             Ok(response) => response,
-            Err(error) => return broken(error),
+            Err(error) => return broken(error.to_string(), may_be_sent(&error)),
         };
         let status = response.status().as_u16();
         let header = |name: &str| {
@@ -217,6 +254,8 @@ impl Client {
                 .and_then(|value| value.to_str().ok())
                 .map(str::to_owned)
         };
+        let own_limit =
+            header("ratelimit-reason").is_some_and(|reason| reason.contains("per-issue"));
         let pause = header("retry-after").and_then(|text| retry_after(&text));
         let captcha = header("x-authentication-denied-reason")
             .or_else(|| header("x-seraph-loginreason"))
@@ -228,7 +267,7 @@ impl Client {
             .read_to_vec();
         let answer = match read {
             Ok(answer) => answer,
-            Err(error) if status < 400 => return broken(error.to_string()),
+            Err(error) if status < 400 => return broken(error.to_string(), true),
             Err(_) => Vec::new(),
         };
         if (200..300).contains(&status) {
@@ -247,10 +286,28 @@ impl Client {
             message,
         };
         match status {
+            // The caller waits, so that a write under way never lies still.
+            429 if !reads => Sent::Failed(JiraError::Limited {
+                path: path.to_owned(),
+                wait: pause.unwrap_or(if own_limit { ISSUE_PAUSE } else { WRITE_PAUSE }),
+                issue: own_limit,
+            }),
             429 => Sent::Again(pause, error),
             502..=504 if reads => Sent::Again(pause, error),
             _ => Sent::Failed(error),
         }
+    }
+}
+
+/// Whether the site may have received a request that failed so.
+fn may_be_sent(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect)
+        | ureq::Error::BadUri(_) => false,
+        ureq::Error::Io(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
+        _ => true,
     }
 }
 

@@ -26,6 +26,18 @@ pub enum JiraError {
         path: String,
         /// What the connection reported.
         cause: String,
+        /// Whether the site may have received the request.
+        sent: bool,
+    },
+    /// The site takes no more writes for now (HTTP 429). The write was not executed.
+    #[error("{path}: the site limits writes (HTTP 429); wait {} s", wait.as_secs())]
+    Limited {
+        /// Path of the request.
+        path: String,
+        /// How long to wait.
+        wait: std::time::Duration,
+        /// Whether only this issue is limited; others can be written.
+        issue: bool,
     },
     /// The token is wrong, expired or revoked (HTTP 401).
     #[error(
@@ -83,6 +95,20 @@ pub enum JiraError {
         /// Issues of the project in the replica.
         known: usize,
     },
+    /// A field of an edit cannot be set so.
+    #[error("{field}: {what}")]
+    Field {
+        /// The field as it was given.
+        field: String,
+        /// What is wrong, and what is possible.
+        what: String,
+    },
+    /// A change cannot be made.
+    #[error("{0}")]
+    Change(String),
+    /// The outbox has no such operation.
+    #[error("the outbox has no operation {0}; `weir jira outbox` lists them")]
+    UnknownOp(String),
     /// A setting of the site cannot be used.
     #[error("{0}")]
     Settings(String),
@@ -103,7 +129,8 @@ impl JiraError {
     /// Whether a write that failed so may have been executed.
     pub fn is_unknown(&self) -> bool {
         match self {
-            Self::Transport { .. } | Self::Garbage { .. } => true,
+            Self::Transport { sent, .. } => *sent,
+            Self::Garbage { .. } => true,
             Self::Status { status, .. } => *status >= 500,
             _ => false,
         }

@@ -6,7 +6,7 @@
 mod evaluate;
 mod parse;
 
-pub use evaluate::{Context, matches, plain_text, sort};
+pub use evaluate::{Context, OrderKey, matches, order_of, plain_text, sort};
 pub use parse::parse;
 
 use thiserror::Error;

@@ -4,16 +4,25 @@
 //! Invariants:
 //! - A token is in no topic, log or message.
 //! - A query without a condition is never sent.
+//! - An edit is durable before the call that makes it returns, and is sent neither never nor twice.
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod client;
 pub mod error;
+pub mod index;
 pub mod jql;
+pub mod meta;
 pub mod offline;
+pub mod op;
+pub mod outbox;
+pub mod overlay;
+mod plan;
 pub mod pull;
+pub mod push;
 pub mod replica;
 pub mod sim;
 pub mod time;
+mod values;
 
 pub use error::{JiraError, Result};

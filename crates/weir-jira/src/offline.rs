@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::error::{JiraError, Result};
 use crate::jql::{self, Context};
+use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
 
 /// A text as a JQL literal.
@@ -11,7 +12,7 @@ pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The issues that a query selects, in its order; the newest first where it has none. The empty
+/// The issues that a query selects, with pending edits laid over them, in its order; the newest first where it has none. The empty
 /// query selects all issues: nothing is sent.
 ///
 /// # Errors
@@ -29,12 +30,16 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
         offset_minutes: 0,
     };
     let mut found = Vec::new();
+    let overlay = Overlay::load(replica)?;
     for mut issue in replica.issues()? {
         whole(replica, &mut issue)?;
+        overlay.lay(&mut issue);
         if jql::matches(&query, &issue, &context) {
             found.push(issue);
         }
     }
+    let created = overlay.created().into_iter();
+    found.extend(created.filter(|issue| jql::matches(&query, issue, &context)));
     let mut rows: Vec<&Value> = found.iter().collect();
     jql::sort(&query, &mut rows);
     Ok(rows.into_iter().cloned().collect())

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::error::{JiraError, Result};
+use crate::meta;
 use crate::replica::{Change, Replica};
 use crate::time::{self, DAY_MS, MINUTE_MS};
 
@@ -26,6 +27,8 @@ const PAGES_MAX: usize = 100_000;
 const EMPTY_MAX: usize = 3;
 /// Times that a query which paged wrongly begins again while the watermark does not move.
 const RESTARTS_MAX: usize = 3;
+/// Projects of which the fields are read ahead, once a day; those of others when they are needed.
+const FIELDS_OF_PROJECTS_MAX: usize = 20;
 /// A census that would remove a larger part than one fifth asks first.
 const GONE_PART: usize = 5;
 
@@ -105,15 +108,26 @@ struct Page {
 
 /// Pulls what changed since the last pull.
 pub fn pull(client: &Client, replica: &Replica, options: &PullOptions) -> Result<PullReport> {
-    let mut pull = Pull {
-        client,
-        replica,
-        options,
-        report: PullReport::default(),
-        first: client.requests(),
-        cursor: replica.read("cursors", "issues")?.unwrap_or_default(),
-    };
-    pull.run()
+    Pull::new(client, replica, options)?.run()
+}
+
+/// Stores an issue that was just read, and its comments.
+pub(crate) fn keep(client: &Client, replica: &Replica, issue: &Value) -> Result<()> {
+    let raw = serde_json::value::to_raw_value(issue)?;
+    let options = PullOptions::default();
+    let mut pull = Pull::new(client, replica, &options)?;
+    pull.keep(&parsed(&[raw])?)?;
+    Ok(())
+}
+
+/// Removes an issue that the site no longer shows.
+pub(crate) fn forget(client: &Client, replica: &Replica, id: &str) -> Result<()> {
+    let options = PullOptions::default();
+    let mut pull = Pull::new(client, replica, &options)?;
+    if let Some(location) = replica.locate(id)? {
+        pull.forget(&location.project, id, true)?;
+    }
+    Ok(())
 }
 
 struct Pull<'a> {
@@ -132,7 +146,18 @@ enum Round {
     Broken(&'static str),
 }
 
-impl Pull<'_> {
+impl<'a> Pull<'a> {
+    fn new(client: &'a Client, replica: &'a Replica, options: &'a PullOptions) -> Result<Self> {
+        Ok(Self {
+            client,
+            replica,
+            options,
+            report: PullReport::default(),
+            first: client.requests(),
+            cursor: replica.read("cursors", "issues")?.unwrap_or_default(),
+        })
+    }
+
     fn run(&mut self) -> Result<PullReport> {
         let due = |last: Option<i64>| last.is_none_or(|last| self.options.now_ms - last >= DAY_MS);
         let (reference, census) = (due(self.cursor.reference_ms), due(self.cursor.census_ms));
@@ -184,6 +209,16 @@ impl Pull<'_> {
             self.report.writes += self.replica.store("meta", key, &value)?;
         }
         self.projects()?;
+        self.report.writes += meta::ask_site(self.client, self.replica)?;
+        let wanted = &self.options.projects;
+        let projects = self.replica.projects()?.into_iter();
+        let projects = projects.filter(|(_, value)| {
+            let key = text(&value["project"]["key"]);
+            value["visible"] == true && (wanted.is_empty() || wanted.contains(&key))
+        });
+        for (project, _) in projects.take(FIELDS_OF_PROJECTS_MAX) {
+            self.report.writes += meta::ask_project(self.client, self.replica, &project)?;
+        }
         self.cursor.reference_ms = Some(self.options.now_ms);
         self.save()
     }

@@ -8,6 +8,7 @@ mod faults;
 mod routes;
 mod wire;
 mod world;
+mod writes;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -250,6 +251,9 @@ fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Res
         wire::reset(stream)?;
         return Ok(false);
     }
+    if let Some(other) = fault.as_ref().and_then(faults::Fault::afterwards) {
+        response = other;
+    }
     let mut delivery = wire::Delivery::default();
     if let Some(fault) = &fault {
         fault.spoil(&mut response);
@@ -266,6 +270,7 @@ fn authorized(world: &World, request: &Request) -> bool {
     request.header("authorization") == Some(expected.as_str())
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of requests")]
 fn control(state: &mut State, request: &Request) -> Response {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let world = &mut state.world;
@@ -295,7 +300,18 @@ fn control(state: &mut State, request: &Request) -> Response {
             let empty = Map::new();
             for (name, value) in body["fields"].as_object().unwrap_or(&empty) {
                 if let Some(id) = issue {
-                    world.set(id, name, value.clone());
+                    world.set_as(id, name, value.clone(), &world.another());
+                }
+            }
+            // A comment by its id, with another text.
+            let comment = &body["comment"];
+            if let Some(issue) = issue.and_then(|id| world.issues.get_mut(&id)) {
+                for item in issue
+                    .comments
+                    .iter_mut()
+                    .filter(|item| item["id"] == comment["id"])
+                {
+                    item["body"] = comment["body"].clone();
                 }
             }
             json!({"found": issue.is_some()})
@@ -343,6 +359,14 @@ fn control(state: &mut State, request: &Request) -> Response {
                 }
             }
             json!({})
+        }
+        ("POST", "/_sim/deny") => {
+            let right = body["right"].as_str().unwrap_or_default().to_owned();
+            world.options.denied.retain(|denied| *denied != right);
+            if body["on"].as_bool().unwrap_or(true) {
+                world.options.denied.push(right);
+            }
+            json!({"denied": world.options.denied})
         }
         ("GET", "/_sim/state") => world.dump(),
         _ => json!({"error": "no such control"}),

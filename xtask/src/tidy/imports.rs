@@ -158,8 +158,9 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-jira",
         layer: 4,
-        ours: &["weir"],
+        ours: &["weir", "weir-adf"],
         foreign: &[
+            "uuid",
             "base64",
             "ureq",
             "rustls",

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use weir_jira::op::Op;
+use weir_jira::outbox::Outbox;
 use weir_jira::{offline, time};
 
 use super::{chosen, failed, now_ms, replica};
@@ -25,10 +27,25 @@ const FIELDS: &[Field] = &[
         "time",
         "when the issue changed last, RFC 3339 UTC",
     ),
+    field("pending", "number", "changes that are not at the site yet"),
     field("summary", "text", "summary"),
     wide("labels", "text", "labels, with spaces between"),
     wide("priority", "text", "priority"),
     wide("url", "text", "address of the issue in a browser"),
+    wide("id", "text", "id of the issue"),
+    wide("project", "text", "key of the project"),
+    wide(
+        "category",
+        "text",
+        "category of the status: new, indeterminate or done",
+    ),
+    wide("parent", "text", "key of the parent, null: none"),
+    wide(
+        "created",
+        "time",
+        "when the issue was created, RFC 3339 UTC",
+    ),
+    wide("due", "text", "due date YYYY-MM-DD, null: none"),
 ];
 
 #[derive(Debug, Args)]
@@ -49,7 +66,8 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The text is org; -o json prints the issue as Jira sent it. An old key finds a moved issue.
+The text is org; -o json prints the issue as Jira sent it, with changes that are not at the site yet
+laid over it: `pending` lists them. An old key finds a moved issue.
 
 Examples:
   weir jira show AA-1
@@ -117,17 +135,29 @@ fn print(
         let updated = fields["updated"].as_str().and_then(time::parse);
         let labels = fields["labels"].as_array().into_iter().flatten();
         let labels: Vec<&str> = labels.filter_map(Value::as_str).collect();
-        let updated = updated.and_then(|ms| u64::try_from(ms).ok());
+        let moment = |ms: Option<i64>| {
+            let ms = ms.and_then(|ms| u64::try_from(ms).ok());
+            ms.map_or(Cell::Nothing, Cell::Time)
+        };
+        let created = fields["created"].as_str().and_then(time::parse);
+        let pending = issue["pending"].as_array().map_or(0, Vec::len);
         out.row(&[
             Cell::Text(Cow::Borrowed(key)),
             shown(&fields["issuetype"]["name"]),
             shown(&fields["status"]["name"]),
             shown(&fields["assignee"]["displayName"]),
-            updated.map_or(Cell::Nothing, Cell::Time),
+            moment(updated),
+            Cell::Count(u64::try_from(pending).unwrap_or(u64::MAX)),
             shown(&fields["summary"]),
             Cell::Text(Cow::Owned(labels.join(" "))),
             shown(&fields["priority"]["name"]),
             Cell::Text(Cow::Owned(site.browse_url(key))),
+            shown(&issue["id"]),
+            shown(&fields["project"]["key"]),
+            shown(&fields["status"]["statusCategory"]["key"]),
+            shown(&fields["parent"]["key"]),
+            moment(created),
+            shown(&fields["duedate"]),
         ])?;
     }
     out.finish()?;
@@ -149,24 +179,16 @@ pub(super) fn show(
     let what = format!("cannot show {}", args.key);
     let (name, site) = chosen(named)?;
     let replica = replica(caller, Access::Read, &name)?;
-    let issue = replica
-        .issue(&args.key)
-        .map_err(|error| failed(&what, &error))?;
+    let issue = Outbox::new(&replica, now_ms()).show(&args.key);
+    let issue = issue.map_err(|error| failed(&what, &error))?;
     let text = if matches!(
         caller.style.format,
         Some(Format::Json | Format::Jsonl | Format::Raw)
     ) {
         format!("{issue}\n")
     } else {
-        let location = replica
-            .locate(&args.key)
-            .map_err(|error| failed(&what, &error))?;
-        let comments = location
-            .map(|location| replica.comments(&location))
-            .transpose();
-        let comments = comments.map_err(|error| failed(&what, &error))?;
         let key = issue["key"].as_str().unwrap_or_default();
-        org(&issue, &comments.unwrap_or_default(), &site.browse_url(key))
+        org(&issue, &site.browse_url(key))
     };
     report::stdout(std::io::Write::write_all(
         &mut std::io::stdout(),
@@ -176,7 +198,7 @@ pub(super) fn show(
 }
 
 /// An issue with its comments as org text.
-fn org(issue: &Value, comments: &[Value], url: &str) -> String {
+fn org(issue: &Value, url: &str) -> String {
     let fields = &issue["fields"];
     let word = |value: &Value| one_line(value.as_str().unwrap_or("-"));
     let mut text = format!("* {} {}\n", word(&issue["key"]), word(&fields["summary"]));
@@ -190,9 +212,17 @@ fn org(issue: &Value, comments: &[Value], url: &str) -> String {
     ] {
         _ = writeln!(text, ":{name}: {}", word(value));
     }
-    _ = writeln!(text, ":URL: {url}\n:END:");
+    _ = writeln!(text, ":URL: {url}");
+    for op in issue["pending"].as_array().into_iter().flatten() {
+        if let Ok(op) = serde_json::from_value::<Op>(op.clone()) {
+            let line = format!("● {} {} {}", op.number, op.state.name(), op.what());
+            _ = writeln!(text, ":PENDING: {}", one_line(&line));
+        }
+    }
+    text.push_str(":END:\n");
     text.push_str(&rich(&fields["description"]));
-    for comment in comments {
+    let comments = fields["comment"]["comments"].as_array();
+    for comment in comments.into_iter().flatten() {
         let author = word(&comment["author"]["displayName"]);
         _ = writeln!(text, "** {author}, {}", word(&comment["created"]));
         text.push_str(&rich(&comment["body"]));

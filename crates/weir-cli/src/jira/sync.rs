@@ -9,7 +9,7 @@ use weir_jira::client::Client;
 use weir_jira::pull::{PullOptions, PullReport};
 use weir_jira::replica::Replica;
 
-use super::{chosen, client, failed, now_ms, replica};
+use super::{chosen, client, failed, now_ms, outbox, replica};
 use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field};
@@ -53,7 +53,8 @@ pub(super) struct PullArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Each pull that brought something is a row. An error is reported, and the next pull is tried.
+The outbox is pushed before each pull. Each pull that brought something is a row. An error is
+reported, and the next time is waited for.
 
 Examples:
   weir jira watch
@@ -105,7 +106,9 @@ pub(super) fn watch(
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
     while !interrupt.asked() {
-        match once(&client, &replica, &site.projects, (false, false)) {
+        let pushed = outbox::send(caller, &client, &replica);
+        let pulled = |_| once(&client, &replica, &site.projects, (false, false));
+        match pushed.and_then(pulled) {
             Ok(report) if report.writes > 0 => {
                 out.row(&row(&report))?;
                 out.flush()?;
@@ -114,9 +117,9 @@ pub(super) fn watch(
             Err(
                 error @ (JiraError::Unauthenticated | JiraError::Captcha | JiraError::Store(_)),
             ) => {
-                return Err(failed(&format!("cannot pull {name}"), &error).into());
+                return Err(failed(&format!("cannot synchronize {name}"), &error).into());
             }
-            Err(error) => report::tell(&failed(&format!("cannot pull {name}"), &error)),
+            Err(error) => report::tell(&failed(&format!("cannot synchronize {name}"), &error)),
         }
         let deadline = Instant::now() + args.every;
         while !interrupt.asked() && Instant::now() < deadline {

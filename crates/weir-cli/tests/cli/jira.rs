@@ -110,3 +110,90 @@ fn a_query_that_is_not_understood_is_refused() {
     let missing = place.run("jira show NO-1");
     assert_ne!(missing.code, 0);
 }
+
+/// Changes wait in the outbox without the site, are shown, and reach it once.
+#[test]
+fn changes_wait_in_the_outbox_and_are_pushed() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "20"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    let op = place.words(&[
+        "jira",
+        "edit",
+        "AA-1",
+        "summary=From the shell",
+        "-o",
+        "json",
+    ]);
+    let op = op.ok().json();
+    assert_eq!(
+        (&op["number"], &op["state"]),
+        (&1.into(), &"queued".into()),
+        "{op}"
+    );
+    let made = place
+        .words(&["jira", "create", "AA", "Task", "Fresh", "-o", "json"])
+        .ok()
+        .json();
+    assert_eq!(made["issue"], "AA+2");
+    place.words(&["jira", "comment", "AA+2", "a comment"]).ok();
+    let shown = place.run("jira show AA-1").ok().text();
+    assert!(
+        shown.contains(":PENDING: ● 1 queued summary: From the shell"),
+        "{shown}"
+    );
+    let found = place
+        .words(&["jira", "list", "summary ~ shell", "-o", "json"])
+        .ok()
+        .json();
+    assert_eq!(
+        (&found[0]["key"], &found[0]["pending"]),
+        (&"AA-1".into(), &1.into())
+    );
+    let pushed = place.run("jira push -o json").ok().json();
+    assert_eq!(
+        (&pushed["sent"], &pushed["waiting"]),
+        (&3.into(), &0.into()),
+        "{pushed}"
+    );
+    assert_eq!(
+        place.run("jira outbox -o json").ok().json(),
+        serde_json::json!([])
+    );
+    let shown = place.run("jira show AA+2 -o json").ok().json();
+    assert_eq!(shown["fields"]["comment"]["total"], 1, "{shown}");
+    place.run("jira pull").ok();
+    assert_eq!(place.run("jira pull -o json").ok().json()["writes"], 0);
+}
+
+/// What cannot be done is refused with the field and the values that are possible.
+#[test]
+fn a_wrong_change_is_refused_before_it_is_queued() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "5"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    let key = place.run("jira list --limit 1 -o json").ok().json()[0]["key"].clone();
+    let key = key.as_str().unwrap();
+    for (words, says) in [
+        (
+            vec!["edit", key, "priority=Huge"],
+            "choose from High, Medium, Low",
+        ),
+        (vec!["edit", key, "nothing"], "no `=`"),
+        (vec!["edit", "NO-1", "summary=x"], "no issue NO-1"),
+        (vec!["delete", key], "--yes"),
+        (vec!["resolve", "7", "mine"], "no operation 7"),
+        (vec!["assign", key, "Nobody"], "nobody known"),
+    ] {
+        let all: Vec<&str> = ["jira"].into_iter().chain(words).collect();
+        let refused = place.words(&all);
+        assert_ne!(refused.code, 0, "{all:?}");
+        assert!(refused.err.contains(says), "{all:?}: {}", refused.err);
+    }
+    assert_eq!(
+        place.run("jira outbox -o json").ok().json(),
+        serde_json::json!([])
+    );
+}

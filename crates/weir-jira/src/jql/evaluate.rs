@@ -26,7 +26,45 @@ pub fn matches(query: &Query, issue: &Value, context: &Context) -> bool {
 
 /// Orders issues as the query says; equal ones by id, ascending.
 pub fn sort(query: &Query, issues: &mut [&Value]) {
-    issues.sort_by(|a, b| compare(query, a, b));
+    issues.sort_by_cached_key(|issue| order_of(query, issue));
+}
+
+/// Where an issue comes in the order of a query. Only those of one query can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderKey {
+    /// A number, a text, and whether greater ones come first: one for each field.
+    parts: Vec<(i64, String, bool)>,
+    id: i64,
+}
+
+impl Ord for OrderKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        for (a, b) in self.parts.iter().zip(&other.parts) {
+            let order = (a.0, &a.1).cmp(&(b.0, &b.1));
+            if order != Ordering::Equal {
+                return if a.2 { order.reverse() } else { order };
+            }
+        }
+        self.id.cmp(&other.id)
+    }
+}
+
+impl PartialOrd for OrderKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Where an issue comes in the order of a query.
+pub fn order_of(query: &Query, issue: &Value) -> OrderKey {
+    let part = |(field, descending): &(String, bool)| {
+        let (number, text) = order_key(issue, field);
+        (number, text, *descending)
+    };
+    OrderKey {
+        parts: query.order.iter().map(part).collect(),
+        id: number(&issue["id"]),
+    }
 }
 
 /// The text of a document, of rich text or of any other value, with a space between parts.
@@ -58,17 +96,6 @@ fn collect(value: &Value, text: &mut String, depth: usize) {
         }
         _ => {}
     }
-}
-
-fn compare(query: &Query, a: &Value, b: &Value) -> Ordering {
-    for (field, descending) in &query.order {
-        let (left, right) = (order_key(a, field), order_key(b, field));
-        let order = left.cmp(&right);
-        if order != Ordering::Equal {
-            return if *descending { order.reverse() } else { order };
-        }
-    }
-    number(&a["id"]).cmp(&number(&b["id"]))
 }
 
 /// What rows are ordered by: a number, then a text.

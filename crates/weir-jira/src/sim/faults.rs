@@ -20,6 +20,10 @@ pub(super) struct Fault {
     bytes: usize,
     /// Milliseconds of `slow`.
     ms: u64,
+    /// Field that another user sets in `conflict`; default `summary`.
+    field: Option<String>,
+    /// The value that it gets.
+    value: Option<Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -34,6 +38,10 @@ struct Match {
     every: u64,
     /// It ends after so many faults; 0: never.
     count: u64,
+    /// Requests of a thousand that meet it, by a generator of the rule; 0: all.
+    chance: u64,
+    /// Seed of the generator.
+    seed: u64,
 }
 
 /// A rule of `POST /_sim/faults`.
@@ -50,6 +58,15 @@ pub(super) struct Rule {
 }
 
 impl Rule {
+    /// The next number of the generator (splitmix64).
+    fn drawn(&mut self) -> u64 {
+        self.fits.seed = self.fits.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.fits.seed;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
     /// Whether the next request that the rule fits meets its fault.
     fn meets(&mut self, request: &Request) -> bool {
         let method = self.fits.method.as_ref();
@@ -64,6 +81,7 @@ impl Rule {
         let due = self.seen >= first
             && (self.fits.every == 0 || (self.seen - first).is_multiple_of(self.fits.every));
         let left = self.fits.count == 0 || self.made < self.fits.count;
+        let due = due && (self.fits.chance == 0 || self.drawn() % 1000 < self.fits.chance);
         self.made += u64::from(due && left);
         due && left
     }
@@ -118,6 +136,14 @@ impl Fault {
                 410,
                 messages("The requested API has been removed. Use /rest/api/3/search/jql"),
             ),
+            "400" => (
+                400,
+                json!({"errorMessages": [], "errors": {"summary": "Field 'summary' cannot be set."}})
+                    .to_string()
+                    .into_bytes(),
+            ),
+            "403" => (403, messages("You do not have permission to edit this issue.")),
+            "413" => (413, messages("The request is too large.")),
             "409" => (409, messages("The issue was changed meanwhile.")),
             "garbage-html" => (200, html),
             _ => return None,
@@ -139,6 +165,31 @@ impl Fault {
             headers,
             body,
         })
+    }
+
+    /// The answer in place of that of the executed request.
+    pub(super) fn afterwards(&self) -> Option<Response> {
+        let status = match self.name.as_str() {
+            "500-after" => 500,
+            "503-after" => 503,
+            _ => return None,
+        };
+        let headers = vec![("Content-Type", "text/html".to_owned())];
+        Some(Response {
+            status,
+            headers,
+            body: b"<html>Service Unavailable</html>".to_vec(),
+        })
+    }
+
+    /// What another user sets in `conflict`.
+    pub(super) fn foreign(&self) -> (String, Value) {
+        let field = self.field.clone().unwrap_or_else(|| "summary".to_owned());
+        let value = self.value.clone();
+        (
+            field,
+            value.unwrap_or_else(|| "changed by somebody else".into()),
+        )
     }
 
     /// Time before the request is executed.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::faults::Fault;
 use super::wire::{Request, Response};
 use super::world::{World, status_of};
+use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
 use crate::jql;
 use crate::time;
 
@@ -17,8 +18,6 @@ const PAGE_MAX: usize = 100;
 /// Largest page of a search for ids.
 const ID_PAGE_MAX: usize = 5000;
 
-/// Why a request is refused: status and message.
-type Refusal = (u16, String);
 type Answer = Result<(u16, Value), Refusal>;
 
 fn missing() -> Refusal {
@@ -40,11 +39,21 @@ pub(super) fn route(world: &mut World, request: &Request, fault: Option<&Fault>)
         Ok((204, _)) => (204, Vec::new()),
         Ok((status, body)) => (status, body.to_string().into_bytes()),
         Err((status, message)) => {
-            let body = json!({"errorMessages": [message], "errors": {}, "status": status});
+            let body = match message.split_once(FIELD_END) {
+                Some((field, text)) => {
+                    json!({"errorMessages": [], "errors": {field: text}, "status": status})
+                }
+                None => json!({"errorMessages": [message], "errors": {}, "status": status}),
+            };
             (status, body.to_string().into_bytes())
         }
     };
-    let headers = vec![("Content-Type", "application/json;charset=UTF-8".to_owned())];
+    let mut headers = vec![("Content-Type", "application/json;charset=UTF-8".to_owned())];
+    if status == 429 {
+        // Only writes to one issue are limited here.
+        headers.push(("Retry-After", "2".to_owned()));
+        headers.push(("RateLimit-Reason", "jira-per-issue-on-write".to_owned()));
+    }
     Response {
         status,
         headers,
@@ -52,6 +61,7 @@ pub(super) fn route(world: &mut World, request: &Request, fault: Option<&Fault>)
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of requests")]
 fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fault>) -> Answer {
     let method = request.method.as_str();
     let body = || -> Result<Value, Refusal> {
@@ -97,10 +107,32 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
         ("GET", ["priority", "search"]) => Ok((
             200,
             json!({
-            "startAt": 0, "maxResults": 50, "total": 1, "isLast": true,
-            "values": [{"id": "3", "name": "Medium"}]}),
+            "startAt": 0, "maxResults": 50, "total": PRIORITIES.len(), "isLast": true,
+            "values": writes::all_of(PRIORITIES, "name")}),
         )),
-        ("GET", ["issuetype"]) => Ok((200, json!([{"id": "1", "name": "Task", "subtask": false}]))),
+        ("GET", ["issuetype"]) => Ok((200, world.types.clone().into())),
+        ("GET", ["issueLinkType"]) => Ok((200, json!({"issueLinkTypes": writes::link_types()}))),
+        ("GET", ["users", "search"]) => {
+            let start = request.number("startAt", 0);
+            let most = request.number("maxResults", 50).min(1000);
+            let page: Vec<&Value> = world.users.iter().skip(start).take(most).collect();
+            Ok((200, json!(page)))
+        }
+        ("GET", ["issue", "createmeta", project, "issuetypes", rest @ ..]) => {
+            createmeta(world, request, project, rest)
+        }
+        ("POST", ["issueLink"]) => {
+            writes::allow(world, "LINK_ISSUES")?;
+            writes::link(world, &body()?)?;
+            Ok((201, Value::Null))
+        }
+        ("DELETE", ["issueLink", link]) => {
+            writes::allow(world, "LINK_ISSUES")?;
+            if writes::unlink(world, link) {
+                return Ok((204, Value::Null));
+            }
+            Err((404, format!("No issue link with id '{link}' exists.")))
+        }
         ("GET", ["project", "search"]) => {
             let shown = world
                 .projects
@@ -128,7 +160,16 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             Ok((200, json!({"count": found.len()})))
         }
         ("POST", ["issue", "bulkfetch"]) => bulk(world, &body()?),
-        ("POST", ["issue"]) => create(world, &body()?),
+        ("POST", ["issue"]) => {
+            writes::allow(world, "CREATE_ISSUES")?;
+            let id = writes::create(world, &body()?)?;
+            let key = world.issues.get(&id).map(|issue| issue.key.clone());
+            let address = format!("/rest/api/3/issue/{id}");
+            Ok((
+                201,
+                json!({"id": id.to_string(), "key": key, "self": address}),
+            ))
+        }
         (_, ["issue", name, rest @ ..]) => {
             let id = world.find(name).ok_or_else(missing)?;
             if method != "GET" {
@@ -187,53 +228,71 @@ fn issue(
             let fields = request.argument("fields").unwrap_or("*all");
             let names: Vec<&str> = fields.split(',').collect();
             keep(&mut found, &names);
-            if fault.is_some_and(|fault| fault.name == "conflict") {
+            if request
+                .argument("expand")
+                .is_some_and(|list| list.contains("changelog"))
+            {
+                let histories: Vec<&Value> = one.history.iter().rev().take(100).collect();
+                found["changelog"] = json!({"startAt": 0, "total": one.history.len(),
+                    "maxResults": histories.len(), "histories": histories});
+            }
+            if let Some(fault) = fault.filter(|fault| fault.name == "conflict") {
                 // Another user is faster than the writer who has just read.
-                world.set(id, "summary", "changed by somebody else".into());
+                let (field, value) = fault.foreign();
+                world.set_as(id, &field, value, &world.another());
             }
             Ok((200, found))
         }
         ("PUT", []) => {
-            edit(world, id, &body()?)?;
+            writes::allow(world, "EDIT_ISSUES")?;
+            writes::edit(world, id, &body()?)?;
             Ok((204, Value::Null))
         }
         ("DELETE", []) => {
-            world.delete(id);
+            writes::allow(world, "DELETE_ISSUES")?;
+            let subtasks = request.argument("deleteSubtasks") == Some("true");
+            writes::delete(world, id, subtasks)?;
             Ok((204, Value::Null))
         }
+        ("GET", ["editmeta"]) => {
+            let project = one.project.to_string();
+            let all = writes::fields_of(world, &project, false, false).into_iter();
+            let all =
+                all.map(|field| (field["key"].as_str().unwrap_or_default().to_owned(), field));
+            Ok((200, json!({"fields": all.collect::<Map<String, Value>>()})))
+        }
         ("PUT", ["assignee"]) => {
-            let account = body()?["accountId"].clone();
-            let user = world
-                .users
-                .iter()
-                .find(|user| user["accountId"] == account)
-                .cloned();
-            world.set(id, "assignee", user.unwrap_or_default());
+            writes::allow(world, "ASSIGN_ISSUES")?;
+            writes::edit(world, id, &json!({"fields": {"assignee": body()?}}))?;
             Ok((204, Value::Null))
         }
         ("GET", ["transitions"]) => {
-            let all: Vec<Value> = (0..3)
-                .map(|n| {
-                    json!({"id": (n + 11).to_string(), "name": status_of(n)["name"],
-                    "to": status_of(n), "hasScreen": false, "isAvailable": true})
-                })
-                .collect();
-            Ok((200, json!({"transitions": all})))
+            let status = one.fields.get("status").unwrap_or(&Value::Null);
+            Ok((200, json!({"transitions": writes::transitions(status)})))
         }
         ("POST", ["transitions"]) => {
-            let wanted = body()?["transition"]["id"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            let number: usize = wanted.parse().unwrap_or(0);
-            if !(11..14).contains(&number) {
-                return Err((
-                    400,
-                    format!("Transition id '{wanted}' is not valid for this issue."),
-                ));
-            }
-            world.set(id, "status", status_of(number - 11));
+            writes::allow(world, "TRANSITION_ISSUES")?;
+            writes::transition(world, id, &body()?)?;
             Ok((204, Value::Null))
+        }
+        ("GET", ["watchers"]) => {
+            let watchers: Vec<Value> = one
+                .watchers
+                .iter()
+                .map(|account| json!({"accountId": account}))
+                .collect();
+            Ok((
+                200,
+                json!({"watchCount": watchers.len(), "watchers": watchers}),
+            ))
+        }
+        ("POST", ["watchers"]) => {
+            let account = body()?.as_str().unwrap_or_default().to_owned();
+            watch(world, id, &account, true)
+        }
+        ("DELETE", ["watchers"]) => {
+            let account = request.argument("accountId").unwrap_or_default().to_owned();
+            watch(world, id, &account, false)
         }
         ("GET", [list @ ("comment" | "worklog")]) => {
             let comments = *list == "comment";
@@ -250,7 +309,11 @@ fn issue(
                 Some("shrink-total") => total = total.saturating_sub(1),
                 _ => {}
             }
-            let page: Vec<&Value> = items.iter().skip(start).take(most).collect();
+            let mut items: Vec<&Value> = items.iter().collect();
+            if comments && request.argument("orderBy") == Some("-created") {
+                items.reverse();
+            }
+            let page: Vec<&Value> = items.into_iter().skip(start).take(most).collect();
             let name = if comments { "comments" } else { "worklogs" };
             Ok((
                 200,
@@ -258,7 +321,18 @@ fn issue(
             ))
         }
         ("POST", [list @ ("comment" | "worklog")]) => {
+            let right = ["WORK_ON_ISSUES", "ADD_COMMENTS"];
+            writes::allow(world, right[usize::from(*list == "comment")])?;
             let given = body()?;
+            if *list == "comment" && given["body"]["type"] != "doc" {
+                return Err((400, format!("comment{FIELD_END}Comment body is not valid!")));
+            }
+            if *list == "worklog" && given["timeSpentSeconds"].as_u64().unwrap_or(0) < 60 {
+                return Err((
+                    400,
+                    format!("timeLogged{FIELD_END}Invalid time duration entered."),
+                ));
+            }
             let comment_id = world.new_id();
             let mut item = world.comment(comment_id, &given["body"], now);
             if let Some(properties) = given.get("properties") {
@@ -280,7 +354,26 @@ fn issue(
             world.touch(id, now);
             Ok((201, item))
         }
+        ("GET", ["comment", comment]) => {
+            let found = one.comments.iter().find(|item| item["id"] == **comment);
+            let none = || (404, "Can not find a comment for the id.".to_owned());
+            Ok((200, found.cloned().ok_or_else(none)?))
+        }
+        ("PUT", ["comment", comment]) => {
+            writes::allow(world, "EDIT_OWN_COMMENTS")?;
+            let given = body()?;
+            let one = world.issues.get_mut(&id).ok_or_else(missing)?;
+            let found = one.comments.iter_mut().find(|item| item["id"] == **comment);
+            let none = || (404, "Can not find a comment for the id.".to_owned());
+            let found = found.ok_or_else(none)?;
+            found["body"] = given["body"].clone();
+            found["updated"] = time::format(now).into();
+            let found = found.clone();
+            world.touch(id, now);
+            Ok((200, found))
+        }
         ("DELETE", ["comment", comment]) => {
+            writes::allow(world, "DELETE_OWN_COMMENTS")?;
             let one = world.issues.get_mut(&id).ok_or_else(missing)?;
             let before = one.comments.len();
             one.comments.retain(|item| item["id"] != **comment);
@@ -314,115 +407,72 @@ fn keep(issue: &mut Value, names: &[&str]) {
 }
 
 impl World {
-    /// Sets a field as a user would, with an entry in the history.
-    #[allow(clippy::needless_pass_by_value, reason = "most callers make it")]
+    /// Sets a field as the account would, with an entry in the history.
     pub(super) fn set(&mut self, id: u64, field: &str, value: Value) {
+        self.set_as(id, field, value, &self.me());
+    }
+
+    /// Sets a field as a user would, with an entry in the history.
+    pub(super) fn set_as(&mut self, id: u64, field: &str, value: Value, author: &Value) {
         let now = self.now_ms();
         let entry = self.new_id();
-        let author = self.me();
         if let Some(issue) = self.issues.get_mut(&id) {
-            let from = issue.fields.insert(field.to_owned(), value.clone());
+            let to = crate::op::text(&value);
+            let from = issue.fields.insert(field.to_owned(), value);
             issue.history.push(
-                json!({"id": entry.to_string(), "created": time::format(now),
-                "author": author, "items": [{"field": field, "fieldId": field,
-                    "fromString": jql::plain_text(&from.unwrap_or_default()),
-                    "toString": jql::plain_text(&value)}]}),
+                json!({"id": entry.to_string(), "created": time::format(now), "author": author,
+                "items": [{"field": field, "fieldId": field,
+                    "fromString": crate::op::text(&from.unwrap_or_default()), "toString": to}]}),
             );
         }
         self.touch(id, now);
     }
 }
 
-fn edit(world: &mut World, id: u64, body: &Value) -> Result<(), Refusal> {
-    let empty = Map::new();
-    let fields = body["fields"].as_object().unwrap_or(&empty);
-    let update = body["update"].as_object().unwrap_or(&empty);
-    if let Some(both) = fields.keys().find(|name| update.contains_key(*name)) {
-        return Err((
-            400,
-            format!("Field '{both}' cannot appear in both 'fields' and 'update'"),
-        ));
+fn watch(world: &mut World, id: u64, account: &str, on: bool) -> Answer {
+    if !world.users.iter().any(|user| user["accountId"] == account) {
+        return Err((404, "The user does not exist.".to_owned()));
     }
-    for (name, value) in fields {
-        check(name, value)?;
-    }
-    for (name, value) in fields {
-        let mut value = value.clone();
-        if name == "assignee" {
-            let account = value["accountId"].clone();
-            let user = world
-                .users
-                .iter()
-                .find(|user| user["accountId"] == account)
-                .cloned();
-            value = user.unwrap_or_default();
-        }
-        world.set(id, name, value);
-    }
-    for (name, steps) in update {
-        let issue = world.issues.get(&id).ok_or_else(missing)?;
-        let mut items = issue
-            .fields
-            .get(name)
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        for step in steps.as_array().into_iter().flatten() {
-            if let Some(added) = step.get("add").filter(|added| !items.contains(added)) {
-                items.push(added.clone());
-            }
-            if let Some(removed) = step.get("remove") {
-                items.retain(|item| item != removed);
-            }
-        }
-        world.set(id, name, items.into());
-    }
-    Ok(())
-}
-
-fn check(name: &str, value: &Value) -> Result<(), Refusal> {
-    if name == "summary" {
-        let text = value.as_str().unwrap_or_default();
-        if text.is_empty() || text.contains('\n') || text.chars().count() > 255 {
-            return Err((
-                400,
-                "summary: You must specify a summary of 1 to 255 characters in one line."
-                    .to_owned(),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn create(world: &mut World, body: &Value) -> Answer {
-    let fields = body["fields"]
-        .as_object()
-        .ok_or((400, "fields are missing".to_owned()))?;
-    let project = &body["fields"]["project"];
-    let known = world.projects.iter().find(|(id, found)| {
-        !world.revoked.contains(id)
-            && (found["key"] == project["key"] || found["id"] == project["id"])
-    });
-    let id = *known
-        .ok_or((400, "project: valid project is required".to_owned()))?
-        .0;
-    check(
-        "summary",
-        &fields.get("summary").cloned().unwrap_or_default(),
-    )?;
-    let mut properties = Map::new();
-    for property in body["properties"].as_array().into_iter().flatten() {
-        let key = property["key"].as_str().unwrap_or_default();
-        properties.insert(key.to_owned(), property["value"].clone());
-    }
-    let mut fields = fields.clone();
-    fields.remove("project");
     let now = world.now_ms();
-    let id = world.create(id, &fields, properties, now);
-    let key = world.issues.get(&id).map(|issue| issue.key.clone());
+    let one = world.issues.get_mut(&id).ok_or_else(missing)?;
+    if on {
+        one.watchers.insert(account.to_owned());
+    } else {
+        one.watchers.remove(account);
+    }
+    world.touch(id, now);
+    Ok((204, Value::Null))
+}
+
+/// Types of issues of a project, or the fields of one of them.
+fn createmeta(world: &World, request: &Request, project: &str, rest: &[&str]) -> Answer {
+    let none = || {
+        (
+            404,
+            "No project could be found with this key or id.".to_owned(),
+        )
+    };
+    let known = world.projects.iter().find(|(id, found)| {
+        !world.revoked.contains(id) && (found["key"] == project || found["id"] == project)
+    });
+    let project = known.ok_or_else(none)?.0.to_string();
+    let (name, all) = match rest {
+        [] => ("issueTypes", world.types.clone()),
+        [kind] => {
+            let subtask = world
+                .types
+                .iter()
+                .any(|found| found["id"] == **kind && found["subtask"] == true);
+            ("fields", writes::fields_of(world, &project, subtask, true))
+        }
+        _ => return Err((404, "no such path".to_owned())),
+    };
+    let start = request.number("startAt", 0);
+    let most = request.number("maxResults", 50).min(50);
+    let page: Vec<&Value> = all.iter().skip(start).take(most).collect();
     Ok((
-        201,
-        json!({"id": id.to_string(), "key": key, "self": format!("/rest/api/3/issue/{id}")}),
+        200,
+        json!({"startAt": start, "maxResults": most, "total": all.len(), name: page}),
     ))
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Issue {
     pub(super) worklogs: Vec<Value>,
     pub(super) history: Vec<Value>,
     pub(super) properties: Map<String, Value>,
+    /// Account ids of those who watch it.
+    pub(super) watchers: BTreeSet<String>,
     /// Versions by the time at which they began, for an index that lags.
     versions: Vec<(i64, Option<Value>)>,
     /// Times of the last writes, for the limits of writes to one issue.
@@ -51,6 +53,8 @@ pub(super) struct World {
     /// Queries that page tokens continue: the query and the ids that remain.
     pub(super) pages: BTreeMap<String, Vec<u64>>,
     pub(super) next_token: u64,
+    /// Types of issues.
+    pub(super) types: Vec<Value>,
 }
 
 impl World {
@@ -69,6 +73,7 @@ impl World {
             counts: BTreeMap::new(),
             pages: BTreeMap::new(),
             next_token: 0,
+            types: TYPES.iter().map(|name| type_of(name)).collect(),
             options,
         };
         world.generate();
@@ -194,7 +199,7 @@ impl World {
             let text = self.words(length);
             let mut fields = Map::new();
             fields.insert("summary".to_owned(), summary.into());
-            fields.insert("issuetype".to_owned(), json!({"name": kind}));
+            fields.insert("issuetype".to_owned(), type_of(kind));
             fields.insert("description".to_owned(), document(&text));
             let label = ["red", "green", "blue"]
                 .get(self.below(3))
@@ -220,6 +225,18 @@ impl World {
             }
             self.touch(id, at);
         }
+    }
+
+    /// The items of a field that is a list.
+    pub(super) fn list_of(&self, id: u64, field: &str) -> Vec<Value> {
+        let issue = self.issues.get(&id);
+        let items = issue.and_then(|issue| issue.fields.get(field)?.as_array());
+        items.cloned().unwrap_or_default()
+    }
+
+    /// Somebody else than the account of the client.
+    pub(super) fn another(&self) -> Value {
+        self.users.get(1).cloned().unwrap_or_default()
     }
 
     pub(super) fn me(&self) -> Value {
@@ -250,8 +267,8 @@ impl World {
         let mut fields = json!({
             "summary": "", "description": null, "labels": [], "assignee": null, "duedate": null,
             "resolution": null, "resolutiondate": null, "status": status_of(0),
-            "priority": {"id": "3", "name": "Medium"}, "reporter": self.me(), "creator": self.me(),
-            "issuetype": {"id": "1", "name": "Task"}, "created": time::format(at),
+            "priority": {"id": "2", "name": "Medium"}, "reporter": self.me(), "creator": self.me(),
+            "issuetype": type_of("Task"), "issuelinks": [], "created": time::format(at),
         });
         if let Some(fields) = fields.as_object_mut() {
             fields.extend(given.clone());
@@ -385,6 +402,8 @@ impl Issue {
             });
             fields.insert(name.to_owned(), part);
         }
+        let watches = json!({"watchCount": self.watchers.len()});
+        fields.insert("watches".to_owned(), watches);
         json!({
             "id": self.id.to_string(), "key": self.key, "self": format!("/rest/api/3/issue/{}", self.id),
             "fields": fields,
@@ -400,6 +419,15 @@ pub(super) fn status_of(number: usize) -> Value {
         _ => ("3", "Done", "done", "Done"),
     };
     json!({"id": id, "name": name, "statusCategory": {"key": category, "name": label}})
+}
+
+/// Names of the types of issues; ids count from 1.
+const TYPES: &[&str] = &["Task", "Bug", "Story", "Subtask"];
+
+/// A type of issues by its name.
+pub(super) fn type_of(name: &str) -> Value {
+    let at = TYPES.iter().position(|found| *found == name).unwrap_or(0);
+    json!({"id": (at + 1).to_string(), "name": name, "subtask": name == "Subtask"})
 }
 
 /// A document of one paragraph.

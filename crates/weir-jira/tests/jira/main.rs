@@ -6,5 +6,8 @@
 )]
 
 mod faults;
+mod outbox;
 mod pull;
+mod push;
+mod push_faults;
 mod world;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir::{Durability, OpenOptions, Weir};
 use weir_jira::client::Client;
+use weir_jira::outbox::Outbox;
 use weir_jira::pull::{PullOptions, PullReport, pull};
+use weir_jira::push::{PushOptions, PushReport, push};
 use weir_jira::replica::{Location, Replica};
 use weir_jira::sim::{SimOptions, Simulator};
 use weir_jira::{JiraError, Result};
@@ -114,6 +116,40 @@ impl World {
             true,
             "{issue}"
         );
+    }
+
+    pub(crate) fn outbox(&self) -> Outbox<'_> {
+        Outbox::new(&self.replica, self.now())
+    }
+
+    pub(crate) fn try_push(&self) -> Result<PushReport> {
+        let now_ms = self.now();
+        push(&self.client, &self.replica, &PushOptions { now_ms })
+    }
+
+    pub(crate) fn push(&self) -> PushReport {
+        self.try_push().unwrap()
+    }
+
+    /// Pushes until the outbox is empty, as `watch` does; the time goes on between two pushes.
+    pub(crate) fn push_all(&self) {
+        for _ in 0..100 {
+            drop(self.try_push());
+            if self.outbox().ops().unwrap().is_empty() {
+                return;
+            }
+            self.advance(6 * 60_000);
+        }
+        panic!("{:#?}", self.outbox().ops().unwrap());
+    }
+
+    /// The issue with this key as the site has it.
+    pub(crate) fn there(&self, key: &str) -> Value {
+        let all = self.site();
+        let found = all.values().find(|issue| issue["key"] == key);
+        found
+            .unwrap_or_else(|| panic!("the site has no {key}"))
+            .clone()
     }
 
     /// The issues of the site, by id.

@@ -1,0 +1,411 @@
+//! `weir jira edit`, `move`, `comment`, `create` and the other changes: they are queued, not sent.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use weir::ErrorCode;
+use weir_jira::op::{Op, State};
+use weir_jira::outbox::Outbox;
+use weir_jira::{JiraError, time};
+
+use super::{chosen, failed, now_ms, replica};
+use crate::caller::Caller;
+use crate::output::{Cell, Field, Shape, field, wide};
+use crate::place::Access;
+use crate::report::{Because, Failure, note, usage};
+use crate::settings;
+
+/// Bytes of a text from a file or standard input.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+/// Fields of an operation.
+pub(super) const FIELDS: &[Field] = &[
+    field("number", "number", "number of the operation"),
+    field(
+        "issue",
+        "text",
+        "key of the issue; with + until it is created",
+    ),
+    field("kind", "text", "kind of change"),
+    field(
+        "state",
+        "text",
+        "queued, sending, unknown, conflict or rejected",
+    ),
+    field("what", "text", "what changes"),
+    field(
+        "problem",
+        "text",
+        "why it is not at the site; null: nothing",
+    ),
+    wide("conflicts", "number", "fields in conflict"),
+    wide("attempts", "number", "times that it was sent"),
+    wide("created", "time", "when it was made, RFC 3339 UTC"),
+    wide("op", "text", "id, which the site keeps too"),
+];
+
+/// An operation as a row.
+pub(super) fn row(op: &Op) -> [Cell<'_>; 10] {
+    let text = |text| Cell::Text(Cow::Borrowed(text));
+    let problem = op.problem.as_deref();
+    [
+        Cell::Count(op.number),
+        text(&op.key),
+        text(op.action.name()),
+        text(op.state.name()),
+        Cell::Text(Cow::Owned(op.what())),
+        problem.map_or(Cell::Nothing, text),
+        Cell::Count(u64::try_from(op.conflicts.len()).unwrap_or(u64::MAX)),
+        Cell::Count(op.attempts.into()),
+        u64::try_from(op.created_ms).map_or(Cell::Nothing, Cell::Time),
+        text(&op.id),
+    ]
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+FIELD is an id or a name of a field; `weir jira fields KEY` lists them. `FIELD=` empties it,
+`FIELD=@FILE` reads the value from a file, `FIELD=@-` from standard input. A list takes its items
+with commas, or `+ITEM` to add and `-ITEM` to remove. Rich text is org. The edit is kept in the
+outbox; `weir jira push` sends it.
+
+Examples:
+  weir jira edit AA-1 summary='A better summary' priority=High due=2030-01-31
+  weir jira edit AA-1 labels=+red,-blue description=@text.org")]
+pub(super) struct EditArgs {
+    /// Key of the issue
+    key: String,
+    /// Fields with their new values
+    #[arg(required = true, value_name = "FIELD=VALUE", value_parser = assignment)]
+    fields: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira move AA-1 'In Progress'
+  weir jira move AA-1 Done resolution=Fixed --comment 'Shipped.'")]
+pub(super) struct MoveArgs {
+    /// Key of the issue
+    key: String,
+    /// Status to move it to
+    status: String,
+    /// Fields that the transition sets
+    #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
+    fields: Vec<(String, String)>,
+    /// Comment to add, in org
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira assign AA-1 me
+  weir jira assign AA-1 none")]
+pub(super) struct AssignArgs {
+    /// Key of the issue
+    key: String,
+    /// `me`, `none`, a name, an e-mail address or an account id
+    who: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira label AA-1 red green
+  weir jira label AA-1 --remove blue")]
+pub(super) struct LabelArgs {
+    /// Key of the issue
+    key: String,
+    /// Labels to add
+    #[arg(required_unless_present = "remove")]
+    labels: Vec<String>,
+    /// Labels to remove
+    #[arg(long, value_delimiter = ',', value_name = "LABEL")]
+    remove: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira watch-issue AA-1
+  weir jira watch-issue AA-1 --off")]
+pub(super) struct WatchIssueArgs {
+    /// Key of the issue
+    key: String,
+    /// Stop watching
+    #[arg(long)]
+    off: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira link AA-1 blocks AA-2
+  weir jira link AA-1 'is blocked by' AA-2 --remove")]
+pub(super) struct LinkArgs {
+    /// Key of the issue
+    key: String,
+    /// How the two are linked, as Jira says it
+    phrase: String,
+    /// Key of the other issue
+    other: String,
+    /// Remove the link
+    #[arg(long)]
+    remove: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The text is org. Without TEXT and --file it is read from standard input.
+
+Examples:
+  weir jira comment AA-1 'I see it too.'
+  weir jira comment AA-1 --edit 10023 'I saw it *twice*.'")]
+pub(super) struct CommentArgs {
+    /// Key of the issue
+    key: String,
+    /// Text of the comment
+    #[arg(conflicts_with = "delete")]
+    text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "delete"])]
+    file: Option<String>,
+    /// Change the comment with this id
+    #[arg(long, value_name = "ID", conflicts_with = "delete")]
+    edit: Option<String>,
+    /// Delete the comment with this id
+    #[arg(long, value_name = "ID")]
+    delete: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira worklog AA-1 90m --comment 'Looked for it.'
+  weir jira worklog AA-1 2h --started '2026-11-23 09:00'")]
+pub(super) struct WorklogArgs {
+    /// Key of the issue
+    key: String,
+    /// Time spent, such as 90m
+    #[arg(value_parser = settings::duration, value_name = "TIME")]
+    spent: Duration,
+    /// When the work began, `YYYY-MM-DD HH:MM` UTC [else that long ago]
+    #[arg(long, value_name = "TIME")]
+    started: Option<String>,
+    /// What was done, in org
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Until the issue exists its key has a + in it; every command takes that key, also afterwards.
+
+Examples:
+  weir jira create AA Bug 'Login is slow' priority=High assignee=me
+  weir jira create AA Subtask 'Measure it' --parent AA-1")]
+pub(super) struct CreateArgs {
+    /// Key of the project
+    project: String,
+    /// Type of the issue
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// Summary
+    summary: String,
+    /// Other fields
+    #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
+    fields: Vec<(String, String)>,
+    /// Key of the issue that it is a subtask of
+    #[arg(long, value_name = "KEY")]
+    parent: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The copy is linked to the issue where the site has the link `Cloners`.
+
+Examples:
+  weir jira clone AA-1
+  weir jira clone AA-1 summary='The same on a phone'")]
+pub(super) struct CloneArgs {
+    /// Key of the issue
+    key: String,
+    /// Fields that differ
+    #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
+    fields: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira delete AA-1 --yes
+  weir jira delete AA-1 --subtasks --yes")]
+pub(super) struct DeleteArgs {
+    /// Key of the issue
+    key: String,
+    /// Delete its subtasks too
+    #[arg(long)]
+    subtasks: bool,
+    /// Delete it at the site with the next push
+    #[arg(long)]
+    yes: bool,
+}
+
+/// A change of an issue.
+#[derive(Debug)]
+pub(super) enum Change<'a> {
+    Edit(&'a EditArgs),
+    Move(&'a MoveArgs),
+    Assign(&'a AssignArgs),
+    Label(&'a LabelArgs),
+    Watch(&'a WatchIssueArgs),
+    Link(&'a LinkArgs),
+    Comment(&'a CommentArgs),
+    Worklog(&'a WorklogArgs),
+    Create(&'a CreateArgs),
+    Clone(&'a CloneArgs),
+    Delete(&'a DeleteArgs),
+}
+
+/// Reads `FIELD=VALUE`.
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("it has no `=` between field and value")?;
+    if name.trim().is_empty() {
+        return Err("it has no field before `=`".to_owned());
+    }
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// Carries out a change: queues it, and prints the operation.
+pub(super) fn change(
+    caller: &Caller,
+    named: Option<&str>,
+    change: &Change<'_>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let what = what(change);
+    let texts = texts(change)?;
+    let (name, _) = chosen(named)?;
+    let replica = replica(caller, Access::Write, &name)?;
+    let op = queue(&Outbox::new(&replica, now_ms()), change, &texts);
+    let op = op.map_err(|error| failed(&what, &error))?;
+    out.row(&row(&op))?;
+    out.finish()?;
+    if op.state == State::Queued {
+        note(caller.quiet, "queued; `weir jira push` sends it");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn what(change: &Change<'_>) -> String {
+    match change {
+        Change::Edit(args) => format!("cannot edit {}", args.key),
+        Change::Move(args) => format!("cannot move {}", args.key),
+        Change::Assign(args) => format!("cannot assign {}", args.key),
+        Change::Label(args) => format!("cannot label {}", args.key),
+        Change::Watch(args) => format!("cannot watch {}", args.key),
+        Change::Link(args) => format!("cannot link {}", args.key),
+        Change::Comment(args) => format!("cannot comment on {}", args.key),
+        Change::Worklog(args) => format!("cannot add a worklog to {}", args.key),
+        Change::Create(args) => format!("cannot create an issue in {}", args.project),
+        Change::Clone(args) => format!("cannot clone {}", args.key),
+        Change::Delete(args) => format!("cannot delete {}", args.key),
+    }
+}
+
+/// The assignments of a change with the texts of files, or the one text of a comment.
+fn texts(change: &Change<'_>) -> anyhow::Result<Vec<(String, String)>> {
+    let fields = match change {
+        Change::Edit(args) => &args.fields,
+        Change::Move(args) => &args.fields,
+        Change::Create(args) => &args.fields,
+        Change::Clone(args) => &args.fields,
+        Change::Comment(args) if args.delete.is_none() => {
+            let text = match (&args.text, &args.file) {
+                (Some(text), _) => text.clone(),
+                (None, file) => read(file.as_deref().unwrap_or("-"))?,
+            };
+            return Ok(vec![(String::new(), text)]);
+        }
+        Change::Delete(args) if !args.yes => {
+            return Err(usage("deleting an issue needs --yes"));
+        }
+        _ => return Ok(Vec::new()),
+    };
+    let whole = |(name, value): &(String, String)| match value.strip_prefix('@') {
+        Some(path) => Ok((name.clone(), read(path)?)),
+        None => Ok((name.clone(), value.clone())),
+    };
+    fields.iter().map(whole).collect()
+}
+
+/// The text of a file; `-` is standard input.
+fn read(path: &str) -> anyhow::Result<String> {
+    let what = || format!("cannot read the text from {path}");
+    let mut text = String::new();
+    let count = if path == "-" {
+        std::io::stdin()
+            .take(TEXT_BYTES_MAX + 1)
+            .read_to_string(&mut text)
+    } else {
+        let file = std::fs::File::open(path).failed(what)?;
+        file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)
+    };
+    let count = count.failed(what)?;
+    if u64::try_from(count).unwrap_or(u64::MAX) > TEXT_BYTES_MAX {
+        let failure = Failure::new(ErrorCode::BadOption, what());
+        return Err(failure.because("it has more than 1 MiB").into());
+    }
+    Ok(text)
+}
+
+fn queue(
+    outbox: &Outbox<'_>,
+    change: &Change<'_>,
+    texts: &[(String, String)],
+) -> weir_jira::Result<Op> {
+    match change {
+        Change::Edit(args) => outbox.edit(&args.key, texts),
+        Change::Move(args) => {
+            outbox.transition(&args.key, &args.status, texts, args.comment.as_deref())
+        }
+        Change::Assign(args) => outbox.assign(&args.key, &args.who),
+        Change::Label(args) => outbox.label(&args.key, &args.labels, &args.remove),
+        Change::Watch(args) => outbox.watch(&args.key, !args.off),
+        Change::Link(args) => outbox.link(&args.key, &args.phrase, &args.other, args.remove),
+        Change::Comment(args) => {
+            let text = texts.first().map_or("", |(_, text)| text);
+            match (&args.edit, &args.delete) {
+                (_, Some(id)) => outbox.delete_comment(&args.key, id),
+                (Some(id), None) => outbox.edit_comment(&args.key, id, text),
+                (None, None) => outbox.comment(&args.key, text),
+            }
+        }
+        Change::Worklog(args) => {
+            let spent = i64::try_from(args.spent.as_millis()).unwrap_or(i64::MAX);
+            let started = match &args.started {
+                None => now_ms().saturating_sub(spent),
+                Some(text) => time::parse_literal(text, 0).ok_or_else(|| {
+                    JiraError::Change(format!("{text:?} is no time `YYYY-MM-DD HH:MM`"))
+                })?,
+            };
+            let text = args.comment.as_deref().unwrap_or_default();
+            outbox.worklog(&args.key, args.spent.as_secs(), started, text)
+        }
+        Change::Create(args) => {
+            let parent = args.parent.as_deref();
+            outbox.create(&args.project, &args.kind, &args.summary, texts, parent)
+        }
+        Change::Clone(args) => outbox.clone_issue(&args.key, texts),
+        Change::Delete(args) => outbox.delete(&args.key, args.subtasks),
+    }
+}

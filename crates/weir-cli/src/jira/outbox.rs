@@ -1,0 +1,304 @@
+//! `weir jira push`, `outbox`, `resolve` and `fields`.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use weir::ErrorCode;
+use weir_jira::client::Client;
+use weir_jira::meta;
+use weir_jira::op::{self, Op};
+use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::push::{self, PushOptions, PushReport};
+use weir_jira::replica::Replica;
+
+use super::edit::{FIELDS, row};
+use super::{chosen, client, failed, now_ms, replica};
+use crate::caller::Caller;
+use crate::output::{Cell, Field, Format, Shape, field};
+use crate::place::Access;
+use crate::report::{self, Failure, note};
+
+/// Fields of a push.
+const PUSHED: &[Field] = &[
+    field("requests", "number", "requests sent"),
+    field("sent", "number", "operations that were executed"),
+    field("already", "number", "operations that the site had already"),
+    field("merged", "number", "texts merged with changes by others"),
+    field("conflicts", "number", "operations in conflict"),
+    field("rejected", "number", "operations that the site refused"),
+    field("unknown", "number", "operations that may be at the site"),
+    field(
+        "waiting",
+        "number",
+        "operations that wait for another one, or for their time",
+    ),
+    field(
+        "overwritten",
+        "number",
+        "changes by others that came between look and write",
+    ),
+];
+
+/// Fields of a field.
+const KINDS: &[Field] = &[
+    field("id", "text", "id of the field"),
+    field("name", "text", "name of the field"),
+    field("kind", "text", "kind of its values"),
+    field("required", "flag", "whether it cannot be empty"),
+    field(
+        "allowed",
+        "text",
+        "values that it takes, with commas between; null: any",
+    ),
+];
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Operations are sent in order for each issue. One that is in conflict or refused stays in the outbox
+with its reason, and the exit code is 1; `weir jira resolve` ends it. After a lost connection it is
+looked up whether the change is at the site, so that nothing is lost and nothing happens twice.
+
+Examples:
+  weir jira push
+  weir jira push -o json")]
+pub(super) struct PushArgs {}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira outbox
+  weir jira outbox 7 -o json")]
+pub(super) struct OutboxArgs {
+    /// Number or id of one operation, which is shown whole
+    op: Option<String>,
+}
+
+/// What a person decides.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Decision {
+    /// The own value replaces that of the site
+    Mine,
+    /// The value of the site stays
+    Theirs,
+    /// Send it again as it is
+    Retry,
+    /// Do not send it
+    Drop,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir jira resolve 7 mine
+  weir jira resolve 7 mine --field summary --value 'Both of us'
+  weir jira resolve 7 drop")]
+pub(super) struct ResolveArgs {
+    /// Number or id of the operation
+    op: String,
+    /// What becomes of it
+    decision: Decision,
+    /// Field in conflict [else all of them]
+    #[arg(long, value_name = "FIELD")]
+    field: Option<String>,
+    /// Value in place of both, for `mine` and one field
+    #[arg(long, value_name = "VALUE")]
+    value: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The fields are those of the last answer of the site; nothing is sent without --ask.
+
+Examples:
+  weir jira fields AA-1
+  weir jira fields AA-1 --ask")]
+pub(super) struct FieldsArgs {
+    /// Key of the issue
+    key: String,
+    /// Ask the site what can be edited now
+    #[arg(long)]
+    ask: bool,
+}
+
+/// Carries out `weir jira push`.
+pub(super) fn push(caller: &Caller, named: Option<&str>, _: &PushArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, PUSHED)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (name, site) = chosen(named)?;
+    let client = client(caller, &name, &site)?;
+    let replica = replica(caller, Access::Write, &name)?;
+    let report = send(caller, &client, &replica);
+    let report = report.map_err(|error| failed(&format!("cannot push to {name}"), &error))?;
+    let counts = [
+        report.requests,
+        report.sent,
+        report.already,
+        report.merged,
+        report.conflicts,
+        report.rejected,
+        report.unknown,
+        report.waiting,
+        report.overwritten,
+    ];
+    out.row(&counts.map(Cell::Count))?;
+    out.finish()?;
+    if report.conflicts + report.rejected > 0 {
+        let advice = "`weir jira outbox` shows them, `weir jira resolve` ends them";
+        let text = format!(
+            "{} operations need a decision",
+            report.conflicts + report.rejected
+        );
+        let failure = Failure::new(ErrorCode::Conflict, "not everything was pushed");
+        return Err(failure.because(text).advise(advice).into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pushes the outbox, and prints what a person should know.
+pub(super) fn send(
+    caller: &Caller,
+    client: &Client,
+    replica: &Replica,
+) -> weir_jira::Result<PushReport> {
+    let report = push::push(client, replica, &PushOptions { now_ms: now_ms() })?;
+    for message in &report.messages {
+        note(caller.quiet, message);
+    }
+    Ok(report)
+}
+
+/// Carries out `weir jira outbox`.
+pub(super) fn list(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &OutboxArgs,
+) -> anyhow::Result<ExitCode> {
+    let shape = if args.op.is_some() {
+        Shape::One
+    } else {
+        Shape::List
+    };
+    let Some(mut out) = caller.style.open(shape, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (name, _) = chosen(named)?;
+    let replica = replica(caller, Access::Read, &name)?;
+    let outbox = Outbox::new(&replica, now_ms());
+    let Some(wanted) = &args.op else {
+        let ops = outbox.ops();
+        for op in ops.map_err(|error| failed("cannot list the outbox", &error))? {
+            out.row(&row(&op))?;
+        }
+        out.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let op = outbox.find(wanted);
+    let op = op.map_err(|error| failed(&format!("cannot show operation {wanted}"), &error))?;
+    if matches!(caller.style.format, Some(Format::Json | Format::Jsonl)) {
+        let text = format!("{}\n", serde_json::to_string(&op)?);
+        report::stdout(std::io::Write::write_all(
+            &mut std::io::stdout(),
+            text.as_bytes(),
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.row(&row(&op))?;
+    out.finish()?;
+    conflicts(&op)
+}
+
+/// Prints the three values of each conflict.
+fn conflicts(op: &Op) -> anyhow::Result<ExitCode> {
+    let mut text = String::new();
+    for part in &op.conflicts {
+        let shown = |value| crate::bytes::printable(op::shown(value).as_bytes());
+        let (base, mine, theirs) = (shown(&part.base), shown(&part.mine), shown(&part.theirs));
+        _ = writeln!(text, "\n{}\n  base    {base}\n  mine    {mine}", part.field);
+        _ = writeln!(text, "  theirs  {theirs}");
+    }
+    report::stdout(std::io::Write::write_all(
+        &mut std::io::stdout(),
+        text.as_bytes(),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out `weir jira resolve`.
+pub(super) fn resolve(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &ResolveArgs,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (name, _) = chosen(named)?;
+    let replica = replica(caller, Access::Write, &name)?;
+    let outbox = Outbox::new(&replica, now_ms());
+    let choice = match args.decision {
+        Decision::Mine => Choice::Mine,
+        Decision::Theirs => Choice::Theirs,
+        Decision::Retry => Choice::Retry,
+        Decision::Drop => Choice::Drop,
+    };
+    let done = outbox.resolve(
+        &args.op,
+        choice,
+        args.field.as_deref(),
+        args.value.as_deref(),
+    );
+    let done = done.map_err(|error| failed(&format!("cannot resolve {}", args.op), &error))?;
+    match &done {
+        Some(op) => out.row(&row(op))?,
+        None => note(
+            caller.quiet,
+            &format!("operation {} left the outbox", args.op),
+        ),
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out `weir jira fields`.
+pub(super) fn fields(
+    caller: &Caller,
+    named: Option<&str>,
+    args: &FieldsArgs,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, KINDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let what = format!("cannot list the fields of {}", args.key);
+    let (name, site) = chosen(named)?;
+    let access = if args.ask {
+        Access::Write
+    } else {
+        Access::Read
+    };
+    let replica = replica(caller, access, &name)?;
+    if args.ask {
+        let client = client(caller, &name, &site)?;
+        let asked = meta::ask_issue(&client, &replica, &args.key);
+        asked.map_err(|error| failed(&what, &error))?;
+    }
+    let found = meta::fields(&replica, &args.key).map_err(|error| failed(&what, &error))?;
+    for info in &found {
+        let text = |text| Cell::Text(Cow::Borrowed(text));
+        let allowed = match info.allowed.as_slice() {
+            [] => Cell::Nothing,
+            values => Cell::Text(Cow::Owned(values.join(","))),
+        };
+        out.row(&[
+            text(&info.id),
+            text(&info.name),
+            Cell::Text(Cow::Owned(info.kind.name())),
+            Cell::Flag(info.required),
+            allowed,
+        ])?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

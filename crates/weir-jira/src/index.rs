@@ -1,0 +1,521 @@
+//! All issues of a replica in memory, with their words: lists, searches and queries without a read.
+//!
+//! For a process that lives long. [`Index::refresh`] reads only records that are new since the last
+//! time. The result of a query is that of [`offline::select`](crate::offline::select).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use weir::ReadFrom;
+
+use crate::error::Result;
+use crate::jql::{self, Condition, Context, Operand, Operator, Query};
+use crate::op;
+use crate::overlay::Overlay;
+use crate::replica::{Location, Replica};
+use crate::time;
+
+/// Fields of an issue that no list and no query needs.
+const HEAVY: &[&str] = &["worklog", "issuelinks", "attachment", "subtasks", "watches"];
+
+/// What a list shows of an issue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Id at the site, or temporary key.
+    pub id: String,
+    /// Key.
+    pub key: String,
+    /// Key of the project.
+    pub project: String,
+    /// Name of the type.
+    pub kind: String,
+    /// Summary.
+    pub summary: String,
+    /// Name of the status.
+    pub status: String,
+    /// Key of the category of the status: `new`, `indeterminate` or `done`.
+    pub category: String,
+    /// Name of the assignee; empty: nobody.
+    pub assignee: String,
+    /// Name of the priority.
+    pub priority: String,
+    /// Labels.
+    pub labels: Vec<String>,
+    /// Key of the parent; empty: none.
+    pub parent: String,
+    /// When it changed last, in milliseconds since 1970-01-01 UTC.
+    pub updated_ms: i64,
+    /// When it was created, in milliseconds since 1970-01-01 UTC.
+    pub created_ms: i64,
+    /// Due date `YYYY-MM-DD`; empty: none.
+    pub due: String,
+    /// Operations of the outbox that are not at the site yet.
+    pub pending: u32,
+}
+
+/// The index of a replica.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// By number; `None`: replaced by a later one.
+    entries: Vec<Option<Entry>>,
+    by_id: HashMap<String, usize>,
+    /// Numbers of the entries in which a word is, ascending.
+    words: BTreeMap<Box<str>, Vec<usize>>,
+    /// Offset of the last record that was read, by topic.
+    marks: HashMap<String, u64>,
+    overlay: Overlay,
+    me: String,
+}
+
+#[derive(Debug)]
+struct Entry {
+    row: Row,
+    /// The issue with texts in place of rich text, and without what no query asks for.
+    issue: Value,
+    /// Project and number of the key, by which equally old issues are ordered.
+    order: (String, u64),
+}
+
+/// A set of entries.
+#[derive(Clone, Debug)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn none(len: usize) -> Self {
+        Self(vec![0; len.div_ceil(64)])
+    }
+
+    fn insert(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    fn keep(&mut self, other: &Self) {
+        for (word, mask) in self.0.iter_mut().zip(&other.0) {
+            *word &= mask;
+        }
+    }
+
+    fn remove(&mut self, other: &Self) {
+        for (word, mask) in self.0.iter_mut().zip(&other.0) {
+            *word &= !mask;
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (word, mask) in self.0.iter_mut().zip(&other.0) {
+            *word |= mask;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            (0..64)
+                .filter(move |bit| word & (1 << bit) != 0)
+                .map(move |bit| at * 64 + bit)
+        })
+    }
+}
+
+impl Index {
+    /// Reads all issues of a replica.
+    pub fn load(replica: &Replica) -> Result<Self> {
+        let mut index = Self::default();
+        for (project, _) in replica.projects()? {
+            index.mark(replica, &format!("issues.{project}"))?;
+            index.mark(replica, &format!("comments.{project}"))?;
+        }
+        index.mark(replica, "projects")?;
+        index.mark(replica, "outbox")?;
+        index.read_outbox(replica)?;
+        for (project, _) in replica.projects()? {
+            let mut comments: HashMap<String, Vec<Value>> = HashMap::new();
+            for (key, comment) in replica.values(&format!("comments.{project}"), "")? {
+                let issue = key.split('.').next().unwrap_or_default().to_owned();
+                comments.entry(issue).or_default().push(comment);
+            }
+            for (id, mut issue) in replica.values(&format!("issues.{project}"), "")? {
+                let own = comments.remove(&id).unwrap_or_default();
+                issue["fields"]["comment"]["comments"] = own.into();
+                index.insert(issue);
+            }
+        }
+        for issue in index.overlay.created() {
+            index.insert(issue);
+        }
+        Ok(index)
+    }
+
+    /// Notes how far a topic is. Returns where it was noted before, if it went on since.
+    fn mark(&mut self, replica: &Replica, topic: &str) -> Result<Option<u64>> {
+        let info = replica.topic(topic)?.try_info()?;
+        let last = info.map_or(0, |info| info.last.0);
+        let before = self.marks.insert(topic.to_owned(), last).unwrap_or(0);
+        Ok((last > before).then_some(before))
+    }
+
+    fn read_outbox(&mut self, replica: &Replica) -> Result<()> {
+        self.overlay = Overlay::load(replica)?;
+        let me: Option<Value> = replica.read("meta", "myself")?;
+        let me = me.and_then(|me| me["accountId"].as_str().map(str::to_owned));
+        self.me = me.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Reads what is new in the replica. Returns the number of issues that are read again.
+    pub fn refresh(&mut self, replica: &Replica) -> Result<usize> {
+        let mut changed: BTreeSet<String> = BTreeSet::new();
+        for (project, _) in replica.projects()? {
+            for list in ["issues", "comments"] {
+                let topic = format!("{list}.{project}");
+                if let Some(before) = self.mark(replica, &topic)? {
+                    collect(replica, &topic, before, &mut changed)?;
+                }
+            }
+        }
+        if self.mark(replica, "outbox")?.is_some() {
+            changed.extend(self.overlay.issues().map(str::to_owned));
+            self.read_outbox(replica)?;
+            changed.extend(self.overlay.issues().map(str::to_owned));
+        }
+        let created = self.overlay.created();
+        for id in &changed {
+            self.remove(id);
+            let Some(location) = replica.locate(id)?.filter(|_| !id.contains('+')) else {
+                let waiting = created.iter().find(|issue| issue["id"] == id.as_str());
+                if let Some(issue) = waiting {
+                    self.insert(issue.clone());
+                }
+                continue;
+            };
+            if let Some(issue) = whole(replica, &location)? {
+                self.insert(issue);
+            }
+        }
+        self.compact();
+        Ok(changed.len())
+    }
+
+    fn insert(&mut self, mut issue: Value) {
+        let id = issue["id"].as_str().unwrap_or_default().to_owned();
+        if !id.contains('+') {
+            self.overlay.lay(&mut issue);
+        }
+        let pending = self.overlay.of_issue(&id).len();
+        lighten(&mut issue);
+        let number = self.entries.len();
+        for word in words_of(&issue) {
+            self.words
+                .entry(word.into_boxed_str())
+                .or_default()
+                .push(number);
+        }
+        let row = row(&issue, u32::try_from(pending).unwrap_or(u32::MAX));
+        let (project, count) = row.key.rsplit_once('-').unwrap_or((&row.key, "0"));
+        let order = (project.to_owned(), count.parse().unwrap_or(0));
+        self.by_id.insert(id, number);
+        self.entries.push(Some(Entry { row, issue, order }));
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some(number) = self.by_id.remove(id)
+            && let Some(entry) = self.entries.get_mut(number)
+        {
+            *entry = None;
+        }
+    }
+
+    /// Makes numbers dense again when more than half of them are of the past.
+    fn compact(&mut self) {
+        if self.entries.len() < 2 * self.by_id.len() + 64 {
+            return;
+        }
+        let entries: Vec<Entry> = std::mem::take(&mut self.entries)
+            .into_iter()
+            .flatten()
+            .collect();
+        self.words.clear();
+        self.by_id.clear();
+        for (number, entry) in entries.into_iter().enumerate() {
+            for word in words_of(&entry.issue) {
+                self.words
+                    .entry(word.into_boxed_str())
+                    .or_default()
+                    .push(number);
+            }
+            self.by_id.insert(entry.row.id.clone(), number);
+            self.entries.push(Some(entry));
+        }
+    }
+
+    /// Number of issues.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The row of the issue with this key or id.
+    pub fn row(&self, key: &str) -> Option<&Row> {
+        if let Some(number) = self.by_id.get(key) {
+            return Some(&self.entry(*number)?.row);
+        }
+        let mut all = self.entries.iter().flatten();
+        let found = all.find(|entry| entry.row.key.eq_ignore_ascii_case(key));
+        found.map(|entry| &entry.row)
+    }
+
+    fn entry(&self, number: usize) -> Option<&Entry> {
+        self.entries.get(number)?.as_ref()
+    }
+
+    fn all(&self) -> Bits {
+        let mut all = Bits::none(self.entries.len());
+        for number in self.by_id.values() {
+            all.insert(*number);
+        }
+        all
+    }
+
+    /// The first `limit` issues that a query selects, in its order; the newest first where it has none.
+    /// The empty query selects all.
+    ///
+    /// # Errors
+    /// `Jql` with the character at which the query is not of the subset.
+    pub fn select(&self, query: &str, now_ms: i64, limit: usize) -> Result<Vec<&Row>> {
+        let query = jql::parse(query)?;
+        let context = Context {
+            me: self.me.clone(),
+            now_ms,
+            offset_minutes: 0,
+        };
+        let mut found = self.all();
+        if let Some(condition) = &query.condition {
+            found = self.meet(condition, &found, &context);
+        }
+        if query.order.is_empty() {
+            return Ok(self.newest(&found, limit));
+        }
+        let mut rows: Vec<_> = found
+            .iter()
+            .filter_map(|number| {
+                let entry = self.entry(number)?;
+                Some((jql::order_of(&query, &entry.issue), &entry.row))
+            })
+            .collect();
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(rows.into_iter().take(limit).map(|(_, row)| row).collect())
+    }
+
+    /// The first `limit` issues in whose summary, description or comments all words occur, by their
+    /// beginnings; the newest first. Without a word all issues are found.
+    pub fn search(&self, words: &str, limit: usize) -> Vec<&Row> {
+        let parts = words
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|part| !part.is_empty());
+        let mut found = self.all();
+        for part in parts {
+            found.keep(&self.with_word(&part.to_lowercase(), true));
+        }
+        self.newest(&found, limit)
+    }
+
+    fn newest(&self, found: &Bits, limit: usize) -> Vec<&Row> {
+        let mut entries: Vec<&Entry> = found
+            .iter()
+            .filter_map(|number| self.entry(number))
+            .collect();
+        let order = |entry: &&Entry| (Reverse(entry.row.updated_ms), entry.order.clone());
+        if limit < entries.len() {
+            entries.select_nth_unstable_by(limit, |a, b| {
+                let newer = b.row.updated_ms.cmp(&a.row.updated_ms);
+                newer.then_with(|| a.order.cmp(&b.order))
+            });
+            entries.truncate(limit);
+        }
+        entries.sort_by_cached_key(order);
+        entries.into_iter().map(|entry| &entry.row).collect()
+    }
+
+    /// The entries in which a word is, or one that begins so.
+    fn with_word(&self, word: &str, prefix: bool) -> Bits {
+        let mut found = Bits::none(self.entries.len());
+        let mut take = |numbers: &[usize]| numbers.iter().for_each(|number| found.insert(*number));
+        if prefix {
+            let from = self
+                .words
+                .range::<str, _>((Bound::Included(word), Bound::Unbounded));
+            for (_, numbers) in from.take_while(|(found, _)| found.starts_with(word)) {
+                take(numbers);
+            }
+        } else if let Some(numbers) = self.words.get(word) {
+            take(numbers);
+        }
+        found
+    }
+
+    /// The entries among `within` that meet a condition.
+    fn meet(&self, condition: &Condition, within: &Bits, context: &Context) -> Bits {
+        match condition {
+            Condition::And(parts) => parts.iter().fold(within.clone(), |found, part| {
+                self.meet(part, &found, context)
+            }),
+            Condition::Or(parts) => {
+                let mut found = Bits::none(self.entries.len());
+                for part in parts {
+                    found.add(&self.meet(part, within, context));
+                }
+                found
+            }
+            Condition::Not(part) => {
+                let mut found = within.clone();
+                found.remove(&self.meet(part, within, context));
+                found
+            }
+            Condition::Compare {
+                field,
+                operator: Operator::Contains,
+                values,
+            } if field == "text" => {
+                let mut found = Bits::none(self.entries.len());
+                for value in values {
+                    found.add(&self.with_text(value));
+                }
+                found.keep(within);
+                found
+            }
+            other => {
+                let query = Query {
+                    condition: Some(other.clone()),
+                    order: Vec::new(),
+                };
+                let mut found = Bits::none(self.entries.len());
+                for number in within.iter() {
+                    let entry = self.entry(number);
+                    if entry.is_some_and(|entry| jql::matches(&query, &entry.issue, context)) {
+                        found.insert(number);
+                    }
+                }
+                found
+            }
+        }
+    }
+
+    /// The entries whose text contains a value of `text ~ …`.
+    fn with_text(&self, value: &Operand) -> Bits {
+        let Operand::Text(wanted) = value else {
+            return Bits::none(self.entries.len());
+        };
+        let wanted = wanted.to_lowercase();
+        let parts = wanted.split(|c: char| !c.is_alphanumeric() && c != '*');
+        let mut found = self.all();
+        for part in parts.filter(|part| !part.is_empty()) {
+            match part.strip_suffix('*') {
+                Some("") => {}
+                Some(prefix) => found.keep(&self.with_word(prefix, true)),
+                None => found.keep(&self.with_word(part, false)),
+            }
+        }
+        found
+    }
+}
+
+/// Notes the issues of which a topic has new records.
+fn collect(replica: &Replica, topic: &str, after: u64, into: &mut BTreeSet<String>) -> Result<()> {
+    let from = ReadFrom::After(weir::ConsequenceOffset(after));
+    for page in replica.topic(topic)?.pages(from)? {
+        let page = page.map_err(weir::WeirError::from)?;
+        for record in &page {
+            let record = record.map_err(weir::WeirError::from)?;
+            let key = String::from_utf8_lossy(record.key);
+            let id = key.split('.').next().unwrap_or_default();
+            if !id.is_empty() {
+                into.insert(id.to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn whole(replica: &Replica, location: &Location) -> Result<Option<Value>> {
+    let topic = format!("issues.{}", location.project);
+    let Some(mut issue) = replica.read::<Value>(&topic, &location.id)? else {
+        return Ok(None);
+    };
+    issue["fields"]["comment"]["comments"] = replica.comments(location)?.into();
+    Ok(Some(issue))
+}
+
+/// Puts texts in place of rich text, and leaves out what no query asks for.
+fn lighten(issue: &mut Value) {
+    let fields = &mut issue["fields"];
+    fields["description"] = jql::plain_text(&fields["description"]).into();
+    let comments = fields["comment"]["comments"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let comments: Vec<Value> = comments
+        .map(|comment| json!({"body": jql::plain_text(&comment["body"])}))
+        .collect();
+    fields["comment"] = json!({"comments": comments});
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|name, _| !HEAVY.contains(&name.as_str()));
+    }
+    if let Some(issue) = issue.as_object_mut() {
+        issue.remove("pending");
+    }
+}
+
+/// The words of `text` in JQL, each once.
+fn words_of(issue: &Value) -> BTreeSet<String> {
+    let fields = &issue["fields"];
+    let mut words = BTreeSet::new();
+    let mut take = |value: &Value| {
+        let text = value.as_str().unwrap_or_default().to_lowercase();
+        let parts = text.split(|c: char| !c.is_alphanumeric());
+        words.extend(parts.filter(|part| !part.is_empty()).map(str::to_owned));
+    };
+    take(&fields["summary"]);
+    take(&fields["description"]);
+    for comment in fields["comment"]["comments"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        take(&comment["body"]);
+    }
+    words
+}
+
+fn row(issue: &Value, pending: u32) -> Row {
+    let fields = &issue["fields"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let at = |value: &Value| value.as_str().and_then(time::parse).unwrap_or(0);
+    let labels = fields["labels"].as_array().into_iter().flatten();
+    Row {
+        id: text(&issue["id"]),
+        key: text(&issue["key"]),
+        project: text(&fields["project"]["key"]),
+        kind: op::text(&fields["issuetype"]),
+        summary: text(&fields["summary"]),
+        status: text(&fields["status"]["name"]),
+        category: text(&fields["status"]["statusCategory"]["key"]),
+        assignee: op::text(&fields["assignee"]),
+        priority: op::text(&fields["priority"]),
+        labels: labels
+            .filter_map(|label| label.as_str().map(str::to_owned))
+            .collect(),
+        parent: text(&fields["parent"]["key"]),
+        updated_ms: at(&fields["updated"]),
+        created_ms: at(&fields["created"]),
+        due: text(&fields["duedate"]),
+        pending,
+    }
+}

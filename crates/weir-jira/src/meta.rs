@@ -1,0 +1,441 @@
+//! What a site lets one set: fields with their kinds and values, statuses, people, types of links.
+//!
+//! All of it is kept in the topic `meta`, so that edits are checked without a request. A site that was
+//! never asked for the fields of a project is described by its list of all fields.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::{JiraError, Result};
+use crate::replica::Replica;
+
+/// Pages of one list at most.
+const PAGES_MAX: usize = 1000;
+
+/// What kind of values a field has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldKind {
+    /// A line of text.
+    Text,
+    /// Rich text, edited as org.
+    Rich,
+    /// A number.
+    Number,
+    /// A date `YYYY-MM-DD`.
+    Date,
+    /// A time as Jira writes it.
+    Time,
+    /// A person.
+    Person,
+    /// One of named things.
+    Named,
+    /// One of options, which have values in place of names.
+    Choice,
+    /// Another issue.
+    Issue,
+    /// Several of a kind; added and removed one by one.
+    List(Box<Self>),
+    /// Anything else: it cannot be edited.
+    Other,
+}
+
+impl FieldKind {
+    /// The name of the kind; that of a list begins with `list of`.
+    pub fn name(&self) -> String {
+        let name = match self {
+            Self::Text => "text",
+            Self::Rich => "rich text",
+            Self::Number => "number",
+            Self::Date => "date",
+            Self::Time => "time",
+            Self::Person => "person",
+            Self::Named => "name",
+            Self::Choice => "choice",
+            Self::Issue => "issue",
+            Self::List(item) => return format!("list of {}", item.name()),
+            Self::Other => "other",
+        };
+        name.to_owned()
+    }
+}
+
+/// A field that can be set.
+#[derive(Clone, Debug, Serialize)]
+pub struct FieldInfo {
+    /// Id, such as `summary` or `customfield_10010`.
+    pub id: String,
+    /// Name for people.
+    pub name: String,
+    /// Kind of its values.
+    pub kind: FieldKind,
+    /// Whether it cannot be empty.
+    pub required: bool,
+    /// Names of the values that it takes; empty: any, or not known.
+    pub allowed: Vec<String>,
+    /// These values as Jira has them.
+    #[serde(skip)]
+    pub options: Vec<Value>,
+    /// Whether a new issue gets a value without one given.
+    #[serde(skip)]
+    pub has_default: bool,
+}
+
+/// A person of the site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Person {
+    /// Account id.
+    pub account: String,
+    /// Name for people.
+    pub name: String,
+    /// E-mail address; empty: hidden.
+    pub email: String,
+    /// As Jira has it.
+    #[serde(skip)]
+    pub raw: Value,
+}
+
+/// Fields that every site has, with their schemas, for a site that was not asked.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("summary", "Summary", "string"),
+    ("description", "Description", "doc"),
+    ("environment", "Environment", "doc"),
+    ("assignee", "Assignee", "user"),
+    ("reporter", "Reporter", "user"),
+    ("priority", "Priority", "priority"),
+    ("issuetype", "Issue Type", "issuetype"),
+    ("resolution", "Resolution", "resolution"),
+    ("duedate", "Due date", "date"),
+    ("parent", "Parent", "issuelink"),
+    ("labels", "Labels", "array:string"),
+    ("components", "Components", "array:component"),
+    ("fixVersions", "Fix versions", "array:version"),
+    ("versions", "Affects versions", "array:version"),
+];
+
+/// Short names of fields.
+const SHORT: &[(&str, &str)] = &[
+    ("type", "issuetype"),
+    ("due", "duedate"),
+    ("component", "components"),
+    ("fixversion", "fixversions"),
+    ("version", "versions"),
+    ("epic", "parent"),
+    ("label", "labels"),
+    ("body", "description"),
+];
+
+fn kind(schema: &Value) -> FieldKind {
+    let system = schema["system"].as_str().unwrap_or_default();
+    let custom = schema["custom"].as_str().unwrap_or_default();
+    match schema["type"].as_str().unwrap_or_default() {
+        "array" => match named(schema["items"].as_str().unwrap_or_default()) {
+            FieldKind::Other => FieldKind::Other,
+            item => FieldKind::List(Box::new(item)),
+        },
+        "string"
+            if matches!(system, "description" | "environment") || custom.ends_with(":textarea") =>
+        {
+            FieldKind::Rich
+        }
+        name => named(name),
+    }
+}
+
+fn named(name: &str) -> FieldKind {
+    match name {
+        "string" => FieldKind::Text,
+        "doc" => FieldKind::Rich,
+        "number" => FieldKind::Number,
+        "date" => FieldKind::Date,
+        "datetime" => FieldKind::Time,
+        "user" => FieldKind::Person,
+        "option" => FieldKind::Choice,
+        "issuelink" => FieldKind::Issue,
+        "priority" | "issuetype" | "resolution" | "component" | "version" | "securitylevel" => {
+            FieldKind::Named
+        }
+        _ => FieldKind::Other,
+    }
+}
+
+/// The name of a value, as people write it.
+pub fn name_of(value: &Value) -> String {
+    crate::op::text(value)
+}
+
+fn described(raw: &Value, id: Option<&str>) -> FieldInfo {
+    let text = |name: &str| raw[name].as_str().map(str::to_owned);
+    let id = id.map(str::to_owned);
+    let id = id
+        .or_else(|| text("fieldId"))
+        .or_else(|| text("id"))
+        .or_else(|| text("key"));
+    let options: Vec<Value> = raw["allowedValues"].as_array().cloned().unwrap_or_default();
+    FieldInfo {
+        name: text("name").or_else(|| id.clone()).unwrap_or_default(),
+        id: id.unwrap_or_default(),
+        kind: kind(&raw["schema"]),
+        required: raw["required"] == true,
+        has_default: raw["hasDefaultValue"] == true,
+        allowed: options.iter().map(name_of).collect(),
+        options,
+    }
+}
+
+/// The record of what can be created in a project.
+fn create_key(project: &str) -> String {
+    format!("create.{project}")
+}
+
+fn edit_key(issue: &str) -> String {
+    format!("edit.{issue}")
+}
+
+fn transitions_key(issue: &Value) -> String {
+    let fields = &issue["fields"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (project, kind) = (
+        text(&fields["project"]["id"]),
+        name_of(&fields["issuetype"]),
+    );
+    let status = text(&fields["status"]["id"]);
+    format!("transitions.{project}.{kind}.{status}")
+}
+
+/// Asks which types of issues a project has, and which fields each one. One request for each type, and
+/// one for the list of types. Returns the number of records written.
+pub fn ask_project(client: &Client, replica: &Replica, project: &str) -> Result<u64> {
+    let base = format!("issue/createmeta/{project}/issuetypes");
+    let mut types = Vec::new();
+    for mut kind in pages(client, &base, &["issueTypes", "values"])? {
+        let id = kind["id"].as_str().unwrap_or_default().to_owned();
+        let fields = pages(client, &format!("{base}/{id}"), &["fields", "values"])?;
+        kind["fields"] = fields.into();
+        types.push(kind);
+    }
+    replica.store("meta", &create_key(project), &json!({"types": types}))
+}
+
+/// Asks which fields of an issue can be edited and to which statuses it can be moved.
+pub fn ask_issue(client: &Client, replica: &Replica, key: &str) -> Result<()> {
+    let issue = replica.issue(key)?;
+    let id = issue["id"].as_str().unwrap_or_default();
+    let edit: Value = client.get(&format!("issue/{id}/editmeta"))?;
+    replica.store("meta", &edit_key(id), &edit["fields"])?;
+    let path = format!("issue/{id}/transitions?expand=transitions.fields");
+    let found: Value = client.get(&path)?;
+    keep_transitions(replica, &issue, &found)
+}
+
+/// Keeps the answer to a question for transitions.
+pub(crate) fn keep_transitions(replica: &Replica, issue: &Value, found: &Value) -> Result<()> {
+    replica.store("meta", &transitions_key(issue), &found["transitions"])?;
+    Ok(())
+}
+
+/// Reads a list that is paged by offset under one of several names.
+fn pages(client: &Client, path: &str, names: &[&str]) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let page: Value = client.get(&format!("{path}?startAt={}&maxResults=50", all.len()))?;
+        let found = names.iter().find_map(|name| page[*name].as_array());
+        let found = found.cloned().unwrap_or_default();
+        let count = found.len();
+        all.extend(found);
+        let total = page["total"]
+            .as_u64()
+            .and_then(|total| usize::try_from(total).ok());
+        if count == 0 || total.is_some_and(|total| all.len() >= total) {
+            return Ok(all);
+        }
+    }
+    Err(JiraError::Paging("its pages do not end"))
+}
+
+/// The fields of an issue that can be set, in the order of their names.
+pub fn fields(replica: &Replica, key: &str) -> Result<Vec<FieldInfo>> {
+    fields_of(replica, &replica.issue(key)?)
+}
+
+/// The same for an issue that is at hand.
+pub(crate) fn fields_of(replica: &Replica, issue: &Value) -> Result<Vec<FieldInfo>> {
+    let id = issue["id"].as_str().unwrap_or_default();
+    let edit: Option<Value> = replica.read("meta", &edit_key(id))?;
+    if let Some(Value::Object(fields)) = edit {
+        let found = fields.iter().map(|(id, raw)| described(raw, Some(id)));
+        return Ok(sorted(found.collect()));
+    }
+    let project = issue["fields"]["project"]["id"]
+        .as_str()
+        .unwrap_or_default();
+    let kind = name_of(&issue["fields"]["issuetype"]);
+    fields_for(replica, project, &kind)
+}
+
+fn sorted(mut fields: Vec<FieldInfo>) -> Vec<FieldInfo> {
+    fields.sort_by(|a, b| a.name.cmp(&b.name));
+    fields
+}
+
+/// The fields of new issues of a type, by the id of the project and the name of the type.
+pub fn fields_for(replica: &Replica, project: &str, kind: &str) -> Result<Vec<FieldInfo>> {
+    let types = types(replica, project)?;
+    let own = types
+        .iter()
+        .find(|found| name_of(found).eq_ignore_ascii_case(kind));
+    if let Some(own) = own {
+        let raw = own["fields"].as_array().into_iter().flatten();
+        return Ok(sorted(raw.map(|raw| described(raw, None)).collect()));
+    }
+    let all: Option<Value> = replica.read("meta", "fields")?;
+    let all = all.unwrap_or_default();
+    let mut found: Vec<FieldInfo> = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|raw| described(raw, None))
+        .collect();
+    for (id, name, schema) in KNOWN {
+        if !found.iter().any(|field| field.id == *id) {
+            let schema = match schema.split_once(':') {
+                Some((_, items)) => json!({"type": "array", "items": items}),
+                None => json!({"type": schema}),
+            };
+            found.push(described(
+                &json!({"id": id, "name": name, "schema": schema}),
+                None,
+            ));
+        }
+    }
+    Ok(sorted(found))
+}
+
+/// The types of issues that a project has, with their fields; empty: it was not asked.
+pub fn types(replica: &Replica, project: &str) -> Result<Vec<Value>> {
+    let found: Option<Value> = replica.read("meta", &create_key(project))?;
+    let found = found.unwrap_or_default();
+    Ok(found["types"].as_array().cloned().unwrap_or_default())
+}
+
+/// The field with this id, name or short name.
+pub(crate) fn field<'f>(fields: &'f [FieldInfo], given: &str) -> Result<&'f FieldInfo> {
+    let short = SHORT
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(given));
+    let wanted = short.map_or(given, |(_, id)| id);
+    let found = fields
+        .iter()
+        .find(|field| field.id.eq_ignore_ascii_case(wanted))
+        .or_else(|| {
+            fields
+                .iter()
+                .find(|field| field.name.eq_ignore_ascii_case(wanted))
+        });
+    found.ok_or_else(|| {
+        let known: Vec<&str> = fields.iter().map(|field| field.id.as_str()).collect();
+        JiraError::Field {
+            field: given.to_owned(),
+            what: format!(
+                "there is no such field here; there are {}",
+                known.join(", ")
+            ),
+        }
+    })
+}
+
+/// Names of the statuses to which an issue can be moved, as far as they are known: those of the last
+/// answer for its type and status, else all statuses of the site.
+pub fn transitions(replica: &Replica, key: &str) -> Result<Vec<String>> {
+    transitions_of(replica, &replica.issue(key)?)
+}
+
+/// The same for an issue that is at hand.
+pub(crate) fn transitions_of(replica: &Replica, issue: &Value) -> Result<Vec<String>> {
+    let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
+    if let Some(found) = found {
+        return Ok(found.iter().map(|way| name_of(&way["to"])).collect());
+    }
+    let all: Option<Vec<Value>> = replica.read("meta", "statuses")?;
+    let mut names: Vec<String> = all.unwrap_or_default().iter().map(name_of).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// The people of the site.
+pub fn people(replica: &Replica) -> Result<Vec<Person>> {
+    let myself: Option<Value> = replica.read("meta", "myself")?;
+    let users: Option<Vec<Value>> = replica.read("meta", "users")?;
+    let mut people: Vec<Person> = Vec::new();
+    for raw in myself.into_iter().chain(users.unwrap_or_default()) {
+        let text = |name: &str| raw[name].as_str().unwrap_or_default().to_owned();
+        let account = text("accountId");
+        if account.is_empty() || people.iter().any(|known| known.account == account) {
+            continue;
+        }
+        let raw = json!({"accountId": account, "displayName": text("displayName"), "active": true});
+        people.push(Person {
+            account,
+            name: text("displayName"),
+            email: text("emailAddress"),
+            raw,
+        });
+    }
+    Ok(people)
+}
+
+/// The account of the token.
+pub fn myself(replica: &Replica) -> Result<Value> {
+    let myself: Option<Value> = replica.read("meta", "myself")?;
+    Ok(myself.unwrap_or_default())
+}
+
+/// The types of links, as Jira has them: `name`, `inward`, `outward`.
+pub fn link_types(replica: &Replica) -> Result<Vec<Value>> {
+    let found: Option<Vec<Value>> = replica.read("meta", "linktypes")?;
+    Ok(found.unwrap_or_default())
+}
+
+/// The phrases of links in both directions, such as `blocks` and `is blocked by`.
+pub fn link_phrases(replica: &Replica) -> Result<Vec<String>> {
+    let mut phrases = Vec::new();
+    for found in link_types(replica)? {
+        for name in ["outward", "inward"] {
+            phrases.extend(found[name].as_str().map(str::to_owned));
+        }
+    }
+    phrases.sort();
+    phrases.dedup();
+    Ok(phrases)
+}
+
+/// Reads what changes seldom and edits need: people and types of links. Returns the records written.
+pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
+    let mut writes = 0;
+    let links: Value = client.get("issueLinkType")?;
+    writes += replica.store("meta", "linktypes", &links["issueLinkTypes"])?;
+    let mut users: Vec<Value> = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let path = format!("users/search?startAt={}&maxResults=1000", users.len());
+        // Not every account may list people: then names are those of the account alone.
+        let page: Vec<Value> = match client.get(&path) {
+            Err(JiraError::Status { status: 403, .. }) => break,
+            page => page?,
+        };
+        if page.is_empty() {
+            break;
+        }
+        users.extend(page);
+    }
+    let people = users.iter().filter(|user| user["active"] != false);
+    let people: Vec<Value> = people
+        .map(|user| {
+            json!({"accountId": user["accountId"], "displayName": user["displayName"],
+                "emailAddress": user["emailAddress"]})
+        })
+        .collect();
+    writes += replica.store("meta", "users", &people)?;
+    Ok(writes)
+}

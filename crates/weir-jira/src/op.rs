@@ -1,0 +1,408 @@
+//! Operations of the outbox: changes that were made here and are not at the site yet.
+//!
+//! Invariant: an operation holds all that its push needs; a push reads no other state but the site's.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Key of the entity property by which a created thing is found again after an unknown outcome.
+pub const MARKER: &str = "weir.op";
+
+/// A change that waits for its push.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Op {
+    /// Number in the outbox: later operations have greater ones.
+    pub number: u64,
+    /// UUID, which the site keeps as a property of what the operation creates.
+    pub id: String,
+    /// Id of the issue at the site, or its temporary key.
+    pub issue: String,
+    /// Key of the issue, for people.
+    pub key: String,
+    /// When the operation was made, in milliseconds since 1970-01-01 UTC.
+    pub created_ms: i64,
+    /// How far its push is.
+    pub state: State,
+    /// Times that it was sent.
+    #[serde(default)]
+    pub attempts: u32,
+    /// When it was sent last, by the clock of the site, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ms: Option<i64>,
+    /// A push before this time leaves it alone, in milliseconds; 0: any push takes it.
+    #[serde(default)]
+    pub not_before_ms: i64,
+    /// Why it is still here, for people.
+    #[serde(default)]
+    pub problem: Option<String>,
+    /// Fields that somebody else changed in another way.
+    #[serde(default)]
+    pub conflicts: Vec<FieldConflict>,
+    /// The change.
+    pub action: Action,
+}
+
+/// How far the push of an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It was not sent.
+    Queued,
+    /// It is being sent; after a crash it may have been executed.
+    Sending,
+    /// It was sent and no answer came: it may have been executed.
+    Unknown,
+    /// Somebody else changed the same: a person decides.
+    Conflict,
+    /// The site refused it: a person changes or drops it.
+    Rejected,
+}
+
+impl State {
+    /// The name in records and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Sending => "sending",
+            Self::Unknown => "unknown",
+            Self::Conflict => "conflict",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    /// Whether only a person can go on with it.
+    pub fn is_stuck(self) -> bool {
+        matches!(self, Self::Conflict | Self::Rejected)
+    }
+}
+
+/// A value before an edit and after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldEdit {
+    /// The value that the edit began with.
+    pub base: Value,
+    /// The value after it.
+    pub mine: Value,
+}
+
+/// Items that an edit adds to a list and removes from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetEdit {
+    /// Items to add.
+    pub add: Vec<Value>,
+    /// Items to remove.
+    pub remove: Vec<Value>,
+}
+
+/// A field that two people changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldConflict {
+    /// Id of the field; `comment:ID` for a comment, `status` for a transition.
+    pub field: String,
+    /// The value that the edit began with.
+    pub base: Value,
+    /// The value of the edit.
+    pub mine: Value,
+    /// The value at the site.
+    pub theirs: Value,
+}
+
+/// A change of an issue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Action {
+    /// Creates an issue.
+    Create {
+        /// Key of the project.
+        project: String,
+        /// Fields, `issuetype` and `summary` among them.
+        fields: Map<String, Value>,
+    },
+    /// Sets fields, and adds to lists or removes from them.
+    Edit {
+        /// Fields by id.
+        #[serde(default)]
+        fields: BTreeMap<String, FieldEdit>,
+        /// Lists by id of their field.
+        #[serde(default)]
+        sets: BTreeMap<String, SetEdit>,
+    },
+    /// Moves an issue to another status.
+    Transition {
+        /// Name of the status, or of the transition.
+        to: String,
+        /// The status that it began with.
+        from: Value,
+        /// Fields that the transition sets.
+        #[serde(default)]
+        fields: Map<String, Value>,
+    },
+    /// Adds a comment.
+    CommentAdd {
+        /// Rich text (ADF).
+        body: Value,
+    },
+    /// Changes the text of a comment.
+    CommentEdit {
+        /// Id of the comment.
+        comment: String,
+        /// The text that the edit began with.
+        base: Value,
+        /// The text after it.
+        mine: Value,
+    },
+    /// Deletes a comment.
+    CommentDelete {
+        /// Id of the comment.
+        comment: String,
+        /// The text that was deleted.
+        base: Value,
+    },
+    /// Adds a worklog.
+    WorklogAdd {
+        /// Time spent, in seconds.
+        seconds: u64,
+        /// When the work began, as Jira writes times.
+        started: String,
+        /// Rich text (ADF), or null.
+        comment: Value,
+    },
+    /// Watches the issue, or stops to.
+    Watch {
+        /// Whether to watch.
+        on: bool,
+    },
+    /// Links two issues, or removes their link.
+    Link {
+        /// Name of the type.
+        #[serde(rename = "type")]
+        name: String,
+        /// Id or temporary key of the issue at the inward end.
+        inward: String,
+        /// Id or temporary key of the issue at the outward end.
+        outward: String,
+        /// Whether the link is removed.
+        #[serde(default)]
+        remove: bool,
+    },
+    /// Deletes the issue.
+    Delete {
+        /// Whether its subtasks are deleted too.
+        subtasks: bool,
+    },
+}
+
+impl Action {
+    /// The name in records and output.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Edit { .. } => "edit",
+            Self::Transition { .. } => "transition",
+            Self::CommentAdd { .. } => "comment_add",
+            Self::CommentEdit { .. } => "comment_edit",
+            Self::CommentDelete { .. } => "comment_delete",
+            Self::WorklogAdd { .. } => "worklog_add",
+            Self::Watch { .. } => "watch",
+            Self::Link { .. } => "link",
+            Self::Delete { .. } => "delete",
+        }
+    }
+
+    /// What the change touches. A later operation that touches the same waits for an earlier one;
+    /// `*` touches everything.
+    pub fn touches(&self) -> Vec<String> {
+        match self {
+            Self::Create { .. } | Self::Delete { .. } => vec!["*".to_owned()],
+            Self::Edit { fields, sets } => fields.keys().chain(sets.keys()).cloned().collect(),
+            Self::Transition { fields, .. } => {
+                let own = std::iter::once("status".to_owned());
+                own.chain(fields.keys().cloned()).collect()
+            }
+            Self::CommentAdd { .. } | Self::WorklogAdd { .. } => Vec::new(),
+            Self::CommentEdit { comment, .. } | Self::CommentDelete { comment, .. } => {
+                vec![format!("comment:{comment}")]
+            }
+            Self::Watch { .. } => vec!["watches".to_owned()],
+            Self::Link { .. } => vec!["issuelinks".to_owned()],
+        }
+    }
+}
+
+impl Op {
+    /// Key in the topic: keys are in the order of numbers.
+    pub fn record_key(number: u64) -> String {
+        format!("op.{number:012}")
+    }
+
+    /// Whether a later operation must wait for this one.
+    pub fn precedes(&self, later: &Self) -> bool {
+        let same = self.issue == later.issue || later.refers_to(&self.issue);
+        if !same || self.number >= later.number {
+            return false;
+        }
+        // While it can be sent, the order of an issue is kept; one that is stuck holds up only what
+        // touches the same.
+        if !self.state.is_stuck() {
+            return true;
+        }
+        let (own, other) = (self.action.touches(), later.action.touches());
+        let all = |list: &[String]| list.iter().any(|name| name == "*");
+        all(&own) || all(&other) || own.iter().any(|name| other.contains(name))
+    }
+
+    /// Whether the change names this issue besides its own.
+    fn refers_to(&self, issue: &str) -> bool {
+        match &self.action {
+            Action::Link {
+                inward, outward, ..
+            } => inward == issue || outward == issue,
+            Action::Create { fields, .. } => fields
+                .get("parent")
+                .is_some_and(|parent| parent["key"] == issue),
+            _ => false,
+        }
+    }
+
+    /// One line for people: what the operation does.
+    pub fn what(&self) -> String {
+        match &self.action {
+            Action::Create { project, fields } => {
+                let summary = fields.get("summary").and_then(Value::as_str);
+                format!("create in {project}: {}", summary.unwrap_or_default())
+            }
+            Action::Edit { fields, sets } => {
+                let set =
+                    |(name, edit): (&String, &FieldEdit)| format!("{name}: {}", shown(&edit.mine));
+                let list = |(name, edit): (&String, &SetEdit)| {
+                    let add = edit.add.iter().map(|item| format!("+{}", shown(item)));
+                    let gone = edit.remove.iter().map(|item| format!("-{}", shown(item)));
+                    format!("{name}: {}", add.chain(gone).collect::<Vec<_>>().join(" "))
+                };
+                let parts = fields.iter().map(set).chain(sets.iter().map(list));
+                parts.collect::<Vec<_>>().join("; ")
+            }
+            Action::Transition { to, .. } => format!("status: {to}"),
+            Action::CommentAdd { body } => format!("comment: {}", shown(body)),
+            Action::CommentEdit { comment, mine, .. } => {
+                format!("comment {comment}: {}", shown(mine))
+            }
+            Action::CommentDelete { comment, .. } => format!("delete comment {comment}"),
+            Action::WorklogAdd { seconds, .. } => format!("worklog: {} min", seconds / 60),
+            Action::Watch { on: true } => "watch".to_owned(),
+            Action::Watch { on: false } => "stop watching".to_owned(),
+            Action::Link {
+                name,
+                inward,
+                outward,
+                remove,
+            } => {
+                let verb = if *remove { "remove link" } else { "link" };
+                format!("{verb} {name}: {inward} -> {outward}")
+            }
+            Action::Delete { .. } => "delete".to_owned(),
+        }
+    }
+
+    /// The properties of what the operation creates.
+    pub fn properties(&self) -> Value {
+        json!([{"key": MARKER, "value": {"id": self.id}}])
+    }
+
+    /// Base, own and other text of a conflict, for a merge by hand: rich text as org.
+    pub fn conflict_texts(&self, field: &str) -> Option<[String; 3]> {
+        let found = self.conflicts.iter().find(|part| part.field == field)?;
+        Some([&found.base, &found.mine, &found.theirs].map(text))
+    }
+}
+
+/// Characters of a value in one line.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// A value in one line, for people.
+pub fn shown(value: &Value) -> String {
+    let text = text(value);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= SHOWN_CHARS_MAX {
+        return line;
+    }
+    let short: String = line.chars().take(SHOWN_CHARS_MAX - 1).collect();
+    format!("{short}…")
+}
+
+/// A value as text: rich text as org, an object by its name.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Object(object) if is_document(value) => {
+            match weir_adf::to_org(value, &weir_adf::Options::default()) {
+                Ok(org) => org.text,
+                Err(_) => crate::jql::plain_text(&Value::Object(object.clone())),
+            }
+        }
+        Value::Object(object) => {
+            let names = ["displayName", "name", "value", "key", "accountId", "id"];
+            let found = names.iter().find_map(|name| object.get(*name)?.as_str());
+            found.map_or_else(|| value.to_string(), str::to_owned)
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Whether a value is rich text.
+pub fn is_document(value: &Value) -> bool {
+    value["type"] == "doc"
+}
+
+/// By what a person, an option or another named thing is recognised, and sent.
+const IDENTITIES: &[&str] = &["accountId", "id", "key", "value", "name"];
+
+/// A value as a write sends it: of a thing with an identity only that.
+pub fn wire(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(wire).collect(),
+        Value::Object(object) if !is_document(value) => {
+            let identity = IDENTITIES.iter().find(|name| object.contains_key(**name));
+            match identity {
+                Some(name) => json!({*name: object[*name]}),
+                None => value.clone(),
+            }
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Whether two values of a field mean the same.
+pub fn same(a: &Value, b: &Value) -> bool {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(object) if is_document(value) => object
+            .get("content")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty),
+        _ => false,
+    };
+    if a == b || (empty(a) && empty(b)) {
+        return true;
+    }
+    match (a, b) {
+        (Value::Array(one), Value::Array(two)) => {
+            let within = |list: &[Value], item: &Value| list.iter().any(|other| same(other, item));
+            one.len() == two.len() && one.iter().all(|item| within(two, item))
+        }
+        (Value::Object(one), Value::Object(two)) if !is_document(a) && !is_document(b) => {
+            let shared = IDENTITIES
+                .iter()
+                .find(|name| one.contains_key(**name) && two.contains_key(**name));
+            shared.is_some_and(|name| one[*name] == two[*name])
+        }
+        (Value::Number(one), Value::Number(two)) => one.as_f64() == two.as_f64(),
+        _ => false,
+    }
+}

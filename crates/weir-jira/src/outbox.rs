@@ -1,0 +1,827 @@
+//! The outbox: changes of issues that are made here, durable before a call returns, and pushed later.
+//!
+//! Invariants:
+//! - An operation is in the topic `outbox` before the call that made it returns.
+//! - No call of this file sends a request.
+//! - Numbers grow: the topic holds the last one beside the operations, and one transaction writes both.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::error::{JiraError, Result};
+use crate::meta::{self, FieldInfo};
+use crate::op::{self, Action, FieldEdit, Op, SetEdit, State};
+use crate::overlay::{self, Overlay};
+use crate::replica::{Change, Replica};
+use crate::time;
+use crate::values::{self, Reading};
+
+/// Topic of the outbox.
+const TOPIC: &str = "outbox";
+/// Key of the last number.
+const COUNTER: &str = "counter";
+/// Times that a write is tried again because another process was faster.
+const RACES_MAX: usize = 100;
+/// Operations that an outbox holds at most.
+pub const OPS_MAX: usize = 100_000;
+/// Fields that a clone takes over.
+const CLONED: &[&str] = &[
+    "issuetype",
+    "description",
+    "priority",
+    "labels",
+    "assignee",
+    "components",
+    "fixVersions",
+    "duedate",
+    "parent",
+];
+
+/// What a person decides about an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The own value replaces that of the site.
+    Mine,
+    /// The value of the site stays.
+    Theirs,
+    /// Sent again as it is.
+    Retry,
+    /// Not sent.
+    Drop,
+}
+
+/// Assignments as they are written: field and text.
+pub type Assignments = [(String, String)];
+
+/// The outbox of a replica.
+#[derive(Clone, Copy, Debug)]
+pub struct Outbox<'a> {
+    replica: &'a Replica,
+    now_ms: i64,
+}
+
+/// The issue of an operation.
+struct Target {
+    /// Id at the site, or temporary key.
+    id: String,
+    key: String,
+    /// The issue with pending operations laid over it.
+    issue: Value,
+}
+
+impl<'a> Outbox<'a> {
+    /// The outbox of a replica; operations are stamped with `now_ms`.
+    pub fn new(replica: &'a Replica, now_ms: i64) -> Self {
+        Self { replica, now_ms }
+    }
+
+    /// All operations, in the order in which they were made.
+    pub fn ops(&self) -> Result<Vec<Op>> {
+        overlay::ops(self.replica)
+    }
+
+    /// The operation with this number or id.
+    ///
+    /// # Errors
+    /// `UnknownOp` when the outbox has none.
+    pub fn find(&self, name: &str) -> Result<Op> {
+        let number = name.parse::<u64>().ok();
+        let mut all = self.ops()?.into_iter();
+        let found = all.find(|op| Some(op.number) == number || op.id == name);
+        found.ok_or_else(|| JiraError::UnknownOp(name.to_owned()))
+    }
+
+    /// The operations of an issue.
+    pub fn pending_of(&self, key: &str) -> Result<Vec<Op>> {
+        let overlay = Overlay::load(self.replica)?;
+        let target = self.target(&overlay, key)?;
+        Ok(overlay.of_issue(&target.id).to_vec())
+    }
+
+    /// The issue with pending operations laid over it.
+    ///
+    /// # Errors
+    /// `UnknownIssue` when neither the replica nor the outbox has it.
+    pub fn show(&self, key: &str) -> Result<Value> {
+        Ok(self.target(&Overlay::load(self.replica)?, key)?.issue)
+    }
+
+    /// The description as org, to be edited and handed back by [`edit`](Self::edit).
+    pub fn description_org(&self, key: &str) -> Result<String> {
+        Ok(op::text(&self.show(key)?["fields"]["description"]))
+    }
+
+    /// The text of a comment as org, to be edited and handed back by [`edit_comment`](Self::edit_comment).
+    pub fn comment_org(&self, key: &str, comment: &str) -> Result<String> {
+        Ok(op::text(&comment_of(&self.show(key)?, comment)?["body"]))
+    }
+
+    fn target(&self, overlay: &Overlay, key: &str) -> Result<Target> {
+        let unknown = || JiraError::UnknownIssue(key.to_owned());
+        let name = key.to_uppercase();
+        let issue = if let Some(location) = self.replica.locate(&name)? {
+            let topic = format!("issues.{}", location.project);
+            let stored: Option<Value> = self.replica.read(&topic, &location.id)?;
+            let mut issue = stored.ok_or_else(unknown)?;
+            issue["fields"]["comment"]["comments"] = self.replica.comments(&location)?.into();
+            overlay.lay(&mut issue);
+            issue
+        } else {
+            let mut created = overlay.created().into_iter();
+            let found = created.find(|issue| issue["key"] == *name);
+            found.ok_or_else(unknown)?
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(Target {
+            id: text(&issue["id"]),
+            key: text(&issue["key"]),
+            issue,
+        })
+    }
+
+    fn at(&self, key: &str) -> Result<Target> {
+        self.target(&Overlay::load(self.replica)?, key)
+    }
+
+    /// Sets fields. All assignments become one operation, or part of a queued one.
+    ///
+    /// # Errors
+    /// `Field` names the field that cannot be set so; then nothing is queued.
+    pub fn edit(&self, key: &str, assignments: &Assignments) -> Result<Op> {
+        let target = self.at(key)?;
+        let known = meta::fields_of(self.replica, &target.issue)?;
+        let (mut fields, mut sets) = (BTreeMap::new(), BTreeMap::new());
+        for (name, text) in assignments {
+            let info = meta::field(&known, name)?;
+            let current = &target.issue["fields"][info.id.as_str()];
+            match values::read(self.replica, info, text, current)? {
+                Reading::Value(mine) if op::same(current, &mine) => {}
+                Reading::Value(mine) => {
+                    let base = current.clone();
+                    fields.insert(info.id.clone(), FieldEdit { base, mine });
+                }
+                Reading::Set(edit) if edit.add.is_empty() && edit.remove.is_empty() => {}
+                Reading::Set(edit) => {
+                    sets.insert(info.id.clone(), edit);
+                }
+            }
+        }
+        if fields.is_empty() && sets.is_empty() {
+            let text = format!(
+                "{} has these values already; nothing was queued",
+                target.key
+            );
+            return Err(JiraError::Change(text));
+        }
+        self.queue(&target, &Action::Edit { fields, sets })
+    }
+
+    /// Assigns an issue: `me`, `none`, an account id, an e-mail address or a name.
+    pub fn assign(&self, key: &str, who: &str) -> Result<Op> {
+        let who = if who == "none" { "" } else { who };
+        self.edit(key, &[("assignee".to_owned(), who.to_owned())])
+    }
+
+    /// Adds labels and removes others.
+    pub fn label(&self, key: &str, add: &[String], remove: &[String]) -> Result<Op> {
+        let add = add.iter().map(|label| format!("+{label}"));
+        let steps: Vec<String> = add
+            .chain(remove.iter().map(|label| format!("-{label}")))
+            .collect();
+        self.edit(key, &[("labels".to_owned(), steps.join(","))])
+    }
+
+    /// Moves an issue to a status, with fields of the transition and a comment (org).
+    pub fn transition(
+        &self,
+        key: &str,
+        to: &str,
+        assignments: &Assignments,
+        comment: Option<&str>,
+    ) -> Result<Op> {
+        let target = self.at(key)?;
+        let possible = meta::transitions_of(self.replica, &target.issue)?;
+        let found = possible.iter().find(|name| name.eq_ignore_ascii_case(to));
+        let to = match found {
+            Some(name) => name.clone(),
+            None if possible.is_empty() => to.to_owned(),
+            None => {
+                let what = format!(
+                    "{to:?} is not possible; choose from {}",
+                    possible.join(", ")
+                );
+                let field = "status".to_owned();
+                return Err(JiraError::Field { field, what });
+            }
+        };
+        let known = meta::fields_of(self.replica, &target.issue)?;
+        let fields = self.plain_fields(&known, assignments, &target.issue["fields"])?;
+        let body = comment.map(|text| body(text, &Value::Null)).transpose()?;
+        let from = target.issue["fields"]["status"].clone();
+        let op = self.queue(&target, &Action::Transition { to, from, fields })?;
+        if let Some(body) = body {
+            self.queue(&target, &Action::CommentAdd { body })?;
+        }
+        Ok(op)
+    }
+
+    /// Values of fields of a new issue or a transition: lists are whole.
+    fn plain_fields(
+        &self,
+        known: &[FieldInfo],
+        assignments: &Assignments,
+        current: &Value,
+    ) -> Result<Map<String, Value>> {
+        let mut fields = Map::new();
+        for (name, text) in assignments {
+            let info = meta::field(known, name)?;
+            let held = &current[info.id.as_str()];
+            let value = match values::read(self.replica, info, text, held)? {
+                Reading::Value(value) => value,
+                Reading::Set(edit) => {
+                    let mut list = held.clone();
+                    overlay::lay_set(&mut list, &edit);
+                    list
+                }
+            };
+            fields.insert(info.id.clone(), value);
+        }
+        Ok(fields)
+    }
+
+    /// Adds a comment, in org.
+    pub fn comment(&self, key: &str, text: &str) -> Result<Op> {
+        let body = body(text, &Value::Null)?;
+        self.queue(&self.at(key)?, &Action::CommentAdd { body })
+    }
+
+    /// Changes the text of a comment; `text` is org.
+    pub fn edit_comment(&self, key: &str, comment: &str, text: &str) -> Result<Op> {
+        let target = self.at(key)?;
+        let base = comment_of(&target.issue, comment)?["body"].clone();
+        let mine = body(text, &base)?;
+        if op::same(&base, &mine) {
+            let text = format!("comment {comment} has this text already; nothing was queued");
+            return Err(JiraError::Change(text));
+        }
+        let comment = comment.to_owned();
+        self.queue(
+            &target,
+            &Action::CommentEdit {
+                comment,
+                base,
+                mine,
+            },
+        )
+    }
+
+    /// Deletes a comment.
+    pub fn delete_comment(&self, key: &str, comment: &str) -> Result<Op> {
+        let target = self.at(key)?;
+        let base = comment_of(&target.issue, comment)?["body"].clone();
+        let comment = comment.to_owned();
+        self.queue(&target, &Action::CommentDelete { comment, base })
+    }
+
+    /// Adds a worklog of so many seconds that began at `started_ms`, with a comment in org or none.
+    pub fn worklog(&self, key: &str, seconds: u64, started_ms: i64, text: &str) -> Result<Op> {
+        if seconds < 60 {
+            let what = "a worklog is at least one minute".to_owned();
+            return Err(JiraError::Change(what));
+        }
+        let comment = values::rich(text, &Value::Null).map_err(JiraError::Change)?;
+        let started = time::format(started_ms);
+        let action = Action::WorklogAdd {
+            seconds,
+            started,
+            comment,
+        };
+        self.queue(&self.at(key)?, &action)
+    }
+
+    /// Watches an issue, or stops to.
+    pub fn watch(&self, key: &str, on: bool) -> Result<Op> {
+        self.queue(&self.at(key)?, &Action::Watch { on })
+    }
+
+    /// Links an issue to another by a phrase such as `blocks` or `is blocked by`, or removes the link.
+    pub fn link(&self, key: &str, phrase: &str, other: &str, remove: bool) -> Result<Op> {
+        let overlay = Overlay::load(self.replica)?;
+        let (target, other) = (self.target(&overlay, key)?, self.target(&overlay, other)?);
+        if target.id == other.id {
+            return Err(JiraError::Change(
+                "an issue is not linked to itself".to_owned(),
+            ));
+        }
+        let types = meta::link_types(self.replica)?;
+        let called = |kind: &Value, name: &str| {
+            kind[name]
+                .as_str()
+                .is_some_and(|text| text.eq_ignore_ascii_case(phrase))
+        };
+        let outward = types
+            .iter()
+            .find(|kind| called(kind, "outward") || called(kind, "name"));
+        let inward = types.iter().find(|kind| called(kind, "inward"));
+        // The issue at the inward end shows the outward phrase.
+        let (kind, inward, outward) = match (outward, inward) {
+            (Some(kind), _) => (kind, target.id.clone(), other.id),
+            (None, Some(kind)) => (kind, other.id, target.id.clone()),
+            (None, None) => {
+                let phrases = meta::link_phrases(self.replica)?;
+                let what = format!("{phrase:?} is no link; choose from {}", phrases.join(", "));
+                let field = "link".to_owned();
+                return Err(JiraError::Field { field, what });
+            }
+        };
+        let name = kind["name"].as_str().unwrap_or_default().to_owned();
+        let action = Action::Link {
+            name,
+            inward,
+            outward,
+            remove,
+        };
+        self.queue(&target, &action)
+    }
+
+    /// Creates an issue; `parent` is the key of the issue that it is a subtask of. Returns the operation,
+    /// whose key stands for the issue until it exists.
+    pub fn create(
+        &self,
+        project: &str,
+        kind: &str,
+        summary: &str,
+        assignments: &Assignments,
+        parent: Option<&str>,
+    ) -> Result<Op> {
+        let (id, key) = self.project(project)?;
+        let types = meta::types(self.replica, &id)?;
+        let called = |own: &&Value| meta::name_of(own).eq_ignore_ascii_case(kind);
+        let issuetype = match types.iter().find(called) {
+            Some(own) => json!({"id": own["id"], "name": own["name"]}),
+            None if types.is_empty() => json!({"name": kind}),
+            None => {
+                let possible: Vec<String> = types.iter().map(meta::name_of).collect();
+                let names = possible;
+                let what = format!(
+                    "{kind:?} is no type of {key}; choose from {}",
+                    names.join(", ")
+                );
+                let field = "type".to_owned();
+                return Err(JiraError::Field { field, what });
+            }
+        };
+        let known = meta::fields_for(self.replica, &id, kind)?;
+        let mut fields = self.plain_fields(&known, assignments, &Value::Null)?;
+        let line = [("summary".to_owned(), summary.to_owned())];
+        fields.extend(self.plain_fields(&known, &line, &Value::Null)?);
+        fields.insert("issuetype".to_owned(), issuetype);
+        if let Some(parent) = parent {
+            let parent = self.at(parent)?;
+            fields.insert("parent".to_owned(), json!({"key": parent.key}));
+        }
+        if !types.is_empty() {
+            complete(&known, &fields)?;
+        }
+        self.queue_create(&key, fields)
+    }
+
+    /// Creates a copy of an issue, with other values where they are given, and links the two.
+    pub fn clone_issue(&self, key: &str, assignments: &Assignments) -> Result<Op> {
+        let target = self.at(key)?;
+        let known = meta::fields_of(self.replica, &target.issue)?;
+        let held = &target.issue["fields"];
+        let mut fields = Map::new();
+        for name in CLONED {
+            if !op::same(&held[*name], &Value::Null) {
+                fields.insert((*name).to_owned(), held[*name].clone());
+            }
+        }
+        let summary = held["summary"].as_str().unwrap_or_default();
+        let summary: String = format!("CLONE - {summary}").chars().take(255).collect();
+        fields.insert("summary".to_owned(), summary.into());
+        fields.extend(self.plain_fields(&known, assignments, held)?);
+        let project = held["project"]["key"].as_str().unwrap_or_default();
+        let op = self.queue_create(project, fields)?;
+        let types = meta::link_types(self.replica)?;
+        if types.iter().any(|kind| kind["name"] == "Cloners") {
+            let action = Action::Link {
+                name: "Cloners".to_owned(),
+                inward: op.issue.clone(),
+                outward: target.id,
+                remove: false,
+            };
+            let clone = Target {
+                id: op.issue.clone(),
+                key: op.key.clone(),
+                issue: Value::Null,
+            };
+            self.queue(&clone, &action)?;
+        }
+        Ok(op)
+    }
+
+    /// Deletes an issue at the site.
+    pub fn delete(&self, key: &str, subtasks: bool) -> Result<Op> {
+        self.queue(&self.at(key)?, &Action::Delete { subtasks })
+    }
+
+    fn project(&self, name: &str) -> Result<(String, String)> {
+        let projects = self.replica.projects()?;
+        let key_of = |value: &Value| {
+            value["project"]["key"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let found = projects
+            .iter()
+            .find(|(id, value)| id == name || key_of(value).eq_ignore_ascii_case(name));
+        let Some((id, value)) = found else {
+            let known: Vec<String> = projects.iter().map(|(_, value)| key_of(value)).collect();
+            return Err(JiraError::Field {
+                field: "project".to_owned(),
+                what: format!(
+                    "{name:?} is not in the replica; there are {}",
+                    known.join(", ")
+                ),
+            });
+        };
+        Ok((id.clone(), key_of(value)))
+    }
+
+    fn queue_create(&self, project: &str, fields: Map<String, Value>) -> Result<Op> {
+        let project = project.to_owned();
+        let action = Action::Create { project, fields };
+        for _ in 0..RACES_MAX {
+            let (number, counter) = self.next_number()?;
+            let Action::Create { project, .. } = &action else {
+                unreachable!("made above")
+            };
+            let key = format!("{project}+{number}");
+            if let Some(op) = self.append(number, counter, &key, &key, &action)? {
+                return Ok(op);
+            }
+        }
+        Err(JiraError::Busy)
+    }
+
+    fn queue(&self, target: &Target, action: &Action) -> Result<Op> {
+        for _ in 0..RACES_MAX {
+            if let Some(merged) = self.merged(&target.id, action)? {
+                return Ok(merged);
+            }
+            let (number, counter) = self.next_number()?;
+            if let Some(op) = self.append(number, counter, &target.id, &target.key, action)? {
+                return Ok(op);
+            }
+        }
+        Err(JiraError::Busy)
+    }
+
+    fn next_number(&self) -> Result<(u64, Change)> {
+        let held = self.replica.get(TOPIC, COUNTER)?;
+        let last: u64 = match &held {
+            Some(held) => serde_json::from_slice(&held.bytes)?,
+            None => 0,
+        };
+        let number = last + 1;
+        let counter = Change {
+            key: COUNTER.to_owned(),
+            value: Some(serde_json::to_vec(&number)?),
+            found: held.map(|held| held.offset),
+        };
+        Ok((number, counter))
+    }
+
+    /// Writes an operation; `None` when another process was faster.
+    fn append(
+        &self,
+        number: u64,
+        counter: Change,
+        issue: &str,
+        key: &str,
+        action: &Action,
+    ) -> Result<Option<Op>> {
+        let op = Op {
+            number,
+            id: Uuid::now_v7().to_string(),
+            issue: issue.to_owned(),
+            key: key.to_owned(),
+            created_ms: self.now_ms,
+            state: State::Queued,
+            attempts: 0,
+            sent_ms: None,
+            not_before_ms: 0,
+            problem: None,
+            conflicts: Vec::new(),
+            action: action.clone(),
+        };
+        let change = Change {
+            key: Op::record_key(number),
+            value: Some(serde_json::to_vec(&op)?),
+            found: None,
+        };
+        let written = self.replica.apply(TOPIC, &[counter, change])?;
+        Ok(written.then_some(op))
+    }
+
+    /// Makes an edit part of the last operation of the issue, where that one is an edit or a creation
+    /// which was not sent yet.
+    fn merged(&self, issue: &str, action: &Action) -> Result<Option<Op>> {
+        let Action::Edit { fields, sets } = action else {
+            return Ok(None);
+        };
+        let mut all = self.ops()?.into_iter();
+        let last = all.rfind(|op| op.issue == issue);
+        let Some(last) = last.filter(|op| op.state == State::Queued) else {
+            return Ok(None);
+        };
+        let Some((mut op, found)) = read(self.replica, last.number)? else {
+            return Ok(None);
+        };
+        if op.state != State::Queued {
+            return Ok(None);
+        }
+        match &mut op.action {
+            Action::Edit {
+                fields: held,
+                sets: held_sets,
+            } => {
+                for (name, edit) in fields {
+                    let slot = held.entry(name.clone());
+                    slot.and_modify(|old| old.mine = edit.mine.clone())
+                        .or_insert_with(|| edit.clone());
+                }
+                for (name, edit) in sets {
+                    let slot = held_sets.entry(name.clone()).or_default();
+                    join(slot, edit);
+                }
+            }
+            Action::Create { fields: held, .. } => {
+                for (name, edit) in fields {
+                    held.insert(name.clone(), edit.mine.clone());
+                }
+                for (name, edit) in sets {
+                    let slot = held.entry(name.clone()).or_insert(Value::Null);
+                    overlay::lay_set(slot, edit);
+                }
+            }
+            _ => return Ok(None),
+        }
+        let written = write(self.replica, &op, found)?;
+        Ok(written.then_some(op))
+    }
+
+    /// Carries out what a person decided about an operation, or about one of its fields. Returns the
+    /// operation; `None` when it left the outbox.
+    ///
+    /// # Errors
+    /// `Change` when the decision does not fit the operation, such as one for a field without conflict.
+    pub fn resolve(
+        &self,
+        name: &str,
+        choice: Choice,
+        field: Option<&str>,
+        value: Option<&str>,
+    ) -> Result<Option<Op>> {
+        for _ in 0..RACES_MAX {
+            let number = self.find(name)?.number;
+            let unknown = || JiraError::UnknownOp(name.to_owned());
+            let (mut op, found) = read(self.replica, number)?.ok_or_else(unknown)?;
+            let stays = self.decide(&mut op, choice, field, value)?;
+            let written = if stays {
+                write(self.replica, &op, found)?
+            } else {
+                remove(self.replica, &op, found)?
+            };
+            if written {
+                return Ok(stays.then_some(op));
+            }
+        }
+        Err(JiraError::Busy)
+    }
+
+    /// Returns whether the operation stays.
+    fn decide(
+        &self,
+        op: &mut Op,
+        choice: Choice,
+        field: Option<&str>,
+        value: Option<&str>,
+    ) -> Result<bool> {
+        match choice {
+            Choice::Drop => {
+                if matches!(op.state, State::Sending | State::Unknown) {
+                    let text = "it may be at the site already: push first, then drop or undo it";
+                    return Err(JiraError::Change(text.to_owned()));
+                }
+                let created = matches!(op.action, Action::Create { .. });
+                let waits = |other: &Op| other.number != op.number && op.precedes(other);
+                if created && let Some(other) = self.ops()?.iter().find(|other| waits(other)) {
+                    let text = format!(
+                        "operation {} needs {}: drop that one first",
+                        other.number, op.key
+                    );
+                    return Err(JiraError::Change(text));
+                }
+                return Ok(false);
+            }
+            Choice::Retry => {
+                if op.state == State::Conflict {
+                    let text = "it is in conflict: decide for mine or theirs".to_owned();
+                    return Err(JiraError::Change(text));
+                }
+                if op.state == State::Rejected {
+                    op.state = State::Queued;
+                }
+                op.not_before_ms = 0;
+                return Ok(true);
+            }
+            Choice::Mine | Choice::Theirs => {}
+        }
+        let known: Vec<String> = op.conflicts.iter().map(|part| part.field.clone()).collect();
+        let chosen: Vec<String> = match field {
+            Some(field) => known
+                .iter()
+                .filter(|name| *name == field)
+                .cloned()
+                .collect(),
+            None => known.clone(),
+        };
+        if chosen.is_empty() {
+            let text = match field {
+                Some(field) if !known.is_empty() => {
+                    format!("{field} is not in conflict; there are {}", known.join(", "))
+                }
+                _ => format!("operation {} has no conflict", op.number),
+            };
+            return Err(JiraError::Change(text));
+        }
+        let whole = matches!(
+            op.action,
+            Action::CommentDelete { .. } | Action::Transition { .. }
+        );
+        if choice == Choice::Theirs && whole {
+            return Ok(false);
+        }
+        let merged = match value {
+            None => None,
+            Some(_) if choice == Choice::Theirs || chosen.len() != 1 => {
+                let text = "a value needs `mine` and one field".to_owned();
+                return Err(JiraError::Change(text));
+            }
+            Some(text) => Some(self.hand_made(op, &chosen[0], text)?),
+        };
+        for name in &chosen {
+            settle(op, name, choice, merged.as_ref());
+        }
+        op.conflicts.retain(|part| !chosen.contains(&part.field));
+        if op.conflicts.is_empty() {
+            op.state = State::Queued;
+            op.problem = None;
+            op.not_before_ms = 0;
+        }
+        Ok(!is_void(op))
+    }
+
+    /// A value that a person wrote to end a conflict.
+    fn hand_made(&self, op: &Op, field: &str, text: &str) -> Result<Value> {
+        let conflict = op.conflicts.iter().find(|part| part.field == field);
+        let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
+        if field.starts_with("comment:") {
+            return body(text, &theirs);
+        }
+        let issue = self.show(&op.issue)?;
+        let known = meta::fields_of(self.replica, &issue)?;
+        match values::read(self.replica, meta::field(&known, field)?, text, &theirs)? {
+            Reading::Value(value) => Ok(value),
+            Reading::Set(_) => Err(JiraError::Change("lists have no conflicts".to_owned())),
+        }
+    }
+}
+
+/// Checks that no required field is missing.
+fn complete(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()> {
+    let missing = known.iter().find(|info| {
+        let given = fields.get(&info.id).is_some_and(|value| !value.is_null());
+        let own = info.id != "project" && info.id != "reporter";
+        info.required && !info.has_default && !given && own
+    });
+    missing.map_or(Ok(()), |info| {
+        let possible = if info.allowed.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", info.allowed.join(", "))
+        };
+        Err(JiraError::Field {
+            field: info.id.clone(),
+            what: format!("it is needed for a new issue{possible}"),
+        })
+    })
+}
+
+/// Ends the conflict of one field.
+fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
+    let conflict = op.conflicts.iter().find(|part| part.field == field);
+    let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
+    match &mut op.action {
+        Action::Edit { fields, .. } => match choice {
+            Choice::Mine => {
+                if let Some(edit) = fields.get_mut(field) {
+                    edit.base = theirs;
+                    edit.mine = merged.unwrap_or(&edit.mine).clone();
+                }
+            }
+            _ => {
+                fields.remove(field);
+            }
+        },
+        Action::CommentEdit { base, mine, .. } => {
+            if choice == Choice::Mine {
+                *mine = merged.unwrap_or(mine).clone();
+            } else {
+                *mine = theirs.clone();
+            }
+            *base = theirs;
+        }
+        Action::CommentDelete { base, .. } if choice == Choice::Mine => *base = theirs,
+        Action::Transition { from, .. } => *from = theirs,
+        _ => {}
+    }
+}
+
+/// Whether nothing is left to send.
+fn is_void(op: &Op) -> bool {
+    match &op.action {
+        Action::Edit { fields, sets } => fields.is_empty() && sets.is_empty(),
+        Action::CommentEdit { base, mine, .. } => base == mine,
+        _ => false,
+    }
+}
+
+/// Adds a later change of a list to an earlier one.
+fn join(earlier: &mut SetEdit, later: &SetEdit) {
+    for item in &later.add {
+        earlier.remove.retain(|other| !op::same(other, item));
+        if !earlier.add.iter().any(|other| op::same(other, item)) {
+            earlier.add.push(item.clone());
+        }
+    }
+    for item in &later.remove {
+        earlier.add.retain(|other| !op::same(other, item));
+        if !earlier.remove.iter().any(|other| op::same(other, item)) {
+            earlier.remove.push(item.clone());
+        }
+    }
+}
+
+fn body(text: &str, base: &Value) -> Result<Value> {
+    let body = values::rich(text, base).map_err(JiraError::Change)?;
+    if body.is_null() {
+        return Err(JiraError::Change("a comment has a text".to_owned()));
+    }
+    Ok(body)
+}
+
+fn comment_of<'v>(issue: &'v Value, comment: &str) -> Result<&'v Value> {
+    let all = issue["fields"]["comment"]["comments"].as_array();
+    let found = all.into_iter().flatten().find(|item| item["id"] == comment);
+    found.ok_or_else(|| {
+        let text = format!(
+            "{} has no comment {comment} that is at the site",
+            op::text(&issue["key"])
+        );
+        JiraError::Change(text)
+    })
+}
+
+/// An operation as it is stored, with its offset.
+pub(crate) fn read(replica: &Replica, number: u64) -> Result<Option<(Op, u64)>> {
+    let found = replica.get(TOPIC, &Op::record_key(number))?;
+    let read =
+        |found: crate::replica::Stored| Ok((serde_json::from_slice(&found.bytes)?, found.offset));
+    found.map(read).transpose()
+}
+
+/// Replaces an operation that was found at an offset. Returns whether it was still there.
+pub(crate) fn write(replica: &Replica, op: &Op, found: u64) -> Result<bool> {
+    let change = Change {
+        key: Op::record_key(op.number),
+        value: Some(serde_json::to_vec(op)?),
+        found: Some(found),
+    };
+    replica.apply(TOPIC, &[change])
+}
+
+/// Removes an operation that was found at an offset. Returns whether it was still there.
+pub(crate) fn remove(replica: &Replica, op: &Op, found: u64) -> Result<bool> {
+    let change = Change {
+        key: Op::record_key(op.number),
+        value: None,
+        found: Some(found),
+    };
+    replica.apply(TOPIC, &[change])
+}

@@ -1,0 +1,203 @@
+//! Pending operations laid over the issues of the replica, so that an edit is seen before its push.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::error::Result;
+use crate::op::{self, Action, Op, SetEdit};
+use crate::replica::Replica;
+use crate::time;
+
+/// The operations of an outbox by issue.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    ops: BTreeMap<String, Vec<Op>>,
+    me: Value,
+    /// Projects by key, for issues that are not created yet.
+    projects: BTreeMap<String, Value>,
+    statuses: Vec<Value>,
+}
+
+/// The operations of a replica's outbox, in the order in which they were made.
+pub fn ops(replica: &Replica) -> Result<Vec<Op>> {
+    let found = replica.values("outbox", "op.")?.into_iter();
+    let found = found.map(|(_, value)| Ok(serde_json::from_value(value)?));
+    found.collect()
+}
+
+impl Overlay {
+    /// Reads the outbox.
+    pub fn load(replica: &Replica) -> Result<Self> {
+        let all = ops(replica)?;
+        let mut ops: BTreeMap<String, Vec<Op>> = BTreeMap::new();
+        let mut projects = BTreeMap::new();
+        for op in all {
+            ops.entry(op.issue.clone()).or_default().push(op);
+        }
+        if !ops.is_empty() {
+            for (_, found) in replica.projects()? {
+                let project = found["project"].clone();
+                let key = project["key"].as_str().unwrap_or_default().to_owned();
+                projects.insert(key, project);
+            }
+        }
+        let me = replica.read("meta", "myself")?.unwrap_or_default();
+        let statuses = replica.read("meta", "statuses")?.unwrap_or_default();
+        Ok(Self {
+            ops,
+            me,
+            projects,
+            statuses,
+        })
+    }
+
+    /// Number of operations.
+    pub fn len(&self) -> usize {
+        self.ops.values().map(Vec::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// The operations of an issue by its id or temporary key.
+    pub fn of_issue(&self, id: &str) -> &[Op] {
+        self.ops.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Ids and temporary keys of the issues with operations.
+    pub fn issues(&self) -> impl Iterator<Item = &str> {
+        self.ops.keys().map(String::as_str)
+    }
+
+    /// Lays the operations of an issue over it; `pending` beside `fields` then has them. Returns how
+    /// many there are.
+    pub fn lay(&self, issue: &mut Value) -> usize {
+        let id = issue["id"].as_str().unwrap_or_default().to_owned();
+        let own = self.of_issue(&id);
+        for op in own {
+            self.apply(op, issue);
+        }
+        if !own.is_empty() {
+            issue["pending"] = json!(own);
+        }
+        own.len()
+    }
+
+    /// The issues that are not created yet, with their other operations laid over them.
+    pub fn created(&self) -> Vec<Value> {
+        let creates = self.ops.values().flatten();
+        let creates = creates.filter(|op| matches!(op.action, Action::Create { .. }));
+        creates.map(|op| self.fresh(op)).collect()
+    }
+
+    fn fresh(&self, create: &Op) -> Value {
+        let at = time::format(create.created_ms);
+        let mut fields = json!({
+            "summary": "", "description": null, "labels": [], "assignee": null, "priority": null,
+            "status": {"name": "New", "statusCategory": {"key": "new", "name": "To Do"}},
+            "created": at, "updated": at, "reporter": self.me, "creator": self.me,
+            "comment": {"comments": [], "total": 0}, "worklog": {"worklogs": [], "total": 0},
+        });
+        if let (
+            Action::Create {
+                project,
+                fields: given,
+            },
+            Some(fields),
+        ) = (&create.action, fields.as_object_mut())
+        {
+            fields.extend(given.clone());
+            let known = self.projects.get(project).cloned();
+            let details = known.unwrap_or_else(|| json!({"key": project}));
+            fields.insert("project".to_owned(), details);
+        }
+        let mut issue = json!({"id": create.issue, "key": create.issue, "fields": fields});
+        self.lay(&mut issue);
+        issue
+    }
+
+    fn apply(&self, op: &Op, issue: &mut Value) {
+        let fields = &mut issue["fields"];
+        match &op.action {
+            Action::Create { .. }
+            | Action::Watch { .. }
+            | Action::Delete { .. }
+            | Action::Link { .. } => {}
+            Action::Edit { fields: own, sets } => {
+                for (name, edit) in own {
+                    fields[name.as_str()] = edit.mine.clone();
+                }
+                for (name, edit) in sets {
+                    lay_set(&mut fields[name.as_str()], edit);
+                }
+            }
+            Action::Transition {
+                to, fields: own, ..
+            } => {
+                if op::text(&fields["status"]) != *to {
+                    let known = self.statuses.iter().find(|status| op::text(status) == *to);
+                    fields["status"] = known.cloned().unwrap_or_else(|| json!({"name": to}));
+                }
+                for (name, value) in own {
+                    fields[name.as_str()] = value.clone();
+                }
+            }
+            Action::CommentAdd { body } => {
+                let at = time::format(op.created_ms);
+                let comment = json!({"id": format!("+{}", op.number), "author": self.me,
+                    "body": body, "created": at, "updated": at});
+                push(&mut fields["comment"], "comments", comment);
+            }
+            Action::CommentEdit { comment, mine, .. } => {
+                for item in items(&mut fields["comment"], "comments") {
+                    if item["id"] == **comment {
+                        item["body"] = mine.clone();
+                    }
+                }
+            }
+            Action::CommentDelete { comment, .. } => {
+                items(&mut fields["comment"], "comments").retain(|item| item["id"] != **comment);
+            }
+            Action::WorklogAdd {
+                seconds,
+                started,
+                comment,
+            } => {
+                let worklog = json!({"id": format!("+{}", op.number), "author": self.me,
+                    "timeSpentSeconds": seconds, "started": started, "comment": comment});
+                push(&mut fields["worklog"], "worklogs", worklog);
+            }
+        }
+    }
+}
+
+/// Adds items to a list and removes others.
+pub(crate) fn lay_set(list: &mut Value, edit: &SetEdit) {
+    let mut held: Vec<Value> = list.as_array().cloned().unwrap_or_default();
+    held.retain(|item| !edit.remove.iter().any(|gone| op::same(gone, item)));
+    for item in &edit.add {
+        if !held.iter().any(|other| op::same(other, item)) {
+            held.push(item.clone());
+        }
+    }
+    *list = held.into();
+}
+
+fn items<'v>(part: &'v mut Value, list: &str) -> &'v mut Vec<Value> {
+    if !part[list].is_array() {
+        *part = json!({list: [], "total": 0});
+    }
+    match &mut part[list] {
+        Value::Array(items) => items,
+        _ => unreachable!("made above"),
+    }
+}
+
+fn push(part: &mut Value, list: &str, item: Value) {
+    let total = part["total"].as_u64().unwrap_or(0) + 1;
+    items(part, list).push(item);
+    part["total"] = total.into();
+}

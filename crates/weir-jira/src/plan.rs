@@ -1,0 +1,580 @@
+//! What a push sends for an operation, after a look at the site.
+//!
+//! Invariants:
+//! - A look sends no write.
+//! - What may have been executed and cannot be repeated is not planned again before the site had time
+//!   to finish it and to show it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use crate::client::Client;
+use crate::error::{JiraError, Result};
+use crate::meta;
+use crate::op::{self, Action, FieldConflict, FieldEdit, MARKER, Op, SetEdit, State};
+use crate::replica::Replica;
+use crate::time::{self, MINUTE_MS};
+
+/// Time after which a write without answer is over: it was executed, or never will be.
+pub(crate) const WRITE_OVER_MS: i64 = 90_000;
+/// Time after which the index of the site shows a new issue.
+pub(crate) const INDEX_LAG_MS: i64 = 5 * MINUTE_MS;
+/// How far the look for a created thing goes back before it was sent.
+const LOOK_BACK_MS: i64 = 30 * MINUTE_MS;
+/// Pages of a list at most.
+const PAGES_MAX: usize = 10_000;
+
+/// A write.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) body: Value,
+}
+
+/// What is to be done for an operation.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// The site is as the operation wants it. A created issue: its id and key.
+    Already(Option<(String, String)>),
+    /// A write, and what becomes of the operation afterwards: `None`, it is done.
+    Send(Request, Option<Box<Op>>),
+    /// A person decides; the operation holds the conflicts.
+    Conflict(Box<Op>),
+    /// Too early to tell whether it was executed: not before this time, in milliseconds of the site.
+    Wait(i64),
+    /// It cannot be done.
+    Reject(String),
+}
+
+/// Looks at a site for one push.
+#[derive(Debug)]
+pub(crate) struct Planner<'a> {
+    client: &'a Client,
+    replica: &'a Replica,
+    /// The time at the site when the push began, in milliseconds.
+    site_start_ms: i64,
+    started: Instant,
+    /// Issues that own operations created: id and key by marker. `None`: not looked for yet.
+    created: Option<BTreeMap<String, (String, String)>>,
+    /// Edits of texts that were merged with those of others.
+    pub(crate) merged: u64,
+    /// When issues had changed before a write, by id: a foreign change after it was overwritten.
+    pub(crate) seen: BTreeMap<String, i64>,
+}
+
+impl<'a> Planner<'a> {
+    pub(crate) fn new(client: &'a Client, replica: &'a Replica, site_start_ms: i64) -> Self {
+        Self {
+            client,
+            replica,
+            site_start_ms,
+            started: Instant::now(),
+            created: None,
+            merged: 0,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// The time at the site, in milliseconds.
+    pub(crate) fn site_now_ms(&self) -> i64 {
+        let passed = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(0);
+        self.site_start_ms + passed
+    }
+
+    /// The id at the site of an issue by its id or temporary key; `None` when it was never created.
+    pub(crate) fn site_id(&self, issue: &str) -> Result<Option<String>> {
+        if !issue.contains('+') {
+            return Ok(Some(issue.to_owned()));
+        }
+        let found = self.replica.locate(issue)?;
+        Ok(found.map(|location| location.id))
+    }
+
+    /// Plans an operation. `all` are the operations of the outbox that may be at the site already.
+    pub(crate) fn plan(&mut self, op: &Op, all: &[Op]) -> Result<Plan> {
+        if let Action::Create { project, fields } = &op.action {
+            return self.create(op, project, fields, all);
+        }
+        let Some(id) = self.site_id(&op.issue)? else {
+            return Ok(Plan::Reject(format!("{} was never created", op.key)));
+        };
+        let plan = match &op.action {
+            Action::Create { .. } => unreachable!("planned above"),
+            Action::Edit { fields, sets } => self.edit(op, &id, fields, sets),
+            Action::Transition { to, from, fields } => self.transition(op, &id, to, from, fields),
+            Action::CommentAdd { body } => {
+                let body = json!({"body": body, "properties": op.properties()});
+                self.add(op, &id, "comment", "comments", body)
+            }
+            Action::WorklogAdd {
+                seconds,
+                started,
+                comment,
+            } => {
+                let mut body = json!({"timeSpentSeconds": seconds, "started": started,
+                    "properties": op.properties()});
+                if !comment.is_null() {
+                    body["comment"] = comment.clone();
+                }
+                self.add(op, &id, "worklog", "worklogs", body)
+            }
+            Action::CommentEdit {
+                comment,
+                base,
+                mine,
+            } => self.comment(op, &id, comment, base, Some(mine)),
+            Action::CommentDelete { comment, base } => self.comment(op, &id, comment, base, None),
+            Action::Watch { on } => self.watch(&id, *on),
+            Action::Link {
+                name,
+                inward,
+                outward,
+                remove,
+            } => self.link(name, inward, outward, *remove),
+            Action::Delete { subtasks } => self.delete(&id, *subtasks),
+        };
+        match plan {
+            Err(JiraError::Status {
+                status: 403 | 404,
+                message,
+                ..
+            }) => {
+                let text = format!("{} cannot be read at the site: {message}", op.key);
+                Ok(Plan::Reject(text))
+            }
+            plan => plan,
+        }
+    }
+
+    /// Reads some fields of an issue, and notes when it changed.
+    fn look(&mut self, id: &str, fields: &str) -> Result<Value> {
+        let issue: Value = self
+            .client
+            .get(&format!("issue/{id}?fields={fields},updated"))?;
+        let updated = issue["fields"]["updated"].as_str().and_then(time::parse);
+        let own = self.seen.entry(id.to_owned()).or_default();
+        *own = updated.unwrap_or(0).max(*own);
+        Ok(issue["fields"].clone())
+    }
+
+    /// A value as a write sends it: issues that exist by now have their ids.
+    fn sendable(&self, value: &Value) -> Result<Value> {
+        if let Some(key) = value["key"].as_str().filter(|key| key.contains('+')) {
+            let id = self.site_id(key)?;
+            return Ok(id.map_or_else(|| op::wire(value), |id| json!({"id": id})));
+        }
+        Ok(op::wire(value))
+    }
+
+    fn create(
+        &mut self,
+        op: &Op,
+        project: &str,
+        fields: &Map<String, Value>,
+        all: &[Op],
+    ) -> Result<Plan> {
+        if op.state != State::Queued {
+            if let Some(found) = self.created(all)?.get(&op.id) {
+                return Ok(Plan::Already(Some(found.clone())));
+            }
+            let over = op.sent_ms.unwrap_or(op.created_ms) + INDEX_LAG_MS;
+            if self.site_now_ms() < over {
+                return Ok(Plan::Wait(over));
+            }
+        }
+        let mut body = Map::new();
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            body.insert(name.clone(), self.sendable(value)?);
+        }
+        body.insert("project".to_owned(), json!({"key": project}));
+        let request = Request {
+            method: "POST",
+            path: "issue".to_owned(),
+            body: json!({"fields": body, "properties": op.properties()}),
+        };
+        Ok(Plan::Send(request, None))
+    }
+
+    /// The issues that operations of this outbox created, as far as the index shows them.
+    fn created(&mut self, all: &[Op]) -> Result<&BTreeMap<String, (String, String)>> {
+        if self.created.is_none() {
+            let open = all.iter().filter(|op| op.state != State::Queued);
+            let sent = open.filter(|op| matches!(op.action, Action::Create { .. }));
+            let first = sent.filter_map(|op| op.sent_ms).min();
+            let first = first.unwrap_or(self.site_now_ms()) - LOOK_BACK_MS;
+            self.created = Some(self.look_for_created(first)?);
+        }
+        Ok(self.created.get_or_insert_default())
+    }
+
+    fn look_for_created(&self, since_ms: i64) -> Result<BTreeMap<String, (String, String)>> {
+        let since = since_ms.max(0);
+        let jql = format!("creator = currentUser() AND created >= {since} ORDER BY created ASC");
+        let mut found = BTreeMap::new();
+        let (mut token, mut before) = (None::<String>, Vec::new());
+        for _ in 0..PAGES_MAX {
+            let mut body = json!({"jql": jql, "fields": ["created"], "maxResults": 100,
+                "properties": [MARKER]});
+            if let Some(token) = &token {
+                body["nextPageToken"] = token.as_str().into();
+            }
+            let page: Value = self.client.ask("search/jql", &body)?;
+            for issue in page["issues"].as_array().into_iter().flatten() {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let marker = text(&issue["properties"][MARKER]["id"]);
+                if !marker.is_empty() {
+                    found.insert(marker, (text(&issue["id"]), text(&issue["key"])));
+                }
+            }
+            let next = page["nextPageToken"].as_str().map(str::to_owned);
+            match next {
+                None => return Ok(found),
+                Some(next) if before.contains(&next) => {
+                    return Err(JiraError::Paging("it repeats a page token"));
+                }
+                Some(next) => {
+                    before.push(next.clone());
+                    token = Some(next);
+                }
+            }
+        }
+        Err(JiraError::Paging("its pages do not end"))
+    }
+
+    fn edit(
+        &mut self,
+        op: &Op,
+        id: &str,
+        fields: &BTreeMap<String, FieldEdit>,
+        sets: &BTreeMap<String, SetEdit>,
+    ) -> Result<Plan> {
+        let names: Vec<&str> = fields
+            .keys()
+            .chain(sets.keys())
+            .map(String::as_str)
+            .collect();
+        let there = self.look(id, &names.join(","))?;
+        let (mut set, mut update) = (Map::new(), Map::new());
+        let mut conflicts = Vec::new();
+        for (name, edit) in fields {
+            let theirs = &there[name.as_str()];
+            match compare(edit, theirs, op.state != State::Queued) {
+                Compared::Already => {}
+                Compared::Mine => {
+                    set.insert(name.clone(), self.sendable(&edit.mine)?);
+                }
+                Compared::Merged(document) => {
+                    self.merged += 1;
+                    set.insert(name.clone(), document);
+                }
+                Compared::Conflict => conflicts.push(FieldConflict {
+                    field: name.clone(),
+                    base: edit.base.clone(),
+                    mine: edit.mine.clone(),
+                    theirs: theirs.clone(),
+                }),
+            }
+        }
+        for (name, edit) in sets {
+            let held = there[name.as_str()].as_array().cloned().unwrap_or_default();
+            let within = |item: &&Value| held.iter().any(|other| op::same(other, item));
+            let add = edit.add.iter().filter(|item| !within(item));
+            let mut steps: Vec<Value> = add.map(|item| json!({"add": op::wire(item)})).collect();
+            let gone = edit.remove.iter().filter(within);
+            steps.extend(gone.map(|item| json!({"remove": op::wire(item)})));
+            if !steps.is_empty() {
+                update.insert(name.clone(), steps.into());
+            }
+        }
+        let rest = (!conflicts.is_empty()).then(|| Box::new(left(op, conflicts)));
+        if set.is_empty() && update.is_empty() {
+            return Ok(rest.map_or(Plan::Already(None), Plan::Conflict));
+        }
+        let request = if update.is_empty() && set.len() == 1 && set.contains_key("assignee") {
+            // It needs another right than an edit.
+            Request {
+                method: "PUT",
+                path: format!("issue/{id}/assignee"),
+                body: json!({"accountId": set["assignee"]["accountId"]}),
+            }
+        } else {
+            let mut body = Map::new();
+            for (name, part) in [("fields", set), ("update", update)] {
+                if !part.is_empty() {
+                    body.insert(name.to_owned(), part.into());
+                }
+            }
+            Request {
+                method: "PUT",
+                path: format!("issue/{id}"),
+                body: body.into(),
+            }
+        };
+        Ok(Plan::Send(request, rest))
+    }
+
+    fn transition(
+        &mut self,
+        op: &Op,
+        id: &str,
+        to: &str,
+        from: &Value,
+        fields: &Map<String, Value>,
+    ) -> Result<Plan> {
+        let there = self.look(id, "status,project,issuetype")?;
+        let status = &there["status"];
+        if meta::name_of(status).eq_ignore_ascii_case(to) {
+            return Ok(Plan::Already(None));
+        }
+        let path = format!("issue/{id}/transitions?expand=transitions.fields");
+        let found: Value = self.client.get(&path)?;
+        meta::keep_transitions(self.replica, &json!({"fields": there}), &found)?;
+        let ways = found["transitions"].as_array().into_iter().flatten();
+        let ways: Vec<&Value> = ways.filter(|way| way["isAvailable"] != false).collect();
+        let called = |value: &Value| meta::name_of(value).eq_ignore_ascii_case(to);
+        let way = ways.iter().find(|way| called(&way["to"]));
+        let way = way.or_else(|| {
+            ways.iter()
+                .find(|way| called(&json!({"name": way["name"]})))
+        });
+        let Some(way) = way else {
+            let names: Vec<String> = ways.iter().map(|way| meta::name_of(&way["to"])).collect();
+            let mut rest = op.clone();
+            rest.conflicts = vec![FieldConflict {
+                field: "status".to_owned(),
+                base: from.clone(),
+                mine: json!({"name": to}),
+                theirs: status.clone(),
+            }];
+            let now = meta::name_of(status);
+            let possible = names.join(", ");
+            rest.problem = Some(format!("from {now} only these are possible: {possible}"));
+            return Ok(Plan::Conflict(Box::new(rest)));
+        };
+        let mut body = json!({"transition": {"id": way["id"]}});
+        for (name, value) in fields {
+            body["fields"][name.as_str()] = self.sendable(value)?;
+        }
+        let path = format!("issue/{id}/transitions");
+        let method = "POST";
+        Ok(Plan::Send(Request { method, path, body }, None))
+    }
+
+    /// A comment or worklog: sent once, and found again by its marker.
+    fn add(&mut self, op: &Op, id: &str, kind: &str, list: &str, body: Value) -> Result<Plan> {
+        if op.state != State::Queued {
+            let sent = op.sent_ms.unwrap_or(op.created_ms);
+            if self.is_added(op, id, kind, list, sent - LOOK_BACK_MS)? {
+                return Ok(Plan::Already(None));
+            }
+            if self.site_now_ms() < sent + WRITE_OVER_MS {
+                return Ok(Plan::Wait(sent + WRITE_OVER_MS));
+            }
+        }
+        let path = format!("issue/{id}/{kind}");
+        let method = "POST";
+        Ok(Plan::Send(Request { method, path, body }, None))
+    }
+
+    fn is_added(&self, op: &Op, id: &str, kind: &str, list: &str, since_ms: i64) -> Result<bool> {
+        let mut start = 0;
+        for _ in 0..PAGES_MAX {
+            // Worklogs have no order; then all of them are read.
+            let path = format!(
+                "issue/{id}/{kind}?startAt={start}&maxResults=100&orderBy=-created&expand=properties"
+            );
+            let page: Value = self.client.get(&path)?;
+            let items = page[list].as_array().cloned().unwrap_or_default();
+            if items
+                .iter()
+                .any(|item| marker_of(item) == Some(op.id.as_str()))
+            {
+                return Ok(true);
+            }
+            let created = |item: &Value| time::parse(item["created"].as_str()?);
+            let old = |item: &Value| created(item).is_some_and(|at| at < since_ms);
+            if items.is_empty() || (kind == "comment" && items.iter().all(old)) {
+                return Ok(false);
+            }
+            start += items.len();
+        }
+        Err(JiraError::Paging("its pages do not end"))
+    }
+
+    /// Edits a comment, or deletes it where `mine` is `None`.
+    fn comment(
+        &mut self,
+        op: &Op,
+        id: &str,
+        comment: &str,
+        base: &Value,
+        mine: Option<&Value>,
+    ) -> Result<Plan> {
+        let path = format!("issue/{id}/comment/{comment}");
+        let there: Value = match self.client.get(&path) {
+            Err(JiraError::Status { status: 404, .. }) => {
+                return Ok(match mine {
+                    None => Plan::Already(None),
+                    Some(_) => Plan::Reject(format!("comment {comment} was deleted at the site")),
+                });
+            }
+            there => there?,
+        };
+        let theirs = &there["body"];
+        let edit = FieldEdit {
+            base: base.clone(),
+            mine: mine.cloned().unwrap_or_default(),
+        };
+        let conflict = || {
+            let conflicts = vec![FieldConflict {
+                field: format!("comment:{comment}"),
+                base: edit.base.clone(),
+                mine: edit.mine.clone(),
+                theirs: theirs.clone(),
+            }];
+            let mut rest = op.clone();
+            rest.conflicts = conflicts;
+            rest.problem = Some(format!("somebody else changed comment {comment}"));
+            Ok(Plan::Conflict(Box::new(rest)))
+        };
+        let (method, body) = match mine {
+            None if op::same(theirs, base) => ("DELETE", Value::Null),
+            None => return conflict(),
+            Some(_) => match compare(&edit, theirs, op.state != State::Queued) {
+                Compared::Already => return Ok(Plan::Already(None)),
+                Compared::Mine => ("PUT", json!({"body": edit.mine})),
+                Compared::Merged(document) => {
+                    self.merged += 1;
+                    ("PUT", json!({"body": document}))
+                }
+                Compared::Conflict => return conflict(),
+            },
+        };
+        Ok(Plan::Send(Request { method, path, body }, None))
+    }
+
+    fn watch(&self, id: &str, on: bool) -> Result<Plan> {
+        let me = meta::myself(self.replica)?;
+        let account = me["accountId"].as_str().unwrap_or_default();
+        let path = format!("issue/{id}/watchers");
+        let request = if on {
+            let body = account.into();
+            let method = "POST";
+            Request { method, path, body }
+        } else {
+            Request {
+                method: "DELETE",
+                path: format!("{path}?accountId={account}"),
+                body: Value::Null,
+            }
+        };
+        Ok(Plan::Send(request, None))
+    }
+
+    fn link(&mut self, name: &str, inward: &str, outward: &str, remove: bool) -> Result<Plan> {
+        let ends = (self.site_id(inward)?, self.site_id(outward)?);
+        let (Some(inward), Some(outward)) = ends else {
+            return Ok(Plan::Reject(
+                "one of the two issues was never created".to_owned(),
+            ));
+        };
+        let there = self.look(&inward, "issuelinks")?;
+        let mut links = there["issuelinks"].as_array().into_iter().flatten();
+        let found = links.find(|link| {
+            link["type"]["name"] == name && link["outwardIssue"]["id"] == outward.as_str()
+        });
+        let request = match (found, remove) {
+            (Some(_), false) | (None, true) => return Ok(Plan::Already(None)),
+            (None, false) => Request {
+                method: "POST",
+                path: "issueLink".to_owned(),
+                body: json!({"type": {"name": name}, "inwardIssue": {"id": inward},
+                    "outwardIssue": {"id": outward}}),
+            },
+            (Some(link), true) => Request {
+                method: "DELETE",
+                path: format!("issueLink/{}", link["id"].as_str().unwrap_or_default()),
+                body: Value::Null,
+            },
+        };
+        Ok(Plan::Send(request, None))
+    }
+
+    fn delete(&mut self, id: &str, subtasks: bool) -> Result<Plan> {
+        match self.look(id, "summary") {
+            Err(JiraError::Status { status: 404, .. }) => return Ok(Plan::Already(None)),
+            found => found?,
+        };
+        let request = Request {
+            method: "DELETE",
+            path: format!("issue/{id}?deleteSubtasks={subtasks}"),
+            body: Value::Null,
+        };
+        Ok(Plan::Send(request, None))
+    }
+}
+
+/// The operation that made a comment or worklog.
+fn marker_of(item: &Value) -> Option<&str> {
+    let mut properties = item["properties"].as_array()?.iter();
+    let own = properties.find(|property| property["key"] == MARKER)?;
+    own["value"]["id"].as_str()
+}
+
+/// An edit of which only the conflicts are left.
+fn left(op: &Op, conflicts: Vec<FieldConflict>) -> Op {
+    let mut rest = op.clone();
+    if let Action::Edit { fields, sets } = &mut rest.action {
+        fields.retain(|name, _| conflicts.iter().any(|part| part.field == *name));
+        sets.clear();
+    }
+    let names: Vec<&str> = conflicts.iter().map(|part| part.field.as_str()).collect();
+    rest.problem = Some(format!("somebody else changed {}", names.join(", ")));
+    rest.conflicts = conflicts;
+    rest
+}
+
+enum Compared {
+    Already,
+    Mine,
+    Merged(Value),
+    Conflict,
+}
+
+/// Compares an edit with the value at the site. `sent`: the edit may be there already, in the form that
+/// the site gives to texts.
+fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Compared {
+    if op::same(theirs, &edit.mine) {
+        return Compared::Already;
+    }
+    if op::same(theirs, &edit.base) {
+        return Compared::Mine;
+    }
+    let rich = [&edit.base, &edit.mine, theirs];
+    if !rich
+        .iter()
+        .all(|value| value.is_null() || op::is_document(value))
+        || !rich.iter().any(|value| op::is_document(value))
+    {
+        return Compared::Conflict;
+    }
+    if sent && op::text(theirs) == op::text(&edit.mine) {
+        return Compared::Already;
+    }
+    let document = |value: &Value| {
+        if value.is_null() {
+            weir_adf::empty()
+        } else {
+            value.clone()
+        }
+    };
+    let (base, mine, other) = (document(&edit.base), document(&edit.mine), document(theirs));
+    match weir_adf::merge(&base, &mine, &other) {
+        Ok(merged) if merged.conflicts.is_empty() && merged.document == other => Compared::Already,
+        Ok(merged) if merged.conflicts.is_empty() => Compared::Merged(merged.document),
+        _ => Compared::Conflict,
+    }
+}

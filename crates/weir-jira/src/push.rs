@@ -1,0 +1,466 @@
+//! From the outbox to the site: in order for each issue, nothing lost and nothing twice.
+//!
+//! Invariants:
+//! - An operation is marked as sent, durably, before its request.
+//! - An operation leaves the outbox after the site answered that it was executed, or shows it.
+//! - A creation without answer is sent again only after the index of the site had time to show it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::error::{JiraError, Result};
+use crate::meta;
+use crate::op::{Action, Op, State};
+use crate::outbox;
+use crate::overlay;
+use crate::plan::{Plan, Planner, Request};
+use crate::pull;
+use crate::replica::Replica;
+use crate::time;
+
+/// Times that one push sends an operation at most.
+const SENDS_MAX: u32 = 3;
+/// Longest pause of an operation that fails again and again, in milliseconds.
+const BACK_OFF_MAX_MS: i64 = 5 * 60_000;
+/// Longest limit of the site that a push waits for.
+const LIMIT_WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// How to push.
+#[derive(Clone, Copy, Debug)]
+pub struct PushOptions {
+    /// The time, in milliseconds since 1970-01-01 UTC.
+    pub now_ms: i64,
+}
+
+impl Default for PushOptions {
+    fn default() -> Self {
+        let now_ms = jiff::Timestamp::now().as_millisecond();
+        Self { now_ms }
+    }
+}
+
+/// What a push did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PushReport {
+    /// Requests sent.
+    pub requests: u64,
+    /// Operations that were executed.
+    pub sent: u64,
+    /// Operations for which nothing was to be sent: the site was so already.
+    pub already: u64,
+    /// Texts that were merged with changes by others.
+    pub merged: u64,
+    /// Operations in conflict.
+    pub conflicts: u64,
+    /// Operations that the site refused.
+    pub rejected: u64,
+    /// Operations of which it is not known whether they were executed.
+    pub unknown: u64,
+    /// Operations that wait for another one, or for their time.
+    pub waiting: u64,
+    /// Changes by others that came between the look and the write, and were overwritten.
+    pub overwritten: u64,
+    /// One sentence for each conflict, refusal and overwritten change.
+    pub messages: Vec<String>,
+}
+
+/// Pushes the outbox. Operations that cannot be pushed stay in it with their reason.
+///
+/// # Errors
+/// Those that concern all operations: the site cannot be reached, refuses the token, or limits all
+/// writes. What was pushed before stays pushed.
+pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result<PushReport> {
+    let all = overlay::ops(replica)?;
+    let first = client.requests();
+    let mut report = PushReport::default();
+    if all.iter().all(|op| op.state.is_stuck()) {
+        for op in &all {
+            count(&mut report, op);
+        }
+        return Ok(report);
+    }
+    let server: Value = client.get("serverInfo")?;
+    let there = server["serverTime"].as_str().and_then(time::parse);
+    let site_now_ms = there.unwrap_or(options.now_ms);
+    let mut push = Push {
+        client,
+        replica,
+        now_ms: options.now_ms,
+        planner: Planner::new(client, replica, site_now_ms),
+        report,
+        left: Vec::new(),
+        done: BTreeMap::new(),
+        ask_again: BTreeSet::new(),
+    };
+    let mut end = Ok(());
+    for op in &all {
+        end = push.step(op.number, &all);
+        if end.is_err() {
+            break;
+        }
+    }
+    // What was pushed is shown even when the rest could not be.
+    if !matches!(end, Err(JiraError::Transport { .. })) {
+        end = end.and(push.refresh());
+    }
+    push.report.requests = client.requests() - first;
+    push.report.merged = push.planner.merged;
+    end.map(|()| push.report)
+}
+
+fn count(report: &mut PushReport, op: &Op) {
+    match op.state {
+        State::Conflict => report.conflicts += 1,
+        State::Rejected => report.rejected += 1,
+        State::Unknown | State::Sending => report.unknown += 1,
+        State::Queued => report.waiting += 1,
+    }
+}
+
+struct Push<'a> {
+    client: &'a Client,
+    replica: &'a Replica,
+    now_ms: i64,
+    planner: Planner<'a>,
+    report: PushReport,
+    /// Operations that were not pushed, in order: later ones may have to wait for them.
+    left: Vec<Op>,
+    /// Fields that were written, by issue.
+    done: BTreeMap<String, BTreeSet<String>>,
+    /// Projects whose fields are not as they were known.
+    ask_again: BTreeSet<String>,
+}
+
+impl Push<'_> {
+    /// Pushes one operation, as far as it can be now.
+    fn step(&mut self, number: u64, all: &[Op]) -> Result<()> {
+        let Some((op, found)) = outbox::read(self.replica, number)? else {
+            return Ok(());
+        };
+        let waits =
+            op.not_before_ms > self.now_ms || self.left.iter().any(|left| left.precedes(&op));
+        if op.state.is_stuck() || waits {
+            self.leave(op);
+            return Ok(());
+        }
+        self.run(op, found, all)
+    }
+
+    fn leave(&mut self, op: Op) {
+        count(&mut self.report, &op);
+        self.left.push(op);
+    }
+
+    fn run(&mut self, mut op: Op, mut found: u64, all: &[Op]) -> Result<()> {
+        for sends in 0..=SENDS_MAX {
+            let plan = match self.planner.plan(&op, all) {
+                // Only this issue is concerned; the others go on.
+                Err(error @ (JiraError::Status { .. } | JiraError::Garbage { .. })) => {
+                    op.problem = Some(error.to_string());
+                    op.attempts += 1;
+                    break;
+                }
+                plan => plan?,
+            };
+            let (request, rest) = match plan {
+                Plan::Already(created) => {
+                    self.report.already += 1;
+                    return self.finish(&op, found, created, None);
+                }
+                Plan::Conflict(mut rest) => {
+                    rest.state = State::Conflict;
+                    self.say(&rest);
+                    // The replica gets what the other person wrote.
+                    if let Some(id) = self.planner.site_id(&rest.issue)? {
+                        self.done.entry(id).or_default();
+                    }
+                    return self.stay(*rest, found);
+                }
+                Plan::Reject(why) => {
+                    op.state = State::Rejected;
+                    op.problem = Some(why);
+                    self.say(&op);
+                    return self.stay(op, found);
+                }
+                Plan::Wait(until_ms) => {
+                    op.state = State::Unknown;
+                    op.not_before_ms = self.now_ms + (until_ms - self.planner.site_now_ms());
+                    return self.stay(op, found);
+                }
+                Plan::Send(request, rest) => (request, rest),
+            };
+            if sends == SENDS_MAX {
+                break;
+            }
+            if sends > 0 {
+                self.client.wait(Duration::from_secs(1 << sends));
+            }
+            op.state = State::Sending;
+            op.attempts += 1;
+            op.sent_ms = Some(self.planner.site_now_ms());
+            if !outbox::write(self.replica, &op, found)? {
+                // A person changed it meanwhile: the next push sees it as it is.
+                self.leave(op);
+                return Ok(());
+            }
+            found = self.offset(&op)?;
+            let result = self
+                .client
+                .write(request.method, &request.path, &request.body);
+            match result {
+                Ok(answer) => {
+                    let created = created(&op, &answer);
+                    if created.is_none() && matches!(op.action, Action::Create { .. }) {
+                        op.state = State::Unknown;
+                        op.problem = Some("the answer names no issue".to_owned());
+                        found = self.save(&op, found)?;
+                        continue;
+                    }
+                    self.report.sent += 1;
+                    return self.finish(&op, found, created, rest);
+                }
+                Err(error) if error.is_unknown() => {
+                    op.state = State::Unknown;
+                    op.problem = Some(error.to_string());
+                    found = self.save(&op, found)?;
+                }
+                Err(error) => {
+                    if !self.refused(&mut op, found, &request, error)? {
+                        return Ok(());
+                    }
+                    found = self.offset(&op)?;
+                }
+            }
+        }
+        op.not_before_ms = self.now_ms + (1000 << op.attempts.min(8)).min(BACK_OFF_MAX_MS);
+        self.stay(op, found)
+    }
+
+    /// Deals with an error that says that a write was not executed. Returns whether to try again.
+    fn refused(
+        &mut self,
+        op: &mut Op,
+        found: u64,
+        request: &Request,
+        error: JiraError,
+    ) -> Result<bool> {
+        op.state = State::Queued;
+        op.problem = Some(error.to_string());
+        match error {
+            JiraError::Limited { wait, issue, .. } => {
+                let ms = i64::try_from(wait.as_millis()).unwrap_or(BACK_OFF_MAX_MS);
+                if issue {
+                    op.not_before_ms = self.now_ms + ms;
+                    self.stay(op.clone(), found)?;
+                    return Ok(false);
+                }
+                self.save(op, found)?;
+                if wait > LIMIT_WAIT_MAX {
+                    return Err(error);
+                }
+                self.client.wait(wait);
+                Ok(true)
+            }
+            JiraError::Status { status: 409, .. } => {
+                self.save(op, found)?;
+                Ok(true)
+            }
+            JiraError::Status { status: 404, .. } if request.method == "DELETE" => {
+                self.report.already += 1;
+                self.finish(op, found, None, None)?;
+                Ok(false)
+            }
+            JiraError::Status { status, .. } => {
+                if status == 400 {
+                    self.ask_again.insert(op.issue.clone());
+                }
+                op.state = State::Rejected;
+                self.say(op);
+                self.stay(op.clone(), found)?;
+                Ok(false)
+            }
+            error => {
+                self.save(op, found)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn say(&mut self, op: &Op) {
+        let why = op.problem.as_deref().unwrap_or_default();
+        let text = format!("{} {} ({}): {why}", op.key, op.state.name(), op.number);
+        self.report.messages.push(text);
+    }
+
+    /// Stores an operation and leaves it in the outbox.
+    fn stay(&mut self, op: Op, found: u64) -> Result<()> {
+        self.save(&op, found)?;
+        self.leave(op);
+        Ok(())
+    }
+
+    /// Stores an operation; returns its offset.
+    fn save(&self, op: &Op, found: u64) -> Result<u64> {
+        if !outbox::write(self.replica, op, found)? {
+            return Err(JiraError::Busy);
+        }
+        self.offset(op)
+    }
+
+    fn offset(&self, op: &Op) -> Result<u64> {
+        let held = outbox::read(self.replica, op.number)?;
+        held.map(|(_, offset)| offset).ok_or(JiraError::Busy)
+    }
+
+    /// An operation was executed: it leaves the outbox, or `rest` of it stays.
+    fn finish(
+        &mut self,
+        op: &Op,
+        found: u64,
+        created: Option<(String, String)>,
+        rest: Option<Box<Op>>,
+    ) -> Result<()> {
+        let mut ids = Vec::new();
+        match (&op.action, created) {
+            (Action::Create { project, .. }, Some((id, _))) => {
+                // The temporary key goes on finding the issue.
+                let projects = self.replica.projects()?;
+                let own = projects
+                    .iter()
+                    .find(|(_, value)| value["project"]["key"] == **project);
+                let project = own.map(|(id, _)| id.clone()).unwrap_or_default();
+                if let Some(alias) = self.replica.alias(&op.issue, &id, &project)? {
+                    self.replica.apply("aliases", &[alias])?;
+                }
+                ids.push(id);
+            }
+            (
+                Action::Link {
+                    inward, outward, ..
+                },
+                _,
+            ) => {
+                ids.extend(self.planner.site_id(inward)?);
+                ids.extend(self.planner.site_id(outward)?);
+            }
+            _ => ids.extend(self.planner.site_id(&op.issue)?),
+        }
+        for id in ids {
+            self.done.entry(id).or_default().extend(op.action.touches());
+        }
+        if let Some(mut rest) = rest {
+            rest.state = State::Conflict;
+            self.say(&rest);
+            return self.stay(*rest, found);
+        }
+        if !outbox::remove(self.replica, op, found)? {
+            return Err(JiraError::Busy);
+        }
+        Ok(())
+    }
+
+    /// Reads the issues that were written into the replica, and looks for changes that were overwritten.
+    fn refresh(&mut self) -> Result<()> {
+        let me = meta::myself(self.replica)?["accountId"].clone();
+        let done = std::mem::take(&mut self.done);
+        let mut own: BTreeSet<String> = BTreeSet::new();
+        for (id, fields) in done {
+            let seen = self.planner.seen.get(&id).copied();
+            let found: Result<Value> = self.client.get(&format!("issue/{id}?expand=changelog"));
+            let mut issue = match found {
+                Err(JiraError::Status { status: 404, .. }) => {
+                    pull::forget(self.client, self.replica, &id)?;
+                    continue;
+                }
+                found => found?,
+            };
+            let history = issue["changelog"]["histories"].take();
+            if let Some(issue) = issue.as_object_mut() {
+                issue.remove("changelog");
+            }
+            for entry in history.as_array().into_iter().flatten() {
+                self.compare(entry, &issue, &me, seen, &fields);
+            }
+            match pull::keep(self.client, self.replica, &issue) {
+                // A pull was faster.
+                Ok(()) | Err(JiraError::Busy) => {}
+                Err(error) => return Err(error),
+            }
+            own.insert(id);
+        }
+        if !own.is_empty() {
+            let waiting: Option<BTreeSet<String>> = self.replica.read("cursors", "reconcile")?;
+            own.extend(waiting.unwrap_or_default());
+            self.replica.store("cursors", "reconcile", &own)?;
+        }
+        for issue in std::mem::take(&mut self.ask_again) {
+            self.ask_project(&issue)?;
+        }
+        Ok(())
+    }
+
+    /// Reports a change by somebody else that came after the look and before the write.
+    fn compare(
+        &mut self,
+        entry: &Value,
+        issue: &Value,
+        me: &Value,
+        seen: Option<i64>,
+        fields: &BTreeSet<String>,
+    ) {
+        let at = entry["created"].as_str().and_then(time::parse);
+        let foreign = entry["author"]["accountId"] != *me;
+        let (Some(at), Some(seen)) = (at, seen) else {
+            return;
+        };
+        if !foreign || at <= seen {
+            return;
+        }
+        for item in entry["items"].as_array().into_iter().flatten() {
+            let field = item["fieldId"].as_str().unwrap_or_default();
+            if fields.contains(field) {
+                self.report.overwritten += 1;
+                let who = entry["author"]["displayName"]
+                    .as_str()
+                    .unwrap_or("somebody");
+                let key = issue["key"].as_str().unwrap_or_default();
+                let text = item["toString"].as_str().unwrap_or_default();
+                self.report.messages.push(format!(
+                    "{key}: {field} was set to {text:?} by {who} at the same time, and overwritten"
+                ));
+            }
+        }
+    }
+
+    /// Reads the fields of a project again, after the site refused an edit that fits what was known.
+    fn ask_project(&self, issue: &str) -> Result<()> {
+        let project = match issue.split_once('+') {
+            Some((key, _)) => key.to_owned(),
+            None => match self.replica.locate(issue)? {
+                Some(location) => location.project,
+                None => return Ok(()),
+            },
+        };
+        let projects = self.replica.projects()?;
+        let own = projects
+            .iter()
+            .find(|(id, value)| *id == project || value["project"]["key"] == project.as_str());
+        if let Some((id, _)) = own {
+            meta::ask_project(self.client, self.replica, id)?;
+        }
+        Ok(())
+    }
+}
+
+/// Id and key of a created issue, from the answer.
+fn created(op: &Op, answer: &Value) -> Option<(String, String)> {
+    if !matches!(op.action, Action::Create { .. }) {
+        return None;
+    }
+    let text = |name: &str| answer[name].as_str().map(str::to_owned);
+    Some((text("id")?, text("key")?))
+}

@@ -1,0 +1,232 @@
+//! From what a person writes to the value of a field.
+
+use serde_json::{Value, json};
+
+use crate::error::{JiraError, Result};
+use crate::meta::{self, FieldInfo, FieldKind};
+use crate::op::{self, SetEdit};
+use crate::replica::Replica;
+use crate::time;
+
+/// Characters of a summary, and of any line of text.
+const LINE_CHARS_MAX: usize = 255;
+/// Characters of rich text.
+const RICH_CHARS_MAX: usize = 32_767;
+
+/// What an assignment comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reading {
+    Value(Value),
+    Set(SetEdit),
+}
+
+fn wrong(info: &FieldInfo, what: impl Into<String>) -> JiraError {
+    JiraError::Field {
+        field: info.id.clone(),
+        what: what.into(),
+    }
+}
+
+/// Reads `text` as a value of the field, whose value is `current` now.
+pub(crate) fn read(
+    replica: &Replica,
+    info: &FieldInfo,
+    text: &str,
+    current: &Value,
+) -> Result<Reading> {
+    if let FieldKind::List(item) = &info.kind {
+        return list(replica, info, item, text, current).map(Reading::Set);
+    }
+    if text.trim().is_empty() && info.kind != FieldKind::Rich {
+        if info.required || info.id == "summary" {
+            return Err(wrong(info, "it cannot be empty"));
+        }
+        return Ok(Reading::Value(Value::Null));
+    }
+    one(replica, info, &info.kind, text, current).map(Reading::Value)
+}
+
+fn one(
+    replica: &Replica,
+    info: &FieldInfo,
+    kind: &FieldKind,
+    text: &str,
+    current: &Value,
+) -> Result<Value> {
+    match kind {
+        FieldKind::Text => {
+            if text.contains('\n') || text.chars().count() > LINE_CHARS_MAX {
+                let what = format!("it is one line of at most {LINE_CHARS_MAX} characters");
+                return Err(wrong(info, what));
+            }
+            if info.id == "labels" && text.contains(char::is_whitespace) {
+                return Err(wrong(info, format!("the label {text:?} has a space")));
+            }
+            Ok(text.into())
+        }
+        FieldKind::Rich => rich(text, current).map_err(|what| wrong(info, what)),
+        FieldKind::Number => {
+            let number = text
+                .trim()
+                .parse::<f64>()
+                .ok()
+                .filter(|number| number.is_finite());
+            let number = number.ok_or_else(|| wrong(info, format!("{text:?} is no number")))?;
+            Ok(json!(number))
+        }
+        FieldKind::Date => {
+            let valid = text.len() == 10 && time::parse_literal(text, 0).is_some();
+            let bad = || wrong(info, format!("{text:?} is no date YYYY-MM-DD"));
+            valid.then(|| text.into()).ok_or_else(bad)
+        }
+        FieldKind::Time => {
+            let ms = time::parse(text).or_else(|| time::parse_literal(text, 0));
+            let ms = ms.ok_or_else(|| wrong(info, format!("{text:?} is no time")))?;
+            Ok(time::format(ms).into())
+        }
+        FieldKind::Person => person(replica, text).map_err(|what| wrong(info, what)),
+        FieldKind::Issue => {
+            let key = text.trim().to_uppercase();
+            let valid = key
+                .rsplit_once(['-', '+'])
+                .is_some_and(|(project, number)| {
+                    !project.is_empty() && number.parse::<u64>().is_ok()
+                });
+            let bad = || wrong(info, format!("{text:?} is no key of an issue"));
+            valid.then(|| json!({"key": key})).ok_or_else(bad)
+        }
+        FieldKind::Named | FieldKind::Choice => choice(info, kind, text),
+        FieldKind::List(_) | FieldKind::Other => {
+            Err(wrong(info, "values of this kind cannot be edited"))
+        }
+    }
+}
+
+/// A text in org as rich text, in place of `current`.
+pub(crate) fn rich(text: &str, current: &Value) -> std::result::Result<Value, String> {
+    if text.chars().count() > RICH_CHARS_MAX {
+        return Err(format!("it is longer than {RICH_CHARS_MAX} characters"));
+    }
+    let empty = weir_adf::empty();
+    let base = if op::is_document(current) {
+        current
+    } else {
+        &empty
+    };
+    if text.trim().is_empty() {
+        return Ok(Value::Null);
+    }
+    weir_adf::from_org(text, base, &weir_adf::Options::default()).map_err(|error| error.to_string())
+}
+
+fn choice(info: &FieldInfo, kind: &FieldKind, text: &str) -> Result<Value> {
+    let text = text.trim();
+    let found = info
+        .options
+        .iter()
+        .find(|option| meta::name_of(option).eq_ignore_ascii_case(text) || option["id"] == text);
+    match found {
+        Some(found) => Ok(plain(found)),
+        None if info.options.is_empty() && *kind == FieldKind::Choice => Ok(json!({"value": text})),
+        None if info.options.is_empty() => Ok(json!({"name": text})),
+        None => {
+            let what = format!(
+                "{text:?} is not possible; choose from {}",
+                info.allowed.join(", ")
+            );
+            Err(wrong(info, what))
+        }
+    }
+}
+
+/// An allowed value without what only describes it.
+fn plain(option: &Value) -> Value {
+    let kept = ["id", "name", "value", "key"].into_iter();
+    let kept = kept.filter_map(|name| Some((name.to_owned(), option.get(name)?.clone())));
+    Value::Object(kept.collect())
+}
+
+/// The person who is called so: `me`, `none`, an account id, an e-mail address or a name.
+pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value, String> {
+    let text = text.trim();
+    if text.is_empty() || text == "none" {
+        return Ok(Value::Null);
+    }
+    let people = meta::people(replica).map_err(|error| error.to_string())?;
+    if text == "me" {
+        let me = people.first();
+        return me
+            .map(|me| me.raw.clone())
+            .ok_or_else(|| "the site was never asked who you are".into());
+    }
+    let exact = people.iter().find(|person| person.account == text);
+    let exact = exact.map(|person| person.raw.clone());
+    let called = |person: &&meta::Person| {
+        person.name.eq_ignore_ascii_case(text) || person.email.eq_ignore_ascii_case(text)
+    };
+    let mut found: Vec<&meta::Person> = people.iter().filter(called).collect();
+    if found.is_empty() {
+        let part = text.to_lowercase();
+        found = people
+            .iter()
+            .filter(|person| person.name.to_lowercase().contains(&part))
+            .collect();
+    }
+    match (exact, found.as_slice()) {
+        (Some(exact), _) => Ok(exact),
+        (None, [one]) => Ok(one.raw.clone()),
+        (None, []) => Err(format!(
+            "nobody known is called {text:?}; `weir jira pull` reads new people"
+        )),
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|person| person.name.as_str()).collect();
+            Err(format!("{text:?} is not unique: {}", names.join(", ")))
+        }
+    }
+}
+
+/// `a,b` is the whole list; `+a,-b` adds and removes.
+fn list(
+    replica: &Replica,
+    info: &FieldInfo,
+    kind: &FieldKind,
+    text: &str,
+    current: &Value,
+) -> Result<SetEdit> {
+    let parts = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    let parts: Vec<&str> = parts.collect();
+    let held: Vec<Value> = current.as_array().cloned().unwrap_or_default();
+    let within = |items: &[Value], wanted: &Value| items.iter().any(|item| op::same(item, wanted));
+    let steps = parts.iter().any(|part| part.starts_with(['+', '-']));
+    let mut edit = SetEdit::default();
+    let mut whole = Vec::new();
+    for part in parts {
+        let (sign, name) = match part.split_at_checked(1) {
+            Some((sign @ ("+" | "-"), name)) => (sign, name),
+            _ if steps => {
+                let what = format!("{part:?} needs + or -, as the others have");
+                return Err(wrong(info, what));
+            }
+            _ => ("", part),
+        };
+        let item = one(replica, info, kind, name, &Value::Null)?;
+        match sign {
+            "+" => edit.add.push(item),
+            "-" => edit.remove.push(item),
+            _ => whole.push(item),
+        }
+    }
+    if steps {
+        edit.add.retain(|item| !within(&held, item));
+        edit.remove.retain(|item| within(&held, item));
+    } else {
+        let added = whole.iter().filter(|item| !within(&held, item));
+        edit.add = added.cloned().collect();
+        let gone = held.iter().filter(|item| !within(&whole, item));
+        edit.remove = gone.cloned().collect();
+    }
+    Ok(edit)
+}

@@ -1,0 +1,207 @@
+//! Changes without a site: what is queued, what is refused, and what one sees of it.
+
+use serde_json::json;
+use weir_jira::index::Index;
+use weir_jira::offline;
+use weir_jira::op::{Action, State};
+use weir_jira::outbox::Choice;
+use weir_jira::{JiraError, meta};
+
+use crate::world::{World, small};
+
+fn text(field: &str, value: &str) -> (String, String) {
+    (field.to_owned(), value.to_owned())
+}
+
+fn pulled() -> World {
+    let world = World::new(small());
+    world.pull();
+    world.sim.control("DELETE", "/_sim/log", &json!(null));
+    world
+}
+
+fn requests(world: &World) -> usize {
+    let log = world.sim.control("GET", "/_sim/log", &json!(null));
+    log.as_array().unwrap().len()
+}
+
+#[test]
+fn an_edit_is_seen_at_once_and_sends_nothing() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let edits = [
+        text("summary", "A new summary"),
+        text("Due date", "2030-01-31"),
+    ];
+    let op = outbox.edit("AA-1", &edits).unwrap();
+    assert_eq!((op.state, op.number), (State::Queued, 1));
+    outbox.label("AA-1", &["one".to_owned()], &[]).unwrap();
+    outbox.comment("AA-1", "I saw *this*.").unwrap();
+    outbox.transition("AA-1", "done", &[], None).unwrap();
+    let shown = outbox.show("aa-1").unwrap();
+    assert_eq!(shown["fields"]["summary"], "A new summary");
+    assert_eq!(shown["fields"]["duedate"], "2030-01-31");
+    assert_eq!(shown["fields"]["status"]["statusCategory"]["key"], "done");
+    let comments = shown["fields"]["comment"]["comments"].as_array().unwrap();
+    assert_eq!(comments.last().unwrap()["id"], "+2");
+    assert_eq!(shown["pending"].as_array().unwrap().len(), 3);
+    let found = offline::select(&world.replica, "summary ~ \"new summary\"", world.now()).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["pending"].as_array().unwrap().len(), 3);
+    let found = offline::search(&world.replica, "I saw this", world.now()).unwrap();
+    assert_eq!(found.len(), 1);
+    let index = Index::load(&world.replica).unwrap();
+    assert_eq!(index.row("AA-1").unwrap().pending, 3);
+    assert_eq!(index.search("saw this", 10).len(), 1);
+    assert_eq!(requests(&world), 0);
+    // The replica itself holds what the site sent.
+    assert_ne!(
+        world.replica.issue("AA-1").unwrap()["fields"]["summary"],
+        "A new summary"
+    );
+}
+
+#[test]
+fn later_edits_join_one_that_was_not_sent() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.edit("AA-1", &[text("summary", "first")]).unwrap();
+    outbox
+        .edit(
+            "AA-1",
+            &[text("summary", "second"), text("labels", "+x,-y")],
+        )
+        .unwrap();
+    let op = outbox.edit("AA-1", &[text("labels", "+y,-x")]).unwrap();
+    assert_eq!(outbox.ops().unwrap(), std::slice::from_ref(&op));
+    let Action::Edit { fields, sets } = &op.action else {
+        panic!("{op:?}")
+    };
+    assert_eq!(fields["summary"].mine, "second");
+    assert_ne!(fields["summary"].base, "first");
+    assert_eq!(sets["labels"].add, ["y"]);
+    // What nobody changes is not queued.
+    let error = outbox
+        .edit("AA-1", &[text("summary", "second")])
+        .unwrap_err();
+    assert!(error.to_string().contains("already"), "{error}");
+    // Another kind of change between two edits keeps their order.
+    outbox.comment("AA-1", "between").unwrap();
+    outbox.edit("AA-1", &[text("summary", "third")]).unwrap();
+    assert_eq!(outbox.ops().unwrap().len(), 3);
+}
+
+#[test]
+fn what_a_field_cannot_be_is_refused_by_its_name() {
+    let world = pulled();
+    let outbox = world.outbox();
+    for (field, value, says) in [
+        ("summary", "", "cannot be empty"),
+        ("summary", "two\nlines", "one line"),
+        ("due", "31.1.2030", "YYYY-MM-DD"),
+        ("priority", "Huge", "choose from High, Medium, Low"),
+        ("Team", "Green", "choose from Red, Blue"),
+        ("points", "many", "is no number"),
+        ("labels", "+two words", "has a space"),
+        ("labels", "+a,b", "needs + or -"),
+        ("assignee", "Nobody Known", "nobody known"),
+        ("assignee", "User", "not unique"),
+        ("colour", "red", "no such field"),
+    ] {
+        let error = outbox.edit("AA-1", &[text(field, value)]).unwrap_err();
+        assert!(matches!(error, JiraError::Field { .. }), "{field}: {error}");
+        assert!(error.to_string().contains(says), "{field}: {error}");
+    }
+    let error = outbox
+        .transition("AA-1", "Sleeping", &[], None)
+        .unwrap_err();
+    assert!(error.to_string().contains("In Progress"), "{error}");
+    let error = outbox.create("AA", "Epic", "x", &[], None).unwrap_err();
+    assert!(
+        error.to_string().contains("Task, Bug, Story, Subtask"),
+        "{error}"
+    );
+    let error = outbox.create("AA", "Subtask", "x", &[], None).unwrap_err();
+    assert!(error.to_string().starts_with("parent: "), "{error}");
+    let error = outbox.link("AA-1", "eats", "AA-2", false).unwrap_err();
+    assert!(error.to_string().contains("is blocked by"), "{error}");
+    assert!(outbox.edit("AA-9999", &[text("summary", "x")]).is_err());
+    assert!(outbox.ops().unwrap().is_empty());
+}
+
+#[test]
+fn an_issue_that_waits_for_its_creation_can_be_used() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let op = outbox
+        .create(
+            "aa",
+            "bug",
+            "It breaks",
+            &[text("assignee", "me"), text("body", "- one")],
+            None,
+        )
+        .unwrap();
+    assert_eq!(op.key, "AA+1");
+    outbox.comment("AA+1", "more").unwrap();
+    outbox
+        .create("AA", "Subtask", "A part", &[], Some("AA+1"))
+        .unwrap();
+    outbox.link("AA+1", "is blocked by", "AA-2", false).unwrap();
+    let shown = outbox.show("aa+1").unwrap();
+    assert_eq!(shown["fields"]["project"]["key"], "AA");
+    assert_eq!(shown["fields"]["comment"]["total"], 1);
+    let found = offline::select(&world.replica, "key = \"AA+1\"", world.now()).unwrap();
+    assert_eq!(found.len(), 1);
+    // It cannot be dropped while others need it.
+    let error = outbox.resolve("1", Choice::Drop, None, None).unwrap_err();
+    assert!(error.to_string().contains("needs AA+1"), "{error}");
+    for number in ["4", "3", "2", "1"] {
+        assert!(
+            outbox
+                .resolve(number, Choice::Drop, None, None)
+                .unwrap()
+                .is_none()
+        );
+    }
+    assert!(outbox.ops().unwrap().is_empty());
+    assert!(matches!(outbox.find("1"), Err(JiraError::UnknownOp(_))));
+    // Numbers are never used twice.
+    assert_eq!(outbox.comment("AA-1", "x").unwrap().number, 5);
+}
+
+#[test]
+fn what_the_site_takes_is_known_without_a_request() {
+    let world = pulled();
+    let fields = meta::fields(&world.replica, "AA-1").unwrap();
+    let team = fields.iter().find(|field| field.name == "Team").unwrap();
+    assert_eq!(team.allowed, ["Red", "Blue"]);
+    assert_eq!(meta::people(&world.replica).unwrap().len(), 5);
+    let phrases = meta::link_phrases(&world.replica).unwrap();
+    assert!(phrases.contains(&"is blocked by".to_owned()));
+    assert_eq!(meta::transitions(&world.replica, "AA-1").unwrap().len(), 3);
+    assert_eq!(requests(&world), 0);
+    meta::ask_issue(&world.client, &world.replica, "AA-1").unwrap();
+    assert!(meta::transitions(&world.replica, "AA-1").unwrap().len() < 3);
+    assert!(!meta::fields(&world.replica, "AA-1").unwrap().is_empty());
+}
+
+#[test]
+fn a_text_is_edited_as_org() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let org = outbox.description_org("AA-1").unwrap();
+    let edited = format!("{org}\n- a point with /style/\n");
+    outbox
+        .edit("AA-1", &[text("description", &edited)])
+        .unwrap();
+    let shown = outbox.show("AA-1").unwrap();
+    let last = shown["fields"]["description"]["content"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone();
+    assert_eq!(last["type"], "bulletList");
+    assert_eq!(outbox.description_org("AA-1").unwrap(), edited);
+}

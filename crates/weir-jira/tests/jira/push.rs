@@ -1,0 +1,390 @@
+//! From the outbox to the site: what arrives, and what conflicts.
+
+use serde_json::{Value, json};
+use weir_jira::op::State;
+use weir_jira::outbox::Choice;
+
+use crate::world::{World, small};
+
+fn text(field: &str, value: &str) -> (String, String) {
+    (field.to_owned(), value.to_owned())
+}
+
+/// A world with a replica, in which time has passed since the last change.
+pub(crate) fn pulled() -> World {
+    let world = World::new(small());
+    world.pull();
+    world.advance(60_000);
+    world
+}
+
+fn document(lines: &[&str]) -> Value {
+    let block =
+        |line: &&str| json!({"type": "paragraph", "content": [{"type": "text", "text": line}]});
+    let blocks: Vec<Value> = lines.iter().map(block).collect();
+    json!({"type": "doc", "version": 1, "content": blocks})
+}
+
+#[test]
+fn every_kind_of_change_arrives() {
+    let world = pulled();
+    world.edit("AA-1", &json!({"status": {"id": "1", "name": "To Do"}}));
+    world.pull();
+    let outbox = world.outbox();
+    outbox
+        .edit(
+            "AA-1",
+            &[
+                text("summary", "New"),
+                text("priority", "high"),
+                text("labels", "+new,-red"),
+                text("assignee", "User 3"),
+                text("Points", "3.5"),
+                text("team", "blue"),
+                text("description", "* Head\nand *bold*"),
+            ],
+        )
+        .unwrap();
+    outbox.comment("AA-1", "one").unwrap();
+    outbox.worklog("AA-1", 5400, world.now(), "worked").unwrap();
+    outbox
+        .transition("AA-1", "Done", &[], Some("finished"))
+        .unwrap();
+    outbox.watch("AA-1", true).unwrap();
+    outbox.link("AA-1", "blocks", "AA-2", false).unwrap();
+    outbox.assign("AA-2", "none").unwrap();
+    outbox
+        .create("AA", "Task", "Fresh", &[text("due", "2030-02-01")], None)
+        .unwrap();
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.waiting, report.rejected),
+        (9, 0, 0),
+        "{report:?}"
+    );
+    assert!(outbox.ops().unwrap().is_empty());
+    let there = world.there("AA-1");
+    let fields = &there["fields"];
+    assert_eq!(fields["summary"], "New");
+    assert_eq!(fields["priority"]["name"], "High");
+    assert_eq!(fields["assignee"]["accountId"], "user-3");
+    assert_eq!(fields["customfield_10011"], 3.5);
+    assert_eq!(fields["customfield_10010"]["value"], "Blue");
+    assert_eq!(fields["description"]["content"][0]["type"], "heading");
+    assert_eq!(fields["status"]["name"], "Done");
+    assert_eq!(fields["watches"]["watchCount"], 1);
+    assert_eq!(fields["issuelinks"][0]["outwardIssue"]["key"], "AA-2");
+    assert_eq!(fields["worklog"]["worklogs"][0]["timeSpentSeconds"], 5400);
+    assert!(fields["labels"].as_array().unwrap().contains(&json!("new")));
+    let site = world.site();
+    let fresh: Vec<&Value> = site
+        .values()
+        .filter(|issue| issue["fields"]["summary"] == "Fresh")
+        .collect();
+    assert_eq!(fresh.len(), 1);
+    assert_eq!(world.there("AA-2")["fields"]["assignee"], Value::Null);
+    // The replica has it all before the next pull, and the temporary key finds the issue.
+    world.converged();
+    let shown = outbox.show("AA+9").unwrap();
+    assert_eq!(shown["key"], fresh[0]["key"]);
+    world.pull();
+    world.converged();
+}
+
+#[test]
+fn an_issue_is_created_before_what_is_done_to_it() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.create("BB", "Story", "Parent", &[], None).unwrap();
+    outbox.comment("BB+1", "first").unwrap();
+    outbox
+        .create("BB", "Subtask", "Child", &[], Some("BB+1"))
+        .unwrap();
+    outbox.link("BB+3", "relates to", "BB+1", false).unwrap();
+    outbox
+        .clone_issue("BB+1", &[text("summary", "Copy")])
+        .unwrap();
+    outbox.delete("AA-3", false).unwrap();
+    let report = world.push();
+    assert_eq!((report.sent, report.waiting), (7, 0), "{report:?}");
+    let site = world.site();
+    let called = |summary: &str| {
+        let found: Vec<&Value> = site
+            .values()
+            .filter(|issue| issue["fields"]["summary"] == summary)
+            .collect();
+        assert_eq!(found.len(), 1, "{summary}");
+        found[0].clone()
+    };
+    let (parent, child, copy) = (called("Parent"), called("Child"), called("Copy"));
+    assert_eq!(child["fields"]["parent"]["id"], parent["id"]);
+    assert_eq!(parent["fields"]["comment"]["total"], 1);
+    assert_eq!(copy["fields"]["issuelinks"][0]["type"]["name"], "Cloners");
+    assert!(!site.values().any(|issue| issue["key"] == "AA-3"));
+    world.converged();
+}
+
+#[test]
+fn what_others_changed_otherwise_is_a_conflict_and_the_rest_is_sent() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox
+        .edit(
+            "AA-1",
+            &[
+                text("summary", "mine"),
+                text("duedate", "2030-01-01"),
+                text("labels", "+mine"),
+                text("priority", "Low"),
+            ],
+        )
+        .unwrap();
+    world.edit(
+        "AA-1",
+        &json!({"summary": "theirs", "labels": ["theirs"],
+        "priority": {"id": "3", "name": "Low"}}),
+    );
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (1, 1), "{report:?}");
+    let there = world.there("AA-1");
+    assert_eq!(there["fields"]["summary"], "theirs");
+    assert_eq!(there["fields"]["duedate"], "2030-01-01");
+    assert_eq!(there["fields"]["labels"], json!(["theirs", "mine"]));
+    let op = outbox.find("1").unwrap();
+    assert_eq!(op.state, State::Conflict);
+    assert_eq!(op.conflicts.len(), 1);
+    let [base, mine, theirs] = op.conflict_texts("summary").unwrap();
+    assert_eq!((mine.as_str(), theirs.as_str()), ("mine", "theirs"));
+    assert_ne!(base, mine);
+    // It stays a conflict, without a request, until a person decides.
+    let report = world.push();
+    assert_eq!((report.requests, report.conflicts), (0, 1));
+    assert!(
+        outbox
+            .resolve("1", Choice::Mine, Some("duedate"), None)
+            .is_err()
+    );
+    outbox
+        .resolve("1", Choice::Mine, Some("summary"), None)
+        .unwrap()
+        .unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(world.there("AA-1")["fields"]["summary"], "mine");
+    world.converged();
+}
+
+#[test]
+fn a_person_ends_a_conflict_in_three_ways() {
+    for (choice, value, result) in [
+        (Choice::Mine, None, "mine"),
+        (Choice::Theirs, None, "theirs"),
+        (Choice::Mine, Some("both"), "both"),
+    ] {
+        let world = pulled();
+        let outbox = world.outbox();
+        outbox.edit("AA-1", &[text("summary", "mine")]).unwrap();
+        world.edit("AA-1", &json!({"summary": "theirs"}));
+        world.push();
+        outbox.resolve("1", choice, None, value).unwrap();
+        world.push();
+        assert!(outbox.ops().unwrap().is_empty());
+        assert_eq!(world.there("AA-1")["fields"]["summary"], result);
+        world.converged();
+    }
+}
+
+#[test]
+fn texts_are_merged_by_their_blocks() {
+    let world = pulled();
+    world.edit(
+        "AA-1",
+        &json!({"description": document(&["one", "two", "three"])}),
+    );
+    world.pull();
+    let outbox = world.outbox();
+    outbox
+        .edit(
+            "AA-1",
+            &[text("description", "one\n\ntwo\n\nthree of mine\n")],
+        )
+        .unwrap();
+    world.edit(
+        "AA-1",
+        &json!({"description": document(&["one of theirs", "two", "three"])}),
+    );
+    let report = world.push();
+    assert_eq!((report.sent, report.merged), (1, 1), "{report:?}");
+    let there = world.there("AA-1");
+    assert_eq!(
+        there["fields"]["description"],
+        document(&["one of theirs", "two", "three of mine"])
+    );
+    // The same block: a conflict.
+    outbox
+        .edit(
+            "AA-1",
+            &[text("description", "mine\n\ntwo\n\nthree of mine\n")],
+        )
+        .unwrap();
+    world.edit(
+        "AA-1",
+        &json!({"description": document(&["theirs", "two", "three of mine"])}),
+    );
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (0, 1), "{report:?}");
+    let op = outbox.find("2").unwrap();
+    let [_, mine, theirs] = op.conflict_texts("description").unwrap();
+    assert!(
+        mine.starts_with("mine\n") && theirs.starts_with("theirs\n"),
+        "{mine}{theirs}"
+    );
+}
+
+#[test]
+fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
+    let world = pulled();
+    let site = world.site();
+    let commented = site
+        .values()
+        .find(|issue| issue["fields"]["comment"]["total"] != 0)
+        .unwrap();
+    let key = commented["key"].as_str().unwrap();
+    let id = commented["fields"]["comment"]["comments"][0]["id"]
+        .as_str()
+        .unwrap();
+    let outbox = world.outbox();
+    outbox.edit_comment(key, id, "mine\n").unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(
+        world.there(key)["fields"]["comment"]["comments"][0]["body"],
+        document(&["mine"])
+    );
+    outbox.delete_comment(key, id).unwrap();
+    let body = json!({"issue": key, "comment": {"id": id, "body": document(&["theirs"])}});
+    world.sim.control("POST", "/_sim/edit", &body);
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (0, 1), "{report:?}");
+    let op = outbox.ops().unwrap().remove(0);
+    let field = format!("comment:{id}");
+    outbox
+        .resolve(&op.id, Choice::Mine, Some(&field), None)
+        .unwrap();
+    assert_eq!(world.push().sent, 1);
+    let comments = world.there(key)["fields"]["comment"]["comments"].clone();
+    assert!(
+        comments
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|item| item["id"] != id)
+    );
+    world.converged();
+}
+
+#[test]
+fn a_status_that_cannot_be_reached_is_a_conflict_that_says_what_can() {
+    let world = pulled();
+    let outbox = world.outbox();
+    world.edit("AA-1", &json!({"status": {"id": "3", "name": "Done"}}));
+    outbox.transition("AA-1", "In Progress", &[], None).unwrap();
+    let report = world.push();
+    assert_eq!(report.conflicts, 1, "{report:?}");
+    let op = outbox.find("1").unwrap();
+    assert_eq!(
+        op.problem.as_deref(),
+        Some("from Done only these are possible: To Do")
+    );
+    assert!(
+        outbox
+            .resolve("1", Choice::Theirs, None, None)
+            .unwrap()
+            .is_none()
+    );
+    assert!(outbox.ops().unwrap().is_empty());
+}
+
+#[test]
+fn a_change_between_look_and_write_is_reported() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.edit("AA-1", &[text("summary", "mine")]).unwrap();
+    world.fault(
+        "GET",
+        "/rest/api/3/issue/*",
+        1,
+        1,
+        &json!({"name": "conflict"}),
+    );
+    let report = world.push();
+    assert_eq!((report.sent, report.overwritten), (1, 1), "{report:?}");
+    assert!(
+        report.messages[0].contains("changed by somebody else"),
+        "{report:?}"
+    );
+    assert_eq!(world.there("AA-1")["fields"]["summary"], "mine");
+    world.converged();
+}
+
+#[test]
+fn what_is_so_already_is_not_sent() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox
+        .edit("AA-1", &[text("summary", "same"), text("labels", "+same")])
+        .unwrap();
+    outbox.transition("AA-2", "Done", &[], None).unwrap();
+    outbox.delete("AA-3", false).unwrap();
+    world.edit("AA-1", &json!({"summary": "same", "labels": ["same"]}));
+    world.edit("AA-2", &json!({"status": {"id": "3", "name": "Done"}}));
+    world
+        .sim
+        .control("POST", "/_sim/delete", &json!({"issue": "AA-3"}));
+    let report = world.push();
+    assert_eq!((report.sent, report.already), (0, 3), "{report:?}");
+    assert!(outbox.ops().unwrap().is_empty());
+    world.converged();
+}
+
+#[test]
+fn one_refused_change_does_not_hold_up_the_others() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let rule = json!({"match": {"method": "PUT", "path": "/rest/api/3/issue/*", "count": 1},
+        "fault": {"name": "400"}});
+    world.sim.control("POST", "/_sim/faults", &rule);
+    outbox.edit("AA-1", &[text("summary", "refused")]).unwrap();
+    outbox.comment("AA-1", "sent all the same").unwrap();
+    outbox
+        .edit("AA-1", &[text("summary", "waits for the first")])
+        .unwrap();
+    outbox
+        .edit("AA-2", &[text("summary", "another issue")])
+        .unwrap();
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.rejected, report.waiting),
+        (2, 1, 1),
+        "{report:?}"
+    );
+    let op = outbox.find("1").unwrap();
+    assert!(
+        op.problem
+            .unwrap()
+            .contains("summary: Field 'summary' cannot be set")
+    );
+    assert_eq!(
+        world.there("AA-1")["fields"]["comment"]["comments"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()["body"],
+        document(&["sent all the same"])
+    );
+    outbox.resolve("1", Choice::Retry, None, None).unwrap();
+    assert_eq!(world.push().sent, 2);
+    assert_eq!(
+        world.there("AA-1")["fields"]["summary"],
+        "waits for the first"
+    );
+    world.converged();
+}

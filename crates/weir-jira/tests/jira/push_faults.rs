@@ -1,0 +1,365 @@
+//! Each fault of the simulator at a write, and the state after it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_jira::JiraError;
+use weir_jira::client::Client;
+use weir_jira::op::State;
+use weir_jira::outbox::Choice;
+use weir_jira::push::{PushOptions, push};
+use weir_jira::sim::SimOptions;
+
+use crate::push::pulled;
+use crate::world::{World, small};
+
+/// One change of each kind whose doubling would be seen, and one that is an edit.
+fn queue(world: &World) {
+    let outbox = world.outbox();
+    outbox
+        .edit("AA-1", &[("summary".to_owned(), "edited".to_owned())])
+        .unwrap();
+    outbox.label("AA-2", &["added".to_owned()], &[]).unwrap();
+    outbox.comment("AA-1", "the comment").unwrap();
+    outbox.worklog("AA-2", 3600, world.now(), "").unwrap();
+    outbox
+        .create("AA", "Task", "the new issue", &[], None)
+        .unwrap();
+    outbox
+        .comment("AA+5", "a comment of the new issue")
+        .unwrap();
+    outbox.transition("AA-4", "In Progress", &[], None).unwrap();
+    outbox.link("AA-1", "blocks", "AA-2", false).unwrap();
+    outbox.watch("AA-2", true).unwrap();
+}
+
+/// Checks that each change of [`queue`] is at the site once, and in the replica.
+fn arrived(world: &World) {
+    let site = world.site();
+    let count = |test: &dyn Fn(&Value) -> bool| site.values().filter(|issue| test(issue)).count();
+    let comments = |wanted: &str| {
+        let all = site.values().flat_map(|issue| {
+            issue["fields"]["comment"]["comments"]
+                .as_array()
+                .unwrap()
+                .clone()
+        });
+        all.filter(|item| item["body"].to_string().contains(wanted))
+            .count()
+    };
+    assert_eq!(world.there("AA-1")["fields"]["summary"], "edited");
+    assert_eq!(comments("\"the comment\""), 1);
+    assert_eq!(comments("\"a comment of the new issue\""), 1);
+    assert_eq!(
+        count(&|issue| issue["fields"]["summary"] == "the new issue"),
+        1
+    );
+    let other = world.there("AA-2");
+    assert_eq!(other["fields"]["worklog"]["total"], 1);
+    assert_eq!(other["fields"]["watches"]["watchCount"], 1);
+    let labels = other["fields"]["labels"].as_array().unwrap();
+    assert_eq!(labels.iter().filter(|label| **label == "added").count(), 1);
+    assert_eq!(
+        world.there("AA-1")["fields"]["issuelinks"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        world.there("AA-4")["fields"]["status"]["name"],
+        "In Progress"
+    );
+    world.converged();
+}
+
+/// A fault at every write of a push, `count` times each; afterwards everything arrived once.
+fn heals(fault: &Value, count: u64) -> World {
+    let world = pulled();
+    world.edit("AA-4", &json!({"status": {"id": "1", "name": "To Do"}}));
+    world.pull();
+    queue(&world);
+    for (method, path) in [
+        ("PUT", "/rest/api/3/issue/*"),
+        ("POST", "/rest/api/3/issue"),
+        ("POST", "/rest/api/3/issue/*/comment"),
+        ("POST", "/rest/api/3/issue/*/worklog"),
+        ("POST", "/rest/api/3/issue/*/transitions"),
+        ("POST", "/rest/api/3/issue/*/watchers"),
+        ("POST", "/rest/api/3/issueLink"),
+    ] {
+        world.fault(method, path, 1, count, fault);
+    }
+    world.push_all();
+    arrived(&world);
+    world
+}
+
+#[test]
+fn a_reset_before_the_execution_loses_nothing() {
+    heals(&json!({"name": "reset-before"}), 1);
+    heals(&json!({"name": "reset-before"}), 5);
+}
+
+#[test]
+fn a_reset_after_the_execution_doubles_nothing() {
+    heals(&json!({"name": "reset-after"}), 1);
+    heals(&json!({"name": "reset-after"}), 3);
+    heals(&json!({"name": "reset-during", "bytes": 5}), 1);
+    heals(&json!({"name": "truncate", "bytes": 5}), 1);
+}
+
+#[test]
+fn a_failure_of_the_server_is_looked_into() {
+    for name in [
+        "500",
+        "502-html",
+        "503",
+        "500-after",
+        "503-after",
+        "garbage-html",
+    ] {
+        heals(&json!({"name": name, "retry_after": "1"}), 2);
+    }
+}
+
+#[test]
+fn limits_of_writes_are_waited_for() {
+    let world = heals(&json!({"name": "429", "retry_after": "7"}), 1);
+    let pauses = world.pauses.lock().unwrap().clone();
+    let least = Duration::from_secs(7);
+    assert!(
+        pauses.iter().filter(|pause| **pause >= least).count() >= 7,
+        "{pauses:?}"
+    );
+    heals(
+        &json!({"name": "429", "retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+        1,
+    );
+    heals(&json!({"name": "429"}), 1);
+}
+
+#[test]
+fn a_limit_of_one_issue_delays_only_that_issue() {
+    let world = pulled();
+    queue(&world);
+    let fault = json!({"name": "429", "retry_after": "30", "reason": "jira-per-issue-on-write"});
+    world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &fault);
+    let report = world.push();
+    assert!(
+        world
+            .pauses
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|pause| *pause < Duration::from_secs(10))
+    );
+    // The edit, the comment and the link of AA-1 wait; all others are there.
+    assert_eq!(report.waiting, 3, "{report:?}");
+    assert_eq!(world.there("AA-2")["fields"]["worklog"]["total"], 1);
+    let report = world.push();
+    assert_eq!((report.sent, report.waiting), (0, 3), "{report:?}");
+    world.advance(60_000);
+    assert_eq!(world.push().waiting, 0);
+    assert_eq!(world.there("AA-1")["fields"]["summary"], "edited");
+}
+
+#[test]
+fn a_long_limit_ends_the_push_and_keeps_the_outbox() {
+    let world = pulled();
+    queue(&world);
+    world.fault(
+        "PUT",
+        "/rest/api/3/issue/*",
+        1,
+        1,
+        &json!({"name": "429", "retry_after": "3600"}),
+    );
+    let error = world.try_push().unwrap_err();
+    assert!(error.to_string().contains("3600 s"), "{error}");
+    assert_eq!(world.outbox().ops().unwrap().len(), 9);
+    world.push_all();
+}
+
+#[test]
+fn a_concurrent_change_is_tried_again() {
+    heals(&json!({"name": "409"}), 1);
+    heals(&json!({"name": "409"}), 4);
+}
+
+#[test]
+fn a_slow_site_may_execute_late_and_nothing_is_doubled() {
+    // The client gives up after 200 ms; the site executes the comment after 700 ms.
+    let world = pulled();
+    let pause = std::sync::Arc::new(|_| ());
+    let hasty = Client::with(&world.sim.url(), None, Duration::from_millis(200), pause);
+    world.outbox().comment("AA-1", "late").unwrap();
+    world.fault(
+        "POST",
+        "/rest/api/3/issue/*/comment",
+        1,
+        1,
+        &json!({"name": "slow", "ms": 700}),
+    );
+    let now_ms = world.now();
+    let report = push(&hasty, &world.replica, &PushOptions { now_ms }).unwrap();
+    assert_eq!((report.sent, report.unknown), (0, 1), "{report:?}");
+    // Too early to send it again, whether or not it is there by now.
+    let late = || {
+        let comments = world.there("AA-1")["fields"]["comment"]["comments"].clone();
+        let all = comments.as_array().unwrap().clone();
+        all.iter()
+            .filter(|item| item["body"].to_string().contains("\"late\""))
+            .count()
+    };
+    while late() == 0 {
+        std::thread::yield_now();
+    }
+    world.push_all();
+    assert_eq!(late(), 1);
+}
+
+#[test]
+fn an_answer_of_400_names_the_field_and_is_not_repeated() {
+    let world = pulled();
+    world
+        .outbox()
+        .edit("AA-1", &[("summary".to_owned(), "x".to_owned())])
+        .unwrap();
+    world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &json!({"name": "400"}));
+    let report = world.push();
+    assert_eq!((report.rejected, report.sent), (1, 0));
+    assert!(report.messages[0].contains("summary: Field"), "{report:?}");
+    assert_eq!(world.push().requests, 0);
+    let retried = world
+        .outbox()
+        .resolve("1", Choice::Retry, None, None)
+        .unwrap();
+    assert_eq!(retried.unwrap().state, State::Queued);
+    assert_eq!(world.push().sent, 1);
+    world.converged();
+}
+
+#[test]
+fn lost_rights_are_said_and_nothing_is_lost() {
+    let world = pulled();
+    queue(&world);
+    for right in ["EDIT_ISSUES", "ADD_COMMENTS", "CREATE_ISSUES"] {
+        world
+            .sim
+            .control("POST", "/_sim/deny", &json!({"right": right}));
+    }
+    let report = world.push();
+    // Edit, label, comment and creation; the comment on the new issue waits for it.
+    assert_eq!((report.rejected, report.waiting), (4, 1), "{report:?}");
+    assert!(
+        report
+            .messages
+            .iter()
+            .any(|text| text.contains("ADD_COMMENTS")),
+        "{report:?}"
+    );
+    for right in ["EDIT_ISSUES", "ADD_COMMENTS", "CREATE_ISSUES"] {
+        world
+            .sim
+            .control("POST", "/_sim/deny", &json!({"right": right, "on": false}));
+    }
+    for op in world.outbox().ops().unwrap() {
+        world
+            .outbox()
+            .resolve(&op.id, Choice::Retry, None, None)
+            .unwrap();
+    }
+    world.push_all();
+    let site = world.site();
+    let fresh = site
+        .values()
+        .filter(|issue| issue["fields"]["summary"] == "the new issue");
+    assert_eq!(fresh.count(), 1);
+    // A project that is not shown any more.
+    world.outbox().comment("AA-1", "hidden").unwrap();
+    world
+        .sim
+        .control("POST", "/_sim/revoke", &json!({"project": "AA"}));
+    let report = world.push();
+    assert_eq!(report.rejected, 1, "{report:?}");
+    assert!(report.messages[0].contains("permission"), "{report:?}");
+}
+
+#[test]
+fn a_wrong_token_ends_the_push_at_once() {
+    for name in ["401", "401-html", "403-captcha"] {
+        let world = pulled();
+        queue(&world);
+        world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &json!({"name": name}));
+        let error = world.try_push().unwrap_err();
+        let expected = matches!(error, JiraError::Unauthenticated | JiraError::Captcha);
+        assert!(expected, "{error}");
+        assert_eq!(world.outbox().ops().unwrap().len(), 9);
+        world.push_all();
+    }
+}
+
+#[test]
+fn offline_everything_stays_queued() {
+    let world = pulled();
+    queue(&world);
+    let before = world.outbox().ops().unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let pause = std::sync::Arc::new(|_| ());
+    let offline = Client::with(
+        &format!("http://{nobody}"),
+        None,
+        Duration::from_secs(2),
+        pause,
+    );
+    let options = PushOptions {
+        now_ms: world.now(),
+    };
+    let error = push(&offline, &world.replica, &options).unwrap_err();
+    assert!(
+        matches!(error, JiraError::Transport { sent: false, .. }),
+        "{error}"
+    );
+    assert_eq!(world.outbox().ops().unwrap(), before);
+    world.push_all();
+}
+
+#[test]
+fn a_creation_without_answer_waits_for_the_index() {
+    for fault in ["reset-after", "reset-before"] {
+        let world = World::new(SimOptions {
+            search_lag_ms: 120_000,
+            ..small()
+        });
+        world.pull();
+        world
+            .outbox()
+            .create("AA", "Task", "the new issue", &[], None)
+            .unwrap();
+        world.outbox().comment("AA+1", "waits").unwrap();
+        world.fault("POST", "/rest/api/3/issue", 1, 1, &json!({"name": fault}));
+        let report = world.push();
+        assert_eq!((report.unknown, report.waiting), (1, 1), "{report:?}");
+        assert_eq!(world.outbox().find("1").unwrap().state, State::Unknown);
+        // It may be there: it cannot be dropped, and it is not sent again too early.
+        assert!(
+            world
+                .outbox()
+                .resolve("1", Choice::Drop, None, None)
+                .is_err()
+        );
+        world.advance(60_000);
+        assert_eq!(world.push().unknown, 1);
+        world.push_all();
+        let site = world.site();
+        let fresh = site
+            .values()
+            .filter(|issue| issue["fields"]["summary"] == "the new issue");
+        assert_eq!(fresh.count(), 1, "{fault}");
+        world.converged();
+    }
+}
