@@ -397,6 +397,18 @@ fn a_wall_clock_that_jumps_breaks_no_promise() {
         "PUT /v1/topics/t/groups/g",
         r#"{"mode":"shared"}"#,
     );
+    // A stream that ends at a date, half a day from now.
+    let end = Command::new("date")
+        .args(["-u", "-d", "+12 hours", "+%FT%TZ"])
+        .output()
+        .unwrap();
+    let end = String::from_utf8(end.stdout).unwrap();
+    let fields = format!(
+        "Content-Type: text/plain\r\nStream-Expires-At: {}\r\n",
+        end.trim()
+    );
+    let made = ask_with(&address, "PUT /ds/half-a-day", &fields, "x");
+    assert!(made.starts_with("HTTP/1.1 201"), "{made}");
     jump("+90000");
     let (during, _) = put("other");
     assert_ne!(
@@ -405,6 +417,8 @@ fn a_wall_clock_that_jumps_breaks_no_promise() {
         "the clock has jumped a day"
     );
     claim();
+    let alive = ask(&address, "GET /ds/half-a-day", "");
+    assert!(alive.starts_with("HTTP/1.1 200"), "{alive}");
     jump("+0");
     assert_eq!(
         put("k").1,

@@ -4,7 +4,6 @@
 use weir_store::GroupInfo;
 
 use crate::metrics::{Page, seconds};
-use crate::security::now_ms;
 use crate::shared::Shared;
 
 type Read = fn(&GroupInfo) -> u64;
@@ -24,7 +23,7 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
         "Groups without series of their own",
     );
     page.sample("weir_groups_left_out", "", left_out as u64);
-    let now = now_ms();
+    let now = shared.store.now_ms();
     let groups: Vec<_> = infos
         .into_iter()
         .map(|info| {

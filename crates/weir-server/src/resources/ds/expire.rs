@@ -33,7 +33,7 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
         edge.ds.forget(topic);
         return Ok(true);
     };
-    if !view.gone && !edge.ds.is_expired(&view) {
+    if !view.gone && !edge.ds.is_expired(&view, edge.shared.store.now_ms()) {
         if view.config.expiry == Expiry::Never {
             // Meant for a stream that another one was faster to be.
             registry::change(edge, vec![registry::expired(topic)]).await?;
@@ -147,7 +147,7 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
             () = tokio::time::sleep(pause) => {}
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return,
         }
-        for topic in edge.ds.due() {
+        for topic in edge.ds.due(edge.shared.store.now_ms()) {
             if edge.shared.phase() >= Phase::Draining {
                 return;
             }

@@ -158,7 +158,11 @@ impl Follower {
         let store = &self.edge.shared.store;
         let view = view::look(&self.edge, &self.topic).await?;
         let same = |view: &View| {
-            let lives = !view.gone && !self.edge.ds.is_expired(view);
+            let lives = !view.gone
+                && !self
+                    .edge
+                    .ds
+                    .is_expired(view, self.edge.shared.store.now_ms());
             lives && view.incarnation == self.incarnation
         };
         let Some(view) = view.filter(same) else {

@@ -15,13 +15,14 @@ use crate::resources::streams::state::{Lease, Streams};
 use crate::resources::streams::terms::EXPIRING_MAX;
 
 impl Streams {
-    /// Whether a stream has reached its end.
-    pub(super) fn is_expired(&self, view: &View) -> bool {
+    /// Whether a stream has reached its end at `now_ms`, a time of the store.
+    pub(super) fn is_expired(&self, view: &View, now_ms: u64) -> bool {
         let expiry = view.config.expiry;
         expiry != Expiry::Never
             && self.with_leases(|leases| {
                 let lease = leases.entry(view.topic.clone());
-                lease.or_insert_with(|| Lease::new(expiry)).is_over(expiry)
+                let lease = lease.or_insert_with(|| Lease::new(expiry));
+                lease.is_over(expiry, now_ms)
             })
     }
 
@@ -59,12 +60,12 @@ impl Streams {
             .remove(topic);
     }
 
-    /// Streams whose time seems to be over.
-    pub(super) fn due(&self) -> Vec<String> {
+    /// Streams whose time seems to be over at `now_ms`, a time of the store.
+    pub(super) fn due(&self, now_ms: u64) -> Vec<String> {
         self.with_leases(|leases| {
             let due = leases
                 .iter()
-                .filter(|(_, lease)| lease.is_over(lease.expiry));
+                .filter(|(_, lease)| lease.is_over(lease.expiry, now_ms));
             due.map(|(topic, _)| topic.clone()).collect()
         })
     }
@@ -113,12 +114,12 @@ mod tests {
     #[test]
     fn a_lease_ends_when_nobody_uses_it() {
         let mut lease = Lease::new(Expiry::Idle(0));
-        assert!(lease.is_over(lease.expiry));
+        assert!(lease.is_over(lease.expiry, 5));
         lease.readers = 1;
-        assert!(!lease.is_over(lease.expiry), "somebody waits");
-        assert!(!lease.is_over(Expiry::Never));
-        assert!(lease.is_over(Expiry::At(1)));
-        assert!(!lease.is_over(Expiry::At(u64::MAX)));
+        assert!(!lease.is_over(lease.expiry, 5), "somebody waits");
+        assert!(!lease.is_over(Expiry::Never, 5));
+        assert!(lease.is_over(Expiry::At(1), 5));
+        assert!(!lease.is_over(Expiry::At(u64::MAX), 5));
     }
 
     #[test]
@@ -126,11 +127,11 @@ mod tests {
         let ds = Streams::default();
         ds.lease("a", Expiry::Idle(0));
         ds.lease("b", Expiry::Idle(1000));
-        assert_eq!(ds.due(), ["a"]);
+        assert_eq!(ds.due(5), ["a"]);
         ds.lease("a", Expiry::Idle(1000));
-        assert!(ds.due().is_empty(), "it was used");
+        assert!(ds.due(5).is_empty(), "it was used");
         ds.lease("a", Expiry::Idle(0));
         ds.forget("a");
-        assert!(ds.due().is_empty());
+        assert!(ds.due(5).is_empty());
     }
 }

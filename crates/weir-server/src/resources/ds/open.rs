@@ -13,7 +13,7 @@ use crate::resources::events::read::no_topic;
 pub(super) async fn open(edge: &Arc<Edge>, topic: &str) -> Result<View, Problem> {
     let ds = &edge.ds;
     let view = look(edge, topic).await?.ok_or_else(no_topic)?;
-    let over = view.gone || ds.is_expired(&view);
+    let over = view.gone || ds.is_expired(&view, edge.shared.store.now_ms());
     if over && !expire::expired(edge, topic).await? {
         // It was made anew meanwhile.
         return look(edge, topic).await?.ok_or_else(no_topic);

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::config::{Config, Expiry};
 use super::terms::TURNS;
 use crate::http::problem::{Kind, Problem};
-use crate::security::now_ms;
 
 /// Turns of requests that must come one behind the other. They guard no data,
 /// and nobody is let in by them: conditions in the store decide. What they save
@@ -87,10 +86,12 @@ impl Lease {
         }
     }
 
-    pub(crate) fn is_over(&self, expiry: Expiry) -> bool {
+    /// Whether the end has come at `now_ms`, a time of the store: a wall clock that
+    /// jumps ends no stream (docs/operating/clocks.md).
+    pub(crate) fn is_over(&self, expiry: Expiry, now_ms: u64) -> bool {
         match expiry {
             Expiry::Never => false,
-            Expiry::At(ms) => ms <= now_ms(),
+            Expiry::At(ms) => ms <= now_ms,
             Expiry::Idle(seconds) => {
                 self.readers == 0 && self.used.elapsed() >= Duration::from_secs(seconds)
             }
