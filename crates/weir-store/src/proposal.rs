@@ -131,8 +131,8 @@ impl Future for Proposal {
     }
 }
 
-/// The duty to answer a proposal, or one part of it. Dropping it answers with
-/// `Panicked`.
+/// The duty to answer a proposal, or one part of it. Dropping it answers that the
+/// outcome is not known, because a thread panicked.
 #[derive(Debug)]
 pub struct Answer(Option<Arc<Slot>>);
 
@@ -213,6 +213,8 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         let thread = "the commit thread";
-        self.give(Err(StoreError::Panicked { thread }));
+        let cause = Arc::new(StoreError::Panicked { thread });
+        // The batch may be in the log.
+        self.give(Err(StoreError::InDoubt { cause }));
     }
 }
