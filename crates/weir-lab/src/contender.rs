@@ -98,7 +98,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 25] = [
+pub const BUILT_IN: [(&str, &str); 26] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -158,6 +158,10 @@ pub const BUILT_IN: [(&str, &str); 25] = [
         "this project's server: puts over its native port",
     ),
     (
+        "weir-readers",
+        "this project's server: puts beside many readers of pages",
+    ),
+    (
         "weir-tail",
         "this project's server: many listeners over server-sent events",
     ),
@@ -200,6 +204,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-hostile" => Box::new(program::hostile::Hostile::default()),
         "weir-serve" => Box::new(served::Served::default()),
         "weir-tail" => Box::new(served::tail::Tail::default()),
+        "weir-readers" => Box::new(served::readers::Readers::default()),
         "weir-idle" => Box::new(served::idle::Idle::default()),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),

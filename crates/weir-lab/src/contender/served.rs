@@ -5,6 +5,7 @@
 //! it is stopped, and what was written before is synced before a timed part.
 
 pub mod idle;
+pub mod readers;
 pub mod tail;
 
 use std::collections::BTreeMap;
