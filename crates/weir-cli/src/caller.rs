@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir::IntentionLimits;
+use weir::{Consistency, IntentionLimits};
 
 use crate::credentials::Credentials;
 use crate::output::Style;
@@ -24,6 +24,8 @@ pub(crate) struct Caller {
     pub(crate) verbose: bool,
     /// How long to wait for a lock.
     pub(crate) lock_wait: Duration,
+    /// What a node of a cluster must have seen to read a key.
+    pub(crate) consistency: Consistency,
     /// Whether a store may be created beside other files.
     pub(crate) create: bool,
     /// Limits of keys and values.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use weir::{Durability, IntentionLimits};
+use weir::{Consistency, Durability, IntentionLimits};
 
 use crate::caller::Caller;
 use crate::credentials::Credentials;
@@ -95,6 +95,10 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
     #[arg(hide_short_help = true)]
     lock_wait: Option<Duration>,
+    /// What a node of a cluster must have seen to read a key: local, leader or linear [default: linear]
+    #[arg(long, global = true, value_parser = settings::consistency, value_name = "LEVEL")]
+    #[arg(hide_short_help = true)]
+    consistency: Option<Consistency>,
     /// Create the store even in a directory that has other files
     #[arg(long, global = true, hide_short_help = true)]
     create: bool,
@@ -214,6 +218,7 @@ impl Common {
             durability: self.durability.or(first.durability),
             value_max: self.value_max.or(first.value_max),
             lock_wait: self.lock_wait.or(first.lock_wait),
+            consistency: self.consistency.or(first.consistency),
             create: self.create || first.create,
             config: self.config.or(first.config),
             credentials: self.credentials.or(first.credentials),
@@ -244,6 +249,7 @@ impl Common {
             verbose: self.verbose,
             lock_wait: self.lock_wait.unwrap_or(Duration::from_secs(2)),
             create: self.create,
+            consistency: self.consistency.unwrap_or_default(),
             limits,
             tool: false,
         })

@@ -179,6 +179,7 @@ pub(crate) fn connect_options(caller: &Caller) -> anyhow::Result<ConnectOptions>
     options.token = credentials.token()?;
     options.authority.clone_from(&credentials.server_ca);
     options.identity = credentials.identity()?;
+    options.consistency = caller.consistency;
     options.connect_timeout = caller.lock_wait.max(CONNECT_MIN);
     Ok(options)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use weir::limits::VALUE_BYTES_MAX;
 use weir::units::{self, UnitError};
-use weir::{Durability, ErrorCode};
+use weir::{Consistency, Durability, ErrorCode};
 
 use crate::contexts::{Contexts, home};
 use crate::credentials::{self, Credentials};
@@ -182,6 +182,12 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
             "{text} is no level; choose group, each, interval:TIME or memory"
         )),
     }
+}
+
+/// What a read must have seen: `local`, `leader` or `linear`.
+pub(crate) fn consistency(text: &str) -> Result<Consistency, String> {
+    let read = Consistency::from_name(text.as_bytes());
+    read.ok_or_else(|| format!("{text} is no level; choose local, leader or linear"))
 }
 
 /// A duration with its unit, for a flag.

@@ -6,8 +6,8 @@ use weir_psyc::{Operator, PacketView};
 use crate::fields::{hex, number, parse_id, words};
 use crate::groups::{GroupAnswer, GroupClaim};
 use crate::message::{
-    After, Conditions, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet,
-    ProgramAnswer, RefusalMessage, Sift,
+    After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,
+    OneWrite, Packet, ProgramAnswer, RefusalMessage, Sift,
 };
 use crate::{
     AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, QUERY_PARAMS_BYTES_MAX,
@@ -102,6 +102,16 @@ impl<'a> Fields<'_, 'a> {
             Some(value) => parse_id(value)
                 .map(Some)
                 .ok_or(bad(name.0, "32 hexadecimal digits")),
+        }
+    }
+
+    fn consistency(&self) -> Read<Consistency> {
+        let name = var!("_consistency");
+        match self.get(name)? {
+            None => Ok(Consistency::default()),
+            Some(word) => {
+                Consistency::from_name(word).ok_or(bad(name.0, "local, leader or linear"))
+            }
         }
     }
 
@@ -200,6 +210,7 @@ fn message<'a>(fields: &Fields<'_, 'a>) -> Read<Message<'a>> {
                 .ok_or(bad("_key", "a key"))?,
             at_least: fields.maybe(var!("_at_least"))?.unwrap_or(0),
             applied: fields.maybe(var!("_applied"))?.unwrap_or(0),
+            consistency: fields.consistency()?,
         },
         b"_data_value" => Message::Value { page: page(data)? },
         b"_request_listen" => Message::Listen(listen(fields)?),
@@ -262,6 +273,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             prefix: fields.get(var!("_prefix"))?.unwrap_or_default(),
             behind: fields.get(var!("_behind"))?,
             limit: fields.maybe(var!("_limit"))?.unwrap_or(u64::MAX),
+            consistency: fields.consistency()?,
         },
         b"_data_keys" => Message::Keys {
             more: fields.flag(var!("_more"))?,

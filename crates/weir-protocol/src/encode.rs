@@ -5,7 +5,8 @@ use weir_psyc::{Modifier, Packet as Psyc, Renderer};
 
 use crate::fields::{put_hex, put_number};
 use crate::message::{
-    After, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet, RefusalMessage,
+    After, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet,
+    RefusalMessage,
 };
 use weir_core::record::RecordKind;
 use weir_scan::BadItem;
@@ -66,6 +67,12 @@ impl Encoder {
     fn number(&mut self, name: &'static [u8], value: u64) {
         put_number(&mut self.scratch, value);
         self.ends.push((name, self.scratch.len()));
+    }
+
+    fn consistency(&mut self, consistency: Consistency) {
+        if consistency != Consistency::default() {
+            self.bytes(b"_consistency", consistency.name().as_bytes());
+        }
     }
 
     fn not_zero(&mut self, name: &'static [u8], value: u64) {
@@ -197,11 +204,13 @@ impl Encoder {
                 key,
                 at_least,
                 applied,
+                consistency,
             } => {
                 self.bytes(b"_topic", topic.as_bytes());
                 self.bytes(b"_key", key);
                 self.not_zero(b"_at_least", at_least);
                 self.not_zero(b"_applied", applied);
+                self.consistency(consistency);
                 (b"_request_get", NONE)
             }
             Message::GetRecord { topic, offset } => {
@@ -215,6 +224,7 @@ impl Encoder {
                 prefix,
                 behind,
                 limit,
+                consistency,
             } => {
                 self.bytes(b"_topic", topic.as_bytes());
                 self.filled(b"_prefix", prefix);
@@ -222,6 +232,7 @@ impl Encoder {
                     self.bytes(b"_behind", key);
                 }
                 self.number(b"_limit", limit);
+                self.consistency(consistency);
                 (b"_request_scan", NONE)
             }
             Message::Keys { more, entries } => {

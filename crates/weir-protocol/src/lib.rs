@@ -31,8 +31,8 @@ pub use groups::{GroupAnswer, GroupClaim, GroupLine, GroupLines, GroupOwner, wri
 pub use items::{Held, ItemsError, read_items};
 pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
-    After, Conditions, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet,
-    ProgramAnswer, RefusalMessage, Sift,
+    After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,
+    OneWrite, Packet, ProgramAnswer, RefusalMessage, Sift,
 };
 pub use server::{Phase, ServerConnection, WriteFault};
 pub use status::{StatusLine, StatusLines, StatusValue, write_status};

@@ -374,6 +374,39 @@ pub struct ProgramAnswer<'a> {
     pub counts: ProgramCounts,
 }
 
+/// What a node of a cluster must have seen before it answers a read. At a server of
+/// its own all of them mean the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// Whatever the node has applied.
+    Local,
+    /// What a leader has applied that a majority has followed within its lease: old
+    /// values can be read only if a clock runs too fast.
+    Leader,
+    /// Everything that was acknowledged anywhere before the read began.
+    #[default]
+    Linear,
+}
+
+impl Consistency {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Leader => "leader",
+            Self::Linear => "linear",
+        }
+    }
+
+    /// Reads the word.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let all = [Self::Local, Self::Leader, Self::Linear];
+        all.into_iter().find(|one| one.name().as_bytes() == name)
+    }
+}
+
 /// One message. The docs of the variants name the section of the format page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -485,6 +518,8 @@ pub enum Message<'a> {
         at_least: u64,
         /// Intention offset that the node must have reached.
         applied: u64,
+        /// What the node must have seen.
+        consistency: Consistency,
     },
     /// 8.
     GetRecord {
@@ -508,6 +543,8 @@ pub enum Message<'a> {
         behind: Option<&'a [u8]>,
         /// At most so many.
         limit: u64,
+        /// What the node must have seen.
+        consistency: Consistency,
     },
     /// 8: keys with offsets.
     Keys {

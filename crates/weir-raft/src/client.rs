@@ -17,6 +17,7 @@ use openraft::raft::{
 };
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use weir_store::LogIndex;
 
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
 use crate::machine::StateMachineSnapshot;
@@ -69,6 +70,12 @@ impl RaftNetworkFactory<Types> for Peers {
 }
 
 impl Peer {
+    /// Asks the leader what this node must have applied before it answers a read.
+    pub(crate) async fn read_index(&mut self) -> io::Result<LogIndex> {
+        let answer = self.exchange(Kind::ReadIndex, &[]).await?;
+        wire::decode_index(&answer)
+    }
+
     /// Asks the leader to let this node vote.
     pub(crate) async fn promote(&mut self) -> io::Result<()> {
         let asked = self.exchange(Kind::Promote, &[]);

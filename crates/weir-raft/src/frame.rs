@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Transfer = 19,
     /// A learner asks to vote.
     Promote = 20,
+    /// A node asks what it must have applied before it answers a read.
+    ReadIndex = 21,
     Answer = 32,
     /// The request could not be carried out; the body says why.
     Failed = 33,
@@ -51,6 +53,7 @@ impl Kind {
             18 => Self::PreVote,
             19 => Self::Transfer,
             20 => Self::Promote,
+            21 => Self::ReadIndex,
             32 => Self::Answer,
             33 => Self::Failed,
             _ => return None,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use weir_store::replica::{
 };
 use weir_store::{LogIndex, OpenOptions, Store, StoreError};
 
-use crate::client::Peers;
+use crate::client::{Peer, Peers};
 use crate::convert::{encode_members, entry_id};
 use crate::error::NodeError;
 use crate::join::{JoinRequest, join};
@@ -41,6 +42,10 @@ pub use weir_store::replica::NodeIdentity as NodeConfig;
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a node tells the others that its addresses have changed.
 const MOVE_PATIENCE: Duration = Duration::from_mins(10);
+/// How long one round of a linearizable read may take.
+const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
+/// Pause before the next round after one that failed.
+const CONFIRM_PAUSE: Duration = Duration::from_millis(20);
 /// Pause before a learner asks again to vote.
 const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -112,7 +117,31 @@ pub struct Node {
     raft: Raft<Types, StateMachine>,
     address: SocketAddr,
     port: Arc<Port>,
+    reads: Reads,
     tasks: [JoinHandle<()>; 2],
+}
+
+/// Linearizable reads that wait for a round.
+#[derive(Default)]
+struct Reads {
+    /// How many were asked for so far.
+    asked: AtomicU64,
+    turn: tokio::sync::Mutex<Turn>,
+}
+
+#[derive(Default)]
+struct Turn {
+    /// How many of them a round has confirmed.
+    confirmed: u64,
+    /// A connection to the leader of this number.
+    peer: Option<(u64, Peer)>,
+}
+
+fn no_leader(why: &str) -> StoreError {
+    StoreError::Far {
+        code: ErrorCode::NoLeader,
+        text: format!("no leader is known at present: {why}"),
+    }
 }
 
 impl std::fmt::Debug for Node {
@@ -175,6 +204,7 @@ impl Node {
             raft,
             address,
             port,
+            reads: Reads::default(),
             tasks,
         })
     }
@@ -301,18 +331,74 @@ impl Node {
         self.raft.metrics().borrow_watched().state == ServerState::Leader
     }
 
-    /// Waits until this node, as the leader, has applied everything that was
-    /// committed before the call: a read after it is linearizable.
+    /// Waits until this node has applied everything that was acknowledged anywhere
+    /// before the call: a read after it is linearizable. A majority confirms the leader
+    /// in a round that begins after the call; calls that wait share a round.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Far` with `NoLeader` when no majority has
-    /// confirmed within `patience` that this one leads.
+    /// `Far` with `NoLeader` when no leader was confirmed within `patience`.
     pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
-        let no_leader = |why: &str| StoreError::Far {
-            code: ErrorCode::NoLeader,
-            text: format!("no leader is known at present: {why}"),
+        let mine = self.reads.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let rounds = async {
+            let mut turn = self.reads.turn.lock().await;
+            loop {
+                if turn.confirmed >= mine {
+                    return;
+                }
+                // All of these were asked before the round begins.
+                let upto = self.reads.asked.load(Ordering::SeqCst);
+                match self.confirm(&mut turn).await {
+                    Ok(()) => turn.confirmed = upto,
+                    Err(error) => {
+                        tracing::debug!(%error, "no leader was confirmed");
+                        tokio::time::sleep(CONFIRM_PAUSE).await;
+                    }
+                }
+            }
         };
-        let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        let confirmed = tokio::time::timeout(patience, rounds).await;
+        confirmed.map_err(|_| no_leader("no majority has confirmed a leader in time"))
+    }
+
+    /// One round: the index that the leader names is applied here after it.
+    async fn confirm(&self, turn: &mut Turn) -> Result<(), NodeError> {
+        let (leader, member) = self
+            .leader()
+            .ok_or_else(|| NodeError::Unreachable("no leader is known at present".to_owned()))?;
+        let NodeConfig { node, cluster } = self.port.identity;
+        if leader == node {
+            let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+            // Without a majority it does not return by itself.
+            let confirmed = tokio::time::timeout(ROUND_TIMEOUT, confirmed).await;
+            let confirmed = confirmed.map_err(|error| NodeError::consensus(&error))?;
+            return confirmed
+                .map(drop)
+                .map_err(|error| NodeError::consensus(&error));
+        }
+        let known = turn.peer.take().filter(|(known, _)| *known == leader);
+        let mut peer = match known {
+            Some((_, peer)) => peer,
+            None => Peers { cluster, node }.client(leader, &member.peer),
+        };
+        let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
+        let index = asked.map_err(|error| NodeError::consensus(&error))??;
+        turn.peer = Some((leader, peer));
+        let raft_index = index.0.saturating_sub(1);
+        let wait = self.raft.wait(Some(ROUND_TIMEOUT));
+        let applied = wait.applied_index_at_least(Some(raft_index), "a read waits");
+        applied
+            .await
+            .map(drop)
+            .map_err(|error| NodeError::consensus(&error))
+    }
+
+    /// Whether this node leads, and a majority has followed it within its lease; it
+    /// has then applied everything that it has acknowledged.
+    ///
+    /// # Errors
+    /// `Elsewhere` when another node leads; `Far` with `NoLeader` when none is known.
+    pub async fn lease(&self, patience: Duration) -> Result<(), StoreError> {
+        let confirmed = self.raft.ensure_linearizable(ReadPolicy::LeaseRead);
         match tokio::time::timeout(patience, confirmed).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
@@ -326,6 +412,20 @@ impl Node {
             }
             Ok(Err(error)) => Err(no_leader(&error.to_string())),
             Err(_) => Err(no_leader("a majority did not answer in time")),
+        }
+    }
+
+    /// As [`linearize`](Self::linearize), for what only the leader answers.
+    ///
+    /// # Errors
+    /// `Elsewhere` when another node leads; `Far` with `NoLeader` as there.
+    pub async fn lead(&self, patience: Duration) -> Result<(), StoreError> {
+        match self.leader() {
+            Some((node, member)) if node != self.port.identity.node => {
+                let client = member.client;
+                Err(StoreError::Elsewhere { node, client })
+            }
+            _ => self.linearize(patience).await,
         }
     }
 

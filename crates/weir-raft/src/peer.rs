@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use openraft::Raft;
 use openraft::raft::AppendEntriesResponse;
+use openraft::{Raft, ReadPolicy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_store::replica::NodeIdentity;
 
+use crate::convert::index_of;
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
@@ -191,6 +192,10 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
             Ok(()) => Ok(Vec::new()),
             Err(Declined::Elsewhere(peer)) => Err(format!("the leader is at {peer}")),
             Err(Declined::Later(why) | Declined::Never(why)) => Err(why),
+        },
+        Kind::ReadIndex => match raft.get_read_log_id(ReadPolicy::ReadIndex).await {
+            Ok((id, _)) => Ok(wire::encode_index(index_of(id.index()))),
+            Err(error) => Err(failed(&error)),
         },
         _ => return Err(frame::invalid("a peer sent an answer as a request")),
     })

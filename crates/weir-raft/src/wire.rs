@@ -160,6 +160,16 @@ impl JoinAnswer {
     }
 }
 
+pub(crate) fn encode_index(index: LogIndex) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, index.0);
+    out
+}
+
+pub(crate) fn decode_index(body: &[u8]) -> io::Result<LogIndex> {
+    whole(body, |reader| reader.varint().map(LogIndex))
+}
+
 fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
     let vote = stored_vote(vote);
     put_varint(out, vote.term);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use weir_protocol::StatusValue;
+use weir_protocol::{Consistency, StatusValue};
 use weir_raft::{JoinRequest, Node, NodeConfig, Role, Status};
 use weir_store::{OpenOptions, Store, StoreError};
 
@@ -177,9 +177,19 @@ impl ClusterNode {
         Ok(self.runtime.block_on(self.node.shut_down())?)
     }
 
-    /// Waits until everything is applied that was committed before the call.
-    pub(crate) async fn linearize(&self) -> Result<(), StoreError> {
-        self.node.linearize(CONFIRM_TIMEOUT).await
+    /// Waits until this node leads, confirmed by a majority, and has applied
+    /// everything that was committed before the call.
+    pub(crate) async fn lead(&self) -> Result<(), StoreError> {
+        self.node.lead(CONFIRM_TIMEOUT).await
+    }
+
+    /// Waits until this node has seen what a read must have seen.
+    pub(crate) async fn see(&self, consistency: Consistency) -> Result<(), StoreError> {
+        match consistency {
+            Consistency::Local => Ok(()),
+            Consistency::Leader => self.node.lease(CONFIRM_TIMEOUT).await,
+            Consistency::Linear => self.node.linearize(CONFIRM_TIMEOUT).await,
+        }
     }
 
     /// The term, the leader, and a line for each node with its native address: the

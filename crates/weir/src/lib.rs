@@ -109,6 +109,7 @@ pub use weir_core::{
     Outcomes, ProgramCounts, ProgramHost, ProgramOptions, Record, RecordFlags, RecordKind,
     Retention, StateMode, TopicId, TopicName, TopicOptions, limits,
 };
+pub use weir_protocol::Consistency;
 /// Queries over pages of JSON, from anywhere.
 pub use weir_query as query;
 pub use weir_store::disk::{FileSystem, Survival, file_system, volatile_kind};

@@ -15,7 +15,7 @@ use weir_core::{
     ClientId, CodeHash, ConsequenceOffset, ErrorCode, IntentionOffset, StateMode, TopicId,
     TopicOptions,
 };
-use weir_protocol::{Message, RefusalMessage, TopicLines};
+use weir_protocol::{Consistency, Message, RefusalMessage, TopicLines};
 use weir_store::{
     CompactReport, Durability, KeyEntry, LogIndex, Page, ProgramInfo, StoreError, TopicInfo,
 };
@@ -51,6 +51,9 @@ pub struct ConnectOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Name and version of the program, for people.
     pub agent: String,
+    /// What a node of a cluster must have seen before it answers a read of a key or
+    /// lists keys. Pages and listeners read what the node has applied.
+    pub consistency: Consistency,
     /// Time for the first connection.
     pub connect_timeout: Duration,
     /// Time for an answer to a read, and time without any connection after
@@ -66,6 +69,7 @@ impl fmt::Debug for ConnectOptions {
             .field("authority", &self.authority)
             .field("identity", &self.identity)
             .field("agent", &self.agent)
+            .field("consistency", &self.consistency)
             .field("connect_timeout", &self.connect_timeout)
             .field("patience", &self.patience)
             .finish()
@@ -79,6 +83,7 @@ impl Default for ConnectOptions {
             authority: None,
             identity: None,
             agent: concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned(),
+            consistency: Consistency::default(),
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(30),
         }
@@ -198,6 +203,7 @@ impl Remote {
             key,
             at_least: 0,
             applied: 0,
+            consistency: self.options.consistency,
         })
         .await
     }
@@ -240,6 +246,7 @@ impl Remote {
                     prefix,
                     behind,
                     limit: (limit - found.len()) as u64,
+                    consistency: self.options.consistency,
                 })
                 .await?;
             let (more, entries) = match packet_of(&bytes)?.message {

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
 
-use weir::{ClientId, ClusterStatus, ConsequenceOffset, Intention, Operation, ReadFrom, Weir};
+use weir::{
+    ClientId, ClusterStatus, ConnectOptions, ConsequenceOffset, Consistency, ErrorCode, Intention,
+    Operation, ReadFrom, StoreError, Weir, WeirError,
+};
 
 use crate::{PATIENCE, ask, weir};
 
@@ -142,6 +146,16 @@ impl Cluster {
     }
 }
 
+/// The value of the key of these tests at one node, read so.
+fn value(at: &str, consistency: Consistency) -> Result<Option<String>, WeirError> {
+    let mut options = ConnectOptions::default();
+    options.consistency = consistency;
+    options.patience = Duration::from_secs(3);
+    let weir = Weir::connect_with(at, &options)?;
+    let found = weir.topic("orders")?.get("k")?;
+    Ok(found.map(|value| String::from_utf8(value.value().to_vec()).unwrap()))
+}
+
 /// All values of a topic at one node.
 pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
     let weir = Weir::connect(at).unwrap();
@@ -209,4 +223,54 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
         let found = weir::verify(&directory).unwrap();
         assert!(found.is_clean(), "{:?}", found.findings);
     }
+}
+
+#[test]
+fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    let leader = cluster.leader();
+    let others: Vec<u64> = cluster.nodes.keys().copied().collect();
+    let others: Vec<u64> = others.into_iter().filter(|node| *node != leader).collect();
+    let (native, http) = {
+        let follower = &cluster.nodes[&others[0]];
+        (follower.native.clone(), follower.http.clone())
+    };
+    let pid = cluster.nodes[&others[0]].pid;
+    for n in 0..20 {
+        // It misses the write, and must not answer before it has it.
+        assert!(signal(pid, "STOP"));
+        topic.put("k", n.to_string()).unwrap();
+        assert!(signal(pid, "CONT"));
+        let found = value(&native, Consistency::Linear).unwrap();
+        assert_eq!(found, Some(n.to_string()));
+    }
+    assert!(signal(pid, "STOP"));
+    topic.put("k", "last").unwrap();
+    assert!(signal(pid, "CONT"));
+    let answer = ask(&http, "GET /v1/topics/orders/keys/k", "");
+    assert!(answer.ends_with("\r\nlast"), "{answer}");
+    // By its lease only the leader answers; the client is sent there.
+    let found = value(&native, Consistency::Leader).unwrap();
+    assert_eq!(found.as_deref(), Some("last"));
+
+    cluster.kill(leader);
+    cluster.kill(others[1]);
+    // Nobody can say what was acknowledged; what was applied is still there.
+    let code = |error| match error {
+        WeirError::Store(StoreError::Far { code, .. }) => code,
+        other => panic!("{other:?}"),
+    };
+    let refused = value(&native, Consistency::Linear).unwrap_err();
+    assert_eq!(code(refused), ErrorCode::NoLeader);
+    let answer = ask(&http, "GET /v1/topics/orders/keys/k", "");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let found = value(&native, Consistency::Local).unwrap();
+    assert_eq!(found.as_deref(), Some("last"));
+    let line = "GET /v1/topics/orders/keys/k?consistency=local";
+    let answer = ask(&http, line, "");
+    assert!(answer.ends_with("\r\nlast"), "{answer}");
 }

@@ -61,7 +61,10 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             number(1, GROUP_LEASE_MS_MAX),
             "Milliseconds until the records may be claimed by others.",
         ),
-        "consistency" => (word(&["local", "linear"]), "What a read must have seen."),
+        "consistency" => (
+            word(&["local", "leader", "linear"]),
+            "What a read must have seen.",
+        ),
         "at-least" => (
             number(0, 1 << 53),
             "An offset that the topic must have reached.",

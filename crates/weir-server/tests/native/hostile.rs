@@ -329,6 +329,7 @@ fn who_does_not_take_large_answers_is_cut() {
             key: b"k",
             at_least: 0,
             applied: 0,
+            consistency: weir_protocol::Consistency::Linear,
         },
     ));
     // Nothing of it is taken. The server reads nothing meanwhile, so this ends

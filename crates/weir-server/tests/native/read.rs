@@ -16,6 +16,7 @@ fn a_get_waits_until_the_topic_is_far_enough() {
         key: b"k",
         at_least: 3,
         applied: 0,
+        consistency: weir_protocol::Consistency::Linear,
     };
     reader.send(&Packet::tagged(b"g", get));
     for value in ["one", "two"] {
@@ -34,6 +35,7 @@ fn a_get_waits_until_the_topic_is_far_enough() {
         key: b"k",
         at_least: 0,
         applied: 4,
+        consistency: weir_protocol::Consistency::Linear,
     };
     reader.send(&Packet::tagged(b"h", get));
     writer.text("\n:_topic\tt\n:_key\tk\n_request_put\nthree\n|\n");
@@ -53,6 +55,7 @@ fn what_is_not_there_is_said_to_be_so() {
                 key: b"k",
                 at_least: 0,
                 applied: 0,
+                consistency: weir_protocol::Consistency::Linear,
             },
             ErrorCode::KeyAbsent,
         ),
@@ -62,6 +65,7 @@ fn what_is_not_there_is_said_to_be_so() {
                 key: b"k",
                 at_least: 0,
                 applied: 0,
+                consistency: weir_protocol::Consistency::Linear,
             },
             ErrorCode::TopicUnknown,
         ),

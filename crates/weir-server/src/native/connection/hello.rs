@@ -45,8 +45,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && !hello.client.is_none()
         {
             // What this node knows of a session may be old.
-            let linearized = node.linearize().await;
-            linearized.map_err(|error| refuse::of_store(&error))?;
+            let leads = node.lead().await;
+            leads.map_err(|error| refuse::of_store(&error))?;
         }
         let store = shared.store.identity().store_id;
         let client = self.enter(hello)?;

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use weir_core::codec::{put_bytes, put_varint};
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
 use weir_protocol::{
-    ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_status, write_topic,
+    ANSWER_BYTES_MAX, Consistency, Message, Packet, ProgramAnswer, TopicLine, write_status,
+    write_topic,
 };
 use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo};
 
@@ -44,14 +45,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 key,
                 at_least,
                 applied,
-            } => return self.get(tag, topic, key, at_least, applied).await,
+                consistency,
+            } => {
+                let seen = [at_least, applied];
+                return self.get(tag, topic, key, seen, consistency).await;
+            }
             Message::GetRecord { topic, offset } => return self.record(tag, topic, offset).await,
             Message::Scan {
                 topic,
                 prefix,
                 behind,
                 limit,
-            } => self.scan(tag, topic, prefix, behind, limit).await?,
+                consistency,
+            } => {
+                self.may(Right::Read, topic)?;
+                self.see(consistency).await?;
+                self.scan(tag, topic, prefix, behind, limit).await?;
+            }
             Message::Topics {
                 prefix,
                 behind,
@@ -117,17 +127,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(self.out.reserve(self.lacks))
     }
 
+    /// Waits until this node has seen what a read must have seen.
+    async fn see(&self, consistency: Consistency) -> Result<(), Refused> {
+        match &self.port.shared.cluster {
+            Some(node) => node
+                .see(consistency)
+                .await
+                .map_err(|error| refuse::of_store(&error)),
+            None => Ok(()),
+        }
+    }
+
     async fn get(
         &mut self,
         tag: &[u8],
         topic: &str,
         key: &[u8],
-        at_least: u64,
-        applied: u64,
+        [at_least, applied]: [u64; 2],
+        consistency: Consistency,
     ) -> Result<Read, Refused> {
         if !self.may_again(topic)? {
             return Ok(Read::Wait);
         }
+        self.see(consistency).await?;
         let store = Arc::clone(&self.port.shared.store);
         let behind = (applied > 0 && store.applied().0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
@@ -225,7 +247,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         behind: Option<&[u8]>,
         limit: u64,
     ) -> Result<(), Refused> {
-        self.may(Right::Read, topic)?;
         let limit = usize::try_from(limit)
             .unwrap_or(SCAN_KEYS_MAX)
             .min(SCAN_KEYS_MAX);

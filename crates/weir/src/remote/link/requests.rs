@@ -50,17 +50,22 @@ impl Link {
         until: Option<Instant>,
     ) -> Result<Vec<u8>, StoreError> {
         let mut backoff = BackOff::default();
+        let mut refused = None;
         loop {
             let asked = self.begin(message)?;
             let received = self.receive(asked.tag, until).await?;
             drop(asked);
             match received {
                 Received::Packet(packet) => match backoff.of(&packet_of(&packet)?, until) {
-                    Some(pause) => self.rest(pause).await?,
+                    Some(pause) => {
+                        refused = Some(packet);
+                        self.rest(pause).await?;
+                    }
                     None => return Ok(packet),
                 },
                 Received::Lost => {}
-                Received::Nothing => return Err(self.late()),
+                // The refusal before says more than that the time is over.
+                Received::Nothing => return refused.ok_or_else(|| self.late()),
             }
         }
     }

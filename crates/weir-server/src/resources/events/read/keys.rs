@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_protocol::Consistency;
 use weir_store::SCAN_KEYS_MAX;
 
 use super::position::{at_least, first, no_topic, not_acceptable, store_error};
@@ -17,7 +18,7 @@ use crate::resources::records::{Fit, Form, Writer};
 
 /// Keys in byte order.
 pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    at_least(edge, call).await?;
+    at_least(edge, call, Consistency::Linear).await?;
     let query = &call.query;
     let form = accept::media(&call.head, Form::OFFERS).ok_or_else(not_acceptable)?;
     let limit = query

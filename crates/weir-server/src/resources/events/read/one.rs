@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
+use weir_protocol::Consistency;
 use weir_store::{Current, Page, TopicReader};
 
 use super::position::{at_least, consistency, first, is_known, no_topic, store_error};
@@ -107,7 +108,7 @@ fn found(
 
 /// The current value of a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    at_least(edge, call).await?;
+    at_least(edge, call, Consistency::Linear).await?;
     if let Some(answer) = key_now(edge, call) {
         return answer;
     }
@@ -142,15 +143,16 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
 
 /// The current value of a key, if it can be had without waiting for anything.
 pub(crate) fn key_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
+    let waits = edge.shared.cluster.is_some();
     match call.query.bytes("at-least") {
-        None => key_now(edge, call),
-        Some(_) => None,
+        None if !waits => key_now(edge, call),
+        _ => None,
     }
 }
 
 /// The same, if it can be had without waiting.
 pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
-    let checked = consistency(call).and_then(|()| call.query.number("wait", 0, WAIT_SECONDS_MAX));
+    let checked = consistency(call).and_then(|_| call.query.number("wait", 0, WAIT_SECONDS_MAX));
     if let Err(problem) = checked {
         return Some(Err(problem));
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_core::{Compaction, ConsequenceOffset};
+use weir_protocol::Consistency;
 use weir_store::{Page, TopicReader};
 
 use super::descending::descending;
@@ -34,7 +35,7 @@ use crate::resources::records::{Fields, Fit, Form, Writer};
     reason = "parameters, page, head; in this order"
 )]
 pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    at_least(edge, call).await?;
+    at_least(edge, call, Consistency::Local).await?;
     let query = &call.query;
     let form = accept::media(&call.head, Form::OFFERS).ok_or_else(not_acceptable)?;
     let mut writer = Writer::new(form);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
+use weir_protocol::Consistency;
 use weir_store::{Page, ReadFrom, StoreError, TopicReader};
 
 use crate::http::head::{Head, Known};
@@ -20,16 +21,25 @@ use crate::resources::records::Form;
 /// ends, with what it found, and says where to go on.
 pub(crate) const LOOK_BYTES_MAX: usize = 64 << 20;
 
-/// There is one node, so every read sees everything that was answered.
-pub(crate) fn consistency(call: &Call) -> Result<(), Problem> {
-    call.query
-        .word("consistency", &[("local", ()), ("linear", ())])
-        .map(|_| ())
+/// What the read must have seen, if the request says it.
+pub(crate) fn consistency(call: &Call) -> Result<Option<Consistency>, Problem> {
+    use Consistency::{Leader, Linear, Local};
+    let all = [Local, Leader, Linear].map(|one| (one.name(), one));
+    call.query.word("consistency", &all)
 }
 
-/// Waits until the topic has the offset that the reader asks for.
-pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Problem> {
-    consistency(call)?;
+/// Waits until the node has seen what the read must have seen, and the topic has the
+/// offset that the reader asks for.
+pub(crate) async fn at_least(
+    edge: &Arc<Edge>,
+    call: &Call,
+    default: Consistency,
+) -> Result<(), Problem> {
+    let consistency = consistency(call)?.unwrap_or(default);
+    if let Some(node) = &edge.shared.cluster {
+        let seen = node.see(consistency).await;
+        seen.map_err(|error| problems::of_store(&error))?;
+    }
     let wait = call.query.number("wait", 0, WAIT_SECONDS_MAX)?;
     let Some(offset) = call.query.number("at-least", 0, u64::MAX)? else {
         return Ok(());
