@@ -16,7 +16,7 @@
 //
 // # Queries over foreign pages
 //
-// A [Query] does no input and output. Whoever uses it adds sources, hands in
+// A [Query] does no input and output. Its caller adds sources, supplies
 // the pages that the query asks for, and takes results, which are pieces of
 // those pages: nothing is parsed into Go values, copied or written again. See
 // [NewQuery].

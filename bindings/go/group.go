@@ -174,7 +174,7 @@ func (g *Group) settle(ctx context.Context, claims []Claimed, verb uint32, span 
 	})
 }
 
-// TakeOver makes this member the owner of an exclusive group, whoever owns it.
+// TakeOver makes this member the owner of an exclusive group, in place of the present owner.
 func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, 0) }
 
 // Leave gives up an exclusive group, so that another member need not wait.

@@ -445,7 +445,7 @@ func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step
 	case result == C.WEIR_TIMEOUT:
 		return Needing, nil, nil
 	case result == C.WEIR_NEED:
-		// Asked for again by whoever wants to know.
+		// The caller asks for the needs again if it wants them.
 		C.weir_page_release(handle)
 		return Needing, nil, nil
 	}

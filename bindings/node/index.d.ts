@@ -210,9 +210,9 @@ export class Page implements Iterable<Item> {
   readonly length: number
   /** Bad items that were left out so far, in the whole query. */
   readonly skipped: number
-  /** All items behind each other. */
+  /** All items, one after the other. */
   readonly bytes: Buffer
-  /** Of each item its place in `bytes` and its length: for whoever wants no object for each. */
+  /** Start and length of each item in `bytes`, for callers that want no object for each item. */
   readonly spans: Uint32Array
   readonly released: boolean
   at(index: number): Item | undefined

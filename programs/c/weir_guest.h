@@ -104,7 +104,7 @@ WEIR_IMPORT("emit_input") void weir_emit_input(void);
 WEIR_IMPORT("emit_value")
 void weir_emit_value(const void *key, size_t key_len, size_t from, size_t len);
 
-/* A text for whoever is rejected, at most 256 bytes of UTF-8. */
+/* Gives the rejected caller a text of at most 256 bytes of UTF-8. */
 WEIR_IMPORT("reject_text") void weir_reject_text(const char *text, size_t len);
 
 /* State of mode `kv`, a map of bytes. Copies the value of a key from byte
@@ -146,7 +146,7 @@ void weir_hash(uint32_t algorithm, const void *bytes, size_t len, uint8_t out[32
 WEIR_IMPORT("json_find") int32_t weir_json_find(uint32_t what, uint32_t flags, const void *paths,
                                                 size_t len, void *out);
 
-/* A line for whoever runs the program; no part of what the program decides. */
+/* Writes a line to the log of the operator; it is no part of the outcome. */
 enum { WEIR_ERROR = 1, WEIR_WARN = 2, WEIR_INFO = 3, WEIR_DEBUG = 4, WEIR_TRACE = 5 };
 WEIR_IMPORT("log") void weir_log(uint32_t level, const char *text, size_t len);
 

@@ -10,8 +10,8 @@
 //! `pub const panic = weir.panic;` in the program each failed safety check (an
 //! overflow, an index) is such a trap.
 //!
-//! Nothing here allocates: whoever reads bytes lends the buffer for them, and
-//! gets the part that was filled.
+//! Nothing here allocates: a caller that reads bytes lends the buffer for them and
+//! gets the filled part of it.
 
 const std = @import("std");
 
@@ -165,7 +165,7 @@ pub fn emitValue(name: []const u8, from: usize, len: usize) void {
     host.emit_value(name.ptr, name.len, from, len);
 }
 
-/// Says no, with a text for whoever asked (at most 256 bytes):
+/// Rejects the call, with a text for the caller (at most 256 bytes):
 /// `return weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it
 /// would say yes.
 pub fn reject(code: u16, text: []const u8) i32 {
@@ -285,7 +285,7 @@ fn digest(algorithm: u32, bytes: []const u8) [32]u8 {
 /// How much a line of `log` matters.
 pub const Level = enum(u32) { err = 1, warn = 2, info = 3, debug = 4, trace = 5 };
 
-/// A line for whoever runs the program; no part of what the program decides.
+/// Writes a line to the log of the operator; it is no part of the outcome.
 pub fn log(level: Level, text: []const u8) void {
     host.log(@backingInt(level), text.ptr, text.len);
 }

@@ -1,7 +1,7 @@
 //! What the page of a package prints, done in an empty directory: its installation, then its first
 //! program.
 //!
-//! Invariant: what is done instead of a printed line is named by whoever calls, line by line; a line
+//! Invariant: the caller names what is done instead of a printed line, line by line; a line
 //! that is not there any more is an error. What must never happen here: a file of the source tree in
 //! reach of the program, but for the way that the page itself names.
 

@@ -50,7 +50,7 @@ impl Server {
         command.args(flags);
         command.args(["--durability", "memory", "--at"]);
         command.arg(place.join("store"));
-        // The settings of whoever runs this are none of its business.
+        // The server must not read the settings of the caller's user.
         command.env("HOME", place).env("XDG_CONFIG_HOME", place);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.stderr(Stdio::piped()).spawn();

@@ -11,6 +11,7 @@ mod invariants;
 mod manifests;
 mod rust_source;
 mod sources;
+mod words;
 
 use anyhow::ensure;
 
@@ -47,6 +48,7 @@ pub(crate) fn tidy() -> anyhow::Result<()> {
     documents::check(&files, &mut findings)?;
     data::check(&files, &mut findings)?;
     invariants::check(&files, &mut findings)?;
+    words::check(&files, &mut findings)?;
     for note in &findings.notes {
         println!("note: {note}");
     }

@@ -229,8 +229,8 @@ fn head(page: &ResultPage) -> [u32; HEAD] {
     [count, bytes, skipped as u32, (skipped >> 32) as u32]
 }
 
-/// Copies results: the bytes of the items behind each other, and a table of what they are. Behind its
-/// head it has place and length of each item, then of each source, number in its page, whether it was
+/// Copies results: the bytes of the items one after the other, and a table that describes them. After
+/// its head it has place and length of each item, then of each source, number in its page, whether it was
 /// made, and the number of its page within its source, low half and high half.
 ///
 /// Without room for them only the head is written.

@@ -1,4 +1,4 @@
-// One line a test for whoever runs the tests: what became of it and, if need be, why.
+// Prints one line for each test: its result and, if it failed, why.
 
 export default async function* reporter(events) {
   for await (const { type, data } of events) {

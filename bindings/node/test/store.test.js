@@ -364,7 +364,7 @@ test('a page that was released says so, and the next one in its place is another
   const fifth = next()
   fourth.release()
   assert.deepStrictEqual(Array.from(fifth, (one) => [one.index, one.text()]), [[8, '"ij"']])
-  // Whoever has a view may give the memory away.
+  // The holder of a view may transfer its memory.
   structuredClone(null, { transfer: [fifth.bytes.buffer] })
   fifth.release()
 })

@@ -170,15 +170,15 @@ impl Group {
         Ok(offsets(lost))
     }
 
-    /// Puts the group anywhere: everything up to `offset` counts as done. Whoever has something
-    /// loses it.
+    /// Moves the group: everything up to `offset` counts as done. Members lose the records that
+    /// they have claimed.
     fn reset(&self, py: Python<'_>, offset: u64) -> PyResult<Verdict> {
         let offset = ConsequenceOffset(offset);
         let verdict = wait::heard(py, || self.anew(|group| Ok(group.reset(offset)?)))?;
         Ok(Verdict::new(&verdict))
     }
 
-    /// Takes over an exclusive group from whoever owns it.
+    /// Makes this member the owner of an exclusive group, in place of the present owner.
     fn take_over(&self, py: Python<'_>) -> PyResult<()> {
         wait::heard(py, || self.anew(|group| Ok(group.take_over()?)))
     }

@@ -158,7 +158,7 @@ impl TopicQuery {
         Ok(self.with(|query| Ok(query.skipped()))?)
     }
 
-    /// Ends it, from any thread: whoever waits gets ClientError CANCELLED.
+    /// Cancels the query, from any thread: waiting calls raise ClientError CANCELLED.
     fn cancel(&self) {
         self.canceller.cancel();
     }

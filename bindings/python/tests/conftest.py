@@ -75,7 +75,7 @@ REPORT = os.environ.get("WEIR_REPORT")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """One line a test for whoever runs the tests: what became of it and, if need be, why."""
+    """Prints one line for each test: its result and, if it failed, why."""
     decides = report.when == "call" or report.outcome != "passed"
     if REPORT and decides:
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext

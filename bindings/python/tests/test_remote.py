@@ -109,7 +109,7 @@ def test_nobody_there_is_an_error_in_time() -> None:
 
 WAITS = """
 import signal, sys, threading, time, weir
-# Whoever was started in the background ignores it.
+# A process that was started in the background ignores it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 store = weir.connect(sys.argv[1], patience=60)
 topic = store.topic("t")

@@ -15,7 +15,7 @@
  * are given back with the function that says so, from any thread; giving back NULL does nothing. A
  * call that waits in a handle which is given back ends soon, as if cancelled.
  *
- * HANDLES are numbers in the clothes of pointers; they are never followed. One that was given back,
+ * HANDLES are numbers passed as pointers; they are never followed. One that was given back,
  * never was, or is of another type is WEIR_E_BAD_HANDLE, not a crash.
  *
  * THREADS. A `weir`, a `weir_page` and a `weir_loans` may be used by any number of threads at once.
@@ -537,7 +537,7 @@ enum {
     WEIR_SETTLE_EXTEND = 4     /* still at it: the lease ends in time_ms from now */
 };
 enum {
-    WEIR_GROUP_TAKE_OVER = 1, /* of an exclusive group: from whoever owns it */
+    WEIR_GROUP_TAKE_OVER = 1, /* of an exclusive group: from its owner */
     WEIR_GROUP_LEAVE = 2,     /* of an exclusive group: another need not wait */
     WEIR_GROUP_RESET = 3,     /* everything up to `offset` counts as done */
     WEIR_GROUP_DELETE = 4     /* ends the group for all; GROUP_ABSENT when there is none */

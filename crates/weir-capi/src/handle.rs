@@ -1,6 +1,6 @@
 //! Every access to memory of the caller, in one place.
 //!
-//! A [`Caller`] stands for one call: whoever makes it vouches that the pointers of that call are as the
+//! A [`Caller`] stands for one call: the code that creates it vouches that the pointers of that call are as the
 //! header says (NULL, or good for as many values as are named, for as long as the call runs, not
 //! changed meanwhile by another thread). What can be checked is checked here: NULL, alignment, length,
 //! size of a structure. What must never happen here: a reference that outlives the call, a write
@@ -261,7 +261,7 @@ impl Caller {
         self.write(out, value)
     }
 
-    /// Writes values one behind the other.
+    /// Writes values one after the other.
     pub(crate) fn write_all<T: Copy>(&self, out: *mut T, values: &[T]) -> Result<(), Fail> {
         self.room(out, values.len())?;
         if !values.is_empty() {

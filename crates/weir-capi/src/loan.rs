@@ -65,7 +65,7 @@ impl Drop for Inside {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        // Left first and told then, so that whoever is told finds it.
+        // Stored before the call, so that the callee finds it.
         let ticket = &self.ticket;
         *ticket.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
         if ticket.state.swap(LET_GO, Ordering::AcqRel) == TAKEN

@@ -202,7 +202,7 @@ impl Page {
     }
 }
 
-/// Parts of one buffer, one behind the other.
+/// Parts of one buffer, one after the other.
 #[derive(Default)]
 pub(crate) struct Texts {
     memory: Vec<u8>,

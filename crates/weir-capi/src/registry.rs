@@ -1,4 +1,4 @@
-//! Handles: numbers in the clothes of pointers, and what they stand for.
+//! Handles, which are numbers passed as pointers, and the objects that they stand for.
 //!
 //! A handle is a slot and the generation of the slot, so that one that was given back is told from the
 //! one that took its slot. Invariants: a handle leads to what it was made for or to nothing; what

@@ -62,7 +62,7 @@ impl Scope {
     }
 }
 
-/// Whoever can ask for the end of a wait.
+/// A source of requests to end a wait.
 pub(crate) trait Watch {
     /// Whether the wait shall end.
     fn is_over(&self) -> bool;

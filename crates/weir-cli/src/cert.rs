@@ -131,7 +131,7 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             report::note(
                 caller.quiet,
                 &format!(
-                    "keep {} where only you can read it: whoever has it can be anybody",
+                    "keep {} where only you can read it: its holder can impersonate everyone",
                     dir.join("ca.key").display()
                 ),
             );

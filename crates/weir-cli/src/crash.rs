@@ -1,7 +1,7 @@
-//! A mistake of ours: said in three lines, with a file for whoever mends it.
+//! Reports a panic of the command in three lines, and writes a file for a bug report.
 //!
-//! What must never happen here: a value or key of a store in the report; it
-//! has the message of the panic, its place and the stack.
+//! Invariant: the report holds the message of the panic, its place and the stack, and no
+//! value or key of a store.
 
 use std::backtrace::Backtrace;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};

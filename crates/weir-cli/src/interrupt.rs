@@ -1,8 +1,8 @@
 //! Ctrl-C: the first one asks for an orderly end, the second one ends at once.
 //!
-//! SIGTERM counts as Ctrl-C. Whoever watches looks at [`Interrupt::asked`]
-//! between pieces of work, and reads input through [`Interrupt::reader`], so
-//! that an input that says nothing does not hold the end up. What must never
+//! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::asked`] between pieces of work
+//! and reads input through [`Interrupt::reader`], so that an idle input does not delay
+//! the end. What must never
 //! happen here: an end without the exit code of an interrupt.
 
 use std::fs::File;

@@ -327,7 +327,7 @@ fn through(
     (locked, pid): (&StoreError, u32),
 ) -> anyhow::Result<Option<Weir>> {
     let mut options = connect_options(caller)?;
-    // Whoever may read the files needs no token.
+    // A process that may read the files needs no token.
     options.token = None;
     if program == FOLLOWER {
         options.patience = FOLLOWER_PATIENCE;

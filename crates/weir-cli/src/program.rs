@@ -63,8 +63,8 @@ Examples:
     /// Print the lines that the programs of a topic wrote
     #[command(after_long_help = "\
 Lines are no part of a store: they are made again by running the log in memory, from the first
-intention that can be run. A store that is open in a process of its own hands its lines to whoever
-listens there (`tracing`, target weir::program).
+intention that can be run. A process that has the store open
+gets its lines as events of `tracing` (target weir::program).
 
 Examples:
   weir program deploy bank balance.wasm && weir program logs bank

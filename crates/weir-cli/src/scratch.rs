@@ -41,7 +41,7 @@ impl Place {
             std::env::temp_dir()
         };
         let path = parent.join(format!("weir-demo-{:016x}", random()));
-        // Fails when it exists, whoever made it.
+        // Fails when it exists.
         DirBuilder::new()
             .mode(0o700)
             .create(&path)

@@ -626,8 +626,8 @@ impl Signals {
     }
 }
 
-/// Tells the service manager, if there is one. It is no matter of ours whether
-/// it listens.
+/// Notifies the service manager, if there is one. Whether it reads the message does not
+/// affect the server.
 fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

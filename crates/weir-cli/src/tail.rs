@@ -216,7 +216,7 @@ fn is_away(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Follows in a directory: open for moments, or through whoever serves it.
+/// Follows a topic of a directory: opens it for moments, or asks the server that has it open.
 fn directory(
     caller: &Caller,
     at: &Path,

@@ -553,7 +553,7 @@ fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsiz
     let mut ended = false;
     loop {
         if !ended && sent - got < PIPELINE {
-            // Whoever has closed may not take it any more.
+            // A server that has closed the connection does not take it.
             ended = stream
                 .write_all(request.repeat(PIPELINE).as_bytes())
                 .is_err();

@@ -1,7 +1,7 @@
 //! What one PUT costs in the machine alone: nanoseconds per intention, for
 //! batches of several sizes and keys of several kinds, with records going
-//! nowhere. A sanity check for whoever changes the machine; comparisons are
-//! made by experiments.
+//! nowhere. A sanity check after a change of the machine; experiments
+//! make comparisons.
 //!
 //! `cargo run --release -p weir-core --example apply [KIND [BATCH]]`
 #![allow(

@@ -115,8 +115,8 @@ pub enum Operation<'a> {
         /// Idle time in milliseconds.
         idle_ms: u64,
     },
-    /// Stops a topic, or lets it go on: what whoever compares nodes says about
-    /// a topic on which they disagree. A stopped topic answers
+    /// Stops a topic, or resumes it. An operator stops a topic on which nodes
+    /// disagree. A stopped topic responds with
     /// ERROR/QUARANTINED to PUT, DELETE and transactions.
     Quarantine {
         /// Whether it is stopped from now on.

@@ -119,7 +119,7 @@ struct Stamp {
     time_ms: u64,
     client: ClientId,
     nonce: u64,
-    /// Fuel that a program used; set by whoever ran it.
+    /// Fuel that the program used; the caller that ran it sets it.
     fuel: Cell<u64>,
 }
 

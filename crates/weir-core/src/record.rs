@@ -79,7 +79,7 @@ impl RecordFlags {
     }
 }
 
-/// One consequence. The slices belong to whoever handed the record out.
+/// One consequence. Its slices borrow from the page or buffer that holds the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Position in the topic.

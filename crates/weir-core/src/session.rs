@@ -130,9 +130,9 @@ impl Session {
 pub struct SessionTable {
     sessions: BTreeMap<ClientId, Session>,
     /// Clients by their last use when they were last sorted, oldest first.
-    /// Whoever was used since is younger than all that stand here, so the
-    /// first one whose use is still its last is the oldest of all. Derived;
-    /// spares a walk through the table for each client that finds it full.
+    /// A client used since then is younger than every client in this list, so the first
+    /// client whose listed use is still its last one is the oldest. Derived; it
+    /// saves a walk through a full table for each new client.
     ages: VecDeque<(IntentionOffset, ClientId)>,
     once: OnceTable,
 }

@@ -1,7 +1,7 @@
 //! The state of a machine as bytes (docs/formats/snapshot.md).
 //!
 //! Equal states have equal bytes: everything is written in a fixed order, keys
-//! ascending. Checksums are the business of whoever stores the bytes.
+//! ascending. The store that writes the bytes adds checksums.
 
 use thiserror::Error;
 

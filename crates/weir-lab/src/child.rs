@@ -5,7 +5,7 @@
 //! pinned before its first instruction, so all its threads are.
 //!
 //! A server that a contender starts is not of its group. It is started through
-//! [`guarded`], so that the kernel ends it with whoever started it, killed or not.
+//! [`guarded`], so that the kernel ends it with its parent, even if that is killed.
 //!
 //! What must never happen here: a wait without a deadline.
 

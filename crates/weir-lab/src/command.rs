@@ -308,7 +308,7 @@ pub fn contender(name: &str) -> Result<()> {
     let mut contender = known(name)?;
     let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
     match crate::contender::serve(contender.as_mut(), input, output) {
-        // Whoever asked is gone; there is nobody to complain to.
+        // The parent has ended, so nobody can read the error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(LabError::io("pipe")),
     }

@@ -37,8 +37,8 @@ const VECTORS: &str = "lab/peers/bench.txt";
 /// The program with the faults, among the peers.
 const FAULTY: &str = "c-epoll-faulty";
 
-/// The servers of the experiment's contenders: name and words, of which the
-/// last is filled in with a port by whoever starts them.
+/// The servers of the experiment's contenders: name and words. The
+/// caller that starts a server replaces the last word by a port.
 fn servers(
     experiment: &Experiment,
     places: &Places,

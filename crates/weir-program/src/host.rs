@@ -11,7 +11,7 @@ use crate::abi;
 use crate::worker::{Lost, Worker};
 
 /// Limits of a module, checked before anything is compiled. They decide
-/// outcomes, so whoever changes one gives the meter a new number.
+/// outcomes, so a change of one needs a new number of the meter.
 pub mod limits {
     /// Bytes of a module.
     pub const MODULE_BYTES_MAX: usize = 1 << 20;
@@ -101,7 +101,7 @@ impl<M> Default for Cache<M> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left a map that is whole.
+    // A thread that panicked left the map whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

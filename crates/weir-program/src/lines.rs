@@ -33,7 +33,7 @@ pub enum Level {
     Warn = 2,
     /// Worth knowing; also every number that is not in this list.
     Info = 3,
-    /// For whoever looks for a mistake.
+    /// Helps to find a mistake.
     Debug = 4,
     /// Everything.
     Trace = 5,
@@ -191,7 +191,7 @@ impl Lines {
     }
 }
 
-/// Hands a line to whoever listens to the process.
+/// Emits a line as an event of `tracing`.
 fn tell(line: &LogLine) {
     macro_rules! event {
         ($level:ident) => {

@@ -6,7 +6,7 @@
 //! to warm its memory takes longer than to compile a small module; it ends when
 //! it had nothing to do for a while, or with its owner.
 //!
-//! It holds one job. Whoever brings another meanwhile waits. A job is never
+//! It holds one job; a caller with another job waits. A job is never
 //! cancelled: what it may cost is bounded before it is handed over (`limits`),
 //! and nobody is left to be told when its owner is gone. A job that panics is
 //! lost, and the thread goes on.
@@ -70,7 +70,7 @@ impl Default for Worker {
 
 impl Shared {
     fn bench(&self) -> MutexGuard<'_, Bench> {
-        // Jobs run outside of the lock; whoever panicked left it whole.
+        // Jobs run outside of the lock, so a panic leaves its data whole.
         self.bench.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
 //! Which instructions write into the memory, and what they find on the stack.
 //!
-//! One list for whoever looks at a module and whoever rewrites it: an
-//! instruction that is missing here leaves traces from call to call.
+//! The check of modules and the rewriter share one list: an instruction that is missing
+//! here leaves traces from call to call.
 
 use wasmparser::{Operator, ValType};
 

@@ -191,7 +191,7 @@ impl Visit for Line {
 }
 
 #[test]
-fn whoever_listens_to_the_process_hears_the_lines() {
+fn a_listener_of_the_process_gets_the_lines() {
     let listener = Listener::default();
     let script = "create t program=chatty\nput t k={u8:1}\n----\n\n";
     tracing::subscriber::with_default(listener.clone(), || {

@@ -1,6 +1,6 @@
 //! What lists, dicts, indexes and updates have in common: keywords, lengths, keys and elements.
 //!
-//! There is one reader for an element and one for a key, whoever asks; both say how far they got
+//! All callers share one reader for an element and one for a key. Both return how far they got
 //! when the input ends too early, so that a list can be read in pieces.
 
 use core::fmt;

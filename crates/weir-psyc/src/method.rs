@@ -2,7 +2,7 @@
 
 use crate::keyword;
 
-/// What a family of methods asks of whoever displays it.
+/// How a family of methods is to be displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MethodFlags(u8);
 

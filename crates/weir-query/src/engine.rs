@@ -1,8 +1,8 @@
 //! The engine: pages in, results out, in a fixed order.
 //!
-//! Sans-I/O: whoever calls fetches pages and hands them in; [`Query::next`]
-//! says what it needs. Same query and same calls give the same answers, byte
-//! for byte. What must never happen here: a copy of a payload byte, a wait, a
+//! Sans-I/O: the caller fetches pages and supplies them; [`Query::next`] returns what
+//! the query needs. Equal queries and calls give equal answers, byte for byte.
+//! What must never happen here: a copy of a payload byte, a wait, a
 //! result that depends on which page came first (but in the mode `Arrival`).
 
 use std::collections::VecDeque;

@@ -8,7 +8,7 @@
 //! values in place of a jump that nobody can foresee.
 //!
 //! Invariant: each node is the least of its leaves, by `less` as it was when
-//! they were set. Whoever changes what `less` says of a head sets it again.
+//! they were set. A caller that changes what `less` returns for a head sets that head again.
 
 use std::hint::select_unpredictable;
 

@@ -46,7 +46,7 @@ pub fn scan_framed(
 /// Items that [`scan_parts`] hands on at a time.
 pub const PART_ITEMS: usize = 256;
 
-/// As [`scan_into`], or [`scan_framed`] where there are `frames`, for whoever looks at an item once:
+/// As [`scan_into`], or [`scan_framed`] where there are `frames`, for a caller that visits each item once:
 /// `each` gets the items in their order, at most [`PART_ITEMS`] at a time, in `items`, whose memory is
 /// used again. So an item is looked at while it is near, and takes no memory beyond that. What `each`
 /// got counts only if the scan succeeds; the items that were skipped are in `items` then.

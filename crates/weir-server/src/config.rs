@@ -1,8 +1,8 @@
 //! What a server can be told, each key with its name, unit, default and
 //! meaning: one table for flags, environment, file and documentation.
 //!
-//! Which source wins is decided by whoever fills the structure (the command:
-//! flag, environment, file, default).
+//! The caller that fills the structure decides which source wins (the command: flag,
+//! environment, file, default).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};

@@ -1,7 +1,7 @@
 //! Serves a store: the native port and the HTTP edge of one process.
 //!
-//! A [`Server`] owns its sockets, its threads and nothing else: the store comes
-//! from outside and stays with whoever opened it. It reads no environment
+//! A [`Server`] owns its sockets and its threads and nothing else: the caller opens the
+//! store and closes it. It reads no environment
 //! variable, and no files but those of identities, certificates and keys that
 //! its [`ServerConfig`] names; the wall clock only for their expiry, for that of
 //! streams, and for the audit.

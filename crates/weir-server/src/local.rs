@@ -1,8 +1,8 @@
 //! The socket in the file system by which processes of the same person reach
 //! the server of a directory.
 //!
-//! Invariants: it has mode 0600 from the moment it has its name; whoever
-//! connects runs as the person of the server, or as root; it goes when the
+//! Invariants: it has mode 0600 from the moment it has its name, so
+//! only processes of the server's user and of root connect; it goes when the
 //! server takes no more connections. A socket that a killed server left is
 //! replaced, which the lock of the store makes safe. What must never happen
 //! here: a file that is no socket is removed.

@@ -57,8 +57,8 @@ use self::tls::{Tls, TlsFiles};
 pub use crate::config::ClientCertificates;
 use crate::config::{Rate, ServerConfig};
 
-/// Name of whoever comes in by the socket of this machine, where names are
-/// asked for. Names in the file of identities have no blanks.
+/// Name of the principal of the Unix socket. It has a blank, and names in the file of
+/// identities have none, so the two never collide.
 const OWNER: &str = "store owner";
 /// How often files are looked at for a change.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -484,7 +484,7 @@ impl Security {
         }
     }
 
-    /// What whoever starts the server should know.
+    /// Returns warnings for the operator who starts the server.
     pub(crate) fn warnings(&self, config: &ServerConfig) -> Vec<String> {
         let mut warnings = Vec::new();
         let addresses = [config.http, config.native].into_iter().flatten();
@@ -496,7 +496,7 @@ impl Security {
             }
             if self.identities.is_none() {
                 warnings.push(format!(
-                    "{address} is served without identities: whoever reaches it may do everything"
+                    "{address} is served without identities: everyone who reaches it may do everything"
                 ));
             }
         }

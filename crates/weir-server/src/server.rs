@@ -170,8 +170,8 @@ impl Server {
         Ok(self.shared.security.reload()?)
     }
 
-    /// What whoever starts the server should be told, a sentence each: doors
-    /// that stand open, a certificate that ends soon.
+    /// Returns warnings for the operator, one sentence each: missing protection, a
+    /// certificate that expires soon.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.shared.security.warnings(&self.shared.config)
@@ -479,7 +479,7 @@ async fn run(
             shared.phase.send_replace(Phase::Cut);
         }
     }
-    // Whoever waits for the end may want the ports at once.
+    // A caller that waits for the end may bind the ports at once.
     ports.shutdown().await;
     looking.abort();
     beating.abort();

@@ -200,7 +200,7 @@ impl Edge {
         Ok(Checked::Open(operation))
     }
 
-    /// Whoever shows a token; `None` without one.
+    /// Returns the principal of the request's token; `None` without a token.
     fn authenticate(&self, call: &Call) -> Result<Option<Principal>, Problem> {
         let Some(value) = call.head.raw(Known::Authorization) else {
             return Ok(None);

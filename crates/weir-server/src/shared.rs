@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) beats: AtomicU64,
     /// When the server was started.
     pub(crate) started: Instant,
-    /// How far the end has come; changes wake whoever subscribed.
+    /// Progress of the shutdown; each change wakes its subscribers.
     pub(crate) phase: watch::Sender<Phase>,
 }
 

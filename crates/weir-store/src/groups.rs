@@ -57,7 +57,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.permit = None;
         let mut turns = self.turns.0.lock_ok();
-        // Whoever waits for it has a copy.
+        // A waiting caller has a copy.
         if turns
             .get(&self.key)
             .is_some_and(|own| Arc::strong_count(own) == 1)

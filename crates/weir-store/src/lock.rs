@@ -24,7 +24,7 @@ use crate::error::{IoVerb, StoreError};
 /// Name of the lock file.
 pub const LOCK_FILE: &str = "LOCK";
 /// Name of the socket on which a server of the directory is reached by other
-/// processes of this machine; only whoever holds the lock may make or remove it.
+/// processes of this machine; only the holder of the lock may create or remove it.
 pub const SOCKET_FILE: &str = "weir.sock";
 /// How long a second opener waits for the holder to have written who it is.
 const WAIT_FOR_TEXT: Duration = Duration::from_millis(250);
@@ -44,8 +44,8 @@ pub struct DirLock {
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // Whoever fails to get the lock next must not be told of a process
-        // that is gone. If it cannot be emptied, the text is only stale.
+        // The next process that fails to get the lock must not report a process
+        // that has ended. If the file cannot be emptied, its text is only stale.
         if self.named {
             drop(self.file.set_len(0));
         }

@@ -1,5 +1,5 @@
 //! One holder at a time, and unlike a lock's guard its permit can go to another
-//! thread: for maintenance (whoever writes or removes snapshots and segments)
+//! thread: for maintenance (tasks that write or remove snapshots and segments)
 //! and for claims of a group.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -504,8 +504,8 @@ impl Replica {
         });
     }
 
-    /// Runs work on the writer thread. A store that is closed drops it, and with it
-    /// whoever would have heard of it.
+    /// Runs work on the writer thread. A closed store drops the work, and with it
+    /// the channel for its result.
     fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {
         if let Err(error) = self.hands.engine.queue.task(Box::new(work)) {
             tracing::debug!(%error, "the log of a closed store was asked for something");

@@ -397,8 +397,8 @@ impl Store {
         self.engine.machine.read_ok().applied()
     }
 
-    /// Intention that made the newest topic: whoever has listed the topics
-    /// since then knows all of them.
+    /// Returns the intention that created the newest topic. A list of topics that was made
+    /// since then is complete.
     #[must_use]
     pub fn newest_topic(&self) -> IntentionOffset {
         self.engine.machine.read_ok().newest_topic()
@@ -654,8 +654,8 @@ impl Store {
         self.engine.queue.begin_close();
         self.upkeep.stop(&self.hands());
         self.engine.queue.shut(&Shut::Closed);
-        // Held to the end: whoever comes second must not let go of the
-        // directory while the first one still waits for the thread.
+        // Held to the end: a second caller must not release the directory
+        // while the first one still waits for the thread.
         let mut thread = self.thread.lock_ok();
         let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
         self.engine.arrivals.close();

@@ -128,7 +128,7 @@ fn work_off() {
     loop {
         if let Some(job) = line.jobs.pop_front() {
             drop(line);
-            // The panic was printed; whoever waits is told.
+            // The panic was printed, and the waiting caller gets an error.
             drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)));
             line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
             continue;

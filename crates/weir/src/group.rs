@@ -218,7 +218,7 @@ impl Group {
         }
     }
 
-    /// Takes over an exclusive group from whoever owns it.
+    /// Makes this member the owner of an exclusive group, in place of the present owner.
     ///
     /// # Errors
     /// `Group`; those of writing.
@@ -445,8 +445,8 @@ impl Group {
         }
     }
 
-    /// Puts the group anywhere: everything up to `offset` counts as done.
-    /// Whoever has something loses it.
+    /// Moves the group: everything up to `offset` counts as done. Members lose
+    /// the records that they have claimed.
     ///
     /// # Errors
     /// Those of writing.

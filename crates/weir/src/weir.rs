@@ -178,8 +178,8 @@ impl Weir {
         })
     }
 
-    /// The store underneath, to be shared with whoever serves it; `None` when it
-    /// is behind a server itself.
+    /// Returns the local store, to share it with a server; `None` if this handle is
+    /// connected to a server itself.
     #[must_use]
     pub fn shared_store(&self) -> Option<Arc<Store>> {
         match &self.backend {
@@ -314,8 +314,8 @@ impl Weir {
         Ok(self.backend.propose(intentions)?)
     }
 
-    /// Finishes what is queued and closes the store, whoever else still holds
-    /// a handle: their writes are answered with `Closed`, and the directory can
+    /// Finishes what is queued and closes the store, even if other handles to it
+    /// exist: their writes fail with `Closed`, and the directory can
     /// be opened again. Pages that were read stay valid. What stands in the line
     /// of costly calls is answered with `Closed` as well, and not executed.
     /// A connection to a server is closed when everything that was sent is

@@ -8,8 +8,8 @@
  *   N1 What happens next is decided by the state of the connection, never by
  *      what one read returned.
  *   N2 Level-triggered: one read an event; what is left reports again.
- *   N3 Behind a read come all whole requests of the buffer; the rest stays.
- *   N4 A head without its body waits. Whoever expects a 100 gets one, once.
+ *   N3 After a read come all whole requests of the buffer; the rest stays.
+ *   N4 A head without its body waits. A client that expects a 100 gets one, once.
  *   N5 What the socket does not take is kept, and EPOLLOUT asked for. While
  *      much of it waits, nothing more is read.
  *   N6 When it has drained, the buffer is looked at again: its bytes cause no

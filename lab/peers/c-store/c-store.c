@@ -65,7 +65,7 @@ static uint64_t splitmix(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* The distinct messages of a producer, one behind the other. */
+/* The distinct messages of a producer, one after the other. */
 static unsigned char *payload(const struct input *input, uint64_t producer) {
     unsigned char *bytes = malloc(DISTINCT * input->bytes);
     if (!bytes) return NULL;

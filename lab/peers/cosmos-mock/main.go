@@ -46,7 +46,7 @@ func run(address string, shape shape) error {
 	fmt.Printf("http://%s\n", listener.Addr())
 	server := &http.Server{Handler: collection.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
-		// Whoever started this is gone when its end of the pipe is.
+		// The pipe closes when the process that started this ends.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = server.Close()
 	}()

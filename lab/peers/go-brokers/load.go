@@ -60,7 +60,7 @@ func (l load) forCheck() load {
 	return l
 }
 
-// payload holds the messages of one producer, one behind the other.
+// payload holds the messages of one producer, one after the other.
 type payload struct {
 	bytes []byte
 	size  int

@@ -295,7 +295,7 @@ export function emitValue(key: Bytes, from: u32, length: u32): void {
 }
 
 /**
- * Says no, with a text for whoever asked (at most 256 bytes of UTF-8). Code 0
+ * Rejects the call, with a text for the caller (at most 256 bytes of UTF-8). Code 0
  * is a trap, because it would say yes.
  */
 export function reject(code: u16, text: string): i32 {
@@ -427,7 +427,7 @@ export enum Level {
   Trace = 5,
 }
 
-/** A line for whoever runs the program; no part of what the program decides. */
+/** Writes a line to the log of the operator; it is no part of the outcome. */
 export function log(level: Level, text: string): void {
   const words = bytes(256).text(text);
   host_log(level, words.ptr, words.length);

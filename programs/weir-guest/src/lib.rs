@@ -21,8 +21,8 @@
 //! Everything is kept or taken back as a whole: records and state of a call
 //! that is rejected, or that traps, never were. A panic is a trap.
 //!
-//! Nothing here allocates: whoever reads bytes lends the buffer for them, and
-//! gets the part that was filled. A pointer or a length that the host would
+//! Nothing here allocates: a caller that reads bytes lends the buffer for them and
+//! gets the filled part of it. A pointer or a length that the host would
 //! refuse cannot be written in safe code; only `host.rs` and the macro
 //! [`program!`] hold unsafe code.
 #![no_std]
@@ -41,7 +41,7 @@ pub type Outcome = Result<(), Reject>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject(pub u16);
 
-/// Says no, with a text for whoever asked (at most 256 bytes).
+/// Rejects the call, with a text for the caller (at most 256 bytes).
 pub fn reject(code: u16, text: &str) -> Outcome {
     host::reject_text(text.as_bytes());
     Err(Reject(code))
@@ -412,7 +412,7 @@ pub fn blake3(bytes: &[u8]) -> [u8; 32] {
     host::hash(2, bytes)
 }
 
-/// A line for whoever runs the program; no part of what the program decides,
+/// Writes a line to the log of the operator; it is no part of the outcome,
 /// and the program cannot learn whether anybody reads it.
 pub fn log(level: Level, text: &str) {
     host::log(level as u32, text.as_bytes());
@@ -427,7 +427,7 @@ pub enum Level {
     Warn = 2,
     /// Worth knowing.
     Info = 3,
-    /// For whoever looks for a mistake.
+    /// Helps to find a mistake.
     Debug = 4,
     /// Everything.
     Trace = 5,

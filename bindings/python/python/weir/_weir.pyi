@@ -616,11 +616,11 @@ class Group:
         that it has not any more.
         """
     def reset(self, offset: int) -> Verdict:
-        """Puts the group anywhere: everything up to `offset` counts as done. Whoever has something
-        loses it.
+        """Moves the group: everything up to `offset` counts as done. Members lose the records that
+        they have claimed.
         """
     def take_over(self) -> None:
-        """Takes over an exclusive group from whoever owns it."""
+        """Makes this member the owner of an exclusive group, in place of the present owner."""
     def leave(self) -> None:
         """Gives up the ownership of an exclusive group, so that another member need not wait."""
     def delete(self) -> Verdict:
@@ -908,7 +908,7 @@ class TopicQuery:
     def skipped(self) -> int:
         """Items that are not JSON and were left out so far."""
     def cancel(self) -> None:
-        """Ends it, from any thread: whoever waits gets ClientError CANCELLED."""
+        """Cancels the query, from any thread: waiting calls raise ClientError CANCELLED."""
     def __iter__(self) -> TopicQuery: ...
     def __next__(self) -> Page: ...
 

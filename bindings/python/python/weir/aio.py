@@ -377,7 +377,7 @@ class Group:
         await _pool.run(self.blocking.ack_soon, list(work))
 
     async def take_over(self) -> None:
-        """Takes over an exclusive group from whoever owns it."""
+        """Makes this member the owner of an exclusive group, in place of the present owner."""
         await _pool.run(self.blocking.take_over)
 
     async def reset(self, offset: int) -> Verdict:

@@ -1,8 +1,7 @@
 //! The elements of a JSON array, one at a time, without holding the document.
 //!
-//! Only brackets and strings are followed here; whether an element is JSON is
-//! for whoever gets it. What must never happen here: recursion, or a document
-//! that ends early and looks whole.
+//! The scanner follows only brackets and strings; the caller checks whether an element is
+//! JSON. Invariants: no recursion; a document that ends early is an error.
 
 use std::io::{self, BufRead};
 

@@ -1,8 +1,8 @@
 //! Whether a look into a store that others write to can show anything new.
 //!
-//! Whoever opens a store writes its lock file and empties it at the end,
-//! readers and followers too, and adds marks to the log. So a follower that
-//! opened whenever a file changed would wake all others, and they it.
+//! Each open of a store, for reading too, writes the lock file, empties it at the end and
+//! adds marks to the log. So a follower that opened the store after each change of a file
+//! would wake all other followers, and they would wake it.
 //! Therefore each follower leaves a line `read=N` behind in the lock file: no
 //! intention above N is in there. It is written under the lock, after making
 //! sure that nobody had the store since the look. The next opener of any kind

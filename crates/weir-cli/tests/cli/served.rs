@@ -315,7 +315,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
         .ok();
     place.run("context use far").ok();
     place.run("get t 2").ok();
-    // Whoever may make and write needs no right to look.
+    // The rights to create and to write do not need the right to read.
     let as_writer = format!("--at {url} --token-file writer.token");
     place.run(&format!("put w.a x {as_writer}")).ok();
     place.run(&format!("put w.a x {as_writer}")).ok();
@@ -349,7 +349,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     }
     let kept = std::fs::read_to_string(place.path(".config/weir/contexts.toml")).unwrap();
     assert!(!kept.contains(&token), "{kept}");
-    // Whoever may read the files needs none.
+    // A process that may read the files needs none.
     place.run("get t 2 --at data").ok();
     place.run("put t y --at data").ok();
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The way to the entry that was found last, the place in each node a byte, that
 /// in the root the lowest. A program gets a value, then puts one: the second search is
-/// only to compare one key. A hint: whoever follows it looks at the key there.
+/// only to compare one key. A hint: a search that follows it compares the key there.
 #[derive(Debug, Default)]
 struct Way(AtomicU64);
 

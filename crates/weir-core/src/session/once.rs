@@ -3,9 +3,9 @@
 //! An intention with the nonce [`ONCE`] is executed once for its client id,
 //! which stands for nothing else: the hash of an idempotency key. Such an id
 //! takes no session. The table is a queue in order of execution with an index.
-//! Whoever is a day old goes; when the table is full the oldest one goes
-//! if it is older than [`ONCE_MS_MIN`], else a new id is refused. An id that is
-//! asked for again does not get younger.
+//! An id expires after a day. When the table is full, the oldest id is evicted if
+//! it is older than [`ONCE_MS_MIN`]; otherwise a new id is refused. A look-up does
+//! not renew an id.
 //!
 //! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], or one
 //! that is found by the index and not in the queue.

@@ -63,7 +63,7 @@ pub struct Line {
 impl Line {
     /// Sends what the socket takes at once; how much that is.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
-        // Whoever has closed takes nothing any more, which shows as silence.
+        // A server that has closed the connection shows as silence.
         self.stream.write(bytes).unwrap_or(0)
     }
 

@@ -74,7 +74,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
         })
     }
 
-    /// Serves a connection until its end. Whoever speaks HTTP/2 is cut off.
+    /// Serves a connection until its end. Closes it if the client speaks HTTP/2.
     pub async fn serve(self: Arc<Self>, stream: TcpStream) {
         let phase = self.phase.subscribe();
         h1::serve(stream, Bare(self), phase).await;

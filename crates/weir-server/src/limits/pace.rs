@@ -1,7 +1,7 @@
 //! How fast somebody must be who sends or takes many bytes.
 //!
 //! What must never happen here: time that the server takes, counted as the
-//! client's; whoever waits for something else than the client says so.
+//! client's. Code that waits for anything but the client pauses the count.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::config::ServerConfig;
 
-/// Bytes a second at least, both ways, of whoever holds part of a budget that
-/// others wait for.
+/// Bytes a second that a connection must send or take at least while it holds part of
+/// a budget that others wait for.
 const LARGE_RATE_MIN: usize = 64 << 10;
 
 /// Whether somebody who holds room that others wait for moves on.

@@ -39,9 +39,8 @@ use writes::Taken;
 const HELLO_TIME: Duration = Duration::from_secs(10);
 /// Silence inside a packet.
 const STALL_TIME: Duration = Duration::from_secs(30);
-/// How soon something is looked at again that nobody wakes us for, and how
-/// often that time doubles. Whoever waits longest looks least, so that many who
-/// wait do not take the time of those who work.
+/// How soon a connection polls again for what sends no wake-up. The time doubles with each
+/// poll, so that many waiting connections take little time from the working ones.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOKS_DOUBLE: u32 = 4;
 /// Packets that are dealt with before answers and pages get their turn.
@@ -719,7 +718,7 @@ mod tests {
     use super::look_again;
 
     #[test]
-    fn whoever_waits_longest_looks_least() {
+    fn pauses_between_polls_grow_to_a_bound() {
         let pauses = [0, 1, 4, 5, u32::MAX].map(look_again);
         assert_eq!(pauses, [2, 4, 32, 32, 32].map(Duration::from_millis));
     }

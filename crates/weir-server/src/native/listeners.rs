@@ -510,7 +510,7 @@ impl Listener {
             return Ok(Turn::Waits);
         };
         let mut found = found?;
-        // In front of the page, so that whoever has its records knows of them.
+        // Before the page, so that a client that has its records knows of them.
         let bad = std::mem::take(&mut found.bad);
         if bad > 0 {
             hands.send(&self.tag, Message::Skipped { count: bad });

@@ -22,7 +22,7 @@ use crate::shared::Shared;
 /// Where a request came from.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// Whoever the connection itself proves.
+    /// The principal that the connection itself proves.
     pub(crate) principal: Arc<Principal>,
     /// Its connection.
     pub(crate) slot: Arc<Slot>,
@@ -198,7 +198,7 @@ impl Edge {
 }
 
 impl Edge {
-    /// Whether whoever calls may propose these.
+    /// Checks that the caller may propose these intentions.
     pub(crate) fn allow(
         &self,
         call: &Call,

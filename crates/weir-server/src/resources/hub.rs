@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_follows_hears_though_others_come_and_go() {
+    fn a_follower_gets_records_while_others_come_and_go() {
         let folder = tempfile::tempdir().unwrap();
         let options = OpenOptions {
             durability: Durability::Memory,

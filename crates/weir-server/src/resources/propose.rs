@@ -1,7 +1,7 @@
 //! Intentions on their way to the store, and its verdicts on the way back.
 //!
-//! What must never happen here: an intention that whoever calls has no right
-//! to, or one that takes no part in the room of those that wait.
+//! Invariants: the caller has the right to each proposed intention, and the budget of
+//! waiting intentions covers each one.
 
 use weir_core::intention::ONCE;
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
@@ -16,8 +16,7 @@ use crate::resources::problems;
 /// Which intention is not taken, if it is one of them, and why.
 pub(crate) type Stopped = Box<(Option<usize>, Problem)>;
 
-/// Hands intentions over if whoever calls may do what they do, and there is
-/// room.
+/// Proposes intentions if the caller has the right to them and the budget has room.
 pub(crate) fn propose(
     edge: &Edge,
     call: &Call,

@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// The same for a request that is many intentions, one behind the other.
+    /// Reads the session of a request with many intentions, one after the other.
     pub(crate) fn counted(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
         let mut session = Self::read(edge, call, body)?;
         if session.nonce == ONCE {

@@ -278,7 +278,7 @@ impl IdentitiesFile {
     }
 
     /// Keeps others from changing the file between a read and a write of it, as
-    /// long as what is returned lives. Waits for whoever does that now.
+    /// long as the returned guard lives. Blocks while another process holds one.
     ///
     /// # Errors
     /// The answer of the system.
@@ -294,8 +294,7 @@ impl IdentitiesFile {
     }
 
     /// Writes it beside its place with mode 0600 and puts it there as a whole.
-    /// Whoever owned the file before owns it afterwards: a server under a user
-    /// of its own has to read it again.
+    /// The file keeps its owner: a server under a user of its own has to read it again.
     ///
     /// # Errors
     /// The answer of the system, also when the owner cannot be kept. Then the

@@ -7,7 +7,7 @@ use weir_core::{GroupStep, Intention, Operation, TxnOp};
 
 use super::Right;
 
-/// Each right that whoever proposes this must have, and on which topic.
+/// Each right that the proposer of this intention must have, with its topic.
 pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Right, &'a str)> {
     let topic = intention.topic;
     let own = rights(&intention.operation).iter();
@@ -19,7 +19,7 @@ pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Righ
 
 fn rights(operation: &Operation<'_>) -> &'static [Right] {
     match operation {
-        // Retention removes records, so whoever may only write must not set it.
+        // Retention removes records, so the right to write is not enough to set it.
         Operation::Create { .. } | Operation::Alter { .. } => &[Right::Create],
         Operation::CreateProgram { .. } => &[Right::Create, Right::Program],
         Operation::Replace { .. } => &[Right::Program],

@@ -1,8 +1,8 @@
 //! Token buckets: how fast a principal or an address may go on.
 //!
 //! A bucket holds a debt in nanoseconds: each unit adds a second divided by the
-//! rate, time takes it off. Whoever owes more than a second is refused until
-//! the debt is below that again. What cannot be known before (the fuel of a
+//! rate, time takes it off. A client that owes more than a second is refused until
+//! its debt is below a second. What cannot be known before (the fuel of a
 //! program) is added after the answer, so it delays the next request.
 //!
 //! Invariants: a bucket is one number and is changed without a lock; the number
@@ -118,7 +118,7 @@ impl Rates {
         }
     }
 
-    /// The accounts of whoever this is. `name` is empty without identity.
+    /// Returns the accounts of a client. `name` is empty without identity.
     pub(crate) fn charged(&self, name: &str, address: Option<IpAddr>) -> Charged {
         let principal = (!name.is_empty() && !self.principal.none())
             .then(|| self.account(Owner::Principal(name.into())));

@@ -78,7 +78,7 @@ impl Table {
         id.zip(found)
     }
 
-    /// Whoever was proved before, if that still holds.
+    /// Returns the identity that was proved before, if the proof still holds.
     pub(super) fn find(&self, name: &str, proof: &Proof) -> Option<&Identity> {
         match proof {
             // The owner is in no file.

@@ -48,7 +48,7 @@ fn a_post_may_be_cut_anywhere() {
 }
 
 #[test]
-fn whoever_expects_is_asked_for_the_body_or_refused_without() {
+fn a_client_that_expects_100_is_asked_for_the_body_or_refused() {
     let world = with(&[("payload_max", "1000"), ("body_max", "1000")]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     let head = |length: usize| {

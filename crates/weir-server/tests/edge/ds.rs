@@ -218,7 +218,7 @@ fn writes_of_a_producer_are_taken_once_however_many_send_them() {
                     let mut taken = 0;
                     for seq in 0..20 {
                         let body = format!("{seq};");
-                        // Whoever is ahead of the others may find a gap.
+                        // A producer that is ahead of the others may find a gap.
                         let status = loop {
                             let status = world.add("a", &producer("p", 0, seq), &body);
                             if status != 409 {

@@ -52,7 +52,7 @@ fn every_path_but_liveness_answers_503_with_the_share_done() {
     }
     assert_eq!(ask(address, "HEAD /v1/topics").status, 503);
     assert_eq!(ask(address, "GET /healthz").status, 200);
-    // Whoever counts on 100 % is told the truth: it is not open yet.
+    // The percentage stays below 100 until the store is open.
     done.store(100, Ordering::Relaxed);
     assert_eq!(ask(address, "GET /").json()["percent_done"], 99);
 

@@ -1,5 +1,5 @@
-//! Seeded fuzzing of HTTP/1.1: the exchanges of vectors/http, damaged and put
-//! behind each other, and bytes at random. Where the pieces end in which they
+//! Seeded fuzzing of HTTP/1.1: the exchanges of vectors/http, damaged and
+//! concatenated, and bytes at random. Where the pieces end in which they
 //! come changes neither what is read nor what is answered, and nothing panics.
 
 use weir_server::pieces::{Limits, Reading, read};

@@ -190,7 +190,7 @@ fn a_client_that_closed_its_side_gets_its_answers() {
 }
 
 #[test]
-fn whoever_dawdles_is_shown_out() {
+fn slow_clients_are_disconnected() {
     let world = with(&[
         ("head_timeout", "200ms"),
         ("idle_timeout", "300ms"),

@@ -1,5 +1,5 @@
-//! A disk that does not answer: whoever needs it waits, nobody else does, even
-//! on a server of one thread.
+//! A disk that does not respond: only requests that need it wait, even on a server of one
+//! thread.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};

@@ -1,5 +1,5 @@
-//! A server that says nothing more: whoever waits is told in time, or breaks the
-//! wait off.
+//! A server that stops responding: each waiting call fails by its deadline or can be
+//! cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -290,7 +290,7 @@ fn a_token_is_not_sent_in_clear_to_a_machine_that_was_not_named() {
 
 #[cfg(unix)]
 #[test]
-fn whoever_began_in_private_is_not_led_into_the_open() {
+fn a_client_with_tls_follows_no_redirect_without_it() {
     let world = World::new();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("peer.sock");

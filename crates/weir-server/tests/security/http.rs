@@ -106,7 +106,7 @@ fn without_a_token_that_holds_the_answer_is_401_and_says_how() {
 }
 
 #[test]
-fn a_foreign_name_or_page_is_refused_whoever_asks() {
+fn a_foreign_host_or_origin_is_refused_for_every_principal() {
     let (world, token) = world(&["all **"]);
     world.create("t");
     let own = bearer(&token);
@@ -350,7 +350,7 @@ fn who_may_set_programs_makes_no_topics() {
 
 /// `read **` is no right to the topics of the store itself.
 #[test]
-fn the_audit_is_read_by_whoever_has_that_right_and_written_by_nobody() {
+fn the_audit_is_read_with_its_right_and_written_by_no_client() {
     let (world, token) = world(&["all **", "all .weir.**"]);
     let plain = world.files.token("plain", &["all **"]);
     world.server.reload().unwrap();

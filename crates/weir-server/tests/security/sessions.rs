@@ -78,7 +78,7 @@ fn a_known_client_id_gives_nobody_the_session_of_another() {
     let first = of_a.put("t", "of a");
     assert!(first.contains("\n1 1 VALID 0 "), "{first}");
     drop(of_a);
-    // Whoever comes again gets the answer to its own write.
+    // A principal that resumes gets the outcome of its own write.
     let (mut again, opened) = hello(&world, &a, CLIENT, ":_resume\t1\n");
     assert_eq!(variable(&opened, "_next"), Some("2"), "{opened}");
     let kept = again.read().expect("the answer that is kept");

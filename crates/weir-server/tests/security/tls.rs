@@ -75,7 +75,7 @@ fn from(address: [u8; 4], to: SocketAddr) -> TcpStream {
 /// Nobody has to wait until those who do not go on are given up: all of them
 /// are still there when somebody else has been served.
 #[test]
-fn whoever_does_not_go_on_with_a_handshake_holds_up_nobody() {
+fn a_stalled_handshake_delays_no_other_connection() {
     const MANY: usize = 300;
     let world = files().start(|config| {
         config.http = Some(loopback());

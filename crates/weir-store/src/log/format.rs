@@ -1,8 +1,8 @@
 //! The bytes of `docs/formats/log.md`: segment header, batch header, start
 //! file, cut header.
 //!
-//! Decoding checks magic, format and checksum and nothing else; whether a thing
-//! is in its right place is asked by whoever knows the place. What must never
+//! Decoding checks magic, format and checksum and nothing else; the caller
+//! that knows the place of a thing checks that it belongs there. What must never
 //! happen here: I/O, or a panic on any input.
 
 use super::sectors::crc;

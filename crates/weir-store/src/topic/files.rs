@@ -300,7 +300,7 @@ impl TopicFiles {
             let open = segment.cache.get_open(&segment.path);
             Ok(open.is_some_and(|file| file.read_exact_at_now(buffer, position)))
         };
-        // What is damaged is found again, and told of, by whoever waits.
+        // The blocking read finds damage again and reports it.
         match self.load_checked(&block, read) {
             Ok(Some(loaded)) => Poll::Ready(Some(loaded)),
             Ok(None) | Err(_) => Poll::Pending,

@@ -174,8 +174,8 @@ impl TopicReader {
         Ok(Some(self.page(&files, block)))
     }
 
-    /// The same, if it can be had without waiting for a device. Whoever is told
-    /// `Pending` calls [`next_page`](Self::next_page) where it may wait: for a
+    /// Returns the next page if no device has to be waited for. After `Pending`, the caller
+    /// calls [`next_page`](Self::next_page) on a thread that may block: for a
     /// block that has to be read, for a long one, for an error.
     pub fn next_page_now(&mut self) -> Poll<Option<Page>> {
         let files = match &self.source {

@@ -101,7 +101,7 @@ fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
     let store = open(&disk, &clock);
     assert!(is_repeat(&store, key), "after another one");
     assert_eq!(records(&store, "t").len(), 3);
-    // Whoever says so believes the clock; then the key is gone, as promised.
+    // A caller may choose to believe the clock; then the key expires, as documented.
     store.shut_down().unwrap();
     clock.jump(50 * HOUR_MS);
     let believing = OpenOptions {

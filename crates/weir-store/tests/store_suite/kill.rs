@@ -205,7 +205,7 @@ fn a_second_process_is_told_who_has_the_directory() {
     let me = std::process::id();
     assert!(matches!(second, StoreError::Locked { pid, .. } if pid == me));
     drop(first);
-    // Whoever fails to get it next is not told of a holder that is gone.
+    // The next process that fails to get the lock does not report a holder that has ended.
     let text = std::fs::read(dir.path().join("LOCK")).unwrap();
     assert!(text.is_empty(), "{}", String::from_utf8_lossy(&text));
 }

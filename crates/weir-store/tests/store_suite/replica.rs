@@ -283,7 +283,7 @@ fn a_store_of_one_node_passes_over_entries_of_a_conversion_that_a_crash_cut_shor
 }
 
 #[test]
-fn whoever_waits_hears_that_nobody_knows_and_the_queue_gathers_meanwhile() {
+fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
     let directory = tempfile::tempdir().unwrap();
     let (store, replica, provider) = open_node(directory.path()).unwrap();
     create(&store, "orders");

@@ -1,9 +1,9 @@
 //! The latest values of one topic, for a query: each key once, in byte order.
 //!
 //! Invariant: a value is the one that its key has when it is read, so no older
-//! than what was read before; what names a place is the least key that can come
-//! there, so that whoever goes on at it, on any node, meets each key that is
-//! there all the time once. What must never happen here: two values of a key.
+//! than what was read before; a place is named by the least key that can come
+//! there, so that a query that resumes at it, on any node, meets each key that stays
+//! in the topic once. What must never happen here: two values of a key.
 
 use std::sync::Arc;
 use std::time::Instant;

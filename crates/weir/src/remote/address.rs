@@ -178,7 +178,7 @@ impl Stream {
         }
     }
 
-    /// Ends it; whoever reads or writes finds out.
+    /// Closes the connection; pending reads and writes fail.
     pub(crate) fn end(&self) {
         // It may have ended already.
         drop(match self {

@@ -394,7 +394,7 @@ impl State {
         });
     }
 
-    /// Nobody was reached for too long: whoever waits is told.
+    /// Fails all waiting calls, because no server was reached for too long.
     pub(super) fn give_up(&mut self) {
         if self.given_up {
             return;

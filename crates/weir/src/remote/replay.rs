@@ -1,8 +1,8 @@
 //! What holds now in a topic of a server: each key once.
 //!
-//! A server sends each key as it is when its turn comes. Invariant: whoever
-//! goes on at [`Replay::position`] misses nothing and sees nothing twice,
-//! however often the connection broke meanwhile.
+//! A server sends each key as it is when its turn comes. Invariant: a client that
+//! resumes at [`Replay::position`] misses nothing and sees nothing twice,
+//! however often the connection broke.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -146,8 +146,8 @@ pub(super) fn read(inner: &Inner) {
     inner.work.notify_all();
 }
 
-/// Follows a redirect. Whoever asked for TLS is not led away from it, and a
-/// token goes in clear to no other machine than the one that was named.
+/// Follows a redirect. A client that asked for TLS does not follow one without TLS, and
+/// sends its token in clear to no other host than the one that it was given.
 fn go(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
     follows(inner, &state.address, &to)?;
     turn(inner, state, to)
@@ -389,8 +389,8 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         Message::Refusal(refusal)
             if code_of(refusal) == ErrorCode::Redirect && !refusal.is_of_write() =>
         {
-            // Whoever asked asks again there, when it is known what becomes of
-            // the writes that are on their way.
+            // The caller repeats the call there once the fate of the writes in
+            // flight is known.
             let to = refused_hello(refusal);
             if state.is_asked(packet.tag) {
                 state.moving.get_or_insert(to);

@@ -14,7 +14,7 @@ use crate::security::Denied;
 use crate::security::Right;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Who shows this token; without one, whoever the certificate names.
+    /// Authenticates the connection by its token, or by its certificate if the token is empty.
     pub(super) fn authenticate(&mut self, token: &[u8]) -> Result<(), Refused> {
         let security = &self.port.shared.security;
         if !token.is_empty() {

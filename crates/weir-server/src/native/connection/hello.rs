@@ -16,7 +16,7 @@ use crate::sessions::{SESSIONS_FULL, Shut};
 /// What this server says about itself.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
-/// Pause for whoever has many answers to come when there is no room for them.
+/// Pause that a client with many pending answers is told when the budget has no room for them.
 const ROOM_RETRY_MS: u64 = 200;
 
 /// Pause for a principal that has all of its sessions.

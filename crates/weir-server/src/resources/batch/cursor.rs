@@ -1,4 +1,4 @@
-//! The items of a body that is there as a whole, one behind the other.
+//! The items of a complete body, one after the other.
 //!
 //! What must never happen here: memory for items that nobody has asked for
 //! yet. A body of 64 MiB may hold half as many items as it has bytes.

@@ -2,8 +2,8 @@
 //! name because a fork read them.
 //!
 //! A stream that a living fork reads is marked as gone instead of destroyed; it
-//! is destroyed with the last of them. Whoever makes a fork and whoever ends a
-//! stream do so one behind the other, so a fork never loses what it reads.
+//! is destroyed with the last of them. Forks are created and streams are
+//! ended one at a time, so a fork never loses what it reads.
 
 use std::sync::Arc;
 use std::time::Duration;

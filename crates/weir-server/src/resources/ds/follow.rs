@@ -222,7 +222,7 @@ fn data(body: &[u8], binary: bool, out: &mut Vec<u8>) {
         let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
         let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         out.extend_from_slice(b"data:");
-        // One space is taken off by whoever reads it.
+        // A reader of the stream strips one leading space.
         if line.first() == Some(&b' ') {
             out.push(b' ');
         }

@@ -184,7 +184,7 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     let outcomes = outcomes(edge, proposal, permit).await?;
     let fine = |outcome: weir_core::Outcome| {
         let commit = outcome.commit().cloned();
-        // Whoever came first has made the topic.
+        // Another request may have created the topic first.
         commit.is_some_and(|commit| {
             commit.reason.is_none() || commit.reason == Some(weir_core::ErrorCode::TopicExists)
         })

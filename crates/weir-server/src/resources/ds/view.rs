@@ -178,7 +178,7 @@ fn is_at_hand(edge: &Edge, topic: &str) -> bool {
     known && !registry::may_be_gone(store, topic)
 }
 
-/// The answer to whoever asks for a stream that only its forks read.
+/// The problem of a request for a stream that only its forks still read.
 pub(crate) fn gone() -> Problem {
     Problem::new(Kind::StreamGone, "its name is free again when they are")
 }

@@ -65,7 +65,7 @@ impl Walk {
         let after = part.first + position.saturating_sub(part.base);
         let reader = self.store.read(&part.topic, ConsequenceOffset(after));
         let reader = reader.map_err(|error| problems::of_store(&error))?;
-        // Whoever begins at the beginning takes what is left of it.
+        // A reader at position 0 starts at the earliest record that is left.
         let reader = if position == 0 {
             reader.or_earliest()
         } else {

@@ -1,7 +1,7 @@
 //! Live tails: server-sent events (the HTML standard, 9.2).
 //!
-//! A tail is a position and nothing else: whoever loses the connection comes
-//! again with the last id it saw. It reads behind a slow client from the store,
+//! A tail is a position and nothing else: a client that lost its connection resumes
+//! with the last id it saw. A tail reads from the store at the pace of its client,
 //! one piece at a time, and is cut when the client takes nothing for too long.
 
 use std::collections::hash_map::RandomState;

@@ -12,9 +12,8 @@ use super::config::{Config, Expiry};
 use super::terms::TURNS;
 use crate::http::problem::{Kind, Problem};
 
-/// Turns of requests that must come one behind the other. They guard no data,
-/// and nobody is let in by them: conditions in the store decide. What they save
-/// is attempts that fail.
+/// Turns of requests that run one after the other. They guard no data and admit nobody:
+/// conditions in the store decide. They only save attempts that would fail.
 #[derive(Debug)]
 pub(crate) struct Turns(Vec<tokio::sync::Mutex<()>>, RandomState);
 
@@ -60,7 +59,7 @@ pub(crate) struct Streams {
     pub(crate) producers: Turns,
     /// Turns of writes with `Stream-Seq`.
     pub(crate) orders: Turns,
-    /// The turn of whoever makes a fork or a stream that expires, or ends one.
+    /// Held while a fork or an expiring stream is created, and while one is ended.
     pub(crate) structure: tokio::sync::Mutex<()>,
 }
 

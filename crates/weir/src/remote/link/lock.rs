@@ -1,7 +1,7 @@
 //! The lock of a connection, and the two signals beside it.
 //!
 //! What must never happen here: an answer that is given, or a task that is
-//! woken, while the state is locked. Whoever they wake may come straight back.
+//! woken, while the state is locked. A woken task may lock it at once.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::AssertUnwindSafe;
@@ -100,8 +100,8 @@ impl Inner {
     }
 }
 
-/// The state, locked. Answers are given when it is unlocked again: whoever they
-/// wake may come straight back.
+/// The state, locked. Answers are given after it is unlocked: a woken task may
+/// lock it at once.
 pub(in crate::remote) struct Guard<'a> {
     inner: &'a Inner,
     state: Option<MutexGuard<'a, State>>,

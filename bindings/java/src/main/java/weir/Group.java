@@ -131,7 +131,7 @@ public final class Group implements AutoCloseable {
         return offsets;
     }
 
-    /** Makes this member the owner of an exclusive group, whoever owns it. */
+    /** Makes this member the owner of an exclusive group, in place of the present owner. */
     public void takeOver() {
         step(1, 0);
     }

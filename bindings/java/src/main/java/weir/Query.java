@@ -242,7 +242,7 @@ public final class Query implements AutoCloseable {
             case Lib.DONE -> new Step.Done();
             case Lib.TIMEOUT -> new Step.Needing();
             case Lib.NEED -> {
-                // Asked for again by whoever wants to know.
+                // The caller asks for the needs again if it wants them.
                 Lib.release(Lib.PAGE_RELEASE, page);
                 yield new Step.Needing();
             }

@@ -44,7 +44,7 @@ class ProgramTest {
         assertTrue(topic.replace(shape, TEXT).isValid());
         assertEquals(ErrorCode.REJECTED, topic.put(bytes("a"), bytes("{\"n\":3}")).reason());
         assertTrue(topic.put(bytes("b"), bytes("{\"t\":\"x\"}")).isValid());
-        // Whoever replaces what another one has replaced meanwhile is told.
+        // A client fails that replaces a program which another client has replaced meanwhile.
         byte[] other = program("vanilla");
         List<Verdict> verdicts = topic.batch(List.of(
                 Intention.replace(other, new byte[0]).replacing(digest(other)),

@@ -1,0 +1,87 @@
+//! Words and phrases that make a reader read a sentence twice.
+//!
+//! The list is short on purpose: each entry was common once, has no use that is right, and comes
+//! with the way to write its sentence.
+
+use super::Findings;
+use crate::tree;
+
+/// Phrases in lower case, and what to write instead.
+const PHRASES: &[(&str, &str)] = &[
+    (
+        "whoever",
+        "name the client, caller, member or reader that is meant",
+    ),
+    ("one behind the other", "write `one after the other`"),
+    ("behind each other", "write `one after the other`"),
+    ("behind one another", "write `one after the other`"),
+    ("in the clothes of", "say what the value is"),
+    ("no matter of ours", "say what does not affect us"),
+];
+
+/// Kinds of files with prose.
+const KINDS: &[&str] = &[
+    "c", "el", "go", "h", "java", "js", "md", "mjs", "org", "py", "pyi", "rs", "toml", "ts",
+    "yaml", "zig",
+];
+
+/// Checks the prose of all files: comments, documents, help and error texts.
+pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
+    let has_prose = |name: &&String| {
+        // Measurements are kept as they were made, and this file has the list.
+        KINDS.iter().any(|kind| tree::is(name, kind))
+            && !name.starts_with("lab/record/")
+            && !name.ends_with("tidy/words.rs")
+    };
+    for name in files.iter().filter(has_prose) {
+        let text = tree::text(name)?;
+        for (number, what) in found(&text) {
+            findings.wrong(&format!("{name}:{number}"), &what);
+        }
+    }
+    Ok(())
+}
+
+/// The phrases in a text: the number of the line, and what to do.
+fn found(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.to_lowercase();
+        for (phrase, advice) in PHRASES {
+            if has(&line, phrase) {
+                found.push((at + 1, format!("`{phrase}`: {advice}")));
+            }
+        }
+    }
+    found
+}
+
+/// Whether the line has the phrase as whole words.
+fn has(line: &str, phrase: &str) -> bool {
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    line.match_indices(phrase).any(|(at, _)| {
+        let (before, rest) = line.split_at(at);
+        !is_letter(before.chars().next_back())
+            && !is_letter(
+                rest.get(phrase.len()..)
+                    .and_then(|rest| rest.chars().next()),
+            )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::found;
+
+    #[test]
+    fn phrases_are_found_with_their_line() {
+        let text = "A caller.\n// Whoever calls\nfn f() {}\n// one behind the other\n";
+        let lines: Vec<usize> = found(text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [2, 4]);
+    }
+
+    #[test]
+    fn parts_of_words_are_fine() {
+        assert!(found("whoevers\n").is_empty());
+    }
+}
