@@ -221,7 +221,7 @@ on which the token expires, PROJECTS a list of keys; nil means all projects.
 An empty EMAIL means a site without authentication, such as `weir jira-sim'.
 The token is read from auth-source, or asked for."
   (interactive
-   (let* ((url (read-string "Address of the site: " nil nil "https://"))
+   (let* ((url (read-string "Address of the site: " "https://"))
           (email (read-string "E-mail address of the account (empty: none): "))
           (with-token (not (equal email ""))))
      (list url email

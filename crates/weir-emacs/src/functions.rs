@@ -309,3 +309,17 @@ fn debug_counts(env: &Env) -> Result<Value<'_>> {
 fn debug_panic() -> Result<()> {
     std::panic::panic_any("asked for")
 }
+
+/// Runs for SECONDS unless the user quits; to test that a long call looks for C-g.
+#[defun(name = "-debug-spin")]
+fn debug_spin(env: &Env, seconds: u64) -> Result<()> {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let mut quit = QuitCheck::new(env);
+    while std::time::Instant::now() < end {
+        if !quit.go_on() {
+            return lisp(env, Err(Failure::quit()));
+        }
+        std::hint::spin_loop();
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+;;; weir-session-tests.el --- A person at a terminal -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; Another Emacs runs in a terminal that this one emulates: keys are typed,
+;; and the screen is read.
+
+;;; Code:
+
+(require 'ert)
+(require 'term)
+(require 'weir-jira-tests)
+
+(defvar term-height)
+(defvar term-width)
+
+(defconst weir-session-height 30 "Lines of the screen.")
+(defconst weir-session-width 100 "Columns of the screen.")
+
+(defvar weir-session-process nil "The Emacs in the terminal.")
+
+(defun weir-session-start (home)
+  "Start an Emacs in a terminal whose home directory is HOME."
+  (let ((buffer (generate-new-buffer "*weir session*"))
+        (start `(progn
+                  (setq inhibit-startup-screen t ring-bell-function #'ignore
+                        weir-module-file ,weir-module-file)
+                  (require 'weir-jira)
+                  (message "ready %s" "to type"))))
+    (with-current-buffer buffer
+      (term-mode)
+      (set 'term-height weir-session-height)
+      (set 'term-width weir-session-width)
+      (let ((process-environment
+             (append (list "TERM=eterm-color" (concat "TERMINFO=" data-directory)
+                           (concat "HOME=" home) "INSIDE_EMACS=" "LC_ALL=C.UTF-8")
+                     process-environment))
+            (process-connection-type t)
+            (coding-system-for-read 'binary))
+        (setq weir-session-process
+              (start-process "weir-session" buffer
+                             (expand-file-name invocation-name invocation-directory)
+                             "-nw" "-Q" "-L" weir-tests-directory "--eval" (prin1-to-string start))))
+      (set-process-query-on-exit-flag weir-session-process nil)
+      (set-process-window-size weir-session-process weir-session-height weir-session-width)
+      (set-marker (process-mark weir-session-process) (point-max))
+      (set-process-filter weir-session-process #'term-emulate-terminal)
+      (term-char-mode))
+    (weir-session-until "ready to type")))
+
+(defun weir-session-screen ()
+  "Return the text of the screen."
+  (with-current-buffer (process-buffer weir-session-process)
+    (save-excursion
+      (goto-char (symbol-value 'term-home-marker))
+      (buffer-substring-no-properties (point) (point-max)))))
+
+(defun weir-session-until (pattern)
+  "Wait until the screen matches PATTERN; fail after a minute."
+  (let ((end (+ (float-time) 60)))
+    (while (not (string-match-p pattern (weir-session-screen)))
+      (when (> (float-time) end)
+        (ert-fail (format "No %S on the screen:\n%s" pattern (weir-session-screen))))
+      (accept-process-output weir-session-process 0.05))))
+
+(defun weir-session-type (&rest keys)
+  "Type KEYS: texts, and symbols for keys without a letter."
+  (dolist (key keys)
+    (process-send-string
+     weir-session-process
+     (pcase key
+       ('RET "\r")
+       ('M-x "\ex")
+       ('C-g "\C-g")
+       ('C-c "\C-c")
+       (_ key)))))
+
+(defun weir-session-command (name)
+  "Type the name of the command NAME."
+  (weir-session-type 'M-x)
+  (weir-session-until "M-x")
+  (weir-session-type name 'RET))
+
+(defmacro weir-session-with (home &rest body)
+  "Run BODY beside an Emacs in a terminal; HOME is its home directory."
+  (declare (indent 1) (debug (symbolp body)))
+  `(let ((,home (make-temp-file "weir-session" t)))
+     (unwind-protect
+         (progn
+           (weir-session-start ,home)
+           ,@body)
+       (let ((buffer (process-buffer weir-session-process)))
+         (delete-process weir-session-process)
+         (kill-buffer buffer))
+       (delete-directory ,home t))))
+
+(ert-deftest weir-session-a-long-call-is-quit ()
+  (weir-session-with home
+    (weir-session-type "\e:")
+    (weir-session-until "Eval:")
+    (weir-session-type "(progn (weir--ensure) (message \"spinning\") (weir--debug-spin 600))" 'RET)
+    (weir-session-until "^spinning")
+    (weir-session-type 'C-g)
+    (weir-session-until "^Quit")
+    ;; The module works as before.
+    (weir-session-command "weir-doctor")
+    (weir-session-until "Open stores")))
+
+(ert-deftest weir-session-jira ()
+  (let ((simulator (weir-jira-tests-simulator "--issues" "40")))
+    (unwind-protect
+        (weir-session-with home
+          (weir-session-command "weir-jira-setup")
+          (weir-session-until "Address of the site: https://")
+          ;; C-a C-k removes what is proposed.
+          (weir-session-type "\C-a\C-k" (cdr simulator) 'RET)
+          (weir-session-until "E-mail address")
+          (weir-session-type 'RET)
+          (weir-session-until "Keys of projects")
+          (weir-session-type 'RET)
+          (weir-session-until "40 issues .* synced")
+          (weir-session-until "^  AA-[0-9]+ ")
+          ;; A list by JQL.
+          (weir-session-type "l")
+          (weir-session-until "JQL: ")
+          (weir-session-type "status = Done ORDER BY key ASC" 'RET)
+          (weir-session-until "issues · status = Done")
+          (should-not (string-match-p "To Do" (weir-session-screen)))
+          ;; An issue, and the next one.
+          (weir-session-type 'RET)
+          (weir-session-until "^Reporter ")
+          (let ((first (and (string-match "^\\([A-Z]+-[0-9]+\\)  " (weir-session-screen))
+                            (match-string 1 (weir-session-screen)))))
+            (should first)
+            (weir-session-type "n")
+            (weir-session-until (format "^\\([A-Z]+-[0-9]+\\)  \\(.\\|\n\\)*%s/browse/"
+                                        (regexp-quote (cdr simulator))))
+            (weir-session-type "q"))
+          ;; The site is gone: everything that is read still answers.
+          (delete-process (car simulator))
+          (weir-session-type "s")
+          (weir-session-until "Search: ")
+          (weir-session-type "nosuchword")
+          (weir-session-until "0 issues · search: nosuchword")
+          (weir-session-type "\C-a\C-k" "comm")
+          (weir-session-until "[1-9][0-9]* issues · search: comm")
+          (weir-session-type 'RET)
+          (weir-session-until "^  \\(AA\\|BB\\)-[0-9]+ "))
+      (delete-process (car simulator)))))
+
+(provide 'weir-session-tests)
+;;; weir-session-tests.el ends here
