@@ -31,6 +31,7 @@
 (declare-function weir--jira-list "ext:weir-module")
 (declare-function weir--jira-login "ext:weir-module")
 (declare-function weir--jira-open "ext:weir-module")
+(declare-function weir--jira-outbox "ext:weir-module")
 (declare-function weir--jira-projects "ext:weir-module")
 (declare-function weir--jira-pull "ext:weir-module")
 (declare-function weir--jira-row "ext:weir-module")
@@ -39,6 +40,7 @@
 (declare-function weir--jira-sites "ext:weir-module")
 (declare-function weir--jira-size "ext:weir-module")
 (declare-function weir--jira-tree "ext:weir-module")
+(declare-function weir-jira--push "weir-jira-edit")
 
 (defgroup weir-jira nil
   "Jira without waiting, over a replica in a store."
@@ -110,7 +112,7 @@ While Emacs is idle for five minutes, five minutes."
 
 (cl-defstruct (weir-jira--site (:copier nil))
   "A site whose replica is open, or is being opened."
-  name handle waiting pull last-pull failure)
+  name handle waiting pull push-wanted last-pull failure)
 
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
@@ -284,7 +286,9 @@ The token is read from auth-source, or asked for."
                     (eq (car-safe (weir-jira--site-failure site)) 'weir-auth)
                     (and idle last (> (float-time idle) 300)
                          (< (- (float-time) last) 300)))
-          (weir-jira--pull site nil nil))))))
+          (if (weir--jira-outbox (weir-jira--site-handle site) nil)
+              (weir-jira--push site)
+            (weir-jira--pull site nil nil)))))))
 
 (defun weir-jira-sync (&optional census)
   "Pull what changed at the site; with CENSUS also look for deletions."
@@ -327,7 +331,9 @@ TELL: report a pull without changes too."
         (message "Jira: %d issues changed, %d gone" changed gone))
       (when (> (+ changed gone) 0)
         (weir-jira--refresh site))))
-  (weir-jira--update-headers site))
+  (weir-jira--update-headers site)
+  (when (weir-jira--site-push-wanted site)
+    (weir-jira--push site)))
 
 (defun weir-jira--log (site text)
   "Add TEXT about SITE to the log."
@@ -350,8 +356,11 @@ TELL: report a pull without changes too."
   "Show the present state of SITE in its buffers."
   (dolist (buffer (weir-jira--buffers site))
     (with-current-buffer buffer
-      (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode)
-        (revert-buffer nil t)))))
+      (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode 'weir-jira-outbox-mode)
+        (condition-case error
+            (revert-buffer nil t)
+          ;; An issue that was deleted meanwhile.
+          (weir-not-found (setq header-line-format (concat " " (cadr error)))))))))
 
 (defun weir-jira--update-headers (site)
   "Make the header lines of the buffers of SITE show its state."
@@ -391,7 +400,7 @@ TELL: report a pull without changes too."
 
 (defconst weir-jira--properties
   '((issue . weir-jira-key) (field . weir-jira-field) (comment . weir-jira-comment)
-    (worklog . weir-jira-worklog) (link . weir-jira-url))
+    (worklog . weir-jira-worklog) (op . weir-jira-op) (link . weir-jira-url))
   "Text properties of parts of a page.")
 
 (defun weir-jira--insert (page)
@@ -798,7 +807,7 @@ RET leaves the issues that were found in a list."
   "Ask for the key of an issue of SITE with PROMPT."
   (let* ((handle (weir-jira--site-handle site))
          (all (weir--jira-list handle ""))
-         (keys (weir--jira-keys all 0 (weir--jira-size all))))
+         (keys (weir--jira-keys handle all 0 (weir--jira-size all))))
     (completing-read
      prompt
      (lambda (text predicate action)
@@ -954,6 +963,15 @@ RET leaves the issues that were found in a list."
     ("w" "Copy key" weir-jira-copy-key)
     ("W" "Copy address" weir-jira-copy-url)
     ("H" "History" weir-jira-history)]
+   ["Change"
+    ("e" "Field at point" weir-jira-set-field)
+    ("E" "Edit" weir-jira-edit)
+    ("t" "Transition" weir-jira-transition)
+    ("a" "Assign" weir-jira-assign)
+    ("c" "Comment" weir-jira-comment)
+    ("i" "Log work" weir-jira-worklog)
+    ("+" "Create" weir-jira-create)
+    ("o" "Outbox" weir-jira-outbox)]
    ["Site"
     ("G" "Sync" weir-jira-sync)
     ("L" "Log" weir-jira-sync-log)
@@ -961,4 +979,5 @@ RET leaves the issues that were found in a list."
     ("S" "Save view" weir-jira-save-view)]])
 
 (provide 'weir-jira)
+(require 'weir-jira-edit)
 ;;; weir-jira.el ends here

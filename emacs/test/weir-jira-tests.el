@@ -41,6 +41,7 @@ Settings and replica are in a new directory."
           (weir-jira-directory (make-temp-file "weir-jira-tests" t))
           (weir-jira-default-site nil)
           (weir-jira-sync-interval nil)
+          (weir-jira-push-at-once nil)
           (inhibit-message t))
      (unwind-protect (progn ,@body)
        (weir-jira-close)
@@ -155,7 +156,7 @@ Settings and replica are in a new directory."
           (word nil))
       (setq name (format "*jira search %s*" (weir-jira--site-name site)))
       (let* ((handle (weir-jira--site-handle site))
-             (key (car (weir--jira-keys (weir--jira-list handle "") 0 1))))
+             (key (car (weir--jira-keys handle (weir--jira-list handle "") 0 1))))
         (setq word (car (split-string (plist-get (weir--jira-row handle key) :summary)))))
       (weir-jira--list-buffer name site "" :words word)
       (with-current-buffer name

@@ -4,8 +4,8 @@
 //! Invariants: no function that Lisp calls sends a request on the thread of Emacs; a token is in no
 //! result and no message.
 
+mod edits;
 mod functions;
-mod index;
 mod page;
 mod shown;
 mod table;
@@ -17,13 +17,17 @@ use serde_json::{Value, json};
 use weir::Weir;
 use weir_jira::access::{self, Site as Settings};
 use weir_jira::client::Client;
+use weir_jira::index::Index;
 use weir_jira::pull::{PullOptions, pull};
+use weir_jira::push::{PushOptions, push};
 use weir_jira::replica::Replica;
 
-use self::index::Index;
 use crate::failure::Failure;
 use crate::store::Handle;
 use crate::threads::locked;
+
+/// Issues that are brought up to date while lists wait; more are read anew beside them.
+const REFRESH_MAX: usize = 100;
 
 /// A site with its replica.
 pub(crate) struct Site {
@@ -150,13 +154,44 @@ impl Site {
 }
 
 impl Shared {
+    /// Brings the rows in memory up to date. Returns how many changed.
+    fn refresh(&self) -> Result<usize, Failure> {
+        Ok(locked(&self.index).refresh(&self.replica)?)
+    }
+
+    /// The same after many changes: lists answer from the old rows meanwhile. Returns `changed`.
+    fn replace(&self, changed: usize) -> Result<usize, Failure> {
+        let index = Index::load(&self.replica)?;
+        *locked(&self.index) = index;
+        Ok(changed)
+    }
+
     /// Pulls what changed, then brings the rows in memory up to date.
     fn pull(&self, client: &Client, options: &PullOptions) -> Result<Value, Failure> {
         let report = pull(client, &self.replica, options);
         // What was stored before an error counts too.
-        let changed = locked(&self.index).refresh(&self.replica)?;
+        let stored = report.as_ref().map_or(usize::MAX, |report| {
+            usize::try_from(report.stored).unwrap_or(usize::MAX)
+        });
+        let changed = if stored > REFRESH_MAX {
+            self.replace(stored)?
+        } else {
+            self.refresh()?
+        };
         let mut report = serde_json::to_value(report?).unwrap_or_default();
         report["changed"] = changed.into();
+        Ok(report)
+    }
+
+    /// Sends the outbox, then pulls. The report of the pull is under `pull`.
+    fn push(&self, client: &Client, options: &PullOptions) -> Result<Value, Failure> {
+        let pushed = PushOptions {
+            now_ms: options.now_ms,
+        };
+        let report = push(client, &self.replica, &pushed);
+        self.refresh()?;
+        let mut report = serde_json::to_value(report?).unwrap_or_default();
+        report["pull"] = self.pull(client, options)?;
         Ok(report)
     }
 }

@@ -13,7 +13,10 @@ use std::sync::Arc;
 use emacs::{Env, FromLisp, IntoLisp, Result, Value, defun};
 use serde_json::json;
 use weir_jira::access::Site as Settings;
+use weir_jira::index::Row;
+use weir_jira::outbox::Outbox;
 
+use super::edits;
 use super::page::Page;
 use super::shown::{self, Shown};
 use super::table::{self, Column};
@@ -26,9 +29,9 @@ use crate::{text, work};
 /// Deepest issue of a tree.
 const DEPTH_MAX: usize = 32;
 
-/// Issues in the order of a list, by key, each with its depth.
+/// Issues in the order of a list, by id, each with its depth.
 struct IssueSet {
-    keys: Vec<(String, usize)>,
+    issues: Vec<(String, usize)>,
 }
 
 /// Returns the names of the sites whose settings are in FOLDER.
@@ -125,21 +128,22 @@ fn pull(
 fn select(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let jql = text::text(jql)?;
     let index = locked(&jira.shared.index);
-    let found = index.select(&jql, now_ms()).map_err(Failure::from);
+    let found = index
+        .select(&jql, now_ms(), usize::MAX)
+        .map_err(Failure::from);
     let rows = lisp(env, found)?;
-    let keys = rows.into_iter().map(|row| (row.key.clone(), 0)).collect();
-    Ok(IssueSet { keys })
+    let issues = rows.into_iter().map(|row| (row.id.clone(), 0)).collect();
+    Ok(IssueSet { issues })
 }
 
 /// Returns at most LIMIT issues of JIRA in which all WORDS occur as a set.
 #[defun(user_ptr, name = "-jira-search")]
-fn search(env: &Env, jira: &Site, words: Value<'_>, limit: usize) -> Result<IssueSet> {
+fn search(jira: &Site, words: Value<'_>, limit: usize) -> Result<IssueSet> {
     let words = text::text(words)?;
     let index = locked(&jira.shared.index);
-    let found = index.search(&words, now_ms()).map_err(Failure::from);
-    let rows = lisp(env, found)?.into_iter().take(limit);
-    let keys = rows.map(|row| (row.key.clone(), 0)).collect();
-    Ok(IssueSet { keys })
+    let rows = index.search(&words, limit).into_iter();
+    let issues = rows.map(|row| (row.id.clone(), 0)).collect();
+    Ok(IssueSet { issues })
 }
 
 /// Returns the issues of JIRA that JQL selects as a set in the order of a tree: children after their
@@ -148,52 +152,62 @@ fn search(env: &Env, jira: &Site, words: Value<'_>, limit: usize) -> Result<Issu
 fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let jql = text::text(jql)?;
     let index = locked(&jira.shared.index);
-    let found = index.select(&jql, now_ms()).map_err(Failure::from);
+    let found = index
+        .select(&jql, now_ms(), usize::MAX)
+        .map_err(Failure::from);
     let rows = lisp(env, found)?;
     let shown: BTreeSet<&str> = rows.iter().map(|row| row.key.as_str()).collect();
-    let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut children: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
         let parent = Some(row.parent.as_str()).filter(|parent| shown.contains(parent));
         children
             .entry(parent.unwrap_or_default())
             .or_default()
-            .push(&row.key);
+            .push(row);
     }
-    let (mut keys, mut seen) = (Vec::new(), BTreeSet::new());
-    let mut stack: Vec<(&str, usize)> = Vec::new();
+    let (mut issues, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut stack: Vec<(&Row, usize)> = Vec::new();
     let roots = children.get("").into_iter().flatten().rev();
-    stack.extend(roots.map(|key| (*key, 0)));
+    stack.extend(roots.map(|row| (*row, 0)));
     // Issues that are each other's parents are under no root.
-    let mut rest = rows.iter().map(|row| row.key.as_str());
+    let mut rest = rows.iter();
     loop {
-        let Some((key, depth)) = stack.pop() else {
-            match rest.find(|key| !seen.contains(key)) {
-                Some(key) => stack.push((key, 0)),
+        let Some((row, depth)) = stack.pop() else {
+            match rest.find(|row| !seen.contains(row.key.as_str())) {
+                Some(row) => stack.push((row, 0)),
                 None => break,
             }
             continue;
         };
-        if !seen.insert(key) {
+        if !seen.insert(row.key.as_str()) {
             continue;
         }
-        keys.push((key.to_owned(), depth));
-        let below = children.get(key).into_iter().flatten().rev();
+        issues.push((row.id.clone(), depth));
+        let below = children.get(row.key.as_str()).into_iter().flatten().rev();
         stack.extend(below.map(|child| (*child, (depth + 1).min(DEPTH_MAX))));
     }
-    Ok(IssueSet { keys })
+    Ok(IssueSet { issues })
 }
 
 /// Returns the number of issues in SET.
 #[defun(name = "-jira-size")]
 fn size(set: &IssueSet) -> Result<usize> {
-    Ok(set.keys.len())
+    Ok(set.issues.len())
 }
 
-/// Returns the keys in SET after the first FROM, at most LIMIT.
+/// Returns the keys of the issues of JIRA in SET after the first FROM, at most LIMIT.
 #[defun(name = "-jira-keys")]
-fn keys<'e>(env: &'e Env, set: &IssueSet, from: usize, limit: usize) -> Result<Value<'e>> {
-    let keys = set.keys.iter().skip(from).take(limit);
-    let keys: Result<Vec<_>> = keys.map(|(key, _)| key.as_str().into_lisp(env)).collect();
+fn keys<'e>(
+    env: &'e Env,
+    jira: &Site,
+    set: &IssueSet,
+    from: usize,
+    limit: usize,
+) -> Result<Value<'e>> {
+    let index = locked(&jira.shared.index);
+    let issues = set.issues.iter().skip(from).take(limit);
+    let rows = issues.filter_map(|(id, _)| index.row(id));
+    let keys: Result<Vec<_>> = rows.map(|row| row.key.as_str().into_lisp(env)).collect();
     list(env, &keys?)
 }
 
@@ -211,8 +225,8 @@ fn rows<'e>(
     let columns = columns_of(columns)?;
     let (mut page, now) = (Page::default(), now_ms());
     let index = locked(&jira.shared.index);
-    for (key, depth) in set.keys.iter().skip(from).take(limit) {
-        if let Some(row) = index.row(key) {
+    for (id, depth) in set.issues.iter().skip(from).take(limit) {
+        if let Some(row) = index.row(id) {
             table::line(&mut page, row, &columns, *depth, now);
         }
     }
@@ -261,18 +275,21 @@ fn issue<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
 
 fn shown_page(jira: &Site, key: &str) -> std::result::Result<Page, Failure> {
     let replica = &jira.shared.replica;
-    let issue = replica.issue(key)?;
-    let (mut comments, mut worklogs) = (Vec::new(), Vec::new());
+    let outbox = Outbox::new(replica, now_ms());
+    let issue = outbox.show(key)?;
+    let pending = edits::ops(replica, Some(key))?;
+    let mut worklogs = Vec::new();
     if let Some(location) = replica.locate(key)? {
-        comments = replica.comments(&location)?;
         let topic = format!("worklogs.{}", location.project);
         let found = replica.values(&topic, &format!("{}.", location.id))?;
         worklogs.extend(found.into_iter().map(|(_, worklog)| worklog));
     }
+    let comments = issue["fields"]["comment"]["comments"].as_array();
     let shown = Shown {
         issue: &issue,
-        comments: &comments,
+        comments: comments.map_or(&[], Vec::as_slice),
         worklogs: &worklogs,
+        pending: pending.as_array().map_or(&[], Vec::as_slice),
         url: &jira.settings.browse_url(key),
     };
     Ok(shown.page())
@@ -298,7 +315,12 @@ fn projects<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
     let found = jira.shared.replica.projects().map_err(Failure::from);
     let found = lisp(env, found)?;
     let index = locked(&jira.shared.index);
-    let rows = lisp(env, index.select("", now_ms()).map_err(Failure::from))?;
+    let rows = lisp(
+        env,
+        index
+            .select("", now_ms(), usize::MAX)
+            .map_err(Failure::from),
+    )?;
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for row in rows {
         let count = counts.entry(&row.project).or_default();
@@ -325,10 +347,93 @@ fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<S
     let format = text::text(format)?;
     let index = locked(&jira.shared.index);
     let rows: Vec<_> = set
-        .keys
+        .issues
         .iter()
-        .filter_map(|(key, _)| index.row(key))
+        .filter_map(|(id, _)| index.row(id))
         .collect();
     let unknown = || Failure::new("weir-usage", format!("no export as {format}"));
     lisp(env, table::export(&rows, &format).ok_or_else(unknown))
+}
+
+/// Queues the change VERB of an issue of JIRA with WORDS, a list of strings. Returns the number of the
+/// operation, whose value is the operation of the outbox.
+#[defun(name = "-jira-change")]
+fn change(env: &Env, jira: &Site, verb: Value<'_>, words: Value<'_>) -> Result<u64> {
+    let (verb, words) = (text::text(verb)?, text::list(words)?);
+    let shared = Arc::clone(&jira.shared);
+    let queued = work::write(move || {
+        let op = edits::queue(&shared.replica, &verb, &words)?;
+        shared.refresh()?;
+        Ok(Answer::Json(op))
+    });
+    lisp(env, queued)
+}
+
+/// Decides about the operation OP of the outbox of JIRA: CHOICE is mine, theirs, retry or drop, for
+/// FIELD or all (nil), with VALUE or the present one (nil). Returns the number of the operation.
+#[defun(name = "-jira-resolve")]
+fn resolve(
+    env: &Env,
+    jira: &Site,
+    op: Value<'_>,
+    choice: Value<'_>,
+    field: Value<'_>,
+    value: Value<'_>,
+) -> Result<u64> {
+    let (op, choice) = (text::text(op)?, text::text(choice)?);
+    let (field, value) = (text::maybe(field)?, text::maybe(value)?);
+    let shared = Arc::clone(&jira.shared);
+    let queued = work::write(move || {
+        let (field, value) = (field.as_deref(), value.as_deref());
+        let left = edits::resolve(&shared.replica, &op, &choice, field, value)?;
+        shared.refresh()?;
+        Ok(Answer::Json(left))
+    });
+    lisp(env, queued)
+}
+
+/// Sends the outbox of JIRA with TOKEN (nil: that of its file), then pulls. Returns the number of the
+/// operation.
+#[defun(name = "-jira-push")]
+fn push(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
+    let client = text::maybe(token).map(|token| jira.client(token))?;
+    let client = lisp(env, client)?;
+    let options = jira.pull_options(false, false);
+    let shared = Arc::clone(&jira.shared);
+    let started = work::task("weir-jira-push", move |_| {
+        shared.push(&client, &options).map(Answer::Json)
+    });
+    lisp(env, started)
+}
+
+/// Returns the operations of the outbox of JIRA as property lists; those of the issue KEY, or all (nil).
+#[defun(name = "-jira-outbox")]
+fn outbox<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
+    let key = text::maybe(key)?;
+    let ops = lisp(env, edits::ops(&jira.shared.replica, key.as_deref()))?;
+    json(env, &ops)
+}
+
+/// Returns the texts (BASE MINE THEIRS) of the conflict about FIELD of the operation OP of JIRA.
+#[defun(name = "-jira-conflict")]
+fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> Result<Value<'e>> {
+    let (op, field) = (text::text(op)?, text::text(field)?);
+    let texts = lisp(env, edits::conflict(&jira.shared.replica, &op, &field))?;
+    json(env, &texts)
+}
+
+/// Returns what completion offers as WHAT for KEY of JIRA: fields, transitions, people, phrases, types.
+#[defun(name = "-jira-offered")]
+fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
+    let (what, key) = (text::text(what)?, text::text(key)?);
+    let offered = lisp(env, edits::offered(&jira.shared.replica, &what, &key))?;
+    json(env, &offered)
+}
+
+/// Returns the description of the issue KEY of JIRA, or its COMMENT, as org text.
+#[defun(name = "-jira-text")]
+fn org_text(env: &Env, jira: &Site, key: Value<'_>, comment: Value<'_>) -> Result<String> {
+    let (key, comment) = (text::text(key)?, text::maybe(comment)?);
+    let found = edits::text(&jira.shared.replica, &key, comment.as_deref());
+    lisp(env, found)
 }

@@ -32,6 +32,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) issue: &'a Value,
     pub(crate) comments: &'a [Value],
     pub(crate) worklogs: &'a [Value],
+    /// Operations of the outbox.
+    pub(crate) pending: &'a [Value],
     pub(crate) url: &'a str,
 }
 
@@ -90,6 +92,17 @@ impl Shown<'_> {
         page.add("\n");
         page.run("link", self.url, self.url);
         page.add("\n\n");
+        for op in self.pending {
+            let start = page.here();
+            let (state, what) = (value_text(&op["state"]), value_text(&op["what"]));
+            page.run("dim", "", &format!("● {state}  {what}"));
+            let problem = value_text(&op["problem"]);
+            if !problem.is_empty() {
+                page.add(&format!("  {problem}"));
+            }
+            page.mark(start, "op", &value_text(&op["number"]));
+            page.add("\n");
+        }
         for (label, name, pointer) in HEADER {
             let value = fields.pointer(pointer).unwrap_or(&Value::Null);
             let start = page.here();
@@ -122,11 +135,11 @@ impl Shown<'_> {
 fn part_of(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: &str) {
     let start = page.here();
     let author = value_text(&part["author"]["displayName"]);
-    let spent = value_text(&part["timeSpent"]);
-    let spent = if spent.is_empty() {
-        spent
-    } else {
-        format!(", {spent}")
+    let spent = part["timeSpentSeconds"].as_u64().unwrap_or(0);
+    let spent = match (spent / 3600, spent % 3600 / 60) {
+        (0, 0) => String::new(),
+        (0, minutes) => format!(", {minutes}m"),
+        (hours, minutes) => format!(", {hours}h {minutes}m"),
     };
     let title = format!("** {author}, {}{spent}", value_text(&part[time]));
     page.run("heading", "", &title);

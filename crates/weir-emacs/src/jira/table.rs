@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar as _;
+use weir_jira::index::Row;
 
-use super::index::Row;
 use super::page::Page;
 
 /// Widest indentation of a tree.
@@ -62,7 +62,7 @@ pub(crate) fn cell(row: &Row, name: &str, now_ms: i64) -> String {
         "type" => row.kind.clone(),
         "assignee" => row.assignee.clone(),
         "priority" => row.priority.clone(),
-        "labels" => row.labels.clone(),
+        "labels" => row.labels.join(" "),
         "parent" => row.parent.clone(),
         "project" => row.project.clone(),
         "due" => row.due.clone(),

@@ -1,0 +1,142 @@
+//! Changes of issues: each becomes an operation of the outbox, durable before its result reaches Lisp.
+
+use serde_json::Value;
+use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::replica::Replica;
+
+use super::now_ms;
+use crate::failure::Failure;
+
+/// Field and text, out of texts that alternate.
+fn pairs(words: &[String]) -> Vec<(String, String)> {
+    let pairs = words.chunks_exact(2);
+    pairs
+        .filter_map(|pair| Some((pair.first()?.clone(), pair.get(1)?.clone())))
+        .collect()
+}
+
+fn given(word: &str) -> Option<&str> {
+    (!word.is_empty()).then_some(word)
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
+    let bad = |_| Failure::new("weir-usage", format!("{word} is no number"));
+    word.parse().map_err(bad)
+}
+
+/// Queues the change `verb` with its `words`. Returns the operation as JSON.
+pub(super) fn queue(replica: &Replica, verb: &str, words: &[String]) -> Result<Value, Failure> {
+    let outbox = Outbox::new(replica, now_ms());
+    let op = match (verb, words) {
+        ("edit", [key, fields @ ..]) => outbox.edit(key, &pairs(fields))?,
+        ("transition", [key, status, comment, fields @ ..]) => {
+            outbox.transition(key, status, &pairs(fields), given(comment))?
+        }
+        ("assign", [key, who]) => outbox.assign(key, who)?,
+        ("watch", [key, on]) => outbox.watch(key, !on.is_empty())?,
+        ("link", [key, phrase, other, remove]) => {
+            outbox.link(key, phrase, other, !remove.is_empty())?
+        }
+        ("comment", [key, text]) => outbox.comment(key, text)?,
+        ("edit-comment", [key, comment, text]) => outbox.edit_comment(key, comment, text)?,
+        ("delete-comment", [key, comment]) => outbox.delete_comment(key, comment)?,
+        ("worklog", [key, seconds, started_ms, text]) => {
+            outbox.worklog(key, number(seconds)?, number(started_ms)?, text)?
+        }
+        ("create", [project, kind, summary, parent, fields @ ..]) => {
+            outbox.create(project, kind, summary, &pairs(fields), given(parent))?
+        }
+        ("clone", [key, fields @ ..]) => outbox.clone_issue(key, &pairs(fields))?,
+        ("delete", [key, subtasks]) => outbox.delete(key, !subtasks.is_empty())?,
+        _ => {
+            return Err(Failure::new(
+                "weir-usage",
+                format!("no such change: {verb}"),
+            ));
+        }
+    };
+    Ok(serde_json::to_value(&op).unwrap_or_default())
+}
+
+/// Decides about an operation. Returns it as JSON; null when it left the outbox.
+pub(super) fn resolve(
+    replica: &Replica,
+    op: &str,
+    choice: &str,
+    field: Option<&str>,
+    value: Option<&str>,
+) -> Result<Value, Failure> {
+    let choice = match choice {
+        "mine" => Choice::Mine,
+        "theirs" => Choice::Theirs,
+        "retry" => Choice::Retry,
+        "drop" => Choice::Drop,
+        _ => {
+            return Err(Failure::new(
+                "weir-usage",
+                format!("no such choice: {choice}"),
+            ));
+        }
+    };
+    let left = Outbox::new(replica, now_ms()).resolve(op, choice, field, value)?;
+    Ok(serde_json::to_value(left).unwrap_or_default())
+}
+
+/// The operations of the outbox, each with `what` it does, for people.
+pub(super) fn ops(replica: &Replica, key: Option<&str>) -> Result<Value, Failure> {
+    let outbox = Outbox::new(replica, now_ms());
+    let ops = match key {
+        Some(key) => outbox.pending_of(key)?,
+        None => outbox.ops()?,
+    };
+    let shown = ops.iter().map(|op| {
+        let mut value = serde_json::to_value(op).unwrap_or_default();
+        value["what"] = op.what().into();
+        value["kind"] = op.action.name().into();
+        value
+    });
+    Ok(Value::Array(shown.collect()))
+}
+
+/// The three texts of a conflict: before, own, of the site.
+pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value, Failure> {
+    let op = Outbox::new(replica, now_ms()).find(op)?;
+    let texts = op.conflict_texts(field);
+    let none = || Failure::new("weir-not-found", format!("{field} has no conflict"));
+    let texts = texts.ok_or_else(none)?;
+    Ok(serde_json::to_value(texts).unwrap_or_default())
+}
+
+/// What completion offers: `fields`, `transitions`, `people`, `phrases` of an issue, `types` of a project.
+pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
+    let value = match what {
+        "fields" => serde_json::to_value(weir_jira::meta::fields(replica, key)?),
+        "transitions" => serde_json::to_value(weir_jira::meta::transitions(replica, key)?),
+        "people" => serde_json::to_value(weir_jira::meta::people(replica)?),
+        "phrases" => serde_json::to_value(weir_jira::meta::link_phrases(replica)?),
+        "types" => {
+            let mut all = replica.projects()?.into_iter();
+            let project = all.find(|(_, value)| value["project"]["key"] == key);
+            let id = project.map(|(id, _)| id).unwrap_or_default();
+            let types = weir_jira::meta::types(replica, &id)?;
+            let names = types.iter().map(weir_jira::meta::name_of);
+            serde_json::to_value(names.collect::<Vec<_>>())
+        }
+        _ => {
+            return Err(Failure::new(
+                "weir-usage",
+                format!("nothing is offered as {what}"),
+            ));
+        }
+    };
+    Ok(value.unwrap_or_default())
+}
+
+/// The text of the description, or of a comment, as org, to be edited.
+pub(super) fn text(replica: &Replica, key: &str, comment: Option<&str>) -> Result<String, Failure> {
+    let outbox = Outbox::new(replica, now_ms());
+    Ok(match comment {
+        Some(comment) => outbox.comment_org(key, comment)?,
+        None => outbox.description_org(key)?,
+    })
+}

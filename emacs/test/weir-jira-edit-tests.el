@@ -1,0 +1,300 @@
+;;; weir-jira-edit-tests.el --- Tests of changes at a simulated site -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; Changes are queued, shown, sent and found at the site.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'ert)
+(require 'org)
+(require 'weir-jira-tests)
+
+(declare-function weir--jira-list "ext:weir-module")
+(declare-function weir--jira-outbox "ext:weir-module")
+
+(defun weir-jira-edit-tests-site (url)
+  "Set up the site at URL and show its first issue; return (SITE . KEY)."
+  (let ((site (weir-jira-tests-pulled url)))
+    (weir-jira-list "ORDER BY key ASC" site)
+    (goto-char (point-min))
+    (let ((key (weir-jira--key-or-error)))
+      (set-buffer (weir-jira--show site key))
+      (cons site key))))
+
+(defun weir-jira-edit-tests-ops (site)
+  "Return the operations in the outbox of SITE."
+  (weir--jira-outbox (weir-jira--site-handle site) nil))
+
+(defun weir-jira-edit-tests-queued (site count)
+  "Wait until the outbox of SITE has COUNT operations; return them."
+  (weir-tests-until (lambda () (= (length (weir-jira-edit-tests-ops site)) count)))
+  ;; The callback that refreshes buffers has run too.
+  (weir-tests-until (lambda () (= (hash-table-count weir--callbacks) 0)))
+  (sit-for 0)
+  (weir-jira-edit-tests-ops site))
+
+(defun weir-jira-edit-tests-settled (site)
+  "Wait until every change of SITE is queued; return the outbox.
+Changes of the same issue may become one operation."
+  (weir-tests-until (lambda () (= (hash-table-count weir--callbacks) 0)))
+  (accept-process-output nil 0.05)
+  (should-not (weir-jira--site-failure site))
+  (weir-jira-edit-tests-ops site))
+
+(defun weir-jira-edit-tests-push (site)
+  "Push the outbox of SITE, wait for the end, and return what is left in it."
+  (weir-jira--push site)
+  (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
+  (should-not (weir-jira--site-failure site))
+  (weir-jira-edit-tests-ops site))
+
+(defun weir-jira-edit-tests-at-site (url key &rest path)
+  "Return what the site at URL has for the issue KEY at PATH below its fields."
+  (with-current-buffer (url-retrieve-synchronously (concat url "/rest/api/3/issue/" key) t)
+    (goto-char (point-min))
+    (search-forward "\n\n")
+    (let ((value (alist-get 'fields (json-parse-buffer :object-type 'alist :null-object nil))))
+      (kill-buffer)
+      (dolist (name path)
+        (setq value (alist-get name value)))
+      value)))
+
+(ert-deftest weir-jira-edit-tests-a-field-is-changed-offline-and-sent-later ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      ;; The field at point.
+      (goto-char (point-min))
+      (re-search-forward "^Summary")
+      (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "Typed offline")))
+        (call-interactively #'weir-jira-set-field))
+      (let ((ops (weir-jira-edit-tests-queued site 1)))
+        (should (equal (plist-get (car ops) :state) "queued"))
+        (should (equal (plist-get (car ops) :key) key)))
+      ;; It is shown before it is sent, in the issue and in the list.
+      (with-current-buffer weir-jira--issue-buffer
+        (should (string-match-p "^Summary     Typed offline$" (buffer-string)))
+        (should (string-match-p "^● queued  summary" (buffer-string))))
+      (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
+        (should (string-match-p (format "^● %s .*Typed offline" key) (buffer-string))))
+      (should-not (equal (weir-jira-edit-tests-at-site url key 'summary) "Typed offline"))
+      (should-not (weir-jira-edit-tests-push site))
+      (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Typed offline"))
+      (with-current-buffer weir-jira--issue-buffer
+        (should-not (string-match-p "●" (buffer-string)))))))
+
+(ert-deftest weir-jira-edit-tests-the-edit-buffer ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (let ((before (weir-jira-edit-tests-at-site url key 'priority 'name)))
+        (weir-jira-edit key)
+        (set-buffer (window-buffer))
+        (should (derived-mode-p 'org-mode))
+        (goto-char (point-min))
+        (re-search-forward "^#\\+SUMMARY: .*$")
+        (replace-match "#+SUMMARY: New head" t t)
+        (goto-char (point-max))
+        (insert "\nA paragraph with *bold* words.\n")
+        (weir-jira-edit-commit)
+        (let ((op (car (weir-jira-edit-tests-queued site 1))))
+          (should (equal (plist-get op :kind) "edit")))
+        (should-not (weir-jira-edit-tests-push site))
+        (should (equal (weir-jira-edit-tests-at-site url key 'summary) "New head"))
+        (should (equal (weir-jira-edit-tests-at-site url key 'priority 'name) before))
+        (set-buffer (weir-jira--show site key))
+        (should (string-match-p "^A paragraph with \\*bold\\* words\\.$" (buffer-string))))
+      ;; What is left alone is not sent.
+      (weir-jira-edit key)
+      (set-buffer (window-buffer))
+      (weir-jira-edit-commit)
+      (should-not (weir-jira-edit-tests-ops site))
+      ;; A field that does not exist is refused, and the buffer stays.
+      (set-buffer (weir-jira--show site key))
+      (weir-jira-edit key)
+      (set-buffer (window-buffer))
+      (goto-char (point-min))
+      (insert "#+NOFIELD: x\n")
+      (should-error (weir-jira-edit-commit) :type 'user-error)
+      (set-buffer-modified-p nil)
+      (weir-jira-edit-abort)
+      (should-not (weir-jira-edit-tests-ops site)))))
+
+(ert-deftest weir-jira-edit-tests-every-change-reaches-the-site ()
+  (weir-jira-tests-with url '("--issues" "10" "--comments" "0")
+    (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
+                 (project (car (split-string key "-")))
+                 (issue (current-buffer))
+                 (transitions (weir-jira--offered "transitions")))
+      (weir-jira-assign-me)
+      (weir-jira-edit-tests-queued site 1)
+      (weir-jira-label "+fromemacs")
+      (weir-jira-edit-tests-settled site)
+      (weir-jira-comment)
+      (set-buffer (window-buffer))
+      (insert "A comment with /emphasis/.")
+      (weir-jira-edit-commit)
+      (weir-jira-edit-tests-settled site)
+      (set-buffer issue)
+      (weir-jira-worklog "1h30m" "worked")
+      (weir-jira-edit-tests-settled site)
+      (weir-jira-watch)
+      (weir-jira-edit-tests-settled site)
+      (weir-jira-create project "Task" "Made in Emacs")
+      (weir-jira-edit-tests-settled site)
+      (when transitions
+        (weir-jira-transition (car transitions))
+        (weir-jira-edit-tests-settled site))
+      (should (equal (weir-jira-edit-tests-push site) nil))
+      (should (weir-jira-edit-tests-at-site url key 'assignee))
+      (should (seq-contains-p (weir-jira-edit-tests-at-site url key 'labels) "fromemacs"))
+      (weir-jira-list "summary ~ \"Made in Emacs\"" site)
+      (should (= (weir-jira-tests-rows) 1))
+      ;; The comment is there; it is edited, then deleted.
+      (set-buffer (weir-jira--show site key))
+      (should (string-match-p "^A comment with /emphasis/\\.$" (buffer-string)))
+      (should (string-match-p "^\\* Worklogs (1)" (buffer-string)))
+      (goto-char (point-min))
+      (re-search-forward "^A comment")
+      (weir-jira-comment-edit (weir-jira--comment-or-error))
+      (set-buffer (window-buffer))
+      (erase-buffer)
+      (insert "Another text")
+      (weir-jira-edit-commit)
+      (weir-jira-edit-tests-queued site 1)
+      (should-not (weir-jira-edit-tests-push site))
+      (set-buffer (weir-jira--show site key))
+      (should (string-match-p "^Another text$" (buffer-string)))
+      (goto-char (point-min))
+      (re-search-forward "^Another text")
+      (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+        (weir-jira-comment-delete (weir-jira--comment-or-error)))
+      (weir-jira-edit-tests-queued site 1)
+      (should-not (weir-jira-edit-tests-push site))
+      (set-buffer (weir-jira--show site key))
+      (should-not (string-match-p "Another text" (buffer-string)))
+      ;; Clone and delete; the key has to be typed.
+      (weir-jira-clone "A copy")
+      (weir-jira-edit-tests-settled site)
+      (should-not (weir-jira-edit-tests-push site))
+      (weir-jira-list "summary ~ \"A copy\"" site)
+      (should (= (weir-jira-tests-rows) 1))
+      (goto-char (point-min))
+      (should-error (weir-jira-delete "AA-9999") :type 'user-error)
+      (weir-jira-delete (weir-jira--key-or-error))
+      (weir-jira-edit-tests-queued site 1)
+      (should-not (weir-jira-edit-tests-push site))
+      (weir-jira-list "summary ~ \"A copy\"" site)
+      (should (= (weir-jira-tests-rows) 0)))))
+
+(defun weir-jira-edit-tests-conflict (site key url mine theirs)
+  "Make a conflict about the summary of the issue KEY of SITE at URL.
+MINE is written here, THEIRS by somebody else."
+  (weir-jira--change site "edit" key "summary" mine)
+  (weir-jira-edit-tests-queued site 1)
+  (weir-jira-tests-post url "/_sim/edit" `((issue . ,key) (fields . ((summary . ,theirs)))))
+  (let ((left (weir-jira-edit-tests-push site)))
+    (should (equal (plist-get (car left) :state) "conflict"))
+    (weir-jira-outbox)
+    (set-buffer "*jira outbox*")
+    (should (string-match-p "conflict" (buffer-string)))
+    (goto-char (point-min))))
+
+(ert-deftest weir-jira-edit-tests-a-conflict-is-shown-and-resolved ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (weir-jira-edit-tests-conflict site key url "Mine" "Theirs")
+      (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Theirs"))
+      (weir-jira-outbox-theirs)
+      (weir-jira-edit-tests-queued site 0)
+      (weir-jira-edit-tests-conflict site key url "Mine" "Theirs 2")
+      (weir-jira-outbox-mine)
+      (weir-tests-until
+       (lambda () (not (equal (plist-get (car (weir-jira-edit-tests-ops site)) :state) "conflict"))))
+      (should-not (weir-jira-edit-tests-push site))
+      (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Mine"))
+      ;; Both versions in one buffer, where they are merged.
+      (weir-jira-edit-tests-conflict site key url "Mine 3" "Theirs 3")
+      (weir-jira-outbox-merge)
+      (set-buffer (window-buffer))
+      (should (string-match-p "^<<<<<<< mine\nMine 3\n" (buffer-string)))
+      (should-error (weir-jira-edit-commit) :type 'user-error)
+      (erase-buffer)
+      (insert "Both")
+      (weir-jira-edit-commit)
+      (weir-tests-until
+       (lambda () (not (equal (plist-get (car (weir-jira-edit-tests-ops site)) :state) "conflict"))))
+      (should-not (weir-jira-edit-tests-push site))
+      (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Both"))
+      (weir-jira--change site "edit" key "summary" "Dropped")
+      (weir-jira-edit-tests-queued site 1)
+      (weir-jira-outbox)
+      (set-buffer "*jira outbox*")
+      (goto-char (point-min))
+      (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+        (weir-jira-outbox-drop))
+      (weir-jira-edit-tests-queued site 0))))
+
+(ert-deftest weir-jira-edit-tests-clocks-become-worklogs-once ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (with-temp-buffer
+        (org-mode)
+        (insert "* Work\n:PROPERTIES:\n:JIRA_KEY: " key "\n:END:\n"
+                "CLOCK: [2026-11-23 Mon 09:00]--[2026-11-23 Mon 10:30] =>  1:30\n"
+                "CLOCK: [2026-11-23 Mon 11:00]--[2026-11-23 Mon 11:15] =>  0:15\n")
+        (goto-char (point-min))
+        (weir-jira-worklog-from-clocks t)
+        (should-not (weir-jira-edit-tests-ops site))
+        (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+          (weir-jira-worklog-from-clocks)
+          (weir-jira-edit-tests-queued site 2)
+          (weir-jira-worklog-from-clocks))
+        (should (= (length (weir-jira-edit-tests-queued site 2)) 2))
+        (should (string-match-p "JIRA_LOGGED" (buffer-string))))
+      (should-not (weir-jira-edit-tests-push site))
+      (set-buffer (weir-jira--show site key))
+      (should (string-match-p "1h 30m" (buffer-string)))
+      (should (string-match-p "15m" (buffer-string))))))
+
+(ert-deftest weir-jira-edit-tests-what-is-queued-survives-a-killed-emacs ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (let ((name (weir-jira--site-name site)))
+        (weir-jira-close)
+        (let* ((said "")
+               (child (make-process
+                       :name "weir-child" :noquery t :connection-type 'pipe
+                       :filter (lambda (_ new) (setq said (concat said new)))
+                       :command
+                       (list (expand-file-name invocation-name invocation-directory)
+                             "-Q" "--batch" "-L" weir-tests-directory "--eval"
+                             (prin1-to-string
+                              `(progn
+                                 (require 'weir-jira)
+                                 (setq weir-module-file ,weir-module-file
+                                       weir-jira-directory ,weir-jira-directory
+                                       weir-jira-sync-interval nil
+                                       weir-jira-push-at-once nil)
+                                 (weir-jira--open
+                                  ,name
+                                  (lambda (site)
+                                    (weir--expect
+                                     (weir--jira-change (weir-jira--site-handle site) "edit"
+                                                        '(,key "summary" "Survives"))
+                                     (lambda (status _) (message "%s" status)))))
+                                 (while t (accept-process-output nil 1))))))))
+          (weir-tests-until (lambda () (string-match-p "done" said)))
+          (signal-process child 'SIGKILL)
+          (weir-tests-until (lambda () (not (process-live-p child)))))
+        (let ((opened nil))
+          (weir-jira--open name (lambda (site) (setq opened site)))
+          (weir-tests-until (lambda () opened))
+          (should (= (length (weir-jira-edit-tests-ops opened)) 1))
+          (should-not (weir-jira-edit-tests-push opened))
+          (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Survives")))))))
+
+(provide 'weir-jira-edit-tests)
+;;; weir-jira-edit-tests.el ends here

@@ -1,0 +1,594 @@
+;;; weir-jira-edit.el --- Change issues of Jira, online or not -*- lexical-binding: t; -*-
+
+;; Author: The Weir authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; Each change goes into an outbox, which is durable before the command has
+;; reported it, and is sent in the background.  What somebody else changed in
+;; the meantime becomes a conflict, which `weir-jira-outbox' shows.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'smerge-mode)
+(require 'subr-x)
+(require 'weir-jira)
+
+(declare-function org-entry-get "org")
+(declare-function org-entry-put "org")
+(declare-function org-back-to-heading "org")
+(declare-function org-end-of-subtree "org")
+(declare-function org-parse-time-string "org-macs")
+(declare-function weir--jira-change "ext:weir-module")
+(declare-function weir--jira-conflict "ext:weir-module")
+(declare-function weir--jira-offered "ext:weir-module")
+(declare-function weir--jira-outbox "ext:weir-module")
+(declare-function weir--jira-push "ext:weir-module")
+(declare-function weir--jira-resolve "ext:weir-module")
+(declare-function weir--jira-projects "ext:weir-module")
+(declare-function weir--jira-row "ext:weir-module")
+(declare-function weir--jira-text "ext:weir-module")
+
+(defcustom weir-jira-push-at-once t
+  "Whether a change is sent as soon as it is queued.
+Otherwise `weir-jira-push' sends the outbox."
+  :group 'weir-jira
+  :type 'boolean
+  :package-version '(weir . "0.1.0"))
+
+;;;; Queue and push
+
+(defun weir-jira--change (site verb &rest words)
+  "Queue the change VERB of SITE with WORDS."
+  (weir--expect
+   (weir--jira-change (weir-jira--site-handle site) verb (mapcar (lambda (word) (or word "")) words))
+   (lambda (status value) (weir-jira--queued site status value))))
+
+(defun weir-jira--queued (site status value)
+  "Tell what became of a change of SITE: STATUS and VALUE."
+  (if (eq status 'failed)
+      (progn
+        (weir-jira--log site (error-message-string value))
+        (message "Jira: %s" (cadr value)))
+    (message "Jira: %s queued" (or (plist-get value :key) "the change"))
+    (weir-jira--refresh site)
+    (when weir-jira-push-at-once
+      (weir-jira--push site))))
+
+(defun weir-jira-push ()
+  "Send the outbox, then pull."
+  (interactive)
+  (weir-jira--open (weir-jira--default) #'weir-jira--push))
+
+(defun weir-jira--push (site)
+  "Send the outbox of SITE; later if it is being synced."
+  (if (weir-jira--site-pull site)
+      (setf (weir-jira--site-push-wanted site) t)
+    (setf (weir-jira--site-push-wanted site) nil)
+    (condition-case error
+        (setf (weir-jira--site-pull site)
+              (weir--expect
+               (weir--jira-push (weir-jira--site-handle site) (weir-jira--token site))
+               (lambda (status value) (weir-jira--pushed site status value))))
+      (weir-error
+       (setf (weir-jira--site-failure site) error)
+       (message "Jira: %s" (cadr error))))
+    (weir-jira--update-headers site)))
+
+(defun weir-jira--pushed (site status value)
+  "Note that a push of SITE ended with STATUS and VALUE."
+  (if (eq status 'failed)
+      (weir-jira--pulled site status value nil)
+    (let ((stuck (+ (plist-get value :conflicts) (plist-get value :rejected)
+                    (plist-get value :unknown)))
+          (sent (+ (plist-get value :sent) (plist-get value :already))))
+      (weir-jira--log site (format "pushed: %S" value))
+      (weir-jira--pulled site 'done (plist-get value :pull) nil)
+      (weir-jira--refresh site)
+      (when (> (+ stuck sent) 0)
+        (message "Jira: %d sent%s" sent
+                 (if (> stuck 0)
+                     (format ", %d need you: M-x weir-jira-outbox" stuck)
+                   ""))))))
+
+;;;; Completion
+
+(defun weir-jira--offered (what &optional key)
+  "Return what is offered as WHAT for KEY, by default the issue at point."
+  (weir--jira-offered (weir-jira--site-handle (weir-jira--here)) what
+                      (or key (weir-jira--key-or-error))))
+
+(defun weir-jira--read-person (prompt)
+  "Ask for a person with PROMPT; return a name."
+  (let ((people (mapcar (lambda (person) (plist-get person :name)) (weir-jira--offered "people" ""))))
+    (completing-read prompt
+                     (lambda (text predicate action)
+                       (if (eq action 'metadata)
+                           '(metadata (category . weir-user))
+                         (complete-with-action action people text predicate))))))
+
+(defun weir-jira--field-info (field)
+  "Return what is known of FIELD of the issue at point, or nil."
+  (cl-find-if (lambda (info)
+                (or (equal (plist-get info :id) field)
+                    (equal (downcase (plist-get info :name)) (downcase field))))
+              (weir-jira--offered "fields")))
+
+(defun weir-jira--read-value (field old)
+  "Ask for a value of FIELD, which is OLD."
+  (let ((allowed (plist-get (weir-jira--field-info field) :allowed))
+        (prompt (format "%s: " (capitalize field))))
+    (cond
+     ((member field '("assignee" "reporter")) (weir-jira--read-person prompt))
+     ((equal field "labels")
+      (string-join (split-string (read-string prompt old) "[ ,]+" t) ","))
+     (allowed (completing-read prompt allowed nil nil nil nil old))
+     (t (read-string prompt old)))))
+
+(defun weir-jira--old-value (field)
+  "Return the text of FIELD in the buffer, or nil."
+  (save-excursion
+    (goto-char (point-min))
+    (let ((found nil))
+      (while (and (not found) (not (eobp)))
+        (if (equal (get-text-property (point) 'weir-jira-field) field)
+            (setq found (string-trim (buffer-substring-no-properties
+                                      (min (+ (point) 12) (line-end-position))
+                                      (line-end-position))))
+          (forward-line)))
+      found)))
+
+;;;; Changes
+
+(defun weir-jira-set-field (field)
+  "Set FIELD of the issue at point: interactively, the field at point.
+On a comment, edit the comment."
+  (interactive
+   (list (cond
+          ((get-text-property (point) 'weir-jira-comment) 'comment)
+          ((get-text-property (point) 'weir-jira-field))
+          (t (completing-read "Field: " (mapcar (lambda (info) (plist-get info :id))
+                                                (weir-jira--offered "fields")))))))
+  (let ((key (weir-jira--key-or-error))
+        (site (weir-jira--here)))
+    (pcase field
+      ('comment (weir-jira-comment-edit (get-text-property (point) 'weir-jira-comment)))
+      ("status" (call-interactively #'weir-jira-transition))
+      ("description" (weir-jira-edit key))
+      (_ (let ((value (weir-jira--read-value
+                       field (or (and (derived-mode-p 'weir-jira-issue-mode)
+                                      (weir-jira--old-value field))
+                                 ""))))
+           (weir-jira--change site "edit" key field value))))))
+
+(defun weir-jira-transition (status &optional comment)
+  "Move the issue at point to STATUS; with a prefix ask for a COMMENT too."
+  (interactive
+   (list (completing-read "Status: " (weir-jira--offered "transitions"))
+         (and current-prefix-arg (read-string "Comment: "))))
+  (weir-jira--change (weir-jira--here) "transition" (weir-jira--key-or-error) status comment))
+
+(defun weir-jira-assign (who)
+  "Assign the issue at point to WHO: a name, me or none."
+  (interactive (list (weir-jira--read-person "Assign to: ")))
+  (weir-jira--change (weir-jira--here) "assign" (weir-jira--key-or-error) who))
+
+(defun weir-jira-assign-me ()
+  "Assign the issue at point to me."
+  (interactive)
+  (weir-jira-assign "me"))
+
+(defun weir-jira-unassign ()
+  "Assign the issue at point to nobody."
+  (interactive)
+  (weir-jira-assign "none"))
+
+(defun weir-jira-label (labels)
+  "Add and remove LABELS of the issue at point, such as \"+a,-b\"."
+  (interactive (list (read-string "Labels (+a,-b): " "+")))
+  (weir-jira--change (weir-jira--here) "edit" (weir-jira--key-or-error) "labels" labels))
+
+(defun weir-jira-watch (&optional off)
+  "Watch the issue at point; with a prefix argument OFF no longer."
+  (interactive "P")
+  (weir-jira--change (weir-jira--here) "watch" (weir-jira--key-or-error) (if off "" "on")))
+
+(defun weir-jira-link (phrase other &optional remove)
+  "Link the issue at point with OTHER by PHRASE; with a prefix REMOVE the link."
+  (interactive
+   (list (completing-read "The issue: " (weir-jira--offered "phrases" "") nil t)
+         (weir-jira--read-key (weir-jira--here) "Other issue: ")
+         current-prefix-arg))
+  (weir-jira--change (weir-jira--here) "link" (weir-jira--key-or-error) phrase other
+                     (and remove "remove")))
+
+(defun weir-jira-create (project type summary &optional parent)
+  "Create an issue of TYPE in PROJECT with SUMMARY, below PARENT if it is given."
+  (interactive
+   (let* ((site (weir-jira--here))
+          (projects (mapcar (lambda (project) (plist-get project :key))
+                            (weir--jira-projects (weir-jira--site-handle site))))
+          (project (completing-read "Project: " projects nil t)))
+     (list project
+           (completing-read "Type: " (weir-jira--offered "types" project))
+           (read-string "Summary: "))))
+  (weir-jira--change (weir-jira--here) "create" project type summary parent))
+
+(defun weir-jira-create-subtask (summary)
+  "Create a subtask of the issue at point with SUMMARY."
+  (interactive (list (read-string "Summary of the subtask: ")))
+  (let* ((key (weir-jira--key-or-error))
+         (row (weir--jira-row (weir-jira--site-handle (weir-jira--here)) key))
+         (project (plist-get row :project))
+         (types (weir-jira--offered "types" project)))
+    (weir-jira-create project
+                      (or (cl-find-if (lambda (type) (string-match-p "sub" (downcase type))) types)
+                          (completing-read "Type: " types))
+                      summary key)))
+
+(defun weir-jira-clone (summary)
+  "Create a copy of the issue at point with SUMMARY."
+  (interactive
+   (list (read-string "Summary of the copy: "
+                      (plist-get (weir--jira-row (weir-jira--site-handle (weir-jira--here))
+                                                 (weir-jira--key-or-error))
+                                 :summary))))
+  (weir-jira--change (weir-jira--here) "clone" (weir-jira--key-or-error) "summary" summary))
+
+(defun weir-jira-delete (typed &optional subtasks)
+  "Delete the issue at point, whose key the user has TYPED; with its SUBTASKS."
+  (interactive (list (read-string (format "Type %s to delete it: " (weir-jira--key-or-error)))
+                     current-prefix-arg))
+  (let ((key (weir-jira--key-or-error)))
+    (unless (equal typed key)
+      (user-error "Nothing is deleted"))
+    (weir-jira--change (weir-jira--here) "delete" key (and subtasks "subtasks"))))
+
+;;;; Texts in a buffer
+
+(defvar-local weir-jira--commit nil "Function of the text of the buffer.")
+
+(defvar weir-jira-edit-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'weir-jira-edit-commit)
+    (define-key map (kbd "C-c C-k") #'weir-jira-edit-abort)
+    map)
+  "Keys of `weir-jira-edit-mode'.")
+
+(define-minor-mode weir-jira-edit-mode
+  "Edit a text of an issue; \\[weir-jira-edit-commit] queues it.
+\\[weir-jira-edit-abort] drops it."
+  :lighter " Jira"
+  (setq header-line-format
+        (substitute-command-keys
+         "\\<weir-jira-edit-mode-map>\\[weir-jira-edit-commit] queues, \\[weir-jira-edit-abort] drops")))
+
+(defun weir-jira--edit-buffer (name text commit)
+  "Return the buffer NAME with TEXT in org; COMMIT gets the edited text."
+  (let ((buffer (generate-new-buffer (format "*jira edit %s*" name))))
+    (with-current-buffer buffer
+      (insert text)
+      (delay-mode-hooks (org-mode))
+      (goto-char (point-min))
+      (weir-jira-edit-mode)
+      (setq weir-jira--commit commit)
+      (set-buffer-modified-p nil))
+    buffer))
+
+(defun weir-jira-edit-commit ()
+  "Queue the text of the buffer."
+  (interactive)
+  (funcall (or weir-jira--commit (user-error "Nothing is edited here"))
+           (buffer-substring-no-properties (point-min) (point-max)))
+  (quit-window t))
+
+(defun weir-jira-edit-abort ()
+  "Drop the text of the buffer."
+  (interactive)
+  (when (or (not (buffer-modified-p)) (yes-or-no-p "Drop this text? "))
+    (quit-window t)))
+
+(defconst weir-jira--header '("summary" "priority" "labels" "duedate")
+  "Fields at the head of an edit buffer.")
+
+(defun weir-jira--header-values (text)
+  "Return the fields at the head of TEXT, an alist, and the rest of TEXT."
+  (let ((fields nil)
+        (rest text))
+    (while (string-match "\\`#\\+\\([A-Z]+\\):[ \t]*\\(.*\\)\n?" rest)
+      (push (cons (downcase (match-string 1 rest)) (string-trim (match-string 2 rest))) fields)
+      (setq rest (substring rest (match-end 0))))
+    (list fields (replace-regexp-in-string "\\`\n" "" rest))))
+
+(defun weir-jira-edit (key)
+  "Edit the issue KEY in a buffer: fields at its head, then the description."
+  (interactive (list (weir-jira--key-or-error)))
+  (let* ((site (weir-jira--here))
+         (row (weir--jira-row (weir-jira--site-handle site) key))
+         (labels (plist-get row :labels))
+         (value (lambda (name)
+                  (pcase name
+                    ("duedate" (plist-get row :due))
+                    ("labels" (if (listp labels) (string-join labels " ") labels))
+                    (_ (plist-get row (intern (concat ":" name)))))))
+         (head (mapconcat (lambda (name)
+                            (format "#+%s: %s\n" (upcase name) (or (funcall value name) "")))
+                          weir-jira--header ""))
+         (body (weir--jira-text (weir-jira--site-handle site) key nil))
+         (text (concat head "\n" body)))
+    (pop-to-buffer
+     (weir-jira--edit-buffer key text (lambda (new) (weir-jira--commit-edit site key text new))))))
+
+(defun weir-jira--commit-edit (site key old new)
+  "Queue for the issue KEY of SITE what differs between the texts OLD and NEW."
+  (pcase-let* ((`(,before ,body) (weir-jira--header-values old))
+               (`(,after ,new-body) (weir-jira--header-values new))
+               (words nil))
+    (dolist (field after)
+      (let ((name (car field)))
+        (unless (member name weir-jira--header)
+          (user-error "There is no field %s at the head" name))
+        (unless (equal (cdr field) (cdr (assoc name before)))
+          (setq words (append words (list name
+                                          (if (equal name "labels")
+                                              (string-join (split-string (cdr field)) ",")
+                                            (cdr field))))))))
+    ;; A text that was left alone is not sent.
+    (unless (equal (string-trim-right body) (string-trim-right new-body))
+      (setq words (append words (list "description" new-body))))
+    (if words
+        (apply #'weir-jira--change site "edit" key words)
+      (message "Jira: nothing changed"))))
+
+(defun weir-jira-comment ()
+  "Write a comment on the issue at point."
+  (interactive)
+  (let ((site (weir-jira--here))
+        (key (weir-jira--key-or-error)))
+    (pop-to-buffer
+     (weir-jira--edit-buffer (concat "comment " key) ""
+                             (lambda (text) (weir-jira--change site "comment" key text))))))
+
+(defun weir-jira--comment-or-error ()
+  "Return the id of the comment at point, or signal an error for the user."
+  (or (get-text-property (point) 'weir-jira-comment) (user-error "No comment here")))
+
+(defun weir-jira-comment-edit (comment)
+  "Edit COMMENT, the id of one of the issue of the buffer."
+  (interactive (list (weir-jira--comment-or-error)))
+  (let* ((site (weir-jira--here))
+         (key (weir-jira--key-or-error))
+         (text (weir--jira-text (weir-jira--site-handle site) key comment)))
+    (pop-to-buffer
+     (weir-jira--edit-buffer
+      (concat "comment " key) text
+      (lambda (new)
+        (if (equal new text)
+            (message "Jira: nothing changed")
+          (weir-jira--change site "edit-comment" key comment new)))))))
+
+(defun weir-jira-comment-delete (comment)
+  "Delete COMMENT, the id of one of the issue of the buffer."
+  (interactive (list (weir-jira--comment-or-error)))
+  (when (yes-or-no-p "Delete this comment? ")
+    (weir-jira--change (weir-jira--here) "delete-comment" (weir-jira--key-or-error) comment)))
+
+;;;; Worklogs
+
+(defun weir-jira--seconds (text)
+  "Return the seconds of TEXT, such as 1h30m or 1:30, or signal an error."
+  (cond
+   ((string-match "\\`\\([0-9]+\\):\\([0-5][0-9]\\)\\'" text)
+    (+ (* 3600 (string-to-number (match-string 1 text)))
+       (* 60 (string-to-number (match-string 2 text)))))
+   ((string-match "\\`\\(?:\\([0-9]+\\)h\\)? ?\\(?:\\([0-9]+\\)m\\)?\\'" text)
+    (let ((hours (match-string 1 text))
+          (minutes (match-string 2 text)))
+      (unless (or hours minutes)
+        (user-error "No time"))
+      (+ (* 3600 (string-to-number (or hours "0")))
+         (* 60 (string-to-number (or minutes "0"))))))
+   (t (user-error "Not a time such as 1h30m: %s" text))))
+
+(defun weir-jira-worklog (time &optional comment)
+  "Log TIME of work, which ends now, on the issue at point, with COMMENT."
+  (interactive (list (read-string "Time (1h30m): ") (read-string "Comment: ")))
+  (let ((seconds (weir-jira--seconds time)))
+    (weir-jira--change (weir-jira--here) "worklog" (weir-jira--key-or-error)
+                       (number-to-string seconds)
+                       (format "%d" (* 1000 (- (float-time) seconds)))
+                       comment)))
+
+(defun weir-jira--clocks ()
+  "Return the clocks of the org heading at point: (START SECONDS LINE)."
+  (let ((clocks nil))
+    (save-excursion
+      (org-back-to-heading t)
+      (let ((end (save-excursion (org-end-of-subtree t t) (point))))
+        (while (re-search-forward
+                "^[ \t]*CLOCK: \\[\\([^]]+\\)\\]--\\[[^]]+\\] *=> *\\([0-9]+:[0-9][0-9]\\)" end t)
+          (let ((start (match-string-no-properties 1))
+                (spent (match-string-no-properties 2)))
+            (push (list start (weir-jira--seconds spent) (concat start "  " spent)) clocks)))))
+    (nreverse clocks)))
+
+(defun weir-jira-worklog-from-clocks (&optional dry-run)
+  "Log the clocks of the org heading at point on its issue.
+The property JIRA_KEY of the heading names the issue.  Clocks that were logged
+are kept in the property JIRA_LOGGED, and are not logged again.  With a prefix
+argument DRY-RUN only show what would be logged."
+  (interactive "P")
+  (unless (derived-mode-p 'org-mode)
+    (user-error "This is not an org buffer"))
+  (let* ((key (or (org-entry-get nil "JIRA_KEY" t) (user-error "The heading has no JIRA_KEY")))
+         (logged (split-string (or (org-entry-get nil "JIRA_LOGGED") "") ";" t))
+         (new (cl-remove-if (lambda (clock) (member (car clock) logged)) (weir-jira--clocks)))
+         (preview (mapconcat (lambda (clock) (nth 2 clock)) new "\n")))
+    (cond
+     ((null new) (message "Jira: no new clocks"))
+     (dry-run (message "Jira: would log on %s:\n%s" key preview))
+     ((yes-or-no-p (format "%s\nLog this on %s? " preview key))
+      (let ((buffer (current-buffer))
+            (place (point-marker)))
+        (weir-jira--open
+         (weir-jira--default)
+         (lambda (site)
+           (dolist (clock new)
+             (weir-jira--change
+              site "worklog" key (number-to-string (nth 1 clock))
+              (format "%d" (* 1000 (float-time
+                                    (encode-time (org-parse-time-string (car clock))))))
+              ""))
+           (with-current-buffer buffer
+             (save-excursion
+               (goto-char place)
+               (org-entry-put nil "JIRA_LOGGED"
+                              (string-join (append logged (mapcar #'car new)) ";")))))))))))
+
+;;;; Outbox
+
+(defvar weir-jira-outbox-mode-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map tabulated-list-mode-map)
+    (define-key map (kbd "RET") #'weir-jira-outbox-visit)
+    (define-key map "m" #'weir-jira-outbox-mine)
+    (define-key map "t" #'weir-jira-outbox-theirs)
+    (define-key map "e" #'weir-jira-outbox-merge)
+    (define-key map "r" #'weir-jira-outbox-retry)
+    (define-key map "d" #'weir-jira-outbox-drop)
+    (define-key map "P" #'weir-jira-push)
+    map)
+  "Keys of `weir-jira-outbox-mode'.")
+
+(define-derived-mode weir-jira-outbox-mode tabulated-list-mode "Jira-Outbox"
+  "Changes that are not at the site yet.
+\\{weir-jira-outbox-mode-map}"
+  (setq tabulated-list-format
+        [("No" 5 nil) ("State" 10 t) ("Issue" 12 t) ("Change" 40 nil) ("Problem" 40 nil)]
+        tabulated-list-entries #'weir-jira--outbox-rows)
+  (tabulated-list-init-header))
+
+(defun weir-jira--outbox-rows ()
+  "Return the rows of the outbox."
+  (mapcar (lambda (op)
+            (list op (vector (number-to-string (plist-get op :number))
+                             (plist-get op :state)
+                             (plist-get op :key)
+                             (weir--one-line (or (plist-get op :what) ""))
+                             (weir--one-line (or (plist-get op :problem) "")))))
+          (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
+
+(defun weir-jira-outbox ()
+  "Show what is not at the site yet, and conflicts."
+  (interactive)
+  (weir-jira--open
+   (weir-jira--default)
+   (lambda (site)
+     (let ((buffer (get-buffer-create "*jira outbox*")))
+       (with-current-buffer buffer
+         (weir-jira-outbox-mode)
+         (setq weir-jira--site site)
+         (tabulated-list-print))
+       (pop-to-buffer buffer)))))
+
+(defun weir-jira--op-here ()
+  "Return the operation at point, or signal an error for the user."
+  (or (tabulated-list-get-id) (user-error "No change here")))
+
+(defun weir-jira-outbox-visit ()
+  "Show the issue of the change at point."
+  (interactive)
+  (pop-to-buffer (weir-jira--show (weir-jira--here) (plist-get (weir-jira--op-here) :key))))
+
+(defun weir-jira--resolve (op choice &optional field value)
+  "Decide CHOICE about the operation OP, about FIELD of it, with VALUE."
+  (let ((site (weir-jira--here)))
+    (weir--expect
+     (weir--jira-resolve (weir-jira--site-handle site) (number-to-string (plist-get op :number))
+                         choice field value)
+     (lambda (status answer)
+       (weir-jira--queued site status answer)
+       (weir-jira--refresh site)))))
+
+(defun weir-jira-outbox-mine ()
+  "Replace the value of the site by the own one."
+  (interactive)
+  (weir-jira--resolve (weir-jira--op-here) "mine"))
+
+(defun weir-jira-outbox-theirs ()
+  "Let the value of the site stay."
+  (interactive)
+  (weir-jira--resolve (weir-jira--op-here) "theirs"))
+
+(defun weir-jira-outbox-retry ()
+  "Send the change at point again."
+  (interactive)
+  (weir-jira--resolve (weir-jira--op-here) "retry"))
+
+(defun weir-jira-outbox-drop ()
+  "Do not send the change at point."
+  (interactive)
+  (when (yes-or-no-p "Drop this change? ")
+    (weir-jira--resolve (weir-jira--op-here) "drop")))
+
+(defun weir-jira-outbox-merge ()
+  "Merge the texts of the conflict at point in a buffer.
+It shows both versions and what was before, as `smerge-mode' knows them."
+  (interactive)
+  (let* ((op (weir-jira--op-here))
+         (site (weir-jira--here))
+         (conflicts (or (plist-get op :conflicts) (user-error "No conflict here")))
+         (fields (mapcar (lambda (conflict) (plist-get conflict :field)) conflicts))
+         (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
+         (buffer (current-buffer)))
+    (pcase-let ((`(,base ,mine ,theirs)
+                 (weir--jira-conflict (weir-jira--site-handle site)
+                                      (number-to-string (plist-get op :number)) field)))
+      (pop-to-buffer
+       (weir-jira--edit-buffer
+        (format "conflict %s %s" (plist-get op :key) field)
+        (weir-jira--marked base mine theirs)
+        (lambda (text)
+          (when (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" text)
+            (user-error "A conflict is left in the text"))
+          (with-current-buffer buffer
+            (weir-jira--resolve op "mine" field (string-trim-right text "\n"))))))
+      (smerge-mode 1))))
+
+(defun weir-jira--marked (base mine theirs)
+  "Return the texts BASE, MINE and THEIRS as a conflict."
+  (cl-flet ((line (text) (if (string-suffix-p "\n" text) text (concat text "\n"))))
+    (concat "<<<<<<< mine\n" (line mine) "||||||| before\n" (line base)
+            "=======\n" (line theirs) ">>>>>>> theirs\n")))
+
+;;;; Keys
+
+(defvar weir-jira-change-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "e" #'weir-jira-set-field)
+    (define-key map "E" #'weir-jira-edit)
+    (define-key map "t" #'weir-jira-transition)
+    (define-key map "a" #'weir-jira-assign)
+    (define-key map "A" #'weir-jira-assign-me)
+    (define-key map "c" #'weir-jira-comment)
+    (define-key map "k" #'weir-jira-comment-delete)
+    (define-key map "+" #'weir-jira-create)
+    (define-key map "i" #'weir-jira-worklog)
+    (define-key map "L" #'weir-jira-label)
+    (define-key map "K" #'weir-jira-link)
+    (define-key map "!" #'weir-jira-watch)
+    (define-key map "D" #'weir-jira-delete)
+    (define-key map "o" #'weir-jira-outbox)
+    (define-key map "P" #'weir-jira-push)
+    map)
+  "Keys of changes, in lists and in the buffer of an issue.")
+
+(map-keymap (lambda (event command)
+              (define-key weir-jira-list-mode-map (vector event) command)
+              (define-key weir-jira-issue-mode-map (vector event) command))
+            weir-jira-change-map)
+
+(provide 'weir-jira-edit)
+;;; weir-jira-edit.el ends here
