@@ -32,8 +32,11 @@ const HEADER_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
-/// GOAWAY for stream 0: no stream was processed for certain, error 11 (`ENHANCE_YOUR_CALM`).
-const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
+/// GOAWAY with error 11 (`ENHANCE_YOUR_CALM`). The highest stream is 2^31 - 1: any stream may have
+/// been processed (RFC 9113, 6.8), so no client sends a request again as if it had not been.
+const GOAWAY: [u8; 17] = [
+    0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11,
+];
 
 /// A stream of bytes under HTTP/2.
 #[derive(Debug)]
