@@ -291,13 +291,17 @@ impl Committer {
         if self.log_since_snapshot() <= self.snapshot_log_bytes && !cost.is_due() {
             return;
         }
+        // While something else has the permit, the checkpoint stays due.
+        let Some(permit) = self.maintenance().try_acquire() else {
+            return;
+        };
         self.apply_ready();
         if !self.is_poisoned() {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
             self.applier.lock_ok().cost = ReplayCost::default();
             self.snapshot_at = self.log.stats().batch_bytes;
-            self.checkpoint_in_background();
+            self.checkpoint_in_background(permit);
         }
     }
 
@@ -462,11 +466,20 @@ impl Committer {
     /// Repeats `act` until it reports that it did not lack descriptors, or the store is closed.
     /// Writes wait for it: others hold the descriptors, and will close some.
     pub(crate) fn with_descriptors<T>(&mut self, mut act: impl FnMut(&mut Self) -> (T, bool)) -> T {
+        let mut since = None;
         loop {
             let (done, short) = act(self);
             if !short || self.engine.queue.is_shut() {
+                if let Some(since) = since {
+                    let waited_ms = Instant::now().saturating_duration_since(since).as_millis();
+                    tracing::info!(waited_ms, "a file descriptor is free; writes go on");
+                }
                 return done;
             }
+            since.get_or_insert_with(|| {
+                tracing::warn!("no file descriptor is free; writes wait until one is");
+                Instant::now()
+            });
             std::thread::sleep(DESCRIPTOR_PAUSE);
         }
     }
@@ -514,11 +527,12 @@ impl Committer {
     }
 
     /// Clean end: everything synced, a snapshot if the next open would pay much
-    /// without one, then the clean mark.
+    /// without one or the last one failed, then the clean mark.
     fn finish(mut self) -> Result<(), StoreError> {
         self.helper.end();
         self.engine.writable()?;
-        if self.applier.lock_ok().cost.is_due_at_close() {
+        let failed = self.engine.checkpoint_failure.lock_ok().is_some();
+        if failed || self.applier.lock_ok().cost.is_due_at_close() {
             // A checkpoint that is being written ends before.
             let permit = self.maintenance.acquire();
             if let Ok(checkpoint) = self.begin_checkpoint() {

@@ -51,11 +51,8 @@ pub struct CompactReport {
 }
 
 impl Committer {
-    /// Starts a checkpoint on a thread of its own, unless one is running.
-    pub(crate) fn checkpoint_in_background(&mut self) {
-        let Some(permit) = self.maintenance().try_acquire() else {
-            return;
-        };
+    /// Starts a checkpoint on a thread of its own.
+    pub(crate) fn checkpoint_in_background(&mut self, permit: ExclusivePermit) {
         // A checkpoint that cannot be taken or written is tried again after
         // as much log again; a failed sync poisons the store inside.
         let Ok(checkpoint) = self.begin_checkpoint() else {

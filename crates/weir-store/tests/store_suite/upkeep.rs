@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, RecordKind, TopicOptions, TxnOp};
@@ -122,6 +123,37 @@ fn snapshots_come_by_themselves_with_the_log() {
     store.close().unwrap();
     let store = open(gate.disk());
     assert!(store.report().replayed_intentions < log + 250);
+}
+
+#[test]
+fn a_checkpoint_stays_due_while_another_is_written() {
+    const DUE: u64 = 200_000;
+    let gate = Gate::new(SimDisk::new());
+    let often = OpenOptions {
+        snapshot_log_bytes: DUE,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &often).unwrap();
+    create(&store, "t");
+    let snapshots = || store.stats().snapshots;
+    gate.rule(Op::Rename, "snapshots/", Rule::HoldOne);
+    fill(&store, "t", 0, 2_000);
+    gate.wait_held();
+    // More log than makes the next one due, which cannot begin.
+    fill(&store, "t", 2_000, 4_000);
+    assert_eq!(snapshots(), 0);
+    gate.release();
+    // It begins with a write after the first has ended, long before as much log again.
+    for more in 0..300 {
+        fill(&store, "t", 4_000 + more, 4_001 + more);
+        let soon = Instant::now() + Duration::from_millis(10);
+        while snapshots() < 2 && Instant::now() < soon {
+            std::thread::yield_now();
+        }
+    }
+    let written = 300 * 512;
+    assert!(written < DUE);
+    assert_eq!(snapshots(), 2);
 }
 
 /// Bytes of the log's files.
