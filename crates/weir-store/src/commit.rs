@@ -9,9 +9,11 @@ mod apply;
 mod discard;
 mod helper;
 mod replay_cost;
+mod sink;
 mod turn;
 
 use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,23 +21,24 @@ use bytes::Bytes;
 use weir_core::exact::to_u32;
 use weir_core::machine::TopicView;
 
+use crate::checkpoint::finish;
 use crate::disk::{Disk, check_place};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::log::Log;
-use crate::maintain::finish;
+use crate::node::ReplicaWriter;
 use crate::options::Durability;
 use crate::permit::Exclusive;
-use crate::purge::ReadBack;
+use crate::provider::{ProposedBatch, Waiters};
 use crate::queue::{Pending, Shut, fuel_of_a_call};
-use crate::replica::{ProposedBatch, ReplicaWriter, Waiters};
+use crate::read_back::ReadBack;
 use crate::snapshot::{Checkpoint, Snapshot};
+pub(crate) use apply::Applier;
 use apply::Logged;
-pub(crate) use apply::{Applier, conclude, fuel_of};
-pub(crate) use discard::Discard;
 use helper::Helper;
 pub(crate) use replay_cost::ReplayCost;
+pub(crate) use sink::Topics;
 use turn::SlowTurn;
 
 /// Idle time after which the log is sealed, so that a later open can prove its
@@ -49,9 +52,15 @@ const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 /// The lowest term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
+/// Work for the commit thread that is no intention. It runs between two batches.
+pub(crate) type Task = Box<dyn FnOnce(&mut Committer) + Send>;
+
 /// Everything the commit thread owns.
 pub(crate) struct Committer {
     pub(crate) engine: Arc<Engine>,
+    /// Where tasks are sent to. The queue counts them and wakes the thread.
+    pub(crate) task_sender: Sender<Task>,
+    tasks: Receiver<Task>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) log: Log,
     /// The term of what is appended here without a provider.
@@ -106,8 +115,11 @@ impl Committer {
         snapshot_log_bytes: u64,
     ) -> Self {
         let applier = Arc::new(Mutex::new(applier));
+        let (task_sender, tasks) = channel();
         Self {
             engine,
+            task_sender,
+            tasks,
             disk,
             term: log.last_term().max(LOCAL_TERM),
             log,
@@ -151,10 +163,13 @@ impl Committer {
             if !work.batches.is_empty() {
                 self.commit(work.batches);
             }
-            if !work.tasks.is_empty() {
+            if work.tasks > 0 {
                 self.apply_ready();
-                for task in work.tasks {
-                    task(&mut self);
+                for _ in 0..work.tasks {
+                    // A task is sent before it is counted.
+                    if let Ok(task) = self.tasks.try_recv() {
+                        task(&mut self);
+                    }
                 }
                 self.flush();
             }

@@ -6,7 +6,6 @@
 //! happen here: a record handed out whose lease is not in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 
 use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::limits::GROUP_LIST_MAX;
@@ -17,55 +16,11 @@ use weir_core::{
 };
 
 use crate::error::StoreError;
-use crate::lock_ext::LockExt;
-use crate::permit::{Exclusive, ExclusivePermit};
+use crate::reader::{Page, TopicReader};
 use crate::store::Store;
-use crate::topic::reader::{Page, TopicReader};
 
 /// Times that a claim is made anew when the group was put back meanwhile.
 const TRIES: usize = 3;
-/// Who claims next: one at a time of each group. A claim may wait long for its
-/// verdict, so those of other groups never wait for it.
-#[derive(Debug, Default)]
-pub(crate) struct ClaimLocks(Mutex<BTreeMap<GroupKey, Arc<Exclusive>>>);
-
-/// Topic and group.
-type GroupKey = (String, String);
-
-/// Held by a claim of a group.
-#[derive(Debug)]
-pub(crate) struct Turn<'a> {
-    turns: &'a ClaimLocks,
-    key: GroupKey,
-    permit: Option<ExclusivePermit>,
-}
-
-impl ClaimLocks {
-    /// Waits until nobody else claims from the group.
-    pub(crate) fn take(&self, topic: &str, group: &str) -> Turn<'_> {
-        let key = (topic.to_owned(), group.to_owned());
-        let own = Arc::clone(self.0.lock_ok().entry(key.clone()).or_default());
-        Turn {
-            turns: self,
-            key,
-            permit: Some(own.acquire()),
-        }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.permit = None;
-        let mut turns = self.turns.0.lock_ok();
-        // A waiting caller has a copy.
-        if turns
-            .get(&self.key)
-            .is_some_and(|own| Arc::strong_count(own) == 1)
-        {
-            turns.remove(&self.key);
-        }
-    }
-}
 
 /// A group as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

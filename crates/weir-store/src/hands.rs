@@ -1,43 +1,57 @@
 //! What maintenance works with: the store without its callers.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 
 use weir_core::Intention;
 use weir_core::batch::Author;
 
-use crate::commit::Committer;
+use crate::checkpoint;
+use crate::commit::{Committer, Task};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
-use crate::maintain;
 use crate::permit::{Exclusive, ExclusivePermit};
 use crate::proposal::Proposal;
-use crate::purge::ReadBack;
 use crate::queue::Notify;
+use crate::read_back::ReadBack;
 use crate::snapshot::Checkpoint;
 
 /// The parts of an open store that a thread of its own needs.
 #[derive(Clone)]
 pub(crate) struct MaintenanceHandle {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) tasks: Sender<Task>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
 }
 
 impl MaintenanceHandle {
+    /// Runs `work` on the commit thread, between two batches.
+    ///
+    /// # Errors
+    /// Why the thread takes no tasks any more.
+    pub(crate) fn send(
+        &self,
+        work: impl FnOnce(&mut Committer) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        // A thread that has ended drops its tasks and the senders of their results.
+        let send = || drop(self.tasks.send(Box::new(work)));
+        self.engine.queue.task(send)
+    }
+
     /// Runs `work` on the commit thread, between two batches, and waits for it.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, answer) = mpsc::sync_channel(1);
-        let task = Box::new(move |committer: &mut Committer| {
+        self.send(move |committer: &mut Committer| {
             // The asker may be gone; then nobody wants to know.
             drop(sender.send(work(committer)));
-        });
-        self.engine.queue.task(task)?;
+        })?;
         answer.recv().map_err(|_| StoreError::Closed)
     }
 
@@ -67,7 +81,7 @@ impl MaintenanceHandle {
         checkpoint: &Checkpoint,
         permit: &ExclusivePermit,
     ) -> Result<LogIndex, StoreError> {
-        let index = maintain::finish(&self.engine, &*self.disk, checkpoint, permit)?;
+        let index = checkpoint::finish(&self.engine, &*self.disk, checkpoint, permit)?;
         if let Err(error) = self.purge_log(permit) {
             tracing::warn!(%error, "the log was not purged");
         }
@@ -79,6 +93,7 @@ impl Committer {
     pub(crate) fn hands(&self) -> MaintenanceHandle {
         MaintenanceHandle {
             engine: Arc::clone(&self.engine),
+            tasks: self.task_sender.clone(),
             disk: Arc::clone(&self.disk),
             maintenance: Arc::clone(&self.maintenance),
             read_back: Arc::clone(&self.read_back),

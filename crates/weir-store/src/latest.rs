@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use weir_core::ConsequenceOffset;
 
 use crate::error::StoreError;
+use crate::reader::{Page, TopicReader};
 use crate::scan::{KeyEntry, key_behind};
 use crate::store::Store;
-use crate::topic::reader::{Page, TopicReader};
 
 /// Keys that are looked up together.
 const KEYS: usize = 1000;

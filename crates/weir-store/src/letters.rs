@@ -17,8 +17,8 @@ use weir_core::{
 };
 
 use crate::error::StoreError;
+use crate::reader::Page;
 use crate::store::Store;
-use crate::topic::reader::Page;
 
 /// Letters that are written together.
 const LETTERS: usize = 100;

@@ -32,11 +32,11 @@ pub(crate) use self::verify::{readable, verify_watched};
 pub use crate::log_index::LogIndex;
 
 use self::format::{
-    BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR, SECTOR_BYTES, SegmentHeader,
-    StartMark, extent_bytes,
+    BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SegmentHeader, StartMark, extent_bytes,
 };
 use self::recover::analyse::Unproven;
 use self::recover::{Recovered, recover};
+use self::sectors::{SECTOR, SECTOR_BYTES};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
 use self::segment::{LOG_DIR, build_segment, next_segment_bytes, write_start};
 use self::view::{SegmentView, Shared};

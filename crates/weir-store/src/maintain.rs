@@ -19,15 +19,12 @@ use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::log::{Log, LogOptions};
 use crate::permit::ExclusivePermit;
-use crate::snapshot::{self, Checkpoint, Snapshot};
+use crate::snapshot::{self, Snapshot};
 use crate::store::Store;
 use crate::topic::files::path as segment_path;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
-/// Snapshots that are kept: the newest and the one before it.
-const SNAPSHOTS_KEPT: usize = 2;
-
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupReport {
@@ -66,56 +63,6 @@ impl Committer {
             self.engine.checkpoint_failed(&error);
         }
     }
-}
-
-/// Writes a checkpoint and removes snapshots that are no longer needed. A
-/// failure is kept until a later checkpoint succeeds.
-pub(crate) fn finish(
-    engine: &Engine,
-    disk: &dyn Disk,
-    checkpoint: &Checkpoint,
-    _permit: &ExclusivePermit,
-) -> Result<LogIndex, StoreError> {
-    let written = write_and_tidy(engine, disk, checkpoint);
-    match &written {
-        Ok(_) => engine.checkpoint_succeeded(),
-        Err(error) => engine.checkpoint_failed(error),
-    }
-    written
-}
-
-fn write_and_tidy(
-    engine: &Engine,
-    disk: &dyn Disk,
-    checkpoint: &Checkpoint,
-) -> Result<LogIndex, StoreError> {
-    let index = checkpoint.snapshot.index;
-    let written = checkpoint.write(disk, engine.identity.store_id);
-    if let Err(error) = written {
-        if matches!(
-            &error,
-            StoreError::Io {
-                verb: IoVerb::Sync,
-                ..
-            }
-        ) {
-            // What the failed sync covered may never reach the disk (DF1).
-            return Err(engine.poison(error));
-        }
-        return Err(error);
-    }
-    engine.counters.snapshots.add(1);
-    assert!(
-        engine.snapshot_index() <= index && index <= engine.applied_index(),
-        "snapshots follow what is applied, in its order (I3)"
-    );
-    engine.counters.snapshot_index.set(index.0);
-    for old in snapshot::list(disk)?.into_iter().skip(SNAPSHOTS_KEPT) {
-        let path = snapshot::path(old);
-        disk.remove(&path)
-            .map_err(StoreError::io(IoVerb::Remove, &path))?;
-    }
-    Ok(index)
 }
 
 impl Store {

@@ -11,8 +11,8 @@ use std::task::Poll;
 use weir_core::ConsequenceOffset;
 
 use crate::error::StoreError;
+use crate::reader::{Page, TopicReader};
 use crate::store::Store;
-use crate::topic::reader::{Page, TopicReader};
 
 /// What a key stands for.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use jiff::tz::Offset;
 use weir_core::ConsequenceOffset;
 
 use crate::error::StoreError;
-use crate::topic::reader::TopicReader;
+use crate::reader::TopicReader;
 use crate::units;
 
 /// Milliseconds of a day.

@@ -9,7 +9,6 @@
 //! checked.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use weir_core::TopicId;
 
@@ -23,11 +22,6 @@ use crate::permit::ExclusivePermit;
 use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{BlockRef, Home, TopicFiles};
-
-/// How far each topic segment was read back since the store was opened. A
-/// segment is only appended to, and its number is never used again.
-#[derive(Debug, Default)]
-pub(crate) struct ReadBack(Mutex<BTreeMap<(TopicId, u32), u64>>);
 
 /// Where a block ends, by its segment; `None` while it is only in memory.
 fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)> {

@@ -51,9 +51,6 @@ const QUICK_CALLS_MAX: usize = 1024;
 /// Memory that an emptied batch keeps.
 const SPARE_BYTES: usize = BATCH_BYTES_MAX + (64 << 10);
 
-/// Work for the commit thread that is no intention. It runs between two batches.
-pub(crate) type Task = Box<dyn FnOnce(&mut crate::commit::Committer) + Send>;
-
 /// A batch being filled, and who waits for its items, in order.
 #[derive(Default)]
 pub(crate) struct Pending {
@@ -112,7 +109,8 @@ struct Inner {
     costs: CostModel,
     /// DESTROYs that are not applied yet: what a start will meet is not known.
     destroys: usize,
-    tasks: VecDeque<Task>,
+    /// Tasks that were sent to the commit thread and not taken.
+    tasks: usize,
     spare: Vec<Pending>,
     /// Only the store itself may still propose something.
     closing: bool,
@@ -147,13 +145,14 @@ pub(crate) enum Notify {
 /// What the commit thread finds.
 pub(crate) struct Work {
     pub(crate) batches: VecDeque<Pending>,
-    pub(crate) tasks: VecDeque<Task>,
+    /// Tasks that wait in the channel of the commit thread.
+    pub(crate) tasks: usize,
     pub(crate) shut: Option<Shut>,
 }
 
 impl Work {
     pub(crate) fn is_empty(&self) -> bool {
-        self.batches.is_empty() && self.tasks.is_empty()
+        self.batches.is_empty() && self.tasks == 0
     }
 }
 
@@ -588,14 +587,16 @@ impl Queue {
             .is_slow
     }
 
-    /// Hands work to the commit thread.
-    pub(crate) fn task(&self, task: Task) -> Result<(), StoreError> {
+    /// Counts a task for the commit thread and wakes it. `send` puts the task into the channel of
+    /// that thread; it is not called when nobody would take the task.
+    pub(crate) fn task(&self, send: impl FnOnce()) -> Result<(), StoreError> {
         let mut inner = self.inner.lock_ok();
         // A poisoned store still serves reads and tasks.
         if inner.gone || inner.shut.as_ref().is_some_and(Shut::is_closed) {
             return Err(inner.shut.as_ref().unwrap_or(&Shut::Closed).error());
         }
-        inner.tasks.push_back(task);
+        send();
+        inner.tasks += 1;
         drop(inner);
         self.work.notify_one();
         Ok(())
@@ -621,7 +622,7 @@ impl Queue {
                 && (inner.shut.is_some() || since.elapsed() >= slow_in)
         };
         while (inner.batches.is_empty() || is_held(&inner))
-            && inner.tasks.is_empty()
+            && inner.tasks == 0
             && !slow_is_due(&inner)
             && !inner.shut.as_ref().is_some_and(Shut::is_closed)
         {
@@ -739,12 +740,10 @@ impl Queue {
         inner.shut = Some(why.clone());
         let batches = std::mem::take(&mut inner.batches);
         let slow = inner.refuse_slow(true);
-        let tasks = std::mem::take(&mut inner.tasks);
         drop(inner);
         self.room.notify_all();
         refuse(batches, why);
         refuse(slow, why);
-        drop(tasks);
     }
 
     /// The store is going to be closed: only the store itself still proposes,

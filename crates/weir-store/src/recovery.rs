@@ -16,7 +16,9 @@ use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Machine, TopicId};
 
 use crate::clock::{ClockReport, StoreClock, now_ms};
-use crate::commit::{Applier, Committer, ReplayCost, fuel_of};
+use crate::commit::Topics;
+use crate::commit::{Applier, Committer, ReplayCost};
+use crate::conclude::fuel_of;
 use crate::disk::Disk;
 use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
@@ -24,16 +26,15 @@ use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
 use crate::lock_ext::RwLockExt;
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
+use crate::node::files::CommittedFile;
+use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
 use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
 use crate::replay::{AppliedMembership, Replay};
-use crate::replica::files::CommittedFile;
-use crate::replica::{NodeFiles, NodeOptions, files, node_files, refuse_node};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
 use crate::topic::signal::Signal;
-use crate::topic::sink::Topics;
 use crate::topic::writer::SegmentList;
 
 /// Bytes of replayed payload after which records are published and written.

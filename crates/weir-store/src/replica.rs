@@ -12,8 +12,6 @@
 //! entry that was appended before it; each waiter of a batch is answered
 //! exactly once.
 
-pub(crate) mod files;
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -21,166 +19,26 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ErrorCode, Outcomes};
 
-use self::files::{CommittedFile, VoteFile};
 use crate::commit::{Applier, Committer};
 use crate::disk::{Disk, FileDisk};
-use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::LockExt;
 use crate::log::{LogIndex, LogReader, LogReaders};
+use crate::node::files::{self, CommittedFile, VoteFile};
+pub use crate::node::{Done, NodeOptions, Vote};
+use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
-use crate::queue::Pending;
+use crate::provider::far;
+pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
+use crate::recovery::recover;
 use crate::replay::{
     AppliedMembership, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
 };
 use crate::store::Store;
-
-/// What a provider waits for before it reports an entry as committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LatencyClass {
-    /// A sync of a local disk: tens of microseconds to milliseconds.
-    Disk,
-    /// Other nodes of a network: a millisecond or a few.
-    Network,
-    /// A request to an object store: tens to hundreds of milliseconds.
-    Object,
-}
-
-impl LatencyClass {
-    /// Batches that may be proposed and not answered; further ones gather in the
-    /// queue, so that they become larger.
-    pub(crate) const fn in_flight_max(self) -> usize {
-        match self {
-            Self::Disk => 2,
-            Self::Network => 16,
-            Self::Object => 64,
-        }
-    }
-}
-
-/// A log provider: decides the order of batches.
-pub trait IntentionLog: Send + Sync {
-    /// Proposes a batch. Called on the writer thread, so it must not block. The
-    /// provider answers `batch.waiters` after the entry was applied, or refuses
-    /// it.
-    fn propose(&self, batch: ProposedBatch);
-
-    /// What a proposal waits for.
-    fn latency_class(&self) -> LatencyClass;
-
-    /// Highest entry that the store may purge on its own account. The provider
-    /// purges the rest through [`Replica::purge_through`].
-    fn purge_floor(&self) -> LogIndex;
-}
-
-/// A batch on its way to a provider.
-#[derive(Debug)]
-pub struct ProposedBatch {
-    /// Items in it.
-    pub count: u32,
-    /// The payload of its log entry.
-    pub payload: Bytes,
-    /// Who waits for its outcomes.
-    pub waiters: Waiters,
-}
-
-/// Those who wait for the outcomes of one batch. Dropping it answers that nobody
-/// knows what became of the batch (INDETERMINATE).
-pub struct Waiters(Option<Box<Waiting>>);
-
-struct Waiting {
-    engine: Arc<Engine>,
-    pending: Pending,
-    time_ms: u64,
-}
-
-impl std::fmt::Debug for Waiters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiters").finish_non_exhaustive()
-    }
-}
-
-impl Waiters {
-    pub(crate) fn new(engine: Arc<Engine>, pending: Pending, time_ms: u64) -> Self {
-        engine.queue.admitted();
-        Self(Some(Box::new(Waiting {
-            engine,
-            pending,
-            time_ms,
-        })))
-    }
-
-    /// Answers with the outcomes of the applied batch.
-    pub fn answer(mut self, outcomes: &Outcomes) {
-        if let Some(waiting) = self.0.take() {
-            let Waiting {
-                engine,
-                mut pending,
-                time_ms,
-            } = *waiting;
-            crate::commit::conclude(&engine, &mut pending, time_ms, outcomes);
-            engine.queue.recycle(pending);
-            engine.queue.concluded();
-        }
-    }
-
-    /// Answers that the batch was not appended anywhere and never will be:
-    /// sending it again is safe even without a session.
-    pub fn refuse(mut self, code: ErrorCode, text: &str) {
-        self.fail(|| far(code, text));
-    }
-
-    /// As [`refuse`](Self::refuse), because another node leads. `client` holds the
-    /// addresses of that node for clients, separated by spaces.
-    pub fn redirect(mut self, node: u64, client: &str) {
-        self.fail(|| StoreError::Elsewhere {
-            node,
-            client: client.to_owned(),
-        });
-    }
-
-    fn fail(&mut self, error: impl Fn() -> StoreError) {
-        if let Some(waiting) = self.0.take() {
-            let Waiting {
-                engine,
-                mut pending,
-                ..
-            } = *waiting;
-            for (_, slot) in pending.waiters.drain(..) {
-                slot.complete(Err(error()));
-            }
-            engine.queue.recycle(pending);
-            engine.queue.concluded();
-        }
-    }
-}
-
-impl Drop for Waiters {
-    fn drop(&mut self) {
-        let text = "the batch was proposed, and this node does not know what became of it; send \
-                    it again with the same client id and nonce";
-        self.fail(|| far(ErrorCode::Indeterminate, text));
-    }
-}
-
-fn far(code: ErrorCode, text: &str) -> StoreError {
-    let text = text.to_owned();
-    StoreError::Far { code, text }
-}
-
-/// The vote of a node: in one term it votes once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vote {
-    /// The term.
-    pub term: u64,
-    /// The node that was voted for.
-    pub voted_for: u64,
-    /// Whether a majority is known to have granted it: that node leads the term.
-    pub is_committed: bool,
-}
+use crate::topic::cache::FileCache;
 
 /// Names one entry for good: two entries with equal ids are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -263,20 +121,6 @@ pub struct NodeIdentity {
     pub cluster: [u8; 16],
 }
 
-/// How a directory is opened as a node.
-#[derive(Clone, Debug)]
-pub struct NodeOptions {
-    /// Number of the node. A directory that is a node already has to be this one.
-    pub node: u64,
-    /// Id of the cluster, which becomes the id of a store that is made.
-    pub cluster: [u8; 16],
-    /// Whether the log may begin at any entry, and entries may be applied that
-    /// the log lacks. Only for openraft's storage suite, which does both; default
-    /// no.
-    #[doc(hidden)]
-    pub holes: bool,
-}
-
 /// The seam's half of an open store: what a provider drives. Cheap to clone.
 #[derive(Clone)]
 pub struct Replica {
@@ -292,51 +136,6 @@ impl std::fmt::Debug for Replica {
             .field("node", &self.shared.node)
             .finish_non_exhaustive()
     }
-}
-
-/// What the writer thread and its callers share.
-pub(crate) struct Shared {
-    node: u64,
-    holes: bool,
-    vote: Mutex<Option<Vote>>,
-    committed: Mutex<CommittedFile>,
-}
-
-/// Called with the result of an operation, on the writer thread.
-pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-
-/// What the writer thread needs beyond the log.
-pub(crate) struct ReplicaWriter {
-    pub(crate) provider: Arc<dyn IntentionLog>,
-    shared: Arc<Shared>,
-    vote: VoteFile,
-    /// Who hears of the next sync.
-    flushes: Vec<Done>,
-    /// The newest stamp that was appended or proposed here.
-    stamp_ms: u64,
-}
-
-impl ReplicaWriter {
-    /// A stamp that is not before any that was appended.
-    pub(crate) fn stamp(&mut self, now_ms: u64) -> u64 {
-        self.stamp_ms = self.stamp_ms.max(now_ms);
-        self.stamp_ms
-    }
-
-    fn saw(&mut self, payload: &[u8]) {
-        let stamp = payload
-            .get(8..16)
-            .and_then(|stamp| stamp.first_chunk::<8>());
-        if let Some(stamp) = stamp {
-            self.stamp_ms = self.stamp_ms.max(u64::from_le_bytes(*stamp));
-        }
-    }
-}
-
-/// What an open of a node found beside the store.
-pub(crate) struct NodeFiles {
-    pub(crate) vote: VoteFile,
-    pub(crate) committed: CommittedFile,
 }
 
 impl Store {
@@ -384,6 +183,25 @@ impl Store {
         provider: Arc<dyn IntentionLog>,
     ) -> Result<(Self, Replica), StoreError> {
         Self::open_node_on(disk, options, node, provider, None)
+    }
+
+    fn open_node_on(
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions,
+        node: &NodeOptions,
+        provider: Arc<dyn IntentionLog>,
+        lock: Option<DirLock>,
+    ) -> Result<(Self, Replica), StoreError> {
+        let cache = Arc::new(FileCache::new(disk));
+        let recovered = recover(&cache, options, Some(node))?;
+        let (mut committer, report, Some(files)) = recovered else {
+            return Err(StoreError::Missing { what: "node" });
+        };
+        let shared = committer.follow(files, node, provider)?;
+        let applier = Arc::clone(&committer.applier);
+        let store = Self::start(cache, options, lock, committer, report)?;
+        let replica = Replica::new(&store, applier, shared);
+        Ok((store, replica))
     }
 
     /// Makes the directory of this store the first node of a cluster, without
@@ -507,7 +325,7 @@ impl Replica {
     /// Runs work on the writer thread. A closed store drops the work, and with it
     /// the channel for its result.
     fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {
-        if let Err(error) = self.hands.engine.queue.task(Box::new(work)) {
+        if let Err(error) = self.hands.send(work) {
             tracing::debug!(%error, "the log of a closed store was asked for something");
         }
     }
@@ -750,40 +568,4 @@ impl Committer {
         VoteFile::create(&*self.disk, store_id, node, Some(vote))?;
         Ok(EntryId { term, index })
     }
-}
-
-/// Why a directory is not opened.
-pub(crate) fn refuse_node(node: u64) -> StoreError {
-    let text = format!(
-        "this directory is node {node} of a cluster; open it as that node, or read it with \
-         `weir verify`"
-    );
-    far(ErrorCode::BadOption, &text)
-}
-
-/// Opens or makes the files of a node.
-pub(crate) fn node_files(
-    disk: &Arc<dyn Disk>,
-    store_id: [u8; 16],
-    options: &NodeOptions,
-    is_empty: bool,
-) -> Result<NodeFiles, StoreError> {
-    if store_id != options.cluster {
-        let text = "this directory belongs to another cluster";
-        return Err(far(ErrorCode::BadOption, text));
-    }
-    let vote = match VoteFile::open(&**disk, store_id)? {
-        Some(vote) => vote,
-        None if is_empty => VoteFile::create(&**disk, store_id, options.node, None)?,
-        None => {
-            let text = "this directory is a store of its own with data; it becomes a node only \
-                        on command";
-            return Err(far(ErrorCode::BadOption, text));
-        }
-    };
-    if vote.node != options.node {
-        return Err(refuse_node(vote.node));
-    }
-    let committed = CommittedFile::open(&**disk, store_id)?;
-    Ok(NodeFiles { vote, committed })
 }

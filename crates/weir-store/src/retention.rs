@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use weir_core::{ConsequenceOffset, Retention, TopicId};
+use weir_core::{Retention, TopicId};
 
 use crate::commit::Committer;
 use crate::error::{IoVerb, StoreError};
@@ -17,7 +17,6 @@ use crate::hands::MaintenanceHandle;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::permit::ExclusivePermit;
 use crate::snapshot;
-use crate::store::Store;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
 use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
 
@@ -55,28 +54,6 @@ struct Run<'a> {
     blocks: &'a [BlockRef],
     records: u64,
     bytes: u64,
-}
-
-impl Store {
-    /// Removes what the options of the topics allow to remove; of one topic,
-    /// or of all. Writing and reading go on meanwhile.
-    ///
-    /// # Errors
-    /// `TopicUnknown`; those of a snapshot.
-    pub fn retain(&self, topic: Option<&str>) -> Result<RetainReport, StoreError> {
-        let id = match topic {
-            None => None,
-            Some(name) => {
-                let machine = self.engine.machine.read_ok();
-                let id = machine.topic(name).map(|view| view.id);
-                Some(id.ok_or_else(|| StoreError::TopicUnknown {
-                    name: name.to_owned(),
-                })?)
-            }
-        };
-        let permit = self.maintenance.acquire();
-        retain(&self.hands(), id, &permit)
-    }
 }
 
 /// Does it for one topic or for all.
@@ -293,14 +270,4 @@ fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>
         segments.extend(gone);
     }
     (segments, report)
-}
-
-impl Store {
-    /// Offset of the newest record that retention has removed from a topic;
-    /// zero for none.
-    #[must_use]
-    pub fn removed(&self, topic: &str) -> ConsequenceOffset {
-        let files = self.engine.files_by_name(topic);
-        ConsequenceOffset(files.map_or(0, |files| files.removed()))
-    }
 }

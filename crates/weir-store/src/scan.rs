@@ -7,21 +7,13 @@ use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
 use crate::disk::{DiskSpace, check_place};
 use crate::error::StoreError;
+use crate::key_order::KeyOrder;
 use crate::lock_ext::LockExt;
+use crate::reader::Page;
 use crate::store::Store;
-use crate::topic::reader::Page;
 
 /// Most keys that one call returns.
 pub const SCAN_KEYS_MAX: usize = 10_000;
-
-/// Keys of one topic in ascending byte order, with their slots.
-#[derive(Debug, Default)]
-pub(crate) struct KeyOrder {
-    incarnation: u64,
-    generation: u64,
-    slots: u32,
-    keys: Vec<(Box<[u8]>, u32)>,
-}
 
 /// A key and the offset of the record with its current value.
 #[derive(Clone, Debug, PartialEq, Eq)]

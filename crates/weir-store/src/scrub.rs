@@ -1,7 +1,7 @@
 //! Reads the whole store again at a low rate, so that damage is found while
 //! there are still copies to restore from (IN9).
 //!
-//! Damage is reported: in `Stats`, in [`Store::damage`] and in a line of the
+//! Damage is reported: in `Stats`, in `Store::damage` and in a line of the
 //! log. Nothing is repaired here.
 //!
 //! Invariants: no write to the disk; no lock is held across a read; the rate
@@ -18,7 +18,6 @@ use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders, batch_bytes};
 use crate::options::Scrub;
 use crate::snapshot;
-use crate::store::Store;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{Home, directory};
 
@@ -40,7 +39,7 @@ pub struct ScrubReport {
 
 /// Ends a round.
 #[derive(Debug, Default)]
-struct Stop {
+pub(crate) struct Stop {
     stopped: Mutex<bool>,
     changed: Condvar,
 }
@@ -63,7 +62,7 @@ impl Stop {
 /// The thread that scrubs, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubber {
-    stop: Arc<Stop>,
+    pub(crate) stop: Arc<Stop>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -201,7 +200,7 @@ impl Round<'_> {
 }
 
 /// Reads everything once.
-fn round(
+pub(crate) fn round(
     hands: &MaintenanceHandle,
     readers: &LogReaders,
     stop: &Stop,
@@ -276,28 +275,6 @@ impl Scrubber {
         if let Some(thread) = thread {
             drop(thread.join());
         }
-    }
-}
-
-impl Store {
-    /// Reads the log, the snapshots and the topics again, at most `bytes_per_s`
-    /// bytes in a second, and checks every checksum. Blocks until everything is
-    /// read or the store is closed. Repairs nothing.
-    #[must_use]
-    pub fn scrub(&self, bytes_per_s: u64) -> ScrubReport {
-        round(
-            &self.hands(),
-            &self.readers,
-            &self.scrubber.stop,
-            bytes_per_s,
-        )
-    }
-
-    /// Damage that scrubbing has found since the store was opened; at most
-    /// 1,000 places.
-    #[must_use]
-    pub fn damage(&self) -> Vec<Finding> {
-        self.engine.damage.lock_ok().clone()
     }
 }
 

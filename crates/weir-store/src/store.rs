@@ -1,6 +1,7 @@
 //! The store: a directory that was opened.
 
 use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,34 +14,36 @@ use weir_core::{
     ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
 };
 
-use crate::commit::Committer;
+use crate::claim_locks::ClaimLocks;
+use crate::commit::{Committer, Task};
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::groups::ClaimLocks;
 use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
+use crate::key_order::KeyOrder;
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders};
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Exclusive;
 use crate::proposal::Proposal;
-use crate::purge::ReadBack;
 use crate::queue::{Notify, Shut};
+use crate::read_back::ReadBack;
 use crate::read_only;
+use crate::reader::{Page, TopicReader};
 use crate::recovery::{OpenReport, recover};
-use crate::replica::{IntentionLog, NodeOptions, Replica};
-use crate::scan::KeyOrder;
 use crate::scrub::Scrubber;
 use crate::topic::cache::FileCache;
-use crate::topic::reader::{Page, TopicReader};
 use crate::upkeep::{self, BackgroundTasks};
+
+mod maintenance;
 
 /// An open store. Cheap to share in an [`Arc`]; every method may be called
 /// from any thread. Dropping it closes it.
 pub struct Store {
     pub(crate) engine: Arc<Engine>,
+    tasks: Sender<Task>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) report: OpenReport,
     pub(crate) maintenance: Arc<Exclusive>,
@@ -198,6 +201,8 @@ impl Store {
         upkeep.begin_stop();
         Self {
             engine,
+            // Nobody receives: the queue refuses tasks.
+            tasks: channel().0,
             disk: files,
             report,
             maintenance: Arc::default(),
@@ -228,27 +233,8 @@ impl Store {
         Self::start(files, options, lock, committer, report)
     }
 
-    /// See [`Store::open_node`].
-    pub(crate) fn open_node_on(
-        disk: Arc<dyn Disk>,
-        options: &OpenOptions,
-        node: &NodeOptions,
-        provider: Arc<dyn IntentionLog>,
-        lock: Option<DirLock>,
-    ) -> Result<(Self, Replica), StoreError> {
-        let cache = Arc::new(FileCache::new(disk));
-        let recovered = recover(&cache, options, Some(node))?;
-        let (mut committer, report, Some(files)) = recovered else {
-            return Err(StoreError::Missing { what: "node" });
-        };
-        let shared = committer.follow(files, node, provider)?;
-        let applier = Arc::clone(&committer.applier);
-        let store = Self::start(cache, options, lock, committer, report)?;
-        let replica = Replica::new(&store, applier, shared);
-        Ok((store, replica))
-    }
-
-    fn start(
+    /// Starts the commit thread of a state that was recovered.
+    pub(crate) fn start(
         disk: Arc<dyn Disk>,
         options: &OpenOptions,
         lock: Option<DirLock>,
@@ -259,6 +245,7 @@ impl Store {
         let maintenance = committer.maintenance();
         let read_back = Arc::clone(&committer.read_back);
         let readers = committer.log.readers();
+        let tasks = committer.task_sender.clone();
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
             .stack_size(PROGRAM_STACK_BYTES)
@@ -266,6 +253,7 @@ impl Store {
             .map_err(StoreError::io(IoVerb::Open, "commit thread"))?;
         let store = Self {
             engine,
+            tasks,
             disk,
             report,
             maintenance,
@@ -292,6 +280,7 @@ impl Store {
     pub(crate) fn hands(&self) -> MaintenanceHandle {
         MaintenanceHandle {
             engine: Arc::clone(&self.engine),
+            tasks: self.tasks.clone(),
             disk: Arc::clone(&self.disk),
             maintenance: Arc::clone(&self.maintenance),
             read_back: Arc::clone(&self.read_back),

@@ -11,9 +11,6 @@
 
 pub(crate) mod block;
 pub(crate) mod cache;
-pub(crate) mod compact;
 pub(crate) mod files;
-pub(crate) mod reader;
 pub(crate) mod signal;
-pub(crate) mod sink;
 pub(crate) mod writer;

@@ -10,19 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weir_core::batch::Action;
 use weir_core::exact::to_u32;
 use weir_core::machine::Portion;
-use weir_core::{Batch, Effect, Outcome, OutcomeRun, Outcomes};
+use weir_core::{Batch, Effect, Outcome, Outcomes};
 
 use super::ReplayCost;
+use super::sink::Topics;
+use crate::conclude::{conclude, fuel_of};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
-use crate::proposal::Answer;
-use crate::queue::{COSTLY_FUEL, Change, Lesson, Pending, Used, fuel_of_a_call};
+use crate::queue::{COSTLY_FUEL, Pending};
 use crate::replay::{AppliedMembership, Content};
-use crate::topic::sink::Topics;
 
 /// For how long the machine is held in one piece: some 100 us, or one call.
 const PORTION: Portion = Portion {
@@ -192,115 +191,5 @@ impl Applier {
                 Outcome::Refused { .. } => counters.refused.add(n),
             }
         }
-    }
-}
-
-/// Fuel that programs used for these outcomes.
-pub(crate) fn fuel_of(outcomes: &Outcomes) -> u64 {
-    let fuel = |run: &OutcomeRun| match &run.outcome {
-        Outcome::Committed(commit) => commit.fuel.saturating_mul(u64::from(run.count)),
-        Outcome::Replayed(_) | Outcome::Refused { .. } => 0,
-    };
-    outcomes
-        .runs()
-        .iter()
-        .map(fuel)
-        .fold(0, u64::saturating_add)
-}
-
-/// Answers those who wait for a batch that is applied, after the queue has learned
-/// what it cost.
-pub(crate) fn conclude(engine: &Engine, pending: &mut Pending, time_ms: u64, outcomes: &Outcomes) {
-    if pending.calls > 0 {
-        let batch = Batch {
-            count: to_u32(
-                pending.builder.len(),
-                "a batch has a bounded number of items",
-            ),
-            time_ms,
-            term: 0,
-            items: pending.builder.items(),
-        };
-        learn(engine, &batch, outcomes, pending);
-    }
-    answer(outcomes, &mut pending.waiters);
-}
-
-/// Tells the queue what the calls of a batch used.
-fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pending) {
-    let runs = outcomes.runs().iter();
-    let results = runs.flat_map(|run| {
-        let result = match &run.outcome {
-            Outcome::Committed(commit) => (commit.fuel, commit.effect == Effect::Valid),
-            Outcome::Replayed(_) | Outcome::Refused { .. } => (0, false),
-        };
-        (0..run.count).map(move |_| result)
-    });
-    let mut lessons: Vec<Lesson<'_>> = Vec::new();
-    for (item, (fuel, is_valid)) in batch.items().zip(results) {
-        let Ok(item) = item else { break };
-        let calls = match item.action {
-            Action::Txn(steps) if fuel > 0 => steps.len().max(1),
-            _ => u32::from(fuel > 0),
-        };
-        let change = match item.action {
-            Action::Create { .. } | Action::Replace { .. } if is_valid => Change::Program,
-            Action::Create { .. } | Action::Replace { .. } | Action::Destroy => Change::Tried,
-            _ => Change::None,
-        };
-        let Ok(topic) = std::str::from_utf8(item.topic) else {
-            continue;
-        };
-        let used = Used {
-            calls: if change == Change::None { calls } else { 0 },
-            fuel,
-            most: fuel / u64::from(calls.max(1)),
-        };
-        match lessons.last_mut() {
-            Some(last) if last.topic == topic => last.add(used, change),
-            _ => lessons.push(Lesson::new(topic, used, change)),
-        }
-    }
-    let changed = |lesson: &&mut Lesson<'_>| lesson.change != Change::None;
-    if lessons.iter_mut().any(|lesson| changed(&lesson)) {
-        let machine = engine.machine.read_ok();
-        for lesson in lessons.iter_mut().filter(changed) {
-            let topic = machine.topic(lesson.topic);
-            let topic = topic.filter(|topic| topic.program.is_some());
-            let options = topic.and_then(|topic| topic.options);
-            lesson.fuel_max = options.map(fuel_of_a_call);
-        }
-    }
-    engine
-        .queue
-        .learn(&lessons, pending.slow.as_ref(), fuel_of(outcomes));
-}
-
-/// Hands each waiter the outcomes of its own items.
-fn answer(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
-    let mut runs = outcomes.runs().iter();
-    let mut current: Option<OutcomeRun> = None;
-    for (items, slot) in waiters.drain(..) {
-        let mut own = Outcomes::default();
-        let mut missing = items;
-        while missing > 0 {
-            let Some(run) = current.take().or_else(|| runs.next().cloned()) else {
-                break;
-            };
-            let taken = run.count.min(missing);
-            own.push_run(OutcomeRun {
-                count: taken,
-                outcome: run.outcome.clone(),
-            });
-            missing -= taken;
-            if taken < run.count {
-                current = Some(OutcomeRun {
-                    count: run.count - taken,
-                    outcome: run.outcome.nth(u64::from(taken)),
-                });
-            }
-        }
-        assert!(missing == 0, "every item has an outcome");
-        slot.complete(Ok(own));
     }
 }

@@ -5,12 +5,8 @@
 //! that knows the place of a thing checks that it belongs there. What must never
 //! happen here: I/O, or a panic on any input.
 
-use super::sectors::crc;
+use super::sectors::{SECTOR, SECTOR_BYTES, crc};
 
-/// The disk writes this many bytes whole or not at all.
-pub(crate) const SECTOR: usize = 512;
-/// The same as a file offset.
-pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Bytes of the header block of a segment.
 pub(crate) const SEGMENT_HEADER: usize = 4096;
 /// The same as a file offset: where the first batch stands.

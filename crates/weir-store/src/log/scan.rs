@@ -3,10 +3,9 @@
 //! Says what stands at a place; concludes nothing. What must never happen
 //! here: a write, or memory in proportion to a length that was read.
 
-use super::format::{
-    BATCH_HEADER, BatchHeader, FORMAT, SECTOR, SECTOR_BYTES, SegmentHeader, Undecodable,
-};
+use super::format::{BATCH_HEADER, BatchHeader, FORMAT, SegmentHeader, Undecodable};
 use super::sectors::{CrcStream, apply_mask, crc, is_zero};
+use super::sectors::{SECTOR, SECTOR_BYTES};
 use crate::disk::DiskFile;
 use crate::error::{IoVerb, StoreError};
 

@@ -5,8 +5,10 @@
 //! compares (`docs/formats/log.md`, section 7.2). What must never happen here:
 //! a copy of the payload.
 
-use super::format::SECTOR;
-
+/// The disk writes this many bytes whole or not at all.
+pub(crate) const SECTOR: usize = 512;
+/// The same as a file offset.
+pub(crate) const SECTOR_BYTES: u64 = 512;
 /// CRC-32C of `bytes`.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)

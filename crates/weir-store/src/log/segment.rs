@@ -7,7 +7,8 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use super::format::{FIRST_POSITION, SECTOR_BYTES, SegmentHeader, StartMark};
+use super::format::{FIRST_POSITION, SegmentHeader, StartMark};
+use super::sectors::SECTOR_BYTES;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 

@@ -7,14 +7,13 @@
 
 use std::sync::Arc;
 
-use super::format::{
-    CutHeader, FIRST_POSITION, SECTOR, SECTOR_BYTES, SegmentHeader, StartMark, Undecodable,
-};
+use super::format::{CutHeader, FIRST_POSITION, SegmentHeader, StartMark, Undecodable};
 use super::reader::LogReaders;
 use super::recover::analyse::Analysis;
 use super::recover::files::{SegmentFile, open_segment, sort_out};
 use super::scan::{Spot, Window, look};
 use super::sectors::CrcStream;
+use super::sectors::{SECTOR, SECTOR_BYTES};
 use super::segment::{BUILDING, CUT_DIR, LOG_DIR, START_FILE, parse_segment_name, read_block};
 use super::view::Shared;
 use crate::disk::{Disk, OpenMode};

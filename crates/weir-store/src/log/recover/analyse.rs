@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::files::{Files, SegmentFile};
 use crate::disk::{Disk, OpenMode};
 use crate::error::StoreError;
-use crate::log::format::{BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES};
+use crate::log::format::{BatchHeader, FIRST_POSITION, Kind};
 use crate::log::scan::{Evidence, Spot, Window, gather, lacks_a_sector, later_error, look};
+use crate::log::sectors::SECTOR_BYTES;
 use crate::log::view::{SegmentView, View};
 
 /// Bytes after the end of the log which do not count.

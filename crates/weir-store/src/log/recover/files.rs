@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
-use crate::log::format::{SECTOR, SEGMENT_HEADER, SegmentHeader, StartMark, Undecodable};
+use crate::log::format::{SEGMENT_HEADER, SegmentHeader, StartMark, Undecodable};
 use crate::log::scan::later_error;
+use crate::log::sectors::SECTOR;
 use crate::log::segment::{
     BUILDING, LOG_DIR, START_FILE, parse_segment_name, read_block, segment_path,
 };

@@ -12,11 +12,12 @@ use super::{Cut, Recovery};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::format::{
-    BATCH_HEADER, BatchHeader, CutHeader, FIRST_POSITION, Kind, SECTOR, SegmentHeader, StartMark,
+    BATCH_HEADER, BatchHeader, CutHeader, FIRST_POSITION, Kind, SegmentHeader, StartMark,
 };
 use crate::log::options::LogOptions;
 use crate::log::scan::{PayloadSum, Window};
 use crate::log::sectors::CrcStream;
+use crate::log::sectors::SECTOR;
 use crate::log::segment::{
     BUILDING, CUT_DIR, build_file, build_segment, next_segment_bytes, read_block, write_start,
 };

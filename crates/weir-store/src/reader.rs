@@ -10,12 +10,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, Record};
 
-use super::block::BlockCursor;
-use super::files::{LoadedBlock, TopicFiles};
-use super::signal::{Signal, Watch};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
+use crate::topic::block::BlockCursor;
+use crate::topic::files::{LoadedBlock, TopicFiles};
+use crate::topic::signal::{Signal, Watch};
 
 pub(crate) mod wire;
 
@@ -201,7 +201,7 @@ impl TopicReader {
     fn page(&mut self, files: &TopicFiles, block: LoadedBlock) -> Page {
         let page = Page {
             from: self.next,
-            file: super::files::directory(files.id),
+            file: crate::topic::files::directory(files.id),
             block,
         };
         self.next = page.block.last.saturating_add(1);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use weir_core::exact::to_u32;
 use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
 
-use super::cache::FileCache;
-use super::files::TopicFiles;
-use super::writer::{FLUSH_BYTES, TopicWriter};
-use crate::commit::Discard;
+use super::discard::Discard;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
+use crate::topic::cache::FileCache;
+use crate::topic::files::TopicFiles;
+use crate::topic::writer::{FLUSH_BYTES, TopicWriter};
 
 /// Closed blocks of all topics that may wait in memory before all are written.
 const UNWRITTEN_BYTES_MAX: usize = 64 << 20;

@@ -18,14 +18,14 @@ use std::sync::atomic::Ordering;
 use weir_core::exact::to_u32;
 use weir_core::{Compaction, ConsequenceOffset, Record, RecordKind, TopicId, TopicOptions};
 
-use super::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
-use super::files::{BlockRef, Home, Segment, TopicFiles};
-use super::writer::{SEGMENT_BYTES, create};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::lock_ext::LockExt;
 use crate::snapshot;
 use crate::store::Store;
+use crate::topic::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
+use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
+use crate::topic::writer::{SEGMENT_BYTES, create};
 
 /// What a topic compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,9 +230,10 @@ fn each_record(
     mut work: impl FnMut(&Record<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let loaded = files.load(block)?;
-    let mut cursor = super::block::BlockCursor::new(&loaded.base, loaded.records);
+    let mut cursor = crate::topic::block::BlockCursor::new(&loaded.base, loaded.records);
     while let Some(record) = cursor.next(&loaded.bytes) {
-        let damage = |what| StoreError::damage(&super::files::directory(files.id), 0, what, 0);
+        let damage =
+            |what| StoreError::damage(&crate::topic::files::directory(files.id), 0, what, 0);
         work(&record.map_err(damage)?)?;
     }
     Ok(())
@@ -345,7 +346,7 @@ impl<'a> Output<'a> {
         if let Some((segment, _)) = &self.current {
             segment.sync()?;
         }
-        let dir = super::files::directory(self.input.files.id);
+        let dir = crate::topic::files::directory(self.input.files.id);
         let synced = self.input.files.cache.disk().sync_dir(&dir);
         synced.map_err(StoreError::io(IoVerb::Sync, &dir))?;
         Ok(self.blocks)

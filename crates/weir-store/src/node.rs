@@ -1,0 +1,119 @@
+//! A directory that is a node of a cluster: its number, its vote, and what the writer thread keeps of
+//! it (docs/decisions/0064).
+
+pub(crate) mod files;
+
+use std::sync::{Arc, Mutex};
+
+use weir_core::ErrorCode;
+
+use self::files::{CommittedFile, VoteFile};
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::provider::{IntentionLog, far};
+
+/// The vote of a node: in one term it votes once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The term.
+    pub term: u64,
+    /// The node that was voted for.
+    pub voted_for: u64,
+    /// Whether a majority is known to have granted it: that node leads the term.
+    pub is_committed: bool,
+}
+
+/// How a directory is opened as a node.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Number of the node. A directory that is a node already has to be this one.
+    pub node: u64,
+    /// Id of the cluster, which becomes the id of a store that is made.
+    pub cluster: [u8; 16],
+    /// Whether the log may begin at any entry, and entries may be applied that
+    /// the log lacks. Only for openraft's storage suite, which does both; default
+    /// no.
+    #[doc(hidden)]
+    pub holes: bool,
+}
+
+/// What the writer thread and its callers share.
+pub(crate) struct Shared {
+    pub(crate) node: u64,
+    pub(crate) holes: bool,
+    pub(crate) vote: Mutex<Option<Vote>>,
+    pub(crate) committed: Mutex<CommittedFile>,
+}
+
+/// Called with the result of an operation, on the writer thread.
+pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// What the writer thread needs beyond the log.
+pub(crate) struct ReplicaWriter {
+    pub(crate) provider: Arc<dyn IntentionLog>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) vote: VoteFile,
+    /// Who hears of the next sync.
+    pub(crate) flushes: Vec<Done>,
+    /// The newest stamp that was appended or proposed here.
+    pub(crate) stamp_ms: u64,
+}
+
+impl ReplicaWriter {
+    /// A stamp that is not before any that was appended.
+    pub(crate) fn stamp(&mut self, now_ms: u64) -> u64 {
+        self.stamp_ms = self.stamp_ms.max(now_ms);
+        self.stamp_ms
+    }
+
+    pub(crate) fn saw(&mut self, payload: &[u8]) {
+        let stamp = payload
+            .get(8..16)
+            .and_then(|stamp| stamp.first_chunk::<8>());
+        if let Some(stamp) = stamp {
+            self.stamp_ms = self.stamp_ms.max(u64::from_le_bytes(*stamp));
+        }
+    }
+}
+
+/// What an open of a node found beside the store.
+pub(crate) struct NodeFiles {
+    pub(crate) vote: VoteFile,
+    pub(crate) committed: CommittedFile,
+}
+
+/// Why a directory is not opened.
+pub(crate) fn refuse_node(node: u64) -> StoreError {
+    let text = format!(
+        "this directory is node {node} of a cluster; open it as that node, or read it with \
+         `weir verify`"
+    );
+    far(ErrorCode::BadOption, &text)
+}
+
+/// Opens or makes the files of a node.
+pub(crate) fn node_files(
+    disk: &Arc<dyn Disk>,
+    store_id: [u8; 16],
+    options: &NodeOptions,
+    is_empty: bool,
+) -> Result<NodeFiles, StoreError> {
+    if store_id != options.cluster {
+        let text = "this directory belongs to another cluster";
+        return Err(far(ErrorCode::BadOption, text));
+    }
+    let vote = match VoteFile::open(&**disk, store_id)? {
+        Some(vote) => vote,
+        None if is_empty => VoteFile::create(&**disk, store_id, options.node, None)?,
+        None => {
+            let text = "this directory is a store of its own with data; it becomes a node only \
+                        on command";
+            return Err(far(ErrorCode::BadOption, text));
+        }
+    };
+    if vote.node != options.node {
+        return Err(refuse_node(vote.node));
+    }
+    let committed = CommittedFile::open(&**disk, store_id)?;
+    Ok(NodeFiles { vote, committed })
+}

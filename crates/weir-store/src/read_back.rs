@@ -1,0 +1,11 @@
+//! How far the segments of topics were read back from the disk and checked.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use weir_core::TopicId;
+
+/// How far each topic segment was read back since the store was opened. A
+/// segment is only appended to, and its number is never used again.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBack(pub(crate) Mutex<BTreeMap<(TopicId, u32), u64>>);
