@@ -180,7 +180,7 @@ func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, 0) }
 // Leave gives up an exclusive group, so that another member need not wait.
 func (g *Group) Leave(ctx context.Context) error { return g.step(ctx, 2, 0) }
 
-// Reset makes everything up to an offset count as done, and nothing behind it.
+// Reset makes everything up to an offset count as done, and nothing after it.
 func (g *Group) Reset(ctx context.Context, offset uint64) error { return g.step(ctx, 3, offset) }
 
 // Delete ends the group for all its members.
@@ -197,7 +197,7 @@ func (g *Group) step(ctx context.Context, verb uint32, offset uint64) error {
 type GroupInfo struct {
 	Mode GroupMode
 	// Cursor is the offset up to which everything is done, Frontier the one
-	// behind which everything is new, Last that of the topic's newest record.
+	// after which everything is new, Last that of the topic's newest record.
 	Cursor, Frontier, Last uint64
 	// Lag is the number of offsets that are not done. Leased are those that
 	// members have, Waiting those that were given back.

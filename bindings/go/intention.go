@@ -130,7 +130,7 @@ func TopicAbsentOrAt(offset uint64) Expect {
 	return Expect{kind: expectTopicAbsentOr, offset: offset}
 }
 
-// TopicEmpty says that the topic is there and has no record behind the one that
+// TopicEmpty says that the topic is there and has no record after the one that
 // made it.
 func TopicEmpty() Expect { return Expect{kind: expectTopicEmpty} }
 

@@ -358,7 +358,7 @@ func nativeQuerySource(query queryHandle, o *SourceOptions) (uint32, error) {
 	return uint32(number), err
 }
 
-// nextOf is the name of the page behind one, and whether there is one.
+// nextOf is the name of the page after one, and whether there is one.
 func nextOf(next []byte) (C.weir_slice, C.uint32_t) {
 	return sliceOf(next), flag(next != nil, 1)
 }

@@ -460,7 +460,7 @@ func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error
 	return page, err
 }
 
-// nativeScan gives a page of keys, or none behind the last.
+// nativeScan gives a page of keys, or none after the last.
 func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error

@@ -144,7 +144,7 @@ const (
 type SourceOptions struct {
 	// Name is for messages and tokens; empty: the number of the source.
 	Name string
-	// Ordinal is the rank among equal items; nil: behind the sources that are
+	// Ordinal is the rank among equal items; nil: after the sources that are
 	// there.
 	Ordinal *uint64
 	// Shape says where items are in a page: "array" (also when empty),

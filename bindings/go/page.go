@@ -126,7 +126,7 @@ func (p *Page) Records() iter.Seq[Record] {
 // Skipped is the number of bad items that the query left out so far.
 func (p *Page) Skipped() uint64 { return p.skipped }
 
-// Position is the offset behind which reading of the topic goes on.
+// Position is the offset after which reading of the topic goes on.
 func (p *Page) Position() uint64 { return p.position }
 
 // Get finds the value at a path ("$.a.b[0]") in every item, in one call, and

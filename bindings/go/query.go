@@ -108,7 +108,7 @@ func (q *Query) Needs() ([]Need, error) {
 	return nativeQueryNeeds(q)
 }
 
-// Token is what to give as [QueryOptions.Token] to go on behind the last page
+// Token is what to give as [QueryOptions.Token] to continue after the last page
 // that was handed out, in another process too.
 func (q *Query) Token() ([]byte, error) {
 	defer runtime.KeepAlive(q)

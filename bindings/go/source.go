@@ -8,7 +8,7 @@ import (
 // Source is one supply of items of a [Query]. It costs nothing to copy and is
 // used by one goroutine at a time together with its query.
 //
-// Pages of a source come in their order. Each says what names the page behind
+// Pages of a source come in their order. Each says what names the page after
 // it; a nil name says that it was the last. The query keeps the name and hands
 // it back with a [Need]. A page is taken as a whole or not at all: after an
 // error everything is as before, and the page can be given again.

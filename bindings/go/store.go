@@ -34,7 +34,7 @@ type OpenOptions struct {
 	Program string
 	// KeyBytes and ValueBytes bound keys (1 KiB) and values (1 MiB).
 	KeyBytes, ValueBytes uint64
-	// SnapshotLogBytes is the log behind the newest snapshot that makes a new
+	// SnapshotLogBytes is the log after the newest snapshot that makes a new
 	// one (1 GiB); LogSegmentBytes the size of a segment (64 MiB).
 	SnapshotLogBytes, LogSegmentBytes uint64
 }
@@ -95,7 +95,7 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 }
 
 // Connect connects to a server at "weir://HOST[:PORT]", "weirs://HOST[:PORT]"
-// (TLS) or "unix:PATH". When the context is cancelled, the attempt ends behind
+// (TLS) or "unix:PATH". When the context is cancelled, the attempt ends after
 // it, with its timeout at the latest.
 func Connect(ctx context.Context, address string, options *ConnectOptions) (*Store, error) {
 	if options == nil {

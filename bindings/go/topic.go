@@ -188,10 +188,10 @@ type From struct {
 // FromStart begins with the first record that is there.
 func FromStart() From { return From{} }
 
-// FromEnd begins behind the newest record.
+// FromEnd begins after the newest record.
 func FromEnd() From { return From{kind: 1} }
 
-// After begins with the first record behind an offset.
+// After begins with the first record after an offset.
 func After(offset uint64) From { return From{kind: 2, value: offset} }
 
 // Last begins so many offsets before the end.
@@ -252,7 +252,7 @@ func (t Topic) read(ctx context.Context, from From, wait bool) iter.Seq2[*Page, 
 	}
 }
 
-// recordsOf hands out the records of pages and releases each page behind its
+// recordsOf hands out the records of pages and releases each page after its
 // last one.
 func recordsOf(pages iter.Seq2[*Page, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -282,7 +282,7 @@ func eachRecord(page *Page, yield func(Record, error) bool) bool {
 type ScanOptions struct {
 	// Prefix is what the keys begin with.
 	Prefix []byte
-	// After is the key behind which the page begins; nil: with the first one.
+	// After is the key after which the page begins; nil: with the first one.
 	After []byte
 	// Limit is the largest number of keys; 0: 1,000.
 	Limit int

@@ -29,7 +29,7 @@ func vectors(t *testing.T, set string) string {
 }
 
 // replay runs every transcript of a set: commands above a rule, below it what
-// they print. What stands behind a comma says how; then those about directories
+// they print. What stands after a comma says how; then those about directories
 // are left out.
 func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
 	folder, _, served := strings.Cut(set, ", ")

@@ -222,7 +222,7 @@ export class Page implements Iterable<Item> {
 }
 
 export interface From extends Waiting {
-  /** Behind this offset. */
+  /** After this offset. */
   after?: Int
   /** At so many records before the end. */
   last?: Int
@@ -464,7 +464,7 @@ export type QueryStep =
   | { readonly kind: 'page'; readonly page: Page }
   | { readonly kind: 'need'; readonly needs: Need[] }
   | { readonly kind: 'done' }
-/** A page and what names the one behind it; nothing if `fetch` has dealt with the source itself. */
+/** A page and what names the one after it; nothing if `fetch` has dealt with the source itself. */
 export type Fetched = readonly [page: string | Uint8Array, next?: string | Uint8Array | null]
 
 /** A query over pages of JSON from anywhere; does no I/O. */

@@ -1,7 +1,7 @@
 //! Resume tokens: any bytes are refused or resumed, never trusted. What is
 //! resumed runs to its end on pages that fit and pages that do not, and gives
 //! a token again. The checksum is put right for half of the inputs, so that
-//! what is behind it is reached.
+//! what is after it is reached.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Any text as a path, a query and an expression, any bytes as an item: reading never panics, an error
 //! lies within the text, what was read can be evaluated, and every value is a part of the item. Up to
-//! the first zero byte it is text, behind it the item.
+//! the first zero byte it is text, after it the item.
 
 use weir_scan::{Filter, Path, Query, equal, fingerprint};
 

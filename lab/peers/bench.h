@@ -135,7 +135,7 @@ static void bench_put_code(struct bench_text *out, unsigned code) {
     bench_put(out, b, length);
 }
 
-/* A string behind its opening quote; its value goes to `out` if that is there. */
+/* A string after its opening quote; its value goes to `out` if that is there. */
 static bool bench_string(struct bench_json *in, struct bench_text *out) {
     for (;;) {
         const unsigned char *from = in->at;

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The first block of a language behind a heading.
+/// The first block of a language after a heading.
 fn block<'a>(text: &'a str, heading: &str, language: &str) -> anyhow::Result<&'a str> {
     let missing = || format!("the page has no {language} under {heading}");
     let (_, rest) = text.split_once(heading).with_context(missing)?;

@@ -5,7 +5,7 @@
 //	enqueue-copied  the same, copied
 //	enqueue-buffer  the same, written to a buffer of the library that is given away
 //	next            what was scanned is handed out, 256 items at a time whatever their
-//	                size; the call behind the last of these is told apart, as done
+//	                size; the call after the last of these is told apart, as done
 //	merge           a page is taken in by halves, merged and handed out
 //	copy            the floor: a copy into warm memory
 //
@@ -261,7 +261,7 @@ func enqueue(take func(in *input, source weir.Source) error) way {
 	}
 }
 
-// next times the calls that hand out items, and the one behind them.
+// next times the calls that hand out items, and the one after them.
 func next(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	query, sources, err := sorted(1)
 	if err != nil {

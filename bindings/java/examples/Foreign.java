@@ -138,7 +138,7 @@ final class Foreign {
         }
     }
 
-    /** Puts the parts of a partition in its place; they go on behind what was read of the whole. */
+    /** Puts the parts of a partition in its place; they continue after what was read of the whole. */
     private void split(Need need, String whole) throws Exception {
         List<Range> parts = ranges().stream().filter(range -> range.parents().contains(whole)).toList();
         List<SourceOptions> options = new ArrayList<>();

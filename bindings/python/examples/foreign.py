@@ -27,14 +27,14 @@ def ranges(url: str) -> list[dict[str, Any]]:
 
 
 def split(url: str, need: weir.Need) -> None:
-    """Puts the parts of a partition in its place; they go on behind what was read of the whole."""
+    """Puts the parts of a partition in its place; they continue after what was read of the whole."""
     whole = need.source.name.decode()
     parts = [found["id"] for found in ranges(url) if whole in found["parents"]]
     need.source.replace([{"name": part, "first": need.continuation, **SOURCE} for part in parts])
 
 
 def page(url: str, need: weir.Need) -> tuple[bytes, str | None] | None:
-    """A page of a partition, and what names the one behind it; None after a split."""
+    """A page of a partition, and what names the one after it; None after a split."""
     request = urllib.request.Request(url + "/docs", method="POST")
     request.add_header("x-ms-documentdb-partitionkeyrangeid", need.source.name.decode())
     request.add_header("x-ms-max-item-count", "10")

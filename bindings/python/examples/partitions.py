@@ -16,7 +16,7 @@ PAGES = {
 
 
 def fetch(need: weir.Need) -> tuple[str, str | None] | None:
-    """The page, and what names the one behind it."""
+    """The page, and what names the one after it."""
     name = need.source.name.decode()
     page = PAGES[name, need.continuation]
     if page is None:

@@ -225,7 +225,7 @@ impl Expect {
         Self(Condition::TopicAbsentOr(offset))
     }
 
-    /// The topic lives, and has no record behind the one that created it.
+    /// The topic lives, and has no record after the one that created it.
     #[staticmethod]
     fn topic_empty() -> Self {
         Self(Condition::TopicEmpty)

@@ -299,7 +299,7 @@ impl Query {
         })
     }
 
-    /// Hands in a page of a source. `next` names the page behind it; None: this was the last.
+    /// Hands in a page of a source. `next` names the page after it; None: this was the last.
     ///
     /// `bytes` and `str` are kept and not copied; a `Buffer` is taken away; other buffers are
     /// copied. With `length` only the first bytes count.

@@ -118,7 +118,7 @@ impl Reader {
         Ok(chain.call_method1("from_iterable", (slf,))?.unbind())
     }
 
-    /// Continues at the first record behind this offset.
+    /// Continues at the first record after this offset.
     fn seek(&self, py: Python<'_>, after: u64) -> PyResult<()> {
         Ok(py.detach(|| -> Answer<()> {
             let mut inside = self.inner.lock()?;
@@ -128,7 +128,7 @@ impl Reader {
         })?)
     }
 
-    /// Offset from which the next page starts, or the first one behind it.
+    /// Offset from which the next page starts, or the first one after it.
     #[getter]
     fn position(&self) -> PyResult<u64> {
         let inside = self.inner.lock()?;

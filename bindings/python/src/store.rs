@@ -174,7 +174,7 @@ impl Store {
     ///
     /// The fields are those of `Query`; properties of records are `meta.topic`, `meta.offset`,
     /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`, `meta.client_id`. `view` is "log" (all records) or
-    /// "latest" (what each key has). It ends behind what is decided now, behind the intention
+    /// "latest" (what each key has). It ends after what is decided now, after the intention
     /// `as_of`, or with `follow` never. `kinds` are the records that are items. `token` goes on
     /// where the same query stood; with `reset_earliest` also where retention has removed records.
     /// Behind a server, `push_down` lets it do its part.

@@ -290,7 +290,7 @@ impl Topic {
 
     /// Pages of records up to the newest: an iterator.
     ///
-    /// Reading begins at the first record; or behind the offset `after`, at the `last` n records,
+    /// Reading begins at the first record; or after the offset `after`, at the `last` n records,
     /// at `time_ms` (milliseconds since 1970), or behind the newest with `end`.
     #[pyo3(signature = (*, after=None, last=None, time_ms=None, end=false))]
     fn pages(
@@ -306,7 +306,7 @@ impl Topic {
         Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
     }
 
-    /// Pages of records as they come: an iterator that waits. It begins behind the newest record
+    /// Pages of records as they come: an iterator that waits. It begins after the newest record
     /// unless told otherwise, and ends when none came for `timeout` seconds; None: never. The topic
     /// need not be there yet. Ctrl-C ends the wait.
     #[pyo3(signature = (*, after=None, last=None, time_ms=None, start=false, timeout=None))]

@@ -133,7 +133,7 @@ impl TopicQuery {
         Ok(self.with(|query| Ok(query.topic(SourceId(source)).map(str::to_owned)))?)
     }
 
-    /// Where the query stands, to go on later behind the last result.
+    /// Where the query stands, to go on later after the last result.
     ///
     /// Raises QueryError NO_TOKEN for what cannot be resumed.
     fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

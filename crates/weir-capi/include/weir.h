@@ -27,7 +27,7 @@
  * handle answers WEIR_E_HANDLE_POISONED from then on; only giving it back works.
  *
  * STRUCTURES. Options and infos begin with `struct_size`, which the caller sets to sizeof. All zero
- * behind it is the default. They grow at the end only; what an older library does not know must be
+ * after it is the default. They grow at the end only; what an older library does not know must be
  * zero. Structures without `struct_size` never change.
  */
 #ifndef WEIR_H
@@ -752,7 +752,7 @@ int32_t weir_query_next(weir_query *query, uint32_t max_items, uint64_t max_byte
                         weir_error *error);
 /* What is needed now: WEIR_NEED and a page, or WEIR_DONE. */
 int32_t weir_query_needs(weir_query *query, weir_page **out, weir_error *error);
-/* A page with one item: what to give as `token` to go on behind the last result. */
+/* A page with one item: what to give as `token` to continue after the last result. */
 int32_t weir_query_token(weir_query *query, weir_page **out, weir_error *error);
 /* A page with one item: what the query will do, for people. */
 int32_t weir_query_explain(weir_query *query, weir_page **out, weir_error *error);

@@ -189,7 +189,7 @@ pub struct PageInfo {
     pub skipped: u64,
     /// Of needs: suggested bytes of a page.
     pub hint: u64,
-    /// Of records: where reading goes on: behind this offset.
+    /// Of records: where reading goes on: after this offset.
     pub position: u64,
     /// Of a parsed packet: 0, '=' or '?'.
     pub state: u32,
@@ -499,7 +499,7 @@ pub struct GroupInfo {
     pub mode: u32,
     /// Everything up to here is done.
     pub cursor: u64,
-    /// Everything behind here is new.
+    /// Everything after here is new.
     pub frontier: u64,
     /// Newest record of the topic.
     pub last: u64,
@@ -609,7 +609,7 @@ pub struct SourceOptions {
     pub level: u32,
     /// Of `WEIR_SHAPE_MEMBER`: path of the array.
     pub member: Slice,
-    /// With `WEIR_SOURCE_ORDINAL`; else behind those that are there.
+    /// With `WEIR_SOURCE_ORDINAL`; else after those that are there.
     pub ordinal: u64,
     /// With `WEIR_SOURCE_FIRST`: what names the first page.
     pub first: Slice,

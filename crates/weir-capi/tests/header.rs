@@ -1,7 +1,7 @@
 //! The header against the code and against its page: a C compiler compares them.
 //!
 //! Names, parameters and structures are written down twice, in `include/weir.h` for people and in `src`
-//! for the machine. Here those of `src` are declared to the compiler again, behind the header: whatever
+//! for the machine. Here those of `src` are declared to the compiler again, after the header: whatever
 //! differs does not compile.
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 //! The command line: what can be typed, and what it calls.
 //!
-//! Each command takes the common options behind its name; `weir` itself takes
+//! Each command takes the common options after its name; `weir` itself takes
 //! them before it. What must never happen here: work; each command has a file.
 
 #![allow(clippy::doc_markdown, reason = "they are help texts")]
@@ -199,7 +199,7 @@ impl Cli {
 
     /// The grammar, for help, completion and manual pages.
     pub(crate) fn build() -> clap::Command {
-        // Behind its name each command has these options again, so here they
+        // After its name each command has these options again, so here they
         // are only for those who put them first.
         Self::command().mut_args(|arg| arg.global(false))
     }

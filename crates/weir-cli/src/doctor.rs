@@ -155,7 +155,7 @@ fn file_size() -> Check {
     Check::new("file size", found, None, limit.map(|_| advice))
 }
 
-/// A clock that went back is behind what the store has written.
+/// A clock that went back shows a time before the newest stamp of the store.
 fn clock(at: &Path) -> Check {
     let now = SystemTime::now();
     let unix_s = now

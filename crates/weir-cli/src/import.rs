@@ -183,7 +183,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     printed.map(|()| ExitCode::SUCCESS)
 }
 
-/// What is said behind a Ctrl-C.
+/// What is said after a Ctrl-C.
 fn interrupted(args: &ImportArgs, source: &Source, counts: &Counts) -> Failure {
     let written = counts.imported + counts.rejected;
     let failure = Failure::new(

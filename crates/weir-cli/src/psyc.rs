@@ -24,7 +24,7 @@ mod render;
 mod text;
 mod value;
 
-/// Exit code behind an error event, or when the input ends inside a packet.
+/// Exit code after an error event, or when the input ends inside a packet.
 const BROKEN: u8 = 1;
 /// Output that is held back before it is written, in bytes.
 const HELD_BYTES_MAX: usize = 64 << 10;

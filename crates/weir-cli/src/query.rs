@@ -75,7 +75,7 @@ pub(crate) struct QueryArgs {
     #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
     #[arg(hide_default_value = true)]
     filter: String,
-    /// Order: paths, each with asc or desc behind it if wanted
+    /// Order: paths, each with asc or desc after it if wanted
     #[arg(
         long,
         value_name = "PATHS",
@@ -125,7 +125,7 @@ pub(crate) struct QueryArgs {
     /// Print what the query will do, and do nothing
     #[arg(long)]
     explain: bool,
-    /// Go on behind what this file says, and note in it how far it came
+    /// Resume after the position recorded in this file, and record there how far this run came
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]
     checkpoint: Option<PathBuf>,
     /// Go on without this file of the first run, and without the rows it had left

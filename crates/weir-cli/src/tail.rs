@@ -138,7 +138,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         Where::Server(_) => {
             let weir = place::open(caller, Access::Read)?;
             while state.left > 0 {
-                // It ends when the server is away, and goes on behind what was
+                // It ends when the server is away, and continues after what was
                 // printed.
                 Follow::new(&weir).run(&mut state, &mut out)?;
             }
@@ -301,14 +301,14 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Prints what is there behind the places.
+    /// Prints what is there after the places.
     fn read(&mut self, weir: &Weir, out: &mut Output) -> anyhow::Result<()> {
         let mut readers = BTreeMap::new();
         self.open(weir, &mut readers)?;
         self.print(&mut readers, out)
     }
 
-    /// Adds readers of the topics that are meant and have none yet, behind the
+    /// Adds readers of the topics that are meant and have none yet, after the
     /// places.
     fn open(
         &mut self,

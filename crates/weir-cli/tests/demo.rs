@@ -134,7 +134,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
 
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
-    // Behind the last step that is named: in the middle of writing, and while
+    // After the last step that is named: in the middle of writing, and while
     // a process of its own writes.
     for behind in ["open", "together"] {
         let dir = TempDir::new().unwrap();

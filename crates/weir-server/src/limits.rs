@@ -11,7 +11,7 @@ pub(crate) const HEAD_LINES_BLANK_MAX: usize = 2;
 pub(crate) const PIPELINE_MAX: usize = 64;
 /// Bytes of answers that are gathered before they are written.
 pub(crate) const GATHER_BYTES: usize = 64 << 10;
-/// Bytes of a body up to which it is copied behind its head, so that both are
+/// Bytes of a body up to which it is copied after its head, so that both are
 /// one write.
 pub(crate) const INLINE_BYTES: usize = 16 << 10;
 /// First size of the buffer that a connection reads into, and what it keeps
@@ -21,7 +21,7 @@ pub(crate) const INPUT_BYTES: usize = 4 << 10;
 pub(crate) const READ_BYTES: usize = 64 << 10;
 /// Bytes of a chunk's size line, extensions included.
 pub(crate) const CHUNK_LINE_MAX: usize = 1 << 10;
-/// Bytes of the trailer behind the last chunk.
+/// Bytes of the trailer after the last chunk.
 pub(crate) const TRAILER_MAX: usize = 8 << 10;
 /// Seconds for which a connection that ends early still reads, so that its
 /// last answer arrives.

@@ -90,7 +90,7 @@ impl Drop for InUse {
 }
 
 /// The id under which the store knows the session `client` of a principal: the
-/// first 16 bytes of SHA-256 over the name and the id, each behind its length
+/// first 16 bytes of SHA-256 over the name and the id, each after its length
 /// in 8 bytes. The id itself for the owner of the directory, who has the files
 /// anyway, and where nobody is known.
 pub(crate) fn stored(principal: &Principal, client: ClientId) -> ClientId {

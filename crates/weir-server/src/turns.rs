@@ -2,7 +2,7 @@
 //!
 //! Waking a thread is a system call and a switch, which cost more than the
 //! write that is handed over. So writes that are begun in one turn of the
-//! reactor wake the store once, behind the tasks that were ready with them;
+//! reactor wake the store once, after the tasks that were ready with them;
 //! and answers that the store gives before the reactor has looked wake it
 //! once. Nobody waits for company: a write alone is handed over as soon as its
 //! task has returned.

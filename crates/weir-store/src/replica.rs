@@ -314,7 +314,7 @@ impl Replica {
     }
 
     /// Lets go of every entry up to `id`. For one above the last entry the log is
-    /// empty after it and goes on behind that one.
+    /// empty after it and continues after that one.
     pub fn purge_through(&self, id: EntryId, done: Done) {
         self.task(move |committer| {
             committer.flush();

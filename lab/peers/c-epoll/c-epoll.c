@@ -376,7 +376,7 @@ static bool advance(struct connection *c) {
             if (HAS(DROP_REST) && c->phase == HEAD) c->start = c->in.length;
         size_t waiting = c->out.length - c->sent;
         if (!flush(c)) return false;
-        /* Answers that went away make room for the requests behind them. */
+        /* Answers that went away make room for the requests after them. */
         if (waiting < OUT_MAX || c->out.length) break;
     }
     if (HAS(STATELESS)) {

@@ -1,4 +1,4 @@
-/* The endpoints below /bench behind libmicrohttpd, as its manual teaches: one
+/* The endpoints below /bench served by libmicrohttpd, as its manual teaches: one
  * internal thread on epoll; the first call makes the request, then come the
  * calls with data, then the one that answers.
  *

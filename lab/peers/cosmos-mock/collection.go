@@ -99,7 +99,7 @@ func (p *partition) holds(d document) bool {
 	return p.from <= d.hash && d.hash < p.to
 }
 
-// place is what a continuation token says: behind which document the next
+// place is what a continuation token says: after which document the next
 // page begins. It names no partition, so that the parts of a partition go on
 // where the whole one was.
 type place struct {
@@ -130,7 +130,7 @@ var errGone = fmt.Errorf("the partition is gone")
 // errUnknown says that there never was such a partition.
 var errUnknown = fmt.Errorf("there is no such partition")
 
-// page gives documents of a partition behind a place, and the token of what
+// page gives documents of a partition after a place, and the token of what
 // follows; an empty one after the last.
 func (c *collection) page(id string, behind *place, most int) ([][]byte, string, error) {
 	c.mutex.Lock()

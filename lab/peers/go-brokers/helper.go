@@ -47,7 +47,7 @@ func startHelper(p place, line []string) (*helper, error) {
 	return &helper{command: command, in: in, out: bufio.NewReader(out)}, command.Start()
 }
 
-// ask sends a line and returns the words of the answer behind `expect`.
+// ask sends a line and returns the words of the answer after `expect`.
 func (h *helper) ask(line, expect string) ([]string, error) {
 	if _, err := fmt.Fprintln(h.in, line); err != nil {
 		return nil, err

@@ -3,7 +3,7 @@
 //
 // It speaks the line protocol of docs/guide/lab.md on standard input and
 // output. It starts the real server as a child on its own CPU, loads it from
-// the CPU it was pinned to itself, and leaves neither process nor file behind.
+// the CPU it was pinned to itself, and leaves neither a process nor a file.
 package main
 
 import (
@@ -134,7 +134,7 @@ func serve(all *contender, part []string) (string, error) {
 	return "", fmt.Errorf("malformed line")
 }
 
-// pairs renders values in order of their names, each behind a TAB.
+// pairs renders values in order of their names, each after a TAB.
 func pairs(values map[string]string) string {
 	names := make([]string, 0, len(values))
 	for name := range values {

@@ -42,7 +42,7 @@ import weir.Step;
  *   enqueue   a page in memory of the library is given away and scanned
  *   copied    a page of Java is copied and scanned
  *   next      what was scanned is handed out, 256 items at a time whatever their size, and
- *             the memory of each is taken; the call behind the last of these, which forgets the page, is
+ *             the memory of each is taken; the call after the last of these, which forgets the page, is
  *             told apart, as `done`
  *   floor     next without the package: the calls of weir.h, and the table that they give, by hand
  *   jackson   the streaming parser over the page, and the key of each item

@@ -2,14 +2,14 @@
 //
 //   enqueue   a page is copied and scanned
 //   next      what was scanned is handed out, 256 items at a time, and each item is looked at; the
-//             call behind the last of these, which forgets the page, is told apart, as `done`
+//             call after the last of these, which forgets the page, is told apart, as `done`
 //   views     the same, and a Buffer of its bytes is asked of each item
 //   spans     the same by the table of a page, without an object for an item
 //   loop      the floor of next: the same loop over arrays of bytes that are there
 //   json      JSON.parse of the page, and the key of each item
 //
 // Speaks the line protocol of docs/guide/lab.md. A pass is timed without the making of its query;
-// CPU time is that of the process, collector included. A run is timed behind 0.3 s of passes that are not.
+// CPU time is that of the process, collector included. A run is timed after 0.3 s of passes that are not.
 
 import { createInterface } from 'node:readline'
 import { argv, cpuUsage, exit, hrtime, stdin, stdout, version as nodeVersion } from 'node:process'

@@ -3,7 +3,7 @@
     enqueue   a page of `bytes` is kept and scanned
     copied    the same of a `bytearray`, which is copied
     next      what was scanned is handed out, 256 items at a time whatever their size, and each is
-              looked at; the call behind the last of these, which forgets the page, is told apart, as
+              looked at; the call after the last of these, which forgets the page, is told apart, as
               `done`
     loop      the floor of next: the same loop over `bytes` that are there
     json      json.loads of the page, and the key of each item

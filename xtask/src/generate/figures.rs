@@ -93,7 +93,7 @@ impl Records {
     fn record(&mut self, experiment: &str) -> anyhow::Result<&Record> {
         if !self.0.contains_key(experiment) {
             let end = format!("/{experiment}/summary.json");
-            // Paths have the date behind the machine, so the last one is the newest.
+            // Paths have the date after the machine, so the last one is the newest.
             let path = tree::files()?
                 .into_iter()
                 .rfind(|path| path.starts_with("lab/record/") && path.ends_with(&end))

@@ -25,7 +25,7 @@ pub(super) struct Language {
     pub(super) name: &'static str,
     /// What `weir program new --lang` calls it.
     pub(super) option: &'static str,
-    /// What stands behind the name of a program in the name of its module.
+    /// What stands after the name of a program in the name of its module.
     pub(super) suffix: &'static str,
     /// Folder of the sources, relative to the root.
     folder: &'static str,

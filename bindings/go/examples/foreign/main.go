@@ -168,7 +168,7 @@ func (d *dataBase) page(ctx context.Context, need weir.Need) error {
 	return err
 }
 
-// split puts the parts of a partition in its place. They go on behind what was
+// split puts the parts of a partition in its place. They continue after what was
 // read of the whole.
 func (d *dataBase) split(ctx context.Context, need weir.Need, partition string) error {
 	ranges, err := d.ranges(ctx)

@@ -10,7 +10,7 @@ type Shape struct {
 	Objects, Depth, Width int
 	// Title stands before each title: "escapes", "non-ascii" or nothing.
 	Title string
-	// KeyLast puts the key behind the payload.
+	// KeyLast puts the key after the payload.
 	KeyLast bool
 }
 

@@ -13,7 +13,7 @@ Data = bytes | bytearray | memoryview | str | Buffer
 """A page of JSON."""
 
 Fetched = tuple[Data, bytes | str | None] | None
-"""A page and what names the one behind it (None: it was the last). None in place of both: the
+"""A page and what names the one after it (None: it was the last). None in place of both: the
 function has handed in, finished or replaced the source itself; else it is BAD_OPTION."""
 
 _LARGE = 256 << 10

@@ -194,7 +194,7 @@ class Expect:
         """The topic does not live, or its last record has this offset."""
     @staticmethod
     def topic_empty() -> Expect:
-        """The topic lives, and has no record behind the one that created it."""
+        """The topic lives, and has no record after the one that created it."""
     @staticmethod
     def incarnation(intention: int) -> Expect:
         """The topic lives since this intention offset."""
@@ -428,7 +428,7 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> Reader:
-        """Pages of records as they come: an iterator that waits. It begins behind the newest record
+        """Pages of records as they come: an iterator that waits. It begins after the newest record
         unless told otherwise, and ends when none came for `timeout` seconds; None: never. The topic
         need not be there yet. Ctrl-C ends the wait.
         """
@@ -488,7 +488,7 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """Offset from which the next page starts, or the first one behind it."""
+        """Offset from which the next page starts, or the first one after it."""
     @property
     def timeout(self) -> float | None:
         """Seconds that the iterator waits for a page; None: for ever."""
@@ -498,7 +498,7 @@ class Reader:
     def records(self) -> Iterator[Record]:
         """All records of the pages: an iterator, with the patience of this one."""
     def seek(self, after: int) -> None:
-        """Continues at the first record behind this offset."""
+        """Continues at the first record after this offset."""
     def __iter__(self) -> Reader: ...
     def __next__(self) -> RecordPage: ...
 
@@ -735,7 +735,7 @@ class Query:
         *,
         length: int | None = None,
     ) -> None:
-        """Hands in a page of a source. `next` names the page behind it; None: this was the last."""
+        """Hands in a page of a source. `next` names the page after it; None: this was the last."""
     def finish(self, source: Source | int) -> None:
         """Says that a source has no more pages."""
     def abandon(self, name: str | bytes) -> None:
@@ -898,7 +898,7 @@ class TopicQuery:
         made.
         """
     def token(self) -> bytes:
-        """Where the query stands, to go on later behind the last result."""
+        """Where the query stands, to go on later after the last result."""
     def explain(self) -> str:
         """What the query does, for people."""
     @property

@@ -134,7 +134,7 @@ fn it_never_left_when_the_call_failed() {
     assert_eq!(lend(strict, other, &counter), -724);
     assert_eq!(back(&counter), 0);
     unsafe {
-        // Both ways back, or none; a name behind the last page.
+        // Both ways back, or none; a name after the last page.
         let mut loan = Loan {
             release: None,
             user: null_mut(),

@@ -36,7 +36,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measured
     ensure(bench.caller, bench.weir, &load.topic, false)?;
     let end = bench.weir.topic(&load.topic).failed(failed)?.try_info();
     let end = end.failed(failed)?.map_or(0, |info| info.last.0);
-    // All of them begin behind the same record.
+    // All of them begin after the same record.
     let from = ReadFrom::After(weir::ConsequenceOffset(end));
     let readers: Vec<TopicReader> = (0..load.clients)
         .map(|_| {

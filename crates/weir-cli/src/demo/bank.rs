@@ -4,7 +4,7 @@
 //! What each writer sends comes from a seed; who comes first is decided by the
 //! threads. So nothing here is known before: each verdict is compared with
 //! that of a plain model which sees the transfers in the order of the log, and
-//! the balances are added up behind every single transfer.
+//! the balances are added up after every single transfer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -312,7 +312,7 @@ fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
     Ok(model)
 }
 
-/// Reads the topic from its start and adds up all balances behind the last
+/// Reads the topic from its start and adds up all balances after the last
 /// record of every transfer. Returns how often.
 fn add_up(weir: &Weir, minted: i64) -> anyhow::Result<u64> {
     let mut balances = BTreeMap::new();

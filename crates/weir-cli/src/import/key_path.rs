@@ -115,7 +115,7 @@ impl Step {
     }
 }
 
-/// Finds the value behind a step; of several with one name, the last.
+/// Finds the value after a step; of several with one name, the last.
 struct Pick<'s>(&'s Step);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

@@ -2,7 +2,7 @@
 //! line, each once however often the import is interrupted and repeated.
 //!
 //! A letter names the import by its session, and where the item stands.
-//! Letters come in the order of the input, so one that is not behind the last
+//! Letters come in the order of the input, so one that is not after the last
 //! letter of the same import was written by an earlier run. What must never
 //! happen here: a cut item that looks whole.
 

@@ -24,11 +24,11 @@ pub(super) struct Array {
 enum State {
     /// Nothing was read.
     Start,
-    /// Behind the bracket.
+    /// After the bracket.
     First,
-    /// Behind an element.
+    /// After an element.
     Behind,
-    /// Behind the end.
+    /// After the end.
     Done,
 }
 
@@ -115,7 +115,7 @@ impl Array {
         })
     }
 
-    /// Goes to the array: down the path, and behind its bracket.
+    /// Goes to the array: down the path, and after its bracket.
     fn enter(&mut self, path: &[Step]) -> Result<(), Problem> {
         for step in path {
             match step {

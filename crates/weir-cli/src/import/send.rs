@@ -53,7 +53,7 @@ pub(super) struct Sender<'a> {
     /// Hash over all items so far.
     chain: u64,
     items: Items,
-    /// The chain behind each item of the batch.
+    /// The chain after each item of the batch.
     chains: Vec<u64>,
     /// Lines of the items of the batch.
     lines: Vec<u64>,

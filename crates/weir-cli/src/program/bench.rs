@@ -55,7 +55,7 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
-    /// Different keys, each written once before: KEY with a number behind it
+    /// Different keys, each written once before: KEY with a number after it
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     state_entries: u32,

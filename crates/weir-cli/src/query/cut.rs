@@ -1,4 +1,4 @@
-//! Where a long array can be cut into pages: behind a comma between two of its
+//! Where a long array can be cut into pages: after a comma between two of its
 //! elements.
 //!
 //! It counts brackets and knows strings; what is between them the engine

@@ -1,4 +1,4 @@
-//! Files as sources: a page at a time, cut behind a line or an element.
+//! Files as sources: a page at a time, cut after a line or an element.
 //!
 //! Invariant: of a file with lines or an array, one page is being read and one
 //! is in the engine; what names a page is the byte where it begins, so that a query can
@@ -97,7 +97,7 @@ struct Reading {
     is_end: bool,
     /// What the checkpoint says of it.
     before: Option<Mark>,
-    /// What was read behind the last line of the page before.
+    /// What was read after the last line of the page before.
     rest: Vec<u8>,
     /// Where each page began.
     begins: Vec<u64>,
@@ -440,7 +440,7 @@ impl Reading {
     /// The next page, and whether it is the last.
     fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
         let (lines, is_stdin) = (self.shape == Shape::Lines, self.is_stdin());
-        // Behind a comma of an array, a page begins with a bracket of its own.
+        // After a comma of an array, a page begins with a bracket of its own.
         let extra = u64::from(self.shape == Shape::Array && self.at > 0);
         let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
         self.begins.push(self.at - extra);

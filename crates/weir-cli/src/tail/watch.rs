@@ -71,7 +71,7 @@ impl Watch {
         }
         let file = OpenOptions::new().write(true).open(&self.lock).ok()?;
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        // A close parts the changes before from those behind it.
+        // A close parts the changes before from those after it.
         let mask = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
         inotify::add_watch(&changes, &self.lock, mask).ok()?;
         Some(Line {

@@ -611,7 +611,7 @@ fn a_server_is_queried_and_followed() {
         .words(&["put", "o.a", "{\"n\":1}", "-k", "x", "--at", at, "-q"])
         .ok();
     assert_eq!(lines(&place, &latest), ["{\"n\":1}"]);
-    // It goes on behind a key, whatever happens to that one.
+    // It continues after a key, whatever happens to that one.
     let put = |key: &str, n: &str| {
         place
             .words(&["put", "l", n, "-k", key, "--at", at, "-q"])

@@ -45,7 +45,7 @@ pub struct Cell {
 /// Everything a run goes through.
 #[derive(Clone, Debug)]
 pub struct Matrix {
-    /// Contenders in file order, a twin behind the rest.
+    /// Contenders in file order, a twin after the rest.
     pub contenders: Vec<ContenderSpec>,
     /// Workloads in file order, sizes in theirs.
     pub workloads: Vec<Workload>,

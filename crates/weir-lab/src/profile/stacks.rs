@@ -88,7 +88,7 @@ pub(super) fn class(stack: &[String]) -> &'static str {
     found.unwrap_or_else(kernel)
 }
 
-/// Behind the names of frames of the kernel.
+/// After the names of frames of the kernel.
 const KERNEL_MARK: &str = "_[k]";
 
 impl Stacks {

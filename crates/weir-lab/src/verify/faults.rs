@@ -18,7 +18,7 @@ const ROUNDS: u32 = 300;
 /// - `stateless`: every read is taken for a whole request.
 /// - `edge-short-read`: edge-triggered, one short read an event.
 /// - `no-continue`: `Expect: 100-continue` is passed over.
-/// - `drop-rest`: bytes behind the first request of a read are dropped.
+/// - `drop-rest`: bytes after the first request of a read are dropped.
 /// - `forget-write`: what a write did not take is forgotten.
 /// - `accept-one`: an edge-triggered listener with one accept an event.
 pub const FAULTS: &[(&str, [Outcome; 7])] = &[

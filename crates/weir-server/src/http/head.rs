@@ -245,7 +245,7 @@ impl Scan {
             match (content.is_empty(), self.begun) {
                 (true, true) => return Ok(Some(self.seen)),
                 (true, false) => {
-                    // Some clients send a line too much behind a body.
+                    // Some clients send a line too much after a body.
                     self.blank += 1;
                     if self.blank > HEAD_LINES_BLANK_MAX {
                         return Err(Bad::Syntax("blank lines before the request"));
@@ -465,7 +465,7 @@ impl Head {
         std::str::from_utf8(cut(&self.text, &self.path)).unwrap_or_default()
     }
 
-    /// The query behind its question mark, not decoded.
+    /// The query after its question mark, not decoded.
     pub(crate) fn query(&self) -> Option<&str> {
         let query = self.query.as_ref()?;
         std::str::from_utf8(cut(&self.text, query)).ok()

@@ -159,7 +159,7 @@ impl Reply {
     }
 }
 
-/// The words behind a status.
+/// The words after a status.
 pub(crate) const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

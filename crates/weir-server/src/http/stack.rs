@@ -27,7 +27,7 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// Its path, not decoded.
     pub path: &'a str,
-    /// What is behind the question mark, not decoded.
+    /// What is after the question mark, not decoded.
     pub query: Option<&'a str>,
     /// Its body.
     pub body: &'a [u8],
@@ -109,7 +109,7 @@ impl<F> Clone for Bare<F> {
     }
 }
 
-/// An answer without a request, behind which the connection ends.
+/// An answer without a request, after which the connection ends.
 fn last(status: u16, body: &'static [u8]) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("content-type", "application/json");

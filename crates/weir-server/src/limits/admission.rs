@@ -85,13 +85,13 @@ impl Admission {
         admit(&self.bytes, bytes, self.limits.writes)
     }
 
-    /// The same for what the store would put behind costly calls
+    /// The same for what the store would queue after costly calls
     /// (`Store::is_costly`).
     pub(crate) fn admit_costly(&self, bytes: usize) -> Option<Permit> {
         admit(&self.costly, bytes, self.limits.costly)
     }
 
-    /// Leave for a claim that would wait behind costly calls.
+    /// Leave for a claim that would wait for costly calls.
     pub(crate) fn admit_costly_claim(&self) -> Option<Permit> {
         admit(&self.costly_claims, 1, COSTLY_CLAIMS_MAX)
     }

@@ -87,7 +87,7 @@ impl Answers {
         self.is_lost
     }
 
-    /// Whether so many packets wait behind a write that no more requests may
+    /// Whether so many packets wait after a write that no more requests may
     /// be taken: each refused write is one of them, and costs no credit.
     pub(super) fn is_high(&self) -> bool {
         self.packet_bytes >= OUT_BYTES_HIGH

@@ -87,7 +87,7 @@ pub(super) struct Connection<S> {
     no_room: bool,
     /// Looks in a row that found it still so.
     looks: u32,
-    /// The write at the front is one that waits behind costly calls.
+    /// The write at the front is one that waits for costly calls.
     pub(super) waits_for_costly: bool,
     started: Instant,
     heard: Instant,
@@ -106,7 +106,7 @@ enum Closing {
     Plain,
 }
 
-/// Pause behind so many looks in vain.
+/// Pause after so many looks in vain.
 fn look_again(looks: u32) -> Duration {
     LOOK_AGAIN * (1 << looks.min(LOOKS_DOUBLE))
 }
@@ -451,7 +451,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Ends the connection behind a refusal.
+    /// Ends the connection after a refusal.
     pub(super) fn fatal(&mut self, refused: &Refused) {
         if self.closing == Closing::No {
             self.refuse(&[], refused, &Message::Empty);

@@ -35,7 +35,7 @@ pub(super) struct LookUp {
     pub(super) prefix: Box<[u8]>,
     /// Those below are not.
     pub(super) from: Vec<u8>,
-    /// Those whose record is behind it come later.
+    /// Those whose record is after it come later.
     pub(super) upto: u64,
 }
 

@@ -179,7 +179,7 @@ impl Listeners {
             After::Time(_) => reader.seek(sought.unwrap_or_default()),
             After::Latest => {
                 reader.seek(ConsequenceOffset(last));
-                // Without new ones behind it, no key is left out.
+                // Without new ones after it, no key is left out.
                 let upto = if listen.follow { last } else { u64::MAX };
                 replay = (last != 0).then(|| Replay {
                     prefix: listen.prefix.unwrap_or_default().into(),
@@ -625,7 +625,7 @@ impl Listener {
         *hands.left = hands.left.saturating_sub(REPLAY_PAGES);
         let mut keys = keys?;
         while let Some((key, page)) = keys.found.pop_front() {
-            // No credit, or enough for now: goes on behind the key before. What a
+            // No credit, or enough for now: continues after the key before. What a
             // query let through is counted, and sent.
             let enough = self.bytes <= 0 || self.records <= 0 || hands.out.is_high();
             if enough && !self.sifts {

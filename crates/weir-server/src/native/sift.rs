@@ -25,7 +25,7 @@ use super::refuse::Refused;
 
 /// Pages that are looked through in one go.
 const SIFT_PAGES: usize = 64;
-/// Looking ends behind the page in which so much time has passed, for the sake
+/// Looking ends after the page in which so much time has passed, for the sake
 /// of others that wait for their turn.
 const SIFT_TIME: Duration = Duration::from_millis(100);
 /// Bytes of records that are let through in one go.
@@ -102,7 +102,7 @@ pub(super) struct Keys {
     pub(super) sifter: Option<Box<Sifter>>,
     /// Values that are not JSON and were left out.
     pub(super) bad: u64,
-    /// What is wrong with the record behind them.
+    /// What is wrong with the record after them.
     pub(super) fault: Option<Refused>,
 }
 
@@ -158,7 +158,7 @@ fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
     refused
 }
 
-/// Puts a part behind others.
+/// Puts a part after others.
 fn append(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(part);
@@ -248,7 +248,7 @@ impl Sifter {
     }
 
     /// Looks through the records of keys: one that is not wanted stays without
-    /// its page, and what comes behind the last one that is goes.
+    /// its page, and what comes after the last one that is goes.
     pub(super) fn look_up(
         mut self: Box<Self>,
         mut keys: Keys,

@@ -79,7 +79,7 @@ impl Hub {
     }
 
     /// Follows a topic, which need not be there yet. The receiver hears of each
-    /// new end; the task behind it ends with the last one of them.
+    /// new end; its task ends with the last one of them.
     pub(crate) fn follow(&self, topic: &str) -> (Arc<Follow>, watch::Receiver<u64>) {
         let mut topics = lock(&self.topics);
         if let Some(follow) = topics.get(topic) {

@@ -268,7 +268,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     Ok(describe(reply, &program))
 }
 
-/// GET of a module by its hash. The bytes behind a hash never change.
+/// GET of a module by its hash. The bytes after a hash never change.
 pub(crate) fn module(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let name = &call.matched.name;
     let hash = read_hash(name).filter(|hash| hash.to_string() == *name);

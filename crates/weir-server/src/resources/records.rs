@@ -19,7 +19,7 @@ pub(crate) enum Form {
     Json,
     /// An object a line.
     Lines,
-    /// Objects, each behind a record separator (RFC 7464).
+    /// Objects, each after a record separator (RFC 7464).
     Sequence,
     /// An array of `CloudEvents`.
     Events,

@@ -92,7 +92,7 @@ pub struct TokenEntry {
     pub rights: Vec<String>,
     pub(crate) hash: TokenHash,
     pub(crate) grants: Grants,
-    /// Byte behind the line of its id.
+    /// Byte after the line of its id.
     id_line_end: usize,
 }
 

@@ -91,7 +91,7 @@ fn a_drain_loses_and_doubles_nothing() {
 }
 
 /// What was begun when the drain came is answered, all of it, and only the last
-/// answer says that nothing follows: a client sends again what it finds behind
+/// answer says that nothing follows: a client sends again what it finds after
 /// such an answer.
 #[test]
 fn a_drain_answers_every_request_that_was_begun() {

@@ -311,7 +311,7 @@ fn who_was_late_is_told_what_it_missed_if_it_wants_to_know() {
             .map(|record| record["offset"].as_u64().unwrap())
             .collect()
     };
-    // Of the key, behind what it knew; of the topic, everything.
+    // Of the key, after what it knew; of the topic, everything.
     let late = "If-Match: \"k2\"\nPrefer: conflicts=10";
     let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![4, 5]));

@@ -68,7 +68,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// Requests that change nothing in the form of the stream, so that what comes
-/// behind a damaged one is looked at too.
+/// after a damaged one is looked at too.
 fn seeds() -> Vec<Vec<u8>> {
     let requests = vectors::all().into_iter().flatten();
     let mut seeds: Vec<Vec<u8>> = requests.map(|exchange| exchange.request).collect();

@@ -181,7 +181,7 @@ fn a_filter_lets_through_what_it_should_and_marks_progress() {
         follow: false,
         ..ALL
     };
-    // The answer to the put may come behind the record.
+    // The answer to the put may come after the record.
     peer.send(&Packet::tagged(b"k", Message::Listen(kinds)));
     let mut created = Vec::new();
     loop {

@@ -308,6 +308,6 @@ fn a_chained_write_is_refused_with_the_one_before_it() {
     // Others may write by now; nothing overtakes what was refused here.
     assert_eq!(put_one(&mut peer, true), Err(None));
     while put_one(&mut peer, false).is_err() {}
-    // Behind one that was taken it is asked for the rate alone.
+    // After one that was taken it is asked for the rate alone.
     assert_ne!(put_one(&mut peer, true), Err(None));
 }

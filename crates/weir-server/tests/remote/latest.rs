@@ -43,7 +43,7 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
             }
             found.extend(more);
             assert!(found.len() < 1000, "it goes on and on");
-            // A key behind, one in front that is new, one that goes, one that
+            // A key after, one in front that is new, one that goes, one that
             // changes, and a topic.
             let topic = near.topic("l.a").unwrap();
             topic

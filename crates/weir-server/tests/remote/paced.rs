@@ -41,7 +41,7 @@ fn slow(items: u64) -> (World, Weir) {
 }
 
 /// Hands calls of `items` values over without waiting, each value the number
-/// behind the one before.
+/// after the one before.
 fn import(far: &Weir, calls: usize, items: usize) -> Vec<Proposal> {
     let call = |call: usize| {
         let numbers = call * items..(call + 1) * items;

@@ -491,7 +491,7 @@ fn where_a_query_is_done_does_not_show() {
         Ok(())
     });
     checked.unwrap();
-    // And stopped behind each page of results.
+    // And stopped after each page of results.
     let checked = runner.run(&(queries(), 1..9_usize), |(options, items_max)| {
         let expected = said(&near, &options, usize::MAX, false);
         let mut stopped = said(&far, &options, items_max, true);

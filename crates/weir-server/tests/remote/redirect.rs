@@ -14,7 +14,7 @@ use weir_protocol::{Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage}
 use crate::world::{CLIENT, World, put};
 
 /// What the script does with a connection: the address to send it to with its
-/// HELLO, or with its first request behind that.
+/// HELLO, or with its first request after that.
 #[derive(Clone)]
 pub(crate) enum Script {
     /// HELLO is answered, and with `true` that there is a topic; nothing else.

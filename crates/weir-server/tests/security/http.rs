@@ -298,7 +298,7 @@ fn each_write_needs_the_rights_of_what_it_does() {
             }
             let before = world.store.topic("t.a").unwrap().last;
             let denied = ask(&world, line, &[&bearer(token), kind], body);
-            // A batch that has begun says so; nothing behind the denial is done.
+            // A batch that has begun says so; nothing after the denial is done.
             assert!(denied.contains("\"right\":"), "{line} {body}: {denied}");
             assert!(
                 denied.starts_with("http/1.1 403 "),

@@ -43,7 +43,7 @@ impl Peer {
         let mut stream = StreamOwned::new(connection, socket(address));
         stream.write_all(b"|\n")?;
         stream.flush()?;
-        // Under TLS 1.3 a server refuses a certificate behind the handshake.
+        // Under TLS 1.3 a server refuses a certificate after the handshake.
         let mut greeting = [0; 2];
         stream.read_exact(&mut greeting)?;
         assert_eq!(&greeting, b"|\n");

@@ -25,7 +25,7 @@ fn hello(world: &World, token: &Token, client: &str, more: &str) -> (Peer, Strin
 /// One variable of a packet.
 fn variable<'a>(packet: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = packet.lines().filter_map(|line| line.split_once('\t'));
-    // Behind the name stands a length, if the value is longer.
+    // After the name stands a length, if the value is longer.
     let named = |head: &str| head.split(' ').next() == Some(&format!(":{name}"));
     lines.find_map(|(head, value)| named(head).then_some(value))
 }

@@ -65,7 +65,7 @@ pub fn is_echo(method: &str, path: &str) -> bool {
     path == "/bench/echo" && method == "POST"
 }
 
-/// Answers a request; `query` is what stands behind the question mark.
+/// Answers a request; `query` is what stands after the question mark.
 pub fn answer(method: &str, path: &str, query: Option<&str>, body: &[u8]) -> Answer {
     match (path, method) {
         ("/bench/json", "GET") => Answer::json(json::hello()),

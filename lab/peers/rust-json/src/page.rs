@@ -1,4 +1,4 @@
-//! The pages: a deep payload behind (or before) the key of each item.
+//! The pages: a deep payload after (or before) the key of each item.
 //!
 //! `deep(0, w)` is `"value"`; `deep(d, w)` is an array of `w` objects `{"key": deep(d-1, w)}`. `6 by 10`
 //! is the 17 MB payload of the study that the experiment repeats.

@@ -84,7 +84,7 @@ impl One {
         Ok(one)
     }
 
-    /// Opens so many connections, each behind its first answer.
+    /// Opens so many connections, each after its first answer.
     fn open(&self, count: usize) -> Result<Vec<TcpStream>, ContenderError> {
         let mut open = Vec::with_capacity(count);
         for _ in 0..count {
@@ -137,7 +137,7 @@ content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
         self.server.signal(Signal::CONT)?;
         let (cpu, wall) = (process_cpu_ns(), wall_ns());
         let mut open = self.open(count)?;
-        // Behind this, every other connection rests.
+        // After this, every other connection rests.
         if let (true, Some(first)) = (self.http, open.first_mut()) {
             self.ask(first)?;
         }

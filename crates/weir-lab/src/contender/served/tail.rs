@@ -2,7 +2,7 @@
 //!
 //! One thread writes over the native port at the moments that are due; one
 //! reads all listeners through epoll. A record holds the moment at which it
-//! was due, so what a listener has behind it when a read returns is how late
+//! was due, so the backlog of a listener when a read returns is how late
 //! the newest record in it came: waiting for the writer counts.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Listener {
         .map_err(failed)?;
         let mut head = Vec::new();
         let mut byte = [0];
-        // Byte by byte, so that nothing behind the head is taken.
+        // Byte by byte, so that nothing after the head is taken.
         while !head.ends_with(b"\r\n\r\n") {
             stream.read_exact(&mut byte).map_err(failed)?;
             head.extend_from_slice(&byte);

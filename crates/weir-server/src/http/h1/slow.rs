@@ -162,7 +162,7 @@ fn who_takes_nothing_over_tls_keeps_no_connection() {
             ..ServerConfig::default()
         });
         // For one of these lengths the answer just fits into the window, and
-        // the farewell behind it does not: that is shorter than the steps.
+        // the farewell after it does not: that is shorter than the steps.
         for count in (WINDOW - 1200..WINDOW).step_by(8) {
             let config = Arc::clone(&config);
             let host = Bytes { count, config };

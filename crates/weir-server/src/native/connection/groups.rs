@@ -1,6 +1,6 @@
 //! Groups: claims that wait for records, and what groups look like.
 //!
-//! A claim is a task of its own, so that what is behind it on the connection
+//! A claim is a task of its own, so that what is after it on the connection
 //! goes on. Invariants: of one connection only one claim at a time is with the
 //! store or has records that are not sent, which bounds the memory of all of
 //! them. What must never happen here: a claim after the client has left.

@@ -289,7 +289,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), Refused> {
         let limit = usize::try_from(limit).unwrap_or(SCAN_KEYS_MAX);
         let limit = limit.min(SCAN_KEYS_MAX);
-        // Names are ASCII: whatever is not sorts behind them, and begins none.
+        // Names are ASCII: whatever is not sorts after them, and begins none.
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (prefix, behind) = (text(prefix), text(behind));
         let shared = Arc::clone(&self.port.shared);

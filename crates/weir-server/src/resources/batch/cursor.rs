@@ -69,7 +69,7 @@ impl Cursor {
         let rest = body.get(self.at..)?;
         let size = rest.iter().position(|byte| *byte == end);
         let size = size.unwrap_or(rest.len());
-        // Behind the last one there is nothing.
+        // After the last one there is nothing.
         self.at += size + 1;
         rest.get(..size)
     }

@@ -1,7 +1,7 @@
 //! A batch on its way to the store, one log entry at a time.
 //!
 //! What must never happen here: a second entry before the first is answered, or
-//! an item behind one that was not taken.
+//! an item after one that was not taken.
 
 use std::sync::Arc;
 

@@ -212,8 +212,8 @@ async fn plan(
     Ok((config, slice))
 }
 
-/// The position so many bytes or messages behind another one, and what of the
-/// record behind it is still wanted; `None` when there is not so much.
+/// The position so many bytes or messages after another one, and what of the
+/// record after it is still wanted; `None` when there is not so much.
 async fn boundary(
     edge: &Arc<Edge>,
     source: &View,

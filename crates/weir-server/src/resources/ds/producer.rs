@@ -86,7 +86,7 @@ impl Producer {
         [PRODUCER, self.id.as_bytes()].concat()
     }
 
-    /// What its write is, behind what was taken last.
+    /// What its write is, after what was taken last.
     pub(super) fn judge(&self, last: Option<State>) -> Verdict {
         let State { epoch, seq } = self.now;
         match last {

@@ -75,7 +75,7 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
 }
 
-/// The position behind which a reader begins.
+/// The position after which a reader begins.
 fn start(view: &View, place: Place) -> Result<u64, Problem> {
     match place {
         Place::Start | Place::After(0) => Ok(0),

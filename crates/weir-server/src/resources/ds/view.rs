@@ -37,7 +37,7 @@ pub(crate) struct View {
     pub(crate) closed: Option<u64>,
     /// It was deleted; only forks read it.
     pub(crate) gone: bool,
-    /// Position behind its last record.
+    /// Position after its last record.
     pub(crate) tail: u64,
     /// Offset of the record that made its topic.
     created: u64,
@@ -77,7 +77,7 @@ impl View {
             base: created,
             config,
         };
-        // The record behind that of the creation says what was made.
+        // The record after that of the creation says what was made.
         if let (Some(fork), Some(made)) = (&view.config.fork, made) {
             (view.first, view.base) = (made, fork.base);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Walk {
     parts: Vec<Part>,
     /// Reader of the part with this number.
     reader: Option<(usize, TopicReader)>,
-    /// Behind the last record that was looked at.
+    /// After the last record that was looked at.
     pub(crate) position: u64,
 }
 

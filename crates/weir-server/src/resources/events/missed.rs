@@ -1,6 +1,6 @@
 //! `Prefer: conflicts=N`: what a writer whose condition failed has not seen.
 //!
-//! The records behind the offset that it expected, up to the one that it met:
+//! The records after the offset that it expected, up to the one that it met:
 //! with them it can decide anew without a second question. What must never
 //! happen here: a record that the writer has no right to read.
 

@@ -1,6 +1,6 @@
 //! Reads: one record, one key, keys in order, pages of records.
 //!
-//! A page ends behind a number of records or of bytes, whichever comes first,
+//! A page ends after a number of records or of bytes, whichever comes first,
 //! but never before its first record. What lies in one block is read in place
 //! if nothing has to be waited for; everything else on a thread that may block.
 //!

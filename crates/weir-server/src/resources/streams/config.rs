@@ -44,7 +44,7 @@ pub(crate) struct Fork {
     pub(crate) incarnation: u64,
     /// Position that was asked for.
     pub(crate) at: u64,
-    /// Bytes or messages behind it that were asked for.
+    /// Bytes or messages after it that were asked for.
     pub(crate) sub: u64,
     /// Position from which on records are the fork's own.
     pub(crate) base: u64,

@@ -1,6 +1,6 @@
 //! Positions in a stream.
 //!
-//! A position is the number of records behind which it stands; a fork goes on
+//! A position is the number of records after which it stands; a fork goes on
 //! counting where it left its source. As a token it has 16 digits, an underline
 //! and 16 digits more, which are zero: room for a place within a record. Tokens
 //! of one stream sort as their positions do.
@@ -13,9 +13,9 @@ const DIGITS: usize = 16;
 pub(crate) enum Place {
     /// At the first byte: `-1`, and nothing given.
     Start,
-    /// Behind the last byte: `now`.
+    /// After the last byte: `now`.
     Now,
-    /// Behind this position.
+    /// After this position.
     After(u64),
 }
 

@@ -36,7 +36,7 @@ pub(crate) const TTL_SECONDS_MAX: u64 = 3_155_760_000;
 pub(crate) const EXPIRING_MAX: usize = 100_000;
 /// Streams that one is read through, itself included.
 pub(crate) const FORK_PARTS_MAX: usize = 64;
-/// Bytes or messages behind the position of a fork that it takes as well.
+/// Bytes or messages after the position of a fork that it takes as well.
 pub(crate) const FORK_SUB_OFFSET_MAX: u64 = 16 << 20;
 /// Seconds for which a long poll waits unless the client prefers otherwise.
 pub(crate) const POLL_SECONDS: u64 = 4;

@@ -15,7 +15,7 @@ thread_local! {
 /// Why a stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// It is none, ends early or goes on behind its end.
+    /// It is none, ends early or continues after its end.
     Stream,
     /// It inflates to more than [`PLAIN_MAX`] bytes.
     Size,

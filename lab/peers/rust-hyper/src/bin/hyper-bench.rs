@@ -1,4 +1,4 @@
-//! The endpoints below `/bench` behind hyper on one thread, as its manual has
+//! The endpoints below `/bench` served by hyper on one thread, as its manual has
 //! it: no limits but that of bodies, no deadlines.
 //!
 //! `hyper-bench --listen ADDRESS` serves until it is killed.

@@ -42,7 +42,7 @@ public final class Expect {
         return new Expect(5, null, offset);
     }
 
-    /** The topic is there and has no record behind the one that made it. */
+    /** The topic is there and has no record after the one that made it. */
     public static Expect topicEmpty() {
         return new Expect(6, null, 0);
     }

@@ -17,12 +17,12 @@ public final class From {
         return new From(0, 0);
     }
 
-    /** Behind the newest record. */
+    /** After the newest record. */
     public static From end() {
         return new From(1, 0);
     }
 
-    /** With the first record behind an offset. */
+    /** With the first record after an offset. */
     public static From after(long offset) {
         return new From(2, offset);
     }

@@ -24,7 +24,7 @@ public final class Group implements AutoCloseable {
      * What a group is now.
      *
      * @param cursor everything up to here is done
-     * @param frontier everything behind here is new
+     * @param frontier everything after here is new
      * @param last newest record of the topic
      * @param lag offsets that are not done
      * @param leased records that members have
@@ -141,7 +141,7 @@ public final class Group implements AutoCloseable {
         step(2, 0);
     }
 
-    /** Makes everything up to an offset count as done, and nothing behind it. */
+    /** Makes everything up to an offset count as done, and nothing after it. */
     public void reset(long offset) {
         step(3, offset);
     }

@@ -59,7 +59,7 @@ public final class OpenOptions {
         return this;
     }
 
-    /** Bytes of log behind the newest snapshot that make a new one (1 GiB). */
+    /** Bytes of log after the newest snapshot that make a new one (1 GiB). */
     public OpenOptions snapshotLogBytes(long snapshotLogBytes) {
         this.snapshotLogBytes = snapshotLogBytes;
         return this;

@@ -103,7 +103,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return skipped;
     }
 
-    /** Offset behind which reading of the topic goes on. */
+    /** Offset after which reading of the topic goes on. */
     public long position() {
         return position;
     }

@@ -284,7 +284,7 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** What to give as {@link QueryOptions#token} to go on behind the last page that came. */
+    /** What to give as {@link QueryOptions#token} to continue after the last page that came. */
     public byte[] token() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -361,7 +361,7 @@ public final class Query implements AutoCloseable {
     }
 
     /**
-     * The items of {@link #pages}; an item is good until the next one is asked for. The page behind it
+     * The items of {@link #pages}; an item is good until the next one is asked for. The page after it
      * is closed then, or with the stream.
      */
     public Stream<Item> items() {
@@ -372,7 +372,7 @@ public final class Query implements AutoCloseable {
                 .onClose(items::close);
     }
 
-    /** Items of pages, each page closed behind its last item. */
+    /** Items of pages, each page closed after its last item. */
     private static final class Items implements Iterator<Item> {
         private final Iterator<Page> pages;
         private Page page;

@@ -7,7 +7,7 @@ import java.util.List;
 
 /**
  * One supply of items of a {@link Query}. Pages of a source come in their order. Each says what names
- * the page behind it; null says that it was the last. A page is taken as a whole or not at all: after
+ * the page after it; null says that it was the last. A page is taken as a whole or not at all: after
  * an error everything is as before, and the page can be given again.
  *
  * @param query the query

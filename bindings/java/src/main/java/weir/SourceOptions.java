@@ -29,7 +29,7 @@ public final class SourceOptions {
         return this;
     }
 
-    /** Rank among equal items; without one behind the sources that are there. */
+    /** Rank among equal items; without one after the sources that are there. */
     public SourceOptions ordinal(long ordinal) {
         this.ordinal = ordinal;
         return this;

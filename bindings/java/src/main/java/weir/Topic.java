@@ -205,7 +205,7 @@ public record Topic(Weir store, String name) {
     }
 
     /**
-     * One page of the keys that begin with a prefix, in byte order: at most so many, behind a key if it
+     * One page of the keys that begin with a prefix, in byte order: at most so many, after a key if it
      * is not null. Without values, records have key and offset alone. Nothing when there is none.
      */
     public Optional<Page> scan(byte[] prefix, byte[] after, long limit, boolean values) {
@@ -242,12 +242,12 @@ public record Topic(Weir store, String name) {
                 .onClose(records::close);
     }
 
-    /** Records of pages, each page closed behind its last record. */
+    /** Records of pages, each page closed after its last record. */
     private abstract static class Records implements Iterator<TopicRecord> {
         private Page page;
         private int next;
 
-        /** The next page; null behind the last. */
+        /** The next page; null after the last. */
         abstract Page more();
 
         @Override

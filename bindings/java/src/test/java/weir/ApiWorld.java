@@ -126,7 +126,7 @@ final class ApiWorld implements TranscriptTest.World {
         }
     }
 
-    /** What stands behind so many words. */
+    /** What stands after so many words. */
     private static String behind(String line, int words) {
         String rest = line;
         for (int at = 0; at < words; at++) {

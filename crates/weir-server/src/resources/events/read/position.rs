@@ -17,7 +17,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 use crate::resources::records::Form;
 
-/// Bytes of records that a page with a filter looks through; behind them it
+/// Bytes of records that a page with a filter looks through; after them it
 /// ends, with what it found, and says where to go on.
 pub(crate) const LOOK_BYTES_MAX: usize = 64 << 20;
 
