@@ -72,14 +72,19 @@ impl Reader {
     fn open(address: &str, number: u64) -> Result<Reader, ContenderError> {
         let stream = TcpStream::connect(address).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        stream.set_nonblocking(true).map_err(failed)?;
-        Ok(Reader {
+        let mut reader = Reader {
             stream,
             head: Vec::new(),
             body: None,
             busy: false,
             page: number % (RECORDS / PAGE_RECORDS),
-        })
+        };
+        // A connection without a request is closed when many others are opened.
+        reader.ask()?;
+        let mut buffer = vec![0; READ_BYTES];
+        while !reader.take(&mut buffer)? {}
+        reader.stream.set_nonblocking(true).map_err(failed)?;
+        Ok(reader)
     }
 
     /// Asks for the next page. A request fits the buffer of an idle connection.
