@@ -127,8 +127,8 @@ impl Group {
         Ok(offsets(lost))
     }
 
-    /// The same for an exclusive group without waiting: written soon, together with what follows. A
-    /// crash can bring them again.
+    /// Acknowledges records of an exclusive group without waiting. The acknowledgement is written soon,
+    /// together with later ones. After a crash the records may be delivered again.
     fn ack_soon(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<()> {
         let work = claims(&work);
         wait::heard(py, || {

@@ -152,7 +152,7 @@ impl Store {
         Ok(pending.verdicts(py, None)?.unwrap_or_default())
     }
 
-    /// The same without waiting for the verdicts.
+    /// Sends the intentions as a batch and returns without waiting for the verdicts.
     fn send(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
         self.propose(py, &intentions)
     }

@@ -113,7 +113,7 @@ impl Topic {
         self.one(py, operation, &[], b"")
     }
 
-    /// Makes the topic live unless it does already; whether it was made now.
+    /// Creates the topic if it does not exist. Returns whether this call created it.
     fn ensure(&self, py: Python<'_>) -> PyResult<bool> {
         wait::heard(py, || self.live()?.ensure().map_err(Failure::from))
     }
@@ -180,8 +180,8 @@ impl Topic {
         self.one(py, operation, &[], meta.as_ref())
     }
 
-    /// The same if all conditions hold; else INVALID with CONFLICT, and `detail["actual"]` is the
-    /// offset that was found.
+    /// Puts the record if all conditions hold. Otherwise the verdict is INVALID with CONFLICT, and
+    /// `detail["actual"]` is the offset that was found.
     #[pyo3(signature = (key, value, expect, *, meta=Data::Copy(Vec::new())))]
     fn put_if(
         &self,
@@ -230,7 +230,7 @@ impl Topic {
         Ok(pending.verdicts(py, None)?.unwrap_or_default())
     }
 
-    /// The same without waiting for the verdicts.
+    /// Sends the operations as a batch and returns without waiting for the verdicts.
     fn send(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Pending> {
         let name = self.name();
         let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();

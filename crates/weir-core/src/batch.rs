@@ -144,8 +144,8 @@ impl BatchBuilder {
         self.push_all_from(Author::Client, intentions, limits)
     }
 
-    /// The same for an author of its own choice: only the store itself may
-    /// write to topics with a leading dot.
+    /// Adds intentions of a given author. Only the store itself may write to topics with a
+    /// leading dot.
     pub fn push_all_from(
         &mut self,
         author: Author,
@@ -502,7 +502,7 @@ fn check_program(code: &[u8], args: &[u8]) -> Result<(), IntentionError> {
     at_most("arguments", args.len(), ARGUMENT_BYTES_MAX)
 }
 
-/// The same rules as [`TopicName::new`], without its allocation.
+/// Checks a name by the rules of [`TopicName::new`], without its allocation.
 #[inline]
 fn check_name(name: &str) -> Result<(), IntentionError> {
     let bytes = name.as_bytes();

@@ -173,7 +173,7 @@ impl<'a> Intention<'a> {
         }
     }
 
-    /// The same under a session's nonce.
+    /// Puts the intention under a nonce of a session.
     #[must_use]
     pub const fn under(mut self, client: ClientId, nonce: u64) -> Self {
         self.client = client;
@@ -207,7 +207,7 @@ impl<'a> Intention<'a> {
         body + self.meta.len() + 8
     }
 
-    /// The same with conditions.
+    /// Sets the conditions of the intention.
     #[must_use]
     pub const fn expecting(mut self, expect: &'a [Expect<'a>]) -> Self {
         self.expect = expect;

@@ -147,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// The same machine with an engine for programs.
+    /// Sets the engine for programs.
     #[must_use]
     pub fn with_host(mut self, host: Option<Arc<dyn ProgramHost>>) -> Self {
         self.host = host;

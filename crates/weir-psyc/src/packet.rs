@@ -168,8 +168,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The same packet with a state operation in front of its entity header. Has no effect on a
-    /// raw content.
+    /// Puts a state operation before the entity header of the packet. Has no effect on a raw
+    /// content.
     #[inline]
     #[must_use]
     pub const fn with_state(mut self, state: StateOperation) -> Packet<'a> {
@@ -179,7 +179,7 @@ impl<'a> Packet<'a> {
         self
     }
 
-    /// The same packet with its content length forced or forbidden.
+    /// Forces or forbids the content length of the packet.
     #[inline]
     #[must_use]
     pub const fn with_length(mut self, length: Length) -> Packet<'a> {

@@ -48,7 +48,7 @@ impl<'t> Template<'t> {
         }
     }
 
-    /// The same template with other brackets, of any length; `None` when one of them is empty.
+    /// Sets the brackets of the template, of any length. Returns `None` if one of them is empty.
     pub const fn with_brackets(self, open: &'t [u8], close: &'t [u8]) -> Option<Template<'t>> {
         if open.is_empty() || close.is_empty() {
             return None;

@@ -108,7 +108,7 @@ impl Plan {
         })
     }
 
-    /// The same plan with other limits.
+    /// Sets the limits of the plan.
     ///
     /// # Errors
     /// A limit above what the scanner can do.
@@ -120,7 +120,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// The same plan with another answer to bad items.
+    /// Sets what the plan does with bad items.
     ///
     /// # Errors
     /// The shape is neither `Lines` nor `Framed`.
@@ -133,7 +133,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// The same plan with another kernel: for tests and measurements, the answer is the same.
+    /// Sets the kernel, for tests and measurements. All kernels give equal results.
     ///
     /// # Errors
     /// This machine does not have it.

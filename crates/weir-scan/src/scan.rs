@@ -142,7 +142,7 @@ impl<'a> Job<'a, '_> {
         }
     }
 
-    /// The same once enough was found.
+    /// Delivers the items once there are enough for a part.
     #[inline]
     fn part(&mut self) {
         if self.items.spans.len() >= PART_ITEMS {

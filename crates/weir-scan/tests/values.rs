@@ -80,7 +80,7 @@ fn value() -> impl Strategy<Value = Json> {
     })
 }
 
-/// The same value written otherwise: members from last to first, blanks, escapes, numbers with a point.
+/// Writes the value in another form: members from last to first, blanks, escapes, numbers with a point.
 fn rewritten(value: &Json) -> String {
     match value {
         Json::Array(all) => {

@@ -88,9 +88,9 @@ impl TopicReader {
         }
     }
 
-    /// The same reader, which goes on at the first record that is left when
-    /// retention has removed those it would read next. Without this that is
-    /// an error, unless it starts at the first record.
+    /// Lets the reader continue at the earliest record that is left when retention has removed
+    /// those that it would read next. Without this, such a read is an error unless the
+    /// reader starts at the first record.
     #[must_use]
     pub fn or_earliest(mut self) -> Self {
         self.skips = true;
@@ -223,9 +223,8 @@ impl TopicReader {
         files.is_some_and(|files| files.wait_past(self.next - 1, deadline))
     }
 
-    /// The same without a thread: becomes true when there is a record that was
-    /// not read yet, false when the store is closed. Works with any runtime,
-    /// and may be dropped at any time.
+    /// Returns a future that is true once there is an unread record, and false once the store is
+    /// closed. It works with any runtime and may be dropped at any time.
     #[must_use]
     pub fn changed(&self) -> Changed {
         Changed {
@@ -345,7 +344,7 @@ impl Drop for Changed {
 }
 
 impl Page {
-    /// The same page from this record on.
+    /// Returns the part of the page from this record on.
     #[must_use]
     pub fn starting(&self, offset: ConsequenceOffset) -> Self {
         Self {

@@ -330,8 +330,8 @@ impl Store {
         self.hand_over(intentions, Notify::Now)
     }
 
-    /// The same, for callers who hand over more in a moment: the intentions
-    /// may lie until [`wake`](Self::wake) is called, which the caller must do.
+    /// Proposes intentions without waking the commit thread: the caller proposes more in a
+    /// moment and must then call [`wake`](Self::wake).
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
@@ -366,10 +366,9 @@ impl Store {
         self.engine.queue.wake();
     }
 
-    /// The same for intentions of the process that has the store, such as a
-    /// server's records of what it refused: they may name topics with a leading
-    /// dot, which clients can read and not write. Nothing that a client sent
-    /// may be handed over here.
+    /// Proposes intentions of the process that has the store, such as the records of a
+    /// server about refused requests. They may name topics with a leading dot, which
+    /// clients can read and not write. Intentions of clients must not be proposed here.
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
@@ -530,8 +529,8 @@ impl Store {
         Ok(TopicReader::new(files, after))
     }
 
-    /// The same for a topic that may not have been created yet: then the first
-    /// record is that of its creation.
+    /// Returns a reader of a topic that may not exist yet: its first record is then the
+    /// one of its creation.
     #[must_use]
     pub fn listen(&self, topic: &str, after: ConsequenceOffset) -> TopicReader {
         match self.engine.files_by_name(topic) {
@@ -630,8 +629,8 @@ impl Store {
         self.stop()
     }
 
-    /// The same while others still hold the store: their writes are answered
-    /// with `Closed` from here on, and the directory can be opened again.
+    /// Closes the store while others still hold a handle: their writes fail with `Closed`
+    /// from now on, and the directory can be opened again.
     pub fn shut_down(&self) -> Result<(), StoreError> {
         self.stop()
     }

@@ -72,7 +72,7 @@ impl<T> Future for Submitted<T> {
     }
 }
 
-/// Lets a thread do it that may wait for the disk.
+/// Runs work on a thread that may block on the disk.
 ///
 /// # Errors
 /// `LimitExceeded` when too many wait already; `Panicked` when it has panicked.
@@ -84,7 +84,7 @@ pub(crate) async fn run<T: Send + 'static>(
     })
 }
 
-/// The same; what is returned is awaited.
+/// Starts work on a thread that may block on the disk. The caller awaits the result.
 ///
 /// # Errors
 /// `LimitExceeded` when too many wait already.

@@ -52,8 +52,8 @@ pub struct Group {
 }
 
 impl Topic {
-    /// The group of this name, made from the first record on if it is not
-    /// there. The topic must live then.
+    /// Returns the group of this name. Creates it, from the first record of the topic, if
+    /// it does not exist; the topic must exist then.
     ///
     /// # Errors
     /// `Group` when the group has another mode, or cannot be made.
@@ -61,7 +61,7 @@ impl Topic {
         self.group_with(name, &GroupSetup::new(mode))
     }
 
-    /// The same, made like this.
+    /// Returns the group of this name. Creates it with `setup` if it does not exist.
     ///
     /// # Errors
     /// As for [`group`](Self::group).
@@ -122,8 +122,8 @@ impl Topic {
 }
 
 impl Group {
-    /// The same under this name, 1 to 64 bytes. Without it the name is made of
-    /// the process and the time.
+    /// Sets the name of this member, 1 to 64 bytes. The default is made of the process
+    /// and the time.
     #[must_use]
     pub fn member(mut self, name: impl AsRef<[u8]>) -> Self {
         self.member = name.as_ref().to_vec();
@@ -131,8 +131,8 @@ impl Group {
         self
     }
 
-    /// The same with another lease for what it claims from a keyed or shared
-    /// group; `None`: that of the group.
+    /// Sets the lease of records that this member claims from a keyed or shared group.
+    /// The default, `None`, is the lease of the group.
     #[must_use]
     pub fn lease(mut self, lease: Option<Duration>) -> Self {
         self.lease_ms = lease.map_or(0, |lease| millis(lease).max(1));
@@ -287,9 +287,9 @@ impl Group {
         Ok(found)
     }
 
-    /// These are done, for good when this returns. Returns the offsets of those
-    /// that are with somebody else by now. In an exclusive group everything up
-    /// to the last of them is done.
+    /// Acknowledges records; the acknowledgement is durable when this returns. Returns
+    /// the offsets of records that another member holds by now. In an exclusive group
+    /// everything up to the last of these records is acknowledged.
     ///
     /// # Errors
     /// Those of writing; a verdict for another reason.
@@ -297,9 +297,9 @@ impl Group {
         self.settle(&claims(works), Settle::Done)
     }
 
-    /// The same for an exclusive group, without waiting: written soon, together
-    /// with what follows, or by a close. A crash can bring them again, and behind
-    /// a server so can a connection that breaks.
+    /// Acknowledges records of an exclusive group without blocking. The
+    /// acknowledgement is written soon, together with later ones, or by a close. After a crash,
+    /// or a lost connection to a server, the records may be delivered again.
     ///
     /// # Errors
     /// `Group` with `GroupMode` in the other modes.

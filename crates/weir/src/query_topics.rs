@@ -65,7 +65,7 @@ pub struct TopicQuery {
     options: TopicQueryOptions,
     shared: Shared,
     query: Query,
-    /// The same query without the part that a server does, if it does one.
+    /// The query without its server part, if a server runs a part of it.
     whole: Option<Query>,
     readings: BTreeMap<SourceId, Reading>,
     follow: Option<Follow>,

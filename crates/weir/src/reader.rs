@@ -75,7 +75,7 @@ impl TopicReader {
         }
     }
 
-    /// The same; waits for a server until then at most.
+    /// Returns the next records, or none yet. Blocks for a server until `deadline` at most.
     pub(crate) fn next_by(&mut self, deadline: Option<Instant>) -> Result<Next, StoreError> {
         match &mut self.source {
             Source::Local(reader) => Ok(reader.next_page()?.map_or(Next::End, Next::Page)),
@@ -136,8 +136,8 @@ impl TopicReader {
         }
     }
 
-    /// The same reader, which goes on at the first record that is left when
-    /// retention has removed those it would read next.
+    /// Lets the reader continue at the earliest record that is left when retention has
+    /// removed those that it would read next.
     pub(crate) fn or_earliest(self) -> Self {
         let source = match self.source {
             Source::Local(reader) => Source::Local(reader.or_earliest()),

@@ -100,7 +100,7 @@ pub(crate) fn answers(socket: &std::path::Path) -> bool {
 
 /// Before a server is asked again how far it is.
 const REACH_PAUSE: Duration = Duration::from_millis(5);
-/// The same while a query has no topic.
+/// Pause between two lists of topics while a query has no topic.
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// How far a server has got.
@@ -144,7 +144,7 @@ impl Remote {
         })
     }
 
-    /// The same connection; who reads waits at most so long.
+    /// Returns this connection with another patience for reads.
     pub(crate) fn within(&self, patience: Duration) -> Self {
         Self {
             addresses: self.addresses.clone(),

@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// The same, if the store can be asked.
+    /// Returns the next nonce, or an error if the store cannot be asked.
     ///
     /// # Errors
     /// When a server cannot be reached; never for a store of this process.
@@ -87,7 +87,7 @@ impl Session {
         drop(self.try_resume(nonce));
     }
 
-    /// The same, and says whether it went back.
+    /// Goes back to a nonce as [`resume`](Self::resume) does, or fails.
     ///
     /// # Errors
     /// `Far` with `Cancelled` when the wait was broken off

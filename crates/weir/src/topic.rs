@@ -94,12 +94,11 @@ impl Topic {
         self.one(replace, &[])
     }
 
-    /// Makes the topic live unless it does already. Returns whether it was
-    /// made now.
+    /// Creates the topic if it does not exist. Returns `true` if this call created it.
     pub fn ensure(&self) -> Result<bool, WeirError> {
         match self.try_info() {
             Ok(info) if info.as_ref().is_some_and(|info| info.live) => return Ok(false),
-            // Who may not look may still make it.
+            // A principal without the right to read may still have the right to create.
             Ok(_)
             | Err(WeirError::Store(StoreError::Far {
                 code: ErrorCode::Forbidden,
@@ -141,8 +140,8 @@ impl Topic {
         self.put_if(key, value, &[])
     }
 
-    /// The same if all conditions hold, else INVALID with `Conflict` and the
-    /// offset that was found.
+    /// Puts the record if all conditions hold. Otherwise the verdict is INVALID with reason
+    /// `Conflict` and the offset that was found.
     pub fn put_if(
         &self,
         key: impl AsRef<[u8]>,
@@ -209,8 +208,8 @@ impl Topic {
         start(self.backend.read(self.name.as_str())?, from)
     }
 
-    /// The same for a topic that may not be there yet: the first record is then
-    /// that of its creation.
+    /// Returns a reader of a topic that may not exist yet: its first record is then the
+    /// one of its creation.
     pub fn listener(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
         start(self.backend.listen(self.name.as_str()), from)
     }

@@ -106,10 +106,10 @@ impl Weir {
         Self::connect_with(url, &ConnectOptions::default())
     }
 
-    /// The same with options. What is not answered when a connection breaks is
-    /// asked again on the next one; writes are sent again only under a session
-    /// ([`session`](Self::session)), because only its numbers make that
-    /// harmless. Without one their outcome is then `Far` with `Indeterminate`.
+    /// Connects to a server with options. Requests without a response are repeated after a
+    /// lost connection. Writes are repeated only in a session ([`session`](Self::session)),
+    /// whose nonces make that safe; without a session their outcome is `Far` with
+    /// `Indeterminate`.
     pub fn connect_with(url: &str, options: &ConnectOptions) -> Result<Self, WeirError> {
         let remote = Remote::connect(url, options)?;
         Ok(Self {
@@ -138,10 +138,9 @@ impl Weir {
         }
     }
 
-    /// The same store; what is read through the handle from a server, and what
-    /// a query waits for, is given up after `patience`, in place of that of the
-    /// connection: `Far` with `Deadline`. A store of this process waits for its
-    /// disk only. What is written is not concerned.
+    /// Returns a handle to this store whose reads from a server, and whose waits of a query,
+    /// fail after `patience` with `Far` and `Deadline`. It replaces the patience of the
+    /// connection. A local store waits for its disk only. Writes are not affected.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         let backend = match &self.backend {
@@ -338,7 +337,7 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
     verify_watched(directory, &mut |_| {})
 }
 
-/// The same; `watch` is called about once for each MiB that was checked.
+/// Checks a store as [`verify`] does, and calls `watch` about once for each MiB.
 ///
 /// # Errors
 /// As [`verify`].
@@ -367,8 +366,8 @@ pub fn salvage_dry_run(source: &Path) -> Result<SalvageReport, StoreError> {
     weir_store::salvage_dry_run(source, program_host().as_ref())
 }
 
-/// The same options, with the engine that this crate brings (feature `programs`)
-/// where they name none. For those who open a store by other means.
+/// Returns the options with the program engine of this crate (feature `programs`) if
+/// they name none. For callers that open a store by other means.
 #[must_use]
 pub fn with_engine(options: &OpenOptions) -> OpenOptions {
     let mut options = options.clone();

@@ -19,6 +19,16 @@ const PHRASES: &[(&str, &str)] = &[
     ("no matter of ours", "say what does not affect us"),
 ];
 
+/// An opening of a doc comment that makes the reader look for another comment. It is gone from
+/// these folders, and must not come back.
+const OPENING: &str = "/// the same";
+const WITHOUT_OPENING: &[&str] = &[
+    "crates/weir-core/",
+    "crates/weir-psyc/",
+    "crates/weir-scan/",
+    "crates/weir/src/",
+];
+
 /// Kinds of files with prose.
 const KINDS: &[&str] = &[
     "c", "el", "go", "h", "java", "js", "md", "mjs", "org", "py", "pyi", "rs", "toml", "ts",
@@ -38,6 +48,15 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         for (number, what) in found(&text) {
             findings.wrong(&format!("{name}:{number}"), &what);
         }
+        if WITHOUT_OPENING
+            .iter()
+            .any(|folder| name.starts_with(folder))
+        {
+            for number in openings(&text) {
+                let what = "a comment that opens with `The same`: say what is the same as what";
+                findings.wrong(&format!("{name}:{number}"), what);
+            }
+        }
     }
     Ok(())
 }
@@ -56,6 +75,21 @@ fn found(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// The lines on which a doc comment begins with the opening.
+fn openings(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let is_comment = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("///"));
+    let opens = |at: usize| {
+        lines
+            .get(at)
+            .is_some_and(|line| line.to_lowercase().starts_with(OPENING))
+    };
+    (0..lines.len())
+        .filter(|at| opens(*at) && !at.checked_sub(1).is_some_and(is_comment))
+        .map(|at| at + 1)
+        .collect()
+}
+
 /// Whether the line has the phrase as whole words.
 fn has(line: &str, phrase: &str) -> bool {
     let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
@@ -71,13 +105,19 @@ fn has(line: &str, phrase: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::found;
+    use super::{found, openings};
 
     #[test]
     fn phrases_are_found_with_their_line() {
         let text = "A caller.\n// Whoever calls\nfn f() {}\n// one behind the other\n";
         let lines: Vec<usize> = found(text).into_iter().map(|(line, _)| line).collect();
         assert_eq!(lines, [2, 4]);
+    }
+
+    #[test]
+    fn only_the_first_line_of_a_comment_opens_it() {
+        let text = "/// The same for two.\nfn f() {}\n/// A page, and\n    /// the same page.\n";
+        assert_eq!(openings(text), [1]);
     }
 
     #[test]

@@ -262,7 +262,7 @@ class Store:
         in order. They are independent of each other.
         """
     def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending:
-        """The same without waiting for the verdicts."""
+        """Sends the intentions as a batch and returns without waiting for the verdicts."""
     def session(self, client: bytes) -> Session:
         """A writer whose intentions are executed exactly once. `client` is 16 bytes that nobody
         else uses, kept by the caller for the next time.
@@ -345,7 +345,7 @@ class Topic:
     ) -> Verdict:
         """Makes the topic live; INVALID with TOPIC_EXISTS when it does already."""
     def ensure(self) -> bool:
-        """Makes the topic live unless it does already; whether it was made now."""
+        """Creates the topic if it does not exist. Returns whether this call created it."""
     def alter(
         self,
         *,
@@ -384,8 +384,8 @@ class Topic:
     def put_if(
         self, key: Data, value: Data, expect: Sequence[Expect], *, meta: Data = b""
     ) -> Verdict:
-        """The same if all conditions hold; else INVALID with CONFLICT, and `detail["actual"]` is
-        the offset that was found.
+        """Puts the record if all conditions hold. Otherwise the verdict is INVALID with CONFLICT,
+        and `detail["actual"]` is the offset that was found.
         """
     def delete(self, key: Data, *, expect: Sequence[Expect] = (), meta: Data = b"") -> Verdict:
         """Removes a key. VALID even if it has no value."""
@@ -394,7 +394,7 @@ class Topic:
         other; see `transaction`.
         """
     def send(self, ops: Sequence[Op]) -> Pending:
-        """The same without waiting for the verdicts."""
+        """Sends the operations as a batch and returns without waiting for the verdicts."""
     def transaction(
         self, ops: Sequence[Put | Delete], *, expect: Sequence[Expect] = ()
     ) -> Verdict:
@@ -602,8 +602,8 @@ class Group:
         else by now. In an exclusive group everything up to the last of them is done.
         """
     def ack_soon(self, work: Sequence[AnyWork]) -> None:
-        """The same for an exclusive group without waiting: written soon, together with what
-        follows. A crash can bring them again.
+        """Acknowledges records of an exclusive group without waiting. It is written soon, together
+        with later ones. After a crash the records may be delivered again.
         """
     def nack(
         self, work: Sequence[AnyWork], *, delay: float = 0.0, reason: str = ""

@@ -1,4 +1,4 @@
-"""The same store without blocking an event loop.
+"""A store for asyncio: no call blocks the event loop.
 
     async with await weir.aio.open("data") as store:
         orders = store.topic("orders")
@@ -189,7 +189,7 @@ class Topic:
         return (await self._write([Create(**options)], 0))[0]
 
     async def ensure(self) -> bool:
-        """Makes the topic live unless it does already; whether it was made now."""
+        """Creates the topic if it does not exist. Returns whether this call created it."""
         return await _pool.run(self.blocking.ensure)
 
     async def alter(self, **options: Any) -> Verdict:
@@ -221,7 +221,7 @@ class Topic:
     async def put_if(
         self, key: Data, value: Data, expect: Iterable[Expect], *, meta: Data = b""
     ) -> Verdict:
-        """The same if all conditions hold; see `weir.Topic.put_if`."""
+        """Puts the record if all conditions hold; see `weir.Topic.put_if`."""
         put = Put(key, value, expect=list(expect), meta=meta)
         return (await self._write([put], len(value)))[0]
 
@@ -373,7 +373,7 @@ class Group:
         return await _pool.run(self.blocking.extend, list(work), lease)
 
     async def ack_soon(self, work: Iterable[Work]) -> None:
-        """The same for an exclusive group, written later."""
+        """Acknowledges records of an exclusive group; written later."""
         await _pool.run(self.blocking.ack_soon, list(work))
 
     async def take_over(self) -> None:

@@ -160,7 +160,7 @@ mod tests {
             bytes
         }
 
-        /// The same after a snapshot.
+        /// Returns this table after a snapshot and a reload.
         fn reloaded(&self) -> Self {
             let bytes = self.saved();
             let mut from = &bytes[..];

@@ -98,7 +98,7 @@ impl Oracle {
         self.step_of(u64::from(step.client), step)
     }
 
-    /// The same for a client with a larger number.
+    /// Judges a step of a client with this number.
     pub(crate) fn step_of(&mut self, client: u64, step: &Step) -> Fate {
         let content = content(step);
         if client != 0 {

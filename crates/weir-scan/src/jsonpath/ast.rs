@@ -40,7 +40,7 @@ pub(super) enum Root {
 pub(super) struct Inner {
     pub(super) root: Root,
     pub(super) segments: Vec<Segment>,
-    /// The same as a singular path, if it is one.
+    /// The query as a singular path, if it is one.
     pub(super) path: Option<Path>,
     /// For a singular path from the item: its number in the list of paths.
     pub(super) slot: Option<usize>,

@@ -39,7 +39,7 @@ pub(super) trait Block: Copy {
     /// The bit 0x20 of each byte.
     fn bit_5(self) -> u64;
 
-    /// The same bytes with the bit 0x20 set.
+    /// Sets the bit 0x20 in each byte.
     fn with_bit_5(self) -> Self;
 
     /// The bits of both, byte by byte.

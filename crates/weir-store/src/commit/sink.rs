@@ -16,7 +16,7 @@ use crate::topic::writer::{FLUSH_BYTES, TopicWriter};
 
 /// Closed blocks of all topics that may wait in memory before all are written.
 const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
-/// The same while they cannot be written: then no more is taken.
+/// Bytes of unwritten blocks above which a sink that cannot write takes no more.
 const STUCK_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX;
 
 /// Writes the closed blocks of one topic. Returns whether it failed for want of a descriptor.

@@ -115,7 +115,7 @@ impl Backend {
         }
     }
 
-    /// The same, and waits for the verdict.
+    /// Moves the cursor and waits for the verdict.
     pub(super) fn move_cursor_now(
         &self,
         topic: &str,

@@ -88,7 +88,7 @@ impl TopicQueryOptions {
         }
     }
 
-    /// The same with these fields.
+    /// Sets the text of the query.
     #[must_use]
     pub fn text(mut self, text: QueryText) -> Self {
         self.text = text;

@@ -224,7 +224,7 @@ impl Link {
         block_on(self.ready())
     }
 
-    /// The same without a thread that waits.
+    /// Awaits the facts of a server without blocking a thread.
     pub(crate) async fn ready(&self) -> Result<Facts, StoreError> {
         let until = Instant::now().checked_add(self.inner.options.connect_timeout);
         let mut alarm = Alarm::default();

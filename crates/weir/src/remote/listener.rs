@@ -37,7 +37,7 @@ pub(crate) struct Listener {
     pushdown: PushdownRequest,
     /// Values that were not JSON and were left out.
     skipped: u64,
-    /// The same, in front of what comes next.
+    /// Bad values before the page that comes next.
     bad: u64,
     /// Why it ended.
     fault: Option<Fault>,
@@ -123,8 +123,8 @@ impl Listener {
         }
     }
 
-    /// The same; where records were removed it goes on at the first one that
-    /// is left.
+    /// Lets the listener continue at the earliest record that is left where records were
+    /// removed.
     pub(crate) fn or_earliest(mut self) -> Self {
         self.earliest = true;
         self
@@ -323,7 +323,7 @@ impl Listener {
         }
     }
 
-    /// The same; waits until then at most.
+    /// Returns the next records. Waits until `deadline` at most.
     ///
     /// # Errors
     /// `Deadline` when the server does not answer within the patience, however

@@ -44,7 +44,7 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    /// The same with something to try.
+    /// Adds advice to the reason.
     fn with(self, hint: &str) -> Self {
         let text = |text| format!("{text}; {hint}");
         match self {

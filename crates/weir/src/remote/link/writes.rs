@@ -52,7 +52,7 @@ impl Link {
         self.inner.lock().next()
     }
 
-    /// The same, if the server was reached.
+    /// Returns the next nonce if a server was reached.
     pub(crate) fn try_next(&self) -> Result<u64, StoreError> {
         self.facts()?;
         Ok(self.inner.lock().next())

@@ -12,7 +12,7 @@ public final class Expect {
         this.offset = offset;
     }
 
-    /** The same condition on another key than the intention's own. */
+    /** Sets the key of the condition. The default is the key of the intention. */
     public Expect of(byte[] key) {
         return new Expect(kind, key, offset);
     }
@@ -37,7 +37,7 @@ public final class Expect {
         return new Expect(4, null, offset);
     }
 
-    /** The same, or the topic is not there. */
+    /** The topic is at this offset, or does not exist. */
     public static Expect topicAbsentOrAt(long offset) {
         return new Expect(5, null, offset);
     }

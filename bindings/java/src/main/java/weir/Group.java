@@ -90,7 +90,7 @@ public final class Group implements AutoCloseable {
         return settle(records, DONE, Duration.ZERO, "");
     }
 
-    /** The same in an exclusive group without waiting: written with what follows. */
+    /** Acknowledges records of an exclusive group without waiting: written with later ones. */
     public void doneSoon(List<Claimed> records) {
         settle(records, DONE_SOON, Duration.ZERO, "");
     }

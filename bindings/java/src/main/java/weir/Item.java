@@ -37,7 +37,7 @@ public final class Item {
         return page.bytes(page.itemInt(at, BUFFER), page.itemLong(at, OFFSET), page.itemLong(at, LENGTH));
     }
 
-    /** The same as a buffer, of at most 2 GiB. */
+    /** The bytes as a buffer, of at most 2 GiB. */
     public ByteBuffer buffer() {
         return segment().asByteBuffer();
     }

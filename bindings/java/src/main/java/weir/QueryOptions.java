@@ -71,7 +71,7 @@ public final class QueryOptions {
         return this;
     }
 
-    /** The same; with both, the smaller counts. */
+    /** Results at most; with a limit in the query too, the smaller one counts. */
     public QueryOptions top(long top) {
         this.top = top;
         return this;

@@ -76,8 +76,8 @@ public record Topic(Weir store, String name) {
     }
 
     /**
-     * The same with a program, a WebAssembly module: it judges each intention, and may write other records
-     * than the one that was asked for. {@code args} are its settings.
+     * Creates the topic with a program, a WebAssembly module. The program judges each intention and may
+     * write other records than the requested one. {@code args} are its settings.
      */
     public Verdict create(TopicOptions options, byte[] program, byte[] args) {
         return one(Intention.create(options, program, args));
@@ -108,7 +108,7 @@ public record Topic(Weir store, String name) {
         return one(Intention.put(key, value));
     }
 
-    /** The same if all conditions hold; else INVALID with CONFLICT and the offset that was found. */
+    /** Puts the record if all conditions hold. Otherwise INVALID with CONFLICT and the offset found. */
     public Verdict putIf(byte[] key, byte[] value, Expect... expects) {
         return one(Intention.put(key, value).expecting(expects));
     }
@@ -226,12 +226,12 @@ public record Topic(Weir store, String name) {
         return new Listening(this, from);
     }
 
-    /** Joins the group of a name, and makes it if it is not there. */
+    /** Joins a group. Creates it if it does not exist. */
     public Group group(String group, GroupMode mode) {
         return new Group(this, group, mode, new GroupOptions());
     }
 
-    /** The same with options. */
+    /** Joins a group with options. Creates it if it does not exist. */
     public Group group(String group, GroupMode mode, GroupOptions options) {
         return new Group(this, group, mode, options);
     }

@@ -52,7 +52,7 @@ public record Verdict(Effect effect, ErrorCode reason, long intention, long offs
         return effect == Effect.VALID;
     }
 
-    /** The same verdict if it is VALID. */
+    /** Returns this verdict if it is VALID. */
     public Verdict orThrow() {
         if (isValid()) {
             return this;

@@ -37,7 +37,7 @@ public final class Weir implements AutoCloseable {
         return open(directory, new OpenOptions());
     }
 
-    /** The same with options. */
+    /** Opens the store in a directory with options. */
     public static Weir open(Path directory, OpenOptions options) {
         Library.need();
         try (Arena call = Arena.ofConfined()) {
@@ -66,7 +66,7 @@ public final class Weir implements AutoCloseable {
         return connect(address, new ConnectOptions());
     }
 
-    /** The same with options. */
+    /** Connects to a server with options. */
     public static Weir connect(String address, ConnectOptions options) {
         Library.need();
         try (Arena call = Arena.ofConfined()) {
@@ -93,9 +93,10 @@ public final class Weir implements AutoCloseable {
     }
 
     /**
-     * The same store for calls with a deadline: each call through it, and each without a time of its own in
-     * what it gives out, waits for a server at most so long, then fails with DEADLINE, a write that was
-     * handed over with INDETERMINATE, also in a directory. It is to be closed, which leaves the store open.
+     * Returns a handle whose calls have a deadline. Each call through it, and each call without a time of
+     * its own on its readers, groups and queries, blocks for a server up to {@code limit} and then fails with
+     * DEADLINE; a write in flight fails with INDETERMINATE, in a directory too. Close it after use; the
+     * store stays open.
      */
     public Weir within(Duration limit) {
         return new Weir(Wait.within(handle(), millis(limit)), far);
