@@ -50,7 +50,7 @@ Otherwise `weir-jira-push' sends the outbox."
   "Tell what became of a change of SITE: STATUS and VALUE."
   (if (eq status 'failed)
       (progn
-        (weir-jira--log site (error-message-string value))
+        (weir-jira--log site (weir--error-text value))
         (message "Jira: %s" (cadr value)))
     (message "Jira: %s queued" (or (plist-get value :key) "the change"))
     (weir-jira--refresh site)

@@ -149,7 +149,7 @@ While Emacs is idle for five minutes, five minutes."
   (if (eq status 'failed)
       (progn
         (setq weir-jira--sites (delq site weir-jira--sites))
-        (message "Jira: %s" (error-message-string value)))
+        (message "Jira: %s" (weir--error-text value)))
     (setf (weir-jira--site-handle site) value)
     (weir-jira--start-timer)
     (weir-jira--warn-of-expiry site)
@@ -254,7 +254,7 @@ The token is read from auth-source, or asked for."
 (defun weir-jira--logged-in (status value)
   "Tell what became of a login, STATUS and VALUE, and start the first pull."
   (if (eq status 'failed)
-      (message "Jira: %s" (error-message-string value))
+      (message "Jira: %s" (weir--error-text value))
     (let ((missing (cl-remove-if (lambda (right) (plist-get right :granted))
                                  (plist-get value :rights)))
           (name (plist-get value :name)))
@@ -308,7 +308,7 @@ TELL: report a pull without changes too.  CONFIRM: remove many issues."
                (lambda (status value) (weir-jira--pulled site status value tell))))
       (weir-error
        (setf (weir-jira--site-failure site) error)
-       (message "Jira: %s" (error-message-string error))))
+       (message "Jira: %s" (weir--error-text error))))
     (weir-jira--update-headers site)))
 
 (defun weir-jira--pulled (site status value tell)
@@ -319,10 +319,10 @@ TELL: report a pull without changes too."
   (if (eq status 'failed)
       (progn
         (setf (weir-jira--site-failure site) value)
-        (weir-jira--log site (error-message-string value))
+        (weir-jira--log site (weir--error-text value))
         (when (eq (car value) 'weir-auth)
           (auth-source-forget+ :host (weir-jira--host (weir-jira--about site :site-url))))
-        (message "Jira: %s" (error-message-string value)))
+        (message "Jira: %s" (weir--error-text value)))
     (setf (weir-jira--site-failure site) nil)
     (let ((changed (plist-get value :changed))
           (gone (plist-get value :gone)))
@@ -381,7 +381,7 @@ TELL: report a pull without changes too."
       ((weir-jira--site-pull site) " · syncing")
       (last (format " · synced %s ago" (weir-jira--ago (- (float-time) last))))
       (t " · not synced yet"))
-     (and failure (concat " · " (replace-regexp-in-string "%" "%%" (error-message-string failure)))))))
+     (and failure (concat " · " (replace-regexp-in-string "%" "%%" (weir--error-text failure)))))))
 
 (defun weir-jira--ago (seconds)
   "Return SECONDS as a text."
@@ -847,7 +847,7 @@ RET leaves the issues that were found in a list."
      (weir--jira-history (weir-jira--site-handle (weir-jira--here)) key)
      (lambda (status value)
        (if (eq status 'failed)
-           (message "Jira: %s" (error-message-string value))
+           (message "Jira: %s" (weir--error-text value))
          (weir-jira--show-history buffer key value))))))
 
 (defun weir-jira--show-history (buffer key versions)

@@ -164,7 +164,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
      ((functionp callback) (run-at-time 0 nil #'weir--call callback status value))
      ((not (eq callback 'await))
       (when (and (eq status 'failed) (not (eq (car value) 'weir-cancelled)))
-        (display-warning 'weir (error-message-string value))))
+        (display-warning 'weir (weir--error-text value))))
      ((eq status 'part) (push value (gethash id weir--parts)))
      (t (puthash id (cons status value) weir--results)))))
 
@@ -172,7 +172,13 @@ Nil means a file `weir-module' with `module-file-suffix' in
   "Call CALLBACK with STATUS and VALUE; an error in it becomes a warning."
   (condition-case error
       (funcall callback status value)
-    (error (display-warning 'weir (error-message-string error)))))
+    (error (display-warning 'weir (weir--error-text error)))))
+
+(defun weir--error-text (error)
+  "Return ERROR, a condition with its data, as a sentence."
+  (if (and (string-prefix-p "weir-" (symbol-name (car error))) (stringp (cadr error)))
+      (cadr error)
+    (error-message-string error)))
 
 (defun weir--expect (id callback)
   "Note that CALLBACK gets the result of operation ID; nil: it is awaited.
@@ -333,7 +339,7 @@ for the program.  Then call CALLBACK.  Return the number of the operation for
   "Tell the user what became of a deployment: STATUS and VALUE."
   (if (eq status 'done)
       (message "Weir: the program is deployed")
-    (message "Weir: %s" (error-message-string value))))
+    (message "Weir: %s" (weir--error-text value))))
 
 ;;;; Following
 
@@ -458,7 +464,7 @@ Return the buffer."
                  (format "%d results" (count-lines (point-min) (point-max)))))
           ('failed
            (setq weir--follower nil
-                 header-line-format (error-message-string value))))))))
+                 header-line-format (weir--error-text value))))))))
 
 ;;;; Live tail
 

@@ -26,7 +26,8 @@
   (let ((buffer (generate-new-buffer "*weir session*"))
         (start `(progn
                   (setq inhibit-startup-screen t ring-bell-function #'ignore
-                        weir-module-file ,weir-module-file)
+                        weir-module-file ,weir-module-file
+                        weir-jira-sync-interval nil)
                   (require 'weir-jira)
                   (message "ready %s" "to type"))))
     (with-current-buffer buffer
@@ -138,16 +139,37 @@
             (weir-session-until (format "^\\([A-Z]+-[0-9]+\\)  \\(.\\|\n\\)*%s/browse/"
                                         (regexp-quote (cdr simulator))))
             (weir-session-type "q"))
-          ;; The site is gone: everything that is read still answers.
-          (delete-process (car simulator))
+          ;; Somebody else changes an issue, and then the site does not answer any more.
+          (weir-jira-tests-post (cdr simulator) "/_sim/edit"
+                                '((issue . "AA-8") (fields . ((summary . "Theirs at the site")))))
+          (signal-process (car simulator) 'SIGSTOP)
+          ;; Everything that is read still answers.
           (weir-session-type "s")
           (weir-session-until "Search: ")
           (weir-session-type "nosuchword")
           (weir-session-until "0 issues · search: nosuchword")
-          (weir-session-type "\C-a\C-k" "comm")
-          (weir-session-until "[1-9][0-9]* issues · search: comm")
+          (weir-session-type "\C-a\C-k" "print")
+          (weir-session-until "[1-9][0-9]* issues · search: print")
           (weir-session-type 'RET)
-          (weir-session-until "^  \\(AA\\|BB\\)-[0-9]+ "))
+          ;; The same issue is edited: the change is shown at once.
+          (weir-session-command "weir-jira-visit")
+          (weir-session-until "Issue: ")
+          (weir-session-type "AA-8" 'RET)
+          (weir-session-until "^AA-8  ")
+          (weir-session-type "\e<\C-n\C-n\C-n" "e")
+          (weir-session-until "Summary: ")
+          (weir-session-type "\C-a\C-kMine offline" 'RET)
+          (weir-session-until "^● .*summary")
+          (weir-session-until "^Summary     Mine offline")
+          ;; The site is back: the push finds the conflict, which is resolved.
+          (signal-process (car simulator) 'SIGCONT)
+          (weir-session-until "1 need you")
+          (weir-session-command "weir-jira-outbox")
+          (weir-session-until "conflict +AA-8 ")
+          (weir-session-type "t")
+          (weir-session-until "^Summary     Theirs at the site")
+          (should-not (string-match-p "●" (weir-session-screen))))
+      (signal-process (car simulator) 'SIGCONT)
       (delete-process (car simulator)))))
 
 (provide 'weir-session-tests)
