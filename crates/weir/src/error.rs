@@ -41,3 +41,11 @@ pub enum WeirError {
         expected: u64,
     },
 }
+
+/// Builds the error of a store that is elsewhere.
+pub(crate) fn far(code: ErrorCode, text: impl Into<String>) -> StoreError {
+    StoreError::Far {
+        code,
+        text: text.into(),
+    }
+}

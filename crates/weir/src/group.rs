@@ -12,8 +12,8 @@ use weir_core::group::Offsets;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, RecordKind};
 use weir_store::{Ask, GroupInfo, Page, StoreError};
 
-pub(crate) use self::at::Got;
-pub use self::work::{Claim, Settle, Work, Works};
+pub use self::work::{Settle, Works};
+use crate::work::{Claim, Work};
 
 use self::work::Word;
 use crate::backend::Backend;

@@ -13,10 +13,9 @@ use crate::error::WeirError;
 use crate::reader::TopicReader;
 use crate::remote;
 use crate::reply::block_on;
-use crate::topic::Topic;
 use crate::value::Value;
 
-/// A record of [`Topic::latest`].
+/// A record of [`Topic::latest`](crate::Topic::latest).
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The record.
@@ -102,21 +101,13 @@ impl Replay {
     }
 }
 
-impl Topic {
-    /// What holds now and then what comes; at the end, waits up to `patience`
-    /// for a new record. The topic need not be there yet.
-    ///
-    /// # Errors
-    /// Those of a server.
-    pub fn latest(&self, patience: Duration) -> Result<Latest, WeirError> {
-        block_on(Latest::new(self, patience))
-    }
-}
-
 impl Latest {
-    pub(crate) async fn new(topic: &Topic, patience: Duration) -> Result<Self, WeirError> {
-        let name = topic.name().as_str();
-        let (replay, live) = match topic.backend() {
+    pub(crate) async fn new(
+        backend: &Backend,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Self, WeirError> {
+        let (replay, live) = match backend {
             Backend::Local(store) => {
                 let latest = store.latest(name);
                 let live = TopicReader::local(latest.live(store));
@@ -127,7 +118,7 @@ impl Latest {
             }
             Backend::Remote(remote) => {
                 let replay = remote::replay::Replay::new(Arc::clone(remote), name).await?;
-                let mut live = topic.backend().listen(name);
+                let mut live = backend.listen(name);
                 live.seek(ConsequenceOffset(replay.position().saturating_sub(1)));
                 (Replay::Remote(replay), live)
             }

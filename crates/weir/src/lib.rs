@@ -78,9 +78,10 @@ mod topic;
 mod value;
 mod verdict;
 mod weir;
+mod work;
 
 pub use error::WeirError;
-pub use group::{Claim, Group, Settle, Work, Works};
+pub use group::{Group, Settle, Works};
 pub use latest::{Current, Latest};
 pub use query_topics::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 pub use query_topics::{TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
@@ -93,6 +94,7 @@ pub use topic::{Pages, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
 pub use weir::{Weir, salvage, salvage_dry_run, verify, verify_watched, with_engine};
+pub use work::{Claim, Work};
 
 /// Checking and testing programs.
 #[cfg(feature = "programs")]

@@ -17,10 +17,11 @@ use weir_query::{
     QueryError, QueryText, ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
 };
 
+use self::fetched::{Fetched, Shared};
 pub use self::follow::TopicQueryNews;
 use self::follow::{Follow, Idle};
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
-use self::reading::{Fetched, Reading, Shared};
+use self::reading::Reading;
 use crate::backend::Backend;
 use crate::error::WeirError;
 use crate::remote::pushdown::{PushdownRequest, QueryPart};
@@ -28,6 +29,7 @@ use crate::topic::Topic;
 use crate::weir::Weir;
 
 mod faults;
+mod fetched;
 mod follow;
 mod latest;
 pub(crate) mod options;

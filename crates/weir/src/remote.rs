@@ -22,7 +22,8 @@ use weir_store::{
 
 use self::address::Address;
 pub use self::address::AddressError;
-use self::link::{Link, far, packet_of};
+use self::link::{Link, packet_of};
+use crate::error::far;
 use crate::reply::block_on;
 use crate::status::Status;
 
@@ -33,7 +34,6 @@ pub(crate) mod listener;
 mod pause;
 pub(crate) mod pushdown;
 pub(crate) mod replay;
-mod run;
 #[cfg(feature = "tls")]
 mod tls;
 

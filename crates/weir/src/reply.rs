@@ -18,7 +18,7 @@ use weir_core::ErrorCode;
 use weir_store::StoreError;
 
 use crate::error::WeirError;
-use crate::remote::link::far;
+use crate::error::far;
 
 /// The answer to a read that is on its way. Await it with any runtime, or
 /// [`wait`](Self::wait) for it. Nothing is asked before the first poll; dropping

@@ -7,7 +7,8 @@ use weir_store::{Proposal, Store, StoreError};
 
 use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::remote::link::{Link, far};
+use crate::error::far;
+use crate::remote::link::Link;
 use crate::verdict::Verdict;
 
 /// A writer whose intentions are executed exactly once. One at a time per

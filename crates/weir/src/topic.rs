@@ -8,6 +8,7 @@ use weir_store::{KeyEntry, Page, ReadFrom, StoreError, TopicInfo};
 
 use crate::backend::Backend;
 use crate::error::WeirError;
+use crate::latest::Latest;
 use crate::reader::TopicReader;
 use crate::reply::block_on;
 use crate::value::Value;
@@ -229,6 +230,15 @@ impl Topic {
             reader: self.listener(from)?,
             patience: Some(patience),
         })
+    }
+
+    /// What holds now and then what comes; at the end, waits up to `patience`
+    /// for a new record. The topic need not be there yet.
+    ///
+    /// # Errors
+    /// Those of a server.
+    pub fn latest(&self, patience: Duration) -> Result<Latest, WeirError> {
+        block_on(Latest::new(&self.backend, self.name.as_str(), patience))
     }
 
     /// What the topic is now; `None` when it never was created, or when a

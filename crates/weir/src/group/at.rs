@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use weir_core::{Commit, ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation, Outcome};
 use weir_store::{Ask, GroupInfo, Store, StoreError};
 
-use super::work::Work;
 use super::{LOOK_EVERY, left};
 use crate::backend::Backend;
 use crate::error::WeirError;
 use crate::reader::TopicReader;
 use crate::remote::listener::Listener;
 use crate::reply::block_on;
+use crate::work::{Got, Work};
 
 /// Times that a step is sent whose answers were lost.
 const TRIES: usize = 8;
@@ -177,14 +177,6 @@ impl Backend {
             }
         }
     }
-}
-
-/// What a claim got.
-pub(crate) struct Got {
-    pub(crate) works: Vec<Work>,
-    pub(crate) reason: Option<ErrorCode>,
-    pub(crate) frontier: ConsequenceOffset,
-    pub(crate) due_ms: Option<u64>,
 }
 
 fn near(store: &Store, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Got, WeirError> {

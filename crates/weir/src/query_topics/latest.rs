@@ -13,7 +13,7 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_query::{Frames, Meta, QueryError, Span, item_of};
 use weir_store::{Store, StoreError, key_behind};
 
-use super::reading::{Came, Fetched, Shared};
+use super::fetched::{Came, Fetched, Shared};
 use crate::backend::Backend;
 use crate::error::WeirError;
 use crate::remote::listener::{Listener, Next};

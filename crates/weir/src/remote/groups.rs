@@ -11,8 +11,9 @@ use weir_store::{Ask, GroupInfo, Page, StoreError};
 use super::link::packet_of;
 use super::{Remote, other, refused, unexpected};
 use crate::error::WeirError;
-use crate::group::{Got, Work};
+
 use crate::reply::block_on;
+use crate::work::{Got, Work};
 
 /// Longest time that a server is asked to wait for a record: its answer must
 /// be there before the connection is given up.

@@ -1,7 +1,7 @@
 //! One connection to a server, over all of its interruptions: its beginning,
 //! its breaks, its end.
 //!
-//! Two threads serve it ([`super::run`]); callers only leave things here and
+//! Two threads serve it ([`run`]); callers only leave things here and
 //! wait: writes in [`writes`], questions in [`requests`], all of it under the
 //! lock of [`lock`]. What must never happen here: somebody who waits and is
 //! never told, however often the connection breaks.
@@ -23,15 +23,17 @@ pub(super) use self::lock::Inner;
 use self::lock::PendingWake;
 use self::requests::Inbox;
 pub(super) use self::requests::{Asked, Received, packet_of};
+use self::run::Broken;
 use self::writes::{Call, Hold};
 use super::address::{Address, Stream, Trust};
-use super::run::Broken;
-use super::{ConnectOptions, late, run};
+use super::{ConnectOptions, late};
 use crate::clock::Alarm;
+use crate::error::far;
 use crate::reply::block_on;
 
 mod lock;
 mod requests;
+mod run;
 mod writes;
 
 /// Bytes of requests that wait to be sent.
@@ -81,7 +83,7 @@ pub(super) struct State {
     rewound: Option<u64>,
     hold: Option<Hold>,
     /// Where the connection goes when no write is in flight any more.
-    pub(super) moving: Option<Broken>,
+    moving: Option<Broken>,
     open: VecDeque<BatchBuilder>,
     open_items: u64,
     open_bytes: usize,
@@ -128,14 +130,6 @@ impl std::fmt::Debug for Link {
         f.debug_struct("Link")
             .field("client", &self.inner.client)
             .finish_non_exhaustive()
-    }
-}
-
-/// Builds the error of a store that is elsewhere.
-pub(crate) fn far(code: ErrorCode, text: impl Into<String>) -> StoreError {
-    StoreError::Far {
-        code,
-        text: text.into(),
     }
 }
 

@@ -21,7 +21,7 @@ use weir_core::ErrorCode;
 use weir_store::StoreError;
 
 use super::ConnectOptions;
-use super::link::far;
+use crate::error::far;
 
 /// Bytes in clear that are encrypted at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;

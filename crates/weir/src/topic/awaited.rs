@@ -125,7 +125,7 @@ impl Topic {
     /// [`Latest::next_async`].
     pub fn latest_async(&self, patience: Duration) -> Reply<Latest> {
         let topic = self.clone();
-        Reply::new(async move { Latest::new(&topic, patience).await })
+        Reply::new(async move { Latest::new(&topic.backend, topic.name.as_str(), patience).await })
     }
 }
 

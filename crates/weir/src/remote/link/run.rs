@@ -10,9 +10,9 @@ use weir_protocol::{
     RefusalMessage,
 };
 
-use super::address::{Address, Stream};
-use super::link::{Facts, Inner, State, trust};
-use super::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
+use super::{Facts, Inner, State, trust};
+use crate::remote::address::{Address, Stream};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
 
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
