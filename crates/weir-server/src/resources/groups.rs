@@ -40,17 +40,14 @@ use crate::resources::problems;
 const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"deaths":0,"letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
 const GROUP_ANSWER: &[Content] = &[Content::json("Group", GROUP)];
 
-const fn step_row(
-    resource: Resource,
-    template: &'static str,
-    operations: &'static [Action],
-) -> Row {
-    Row {
-        resource,
-        template,
-        operations,
-    }
-}
+/// The answer to a step that needs no more than its place in the log.
+const STEP_DONE: &[Response] = &[Response {
+    status: 200,
+    content: &[Content::json(
+        "StepResult",
+        r#"{"intention":18,"effect":"valid"}"#,
+    )],
+}];
 
 /// POST of a step that is a JSON object.
 const fn step_operation(
@@ -157,13 +154,7 @@ pub(crate) const TABLE: Table = Table {
                     query: &[],
                     fields: ONCE_FIELDS,
                     request: &[],
-                    responses: &[Response {
-                        status: 200,
-                        content: &[Content::json(
-                            "StepResult",
-                            r#"{"intention":18,"effect":"valid"}"#,
-                        )],
-                    }],
+                    responses: STEP_DONE,
                     problems: &[],
                     now: None,
                     handler: |edge, call, _| Box::pin(delete(edge, call)),
@@ -193,61 +184,43 @@ pub(crate) const TABLE: Table = Table {
                 handler: |edge, call, _| Box::pin(claim(edge, call)),
             }],
         },
-        step_row(
-            Resource::GroupAck,
-            "/v1/topics/{topic}/groups/{group}/ack",
-            &[step_operation(
+        Row {
+            resource: Resource::GroupAck,
+            template: "/v1/topics/{topic}/groups/{group}/ack",
+            operations: &[step_operation(
                 "Mark records of a claim as done.",
                 &[Content::json("Ack", r#"{"claim":17,"offsets":[4,5]}"#)],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
-        step_row(
-            Resource::GroupNack,
-            "/v1/topics/{topic}/groups/{group}/nack",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupNack,
+            template: "/v1/topics/{topic}/groups/{group}/nack",
+            operations: &[step_operation(
                 "Give records of a claim back.",
                 &[Content::json(
                     "Nack",
                     r#"{"claim":17,"offsets":[6],"delay_ms":1000,"reason":"mailbox full"}"#,
                 )],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
-        step_row(
-            Resource::GroupExtend,
-            "/v1/topics/{topic}/groups/{group}/extend",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupExtend,
+            template: "/v1/topics/{topic}/groups/{group}/extend",
+            operations: &[step_operation(
                 "Extend the leases of records of a claim.",
                 &[Content::json(
                     "Extend",
                     r#"{"claim":17,"offsets":[6],"lease_ms":60000}"#,
                 )],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
-        step_row(
-            Resource::GroupJoin,
-            "/v1/topics/{topic}/groups/{group}/join",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupJoin,
+            template: "/v1/topics/{topic}/groups/{group}/join",
+            operations: &[step_operation(
                 "Become the owner of an exclusive group.",
                 &[Content::json("Join", r#"{"member":"worker-1"}"#)],
                 &[Response {
@@ -258,67 +231,43 @@ pub(crate) const TABLE: Table = Table {
                     )],
                 }],
             )],
-        ),
-        step_row(
-            Resource::GroupRenew,
-            "/v1/topics/{topic}/groups/{group}/renew",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupRenew,
+            template: "/v1/topics/{topic}/groups/{group}/renew",
+            operations: &[step_operation(
                 "Renew the ownership of an exclusive group.",
                 &[Content::json("Ownership", r#"{"generation":22}"#)],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
-        step_row(
-            Resource::GroupLeave,
-            "/v1/topics/{topic}/groups/{group}/leave",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupLeave,
+            template: "/v1/topics/{topic}/groups/{group}/leave",
+            operations: &[step_operation(
                 "Give up the ownership of an exclusive group.",
                 &[Content::json("Ownership", r#"{"generation":22}"#)],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
-        step_row(
-            Resource::GroupMove,
-            "/v1/topics/{topic}/groups/{group}/move",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupMove,
+            template: "/v1/topics/{topic}/groups/{group}/move",
+            operations: &[step_operation(
                 "Mark everything up to an offset as done.",
                 &[Content::json("Move", r#"{"generation":22,"offset":9}"#)],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
-        step_row(
-            Resource::GroupReset,
-            "/v1/topics/{topic}/groups/{group}/reset",
-            &[step_operation(
+        },
+        Row {
+            resource: Resource::GroupReset,
+            template: "/v1/topics/{topic}/groups/{group}/reset",
+            operations: &[step_operation(
                 "Set the cursor of a group; leases and ownership end.",
                 &[Content::json("Reset", r#"{"to":"start"}"#)],
-                &[Response {
-                    status: 200,
-                    content: &[Content::json(
-                        "StepResult",
-                        r#"{"intention":18,"effect":"valid"}"#,
-                    )],
-                }],
+                STEP_DONE,
             )],
-        ),
+        },
     ],
     schemas,
 };
