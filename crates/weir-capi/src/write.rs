@@ -1,4 +1,4 @@
-//! Writing: intentions in, verdicts out.
+//! Calls that write: they read intentions of the caller and return verdicts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::registry::{self, Exclusive, Room};
 use crate::store::{Store, get_store, topic_options};
 use crate::term::{LOOK_EVERY, Mark, Term};
 
-/// What intentions of the header point to, in the form of the store.
+/// Values that intentions of the caller point to, in the form of the store.
 #[derive(Default)]
 struct Parts<'a> {
     expects: Vec<Expect<'a>>,
@@ -110,7 +110,7 @@ fn intention<'a>(
     Ok(intention)
 }
 
-/// Reads intentions of the caller and hands them on.
+/// Reads intentions of the caller and passes them on.
 fn read<T>(
     c: &Caller,
     intentions: *const raw::Intention,
@@ -185,7 +185,7 @@ fn detail(commit: &Commit, verdict: &mut raw::Verdict) -> Option<Arc<str>> {
     text
 }
 
-/// Writes what became of intentions whose first has this nonce.
+/// Writes the verdicts of intentions whose first one has this nonce.
 fn answer(
     c: &Caller,
     outcomes: &Outcomes,
@@ -214,10 +214,10 @@ fn answer(
     Ok(Kind::Ok)
 }
 
-/// Where the texts of verdicts go.
+/// The destination of the texts of verdicts.
 type TextsAt = (Room, *mut *mut raw::Page);
 
-/// Makes sure that verdicts can be given out, before there are any.
+/// Checks that verdicts can be written, before there are any.
 fn room(
     c: &Caller,
     verdicts: *mut raw::Verdict,
@@ -251,7 +251,7 @@ pub(crate) fn submit(
     answer(c, &term.verdicts(proposal)?, 0, verdicts, texts)
 }
 
-/// Verdicts that are on their way, as they were given out.
+/// Pending verdicts, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Pending {
     inside: Exclusive<Option<Proposal>>,
@@ -311,7 +311,7 @@ pub(crate) fn wait(
     if inside.is_none() {
         return Err(given());
     }
-    // A store that closes answers what was sent, so the mark of its end is not looked at.
+    // A closing store still responds to what was sent, so its mark is not checked.
     let outcomes = pending.mark.wait_on(timeout_ms, |until| {
         let proposal = inside.take().ok_or_else(given)?;
         let now = Instant::now();
@@ -336,7 +336,7 @@ pub(crate) fn pending_free(pending: *mut raw::Pending) {
     }
 }
 
-/// A writer with numbers, as it was given out.
+/// A session, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Session {
     inside: Exclusive<weir::Session>,

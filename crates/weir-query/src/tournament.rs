@@ -2,10 +2,9 @@
 //!
 //! A full binary tree in an array. Leaf `n` is the head of source `n`; every
 //! node above holds a copy of the lesser of the two below it, key and all, so
-//! that a comparison follows no pointer. Whatever changes at a source, only the
-//! path from its leaf to the top is played again: one comparison a level, whose
-//! other side lies at a place that is known before, and whose answer moves
-//! values in place of a jump that nobody can foresee.
+//! that a comparison follows no pointer. After a change of a source, only the path from its
+//! leaf to the top is compared again, with one comparison for each level. The address of
+//! the other side is known in advance, and the result selects values without a branch.
 //!
 //! Invariant: each node is the least of its leaves, by `less` as it was when
 //! they were set. A caller that changes what `less` returns for a head sets that head again.
@@ -17,17 +16,17 @@ use crate::key::PREFIX;
 /// The head of one source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// The first key, turned round for a descending one; 0 for what is below
-    /// everything. Entries that differ in the prefix are decided by it.
+    /// Prefix of the first order key, inverted for a descending order; 0 sorts before all
+    /// keys. It decides between entries with different prefixes.
     key: u128,
-    /// The source, and whether this is not an item but a promise.
+    /// The source, and a bit that is set if this is a lower bound and no item.
     tail: u64,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
 impl Entry {
-    /// Of a source that has nothing.
+    /// The entry of a source without a head.
     const NONE: Self = Self {
         key: u128::MAX,
         tail: u64::MAX,
@@ -54,7 +53,7 @@ impl Entry {
         (self.tail >> 1) as u32
     }
 
-    /// Whether this is not an item but a promise: nothing lower will come.
+    /// Returns whether this is a lower bound of the source and no item.
     #[inline]
     pub(crate) const fn is_bound(&self) -> bool {
         self.tail & 1 == 1
@@ -73,7 +72,7 @@ impl Entry {
     /// jump again.
     #[inline(never)]
     fn loses_tie(&self, other: &Self, less: &impl Fn(&Self, &Self) -> bool) -> bool {
-        // What is not there is after all.
+        // A source without a head sorts last.
         !other.is_none() && (self.is_none() || less(other, self))
     }
 

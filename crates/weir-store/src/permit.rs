@@ -1,6 +1,6 @@
-//! One holder at a time, and unlike a lock's guard its permit can go to another
-//! thread: for maintenance (tasks that write or remove snapshots and segments)
-//! and for claims of a group.
+//! A permit that one holder has at a time. Unlike the guard of a lock, it can move to
+//! another thread. Maintenance uses it (tasks that write or remove snapshots and segments),
+//! and so do claims of a group.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -13,12 +13,12 @@ pub(crate) struct Exclusive {
     free: Condvar,
 }
 
-/// Given back when dropped.
+/// The permit; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct ExclusivePermit(Arc<Exclusive>);
 
 impl Exclusive {
-    /// Waits until nobody else holds the permit.
+    /// Blocks until the permit is free, and takes it.
     pub(crate) fn acquire(self: &Arc<Self>) -> ExclusivePermit {
         let mut busy = self.busy.lock_ok();
         while *busy {
@@ -28,7 +28,7 @@ impl Exclusive {
         ExclusivePermit(Arc::clone(self))
     }
 
-    /// The permit, if it is free now.
+    /// Takes the permit if it is free now.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<ExclusivePermit> {
         let mut busy = self.busy.lock_ok();
         if std::mem::replace(&mut *busy, true) {

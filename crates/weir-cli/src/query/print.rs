@@ -1,4 +1,4 @@
-//! Results as they are printed: bare JSON, or rows.
+//! Prints results of a query as bare JSON or as rows.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -34,7 +34,7 @@ const EXPLAIN: &[Field] = &[
 
 /// Prints results.
 pub(super) enum Printer {
-    /// JSON as it stood, one a line or as one array.
+    /// JSON as it was stored, one result a line or all as one array.
     Bare {
         out: BufWriter<Stdout>,
         format: Format,
@@ -45,7 +45,7 @@ pub(super) enum Printer {
 }
 
 impl Printer {
-    /// `None` when `-o help` was asked for and is answered. `made`: no result has a source.
+    /// Returns `None` after it has printed the help of `-o help`. `made`: no result has a source.
     pub(super) fn open(style: &Style, made: bool) -> anyhow::Result<Option<Self>> {
         let format = style.format(Shape::Stream);
         let bare = matches!(format, Format::Json | Format::Jsonl | Format::Raw);

@@ -1,4 +1,4 @@
-//! Text to expression, by the grammar of RFC 9485.
+//! Parses the text of a regular expression by the grammar of RFC 9485.
 //!
 //! Invariant: recursion stops at `NESTING_MAX`.
 
@@ -6,7 +6,7 @@ use super::super::unicode;
 use super::{Class, Node};
 use std::sync::Arc;
 
-/// Most brackets around a part.
+/// Maximum nesting of brackets.
 const NESTING_MAX: u32 = 64;
 
 /// Largest number in `{n,m}`.
@@ -28,7 +28,7 @@ impl Parser {
         }
     }
 
-    /// The whole text; `None` if it is not an expression.
+    /// Parses the whole text; `None` if it is not an expression.
     pub(super) fn all(&mut self) -> Option<Node> {
         let node = self.any()?;
         self.peek().is_none().then_some(node)
@@ -145,7 +145,7 @@ impl Parser {
         number
     }
 
-    /// What follows `[`, the closing bracket included.
+    /// Parses a class after its `[`, the closing bracket included.
     fn class(&mut self) -> Option<Class> {
         let mut class = Class {
             negated: self.eat('^'),
@@ -161,7 +161,7 @@ impl Parser {
             let from = match self.next()? {
                 ']' => return Some(class),
                 '-' => {
-                    // Only the last one may stand for itself.
+                    // Only as the last character does it mean itself.
                     class.ranges.push((minus, minus));
                     return self.eat(']').then_some(class);
                 }
@@ -194,7 +194,7 @@ impl Parser {
         }
     }
 
-    /// What follows a backslash.
+    /// Parses an escape after its backslash.
     fn escape(&mut self) -> Option<Escape> {
         Some(match self.next()? {
             'n' => Escape::One(10),

@@ -16,30 +16,30 @@ use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
 
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Time for a connection and for the answer to HELLO.
+/// Time limit for a connection and for the response to HELLO.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Redirects that are followed without a pause.
+/// Redirects that a client follows without a pause.
 const HOPS_MAX: u32 = 8;
-/// Servers of a cluster that are kept.
+/// Servers of a cluster that a client remembers at most.
 const NODES_MAX: usize = 64;
-/// Bytes that are read at a time.
+/// Bytes of one read.
 const READ_BYTES: usize = 128 << 10;
 
-/// First byte of what TLS says when it does not understand.
+/// First byte of an alert record of TLS.
 const TLS_ALERT: u8 = 0x15;
 
-/// Why a connection is not there.
+/// Why there is no connection.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// Try again.
+    /// Try the next server.
     Again(String),
-    /// Try again there.
+    /// Connect to this server instead.
     Redirect(Address),
     /// The server wants a pause.
     Pause(Duration, String),
-    /// Never again.
+    /// The error is final.
     Dead(ErrorCode, String),
-    /// We wanted it so.
+    /// The client closed the connection.
     Left,
 }
 
@@ -55,8 +55,7 @@ impl Broken {
     }
 }
 
-/// What to try where this was all that came in answer to HELLO, and it cannot
-/// be read.
+/// Returns advice for a peer whose response to HELLO is not of the native protocol.
 fn stranger(address: &Address, answer: &[u8]) -> Option<&'static str> {
     match (address, answer) {
         (_, [b'H', b'T', b'T', b'P', ..]) => {
@@ -166,7 +165,7 @@ fn follows(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode
     Ok(())
 }
 
-/// Whether the caller has named this machine.
+/// Returns whether the caller has named this host.
 fn is_home(inner: &Inner, to: &Address) -> bool {
     inner.homes.iter().any(|home| home.host() == to.host())
 }
@@ -200,14 +199,14 @@ fn nodes_of(inner: &Inner, lines: &[u8]) -> Vec<Address> {
     lines.filter_map(address).take(NODES_MAX).collect()
 }
 
-/// The next connection goes there.
+/// Sets the address of the next connection.
 fn turn(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
     state.trust = trust(&to, &inner.options).map_err(|error| (error.code(), error.to_string()))?;
     state.address = to;
     Ok(())
 }
 
-/// One connection from its beginning to its end.
+/// Runs one connection from its start to its end.
 fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
     let (address, trust, hello) = {
         let state = inner.lock();
@@ -288,7 +287,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
                 if code_of(refusal) == ErrorCode::Redirect);
             let committed = matches!(packet.message, Message::Committed { .. });
             if !redirect && (committed || !packet.tag.is_empty()) {
-                // Here it is answered.
+                // The server responds here.
                 *hops = 0;
             }
             broken
@@ -307,7 +306,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
     }
 }
 
-/// What the server says about itself.
+/// Reads the facts of the server from its HELLO.
 fn facts_of(hello: &HelloOk<'_>) -> Facts {
     let features = hello.features.split(|b| *b == b' ');
     let knows = |feature: &[u8]| features.clone().any(|word| word == feature);
@@ -357,7 +356,7 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
         | ErrorCode::NoLeader
         | ErrorCode::Draining
         | ErrorCode::Opening) => {
-            // A server may say anything; it is not believed for long.
+            // A server may name any pause, so the client limits it.
             let pause = refusal
                 .retry_ms
                 .map_or(Duration::ZERO, Duration::from_millis)
@@ -368,7 +367,7 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
     }
 }
 
-/// Deals with a packet of an open connection.
+/// Handles a packet of an open connection.
 fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
     let protocol = |why: &str| Some(Broken::Dead(ErrorCode::Protocol, why.to_owned()));
     let mut state = inner.lock();
@@ -438,7 +437,7 @@ pub(super) fn write(inner: &Inner) {
             drop(state);
             inner.news.notify_all();
             if stream.write_all(&bytes).is_err() {
-                // The reader finds out, and connects again.
+                // The reader notices it and reconnects.
                 stream.end();
             }
             bytes.clear();
@@ -473,7 +472,7 @@ impl Input {
         }
     }
 
-    /// Reads the next packet and deals with it.
+    /// Reads the next packet and handles it.
     fn packet<T>(
         &mut self,
         deal: impl FnOnce(&Packet<'_>, &[u8]) -> Option<T>,
@@ -491,7 +490,7 @@ impl Input {
         Ok(deal(&packet, whole))
     }
 
-    /// Deals with all packets that are there; reads when there is none.
+    /// Handles all received packets; reads if there are none.
     fn packets<T>(
         &mut self,
         mut deal: impl FnMut(&Packet<'_>, &[u8]) -> Option<T>,
@@ -516,7 +515,7 @@ impl Input {
         }
     }
 
-    /// What came and was not read yet.
+    /// Received bytes that are not parsed yet.
     fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
@@ -536,7 +535,7 @@ impl Input {
             self.bytes = vec![0; READ_BYTES];
         }
         if self.end == self.bytes.len() {
-            // Grows with what arrived, never with what was announced alone.
+            // Grows with the received bytes, never with an announced length.
             let size = self.bytes.len() * 2;
             self.bytes.resize(size, 0);
         }
