@@ -50,7 +50,7 @@
   (dolist (file command-line-args-left)
     (unless (byte-compile-file file)
       (setq weir-check-faults (1+ weir-check-faults)))
-    (unless (string-prefix-p "test/" file)
+    (unless (string-match-p "\\`\\(test\\|bench\\)/" file)
       (weir-check-lint file))
     (with-current-buffer (find-file-noselect file)
       (checkdoc-current-buffer t)))

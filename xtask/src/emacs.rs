@@ -45,7 +45,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let emacs = || {
         let mut command = Command::new("emacs");
         command
-            .args(["-Q", "--batch", "-L", ".", "-L", "test"])
+            .args(["-Q", "--batch", "-L", ".", "-L", "test", "-L", "bench"])
             .current_dir(&folder)
             .env("HOME", &home)
             .env("XDG_CONFIG_HOME", home.join("config"))
@@ -89,7 +89,9 @@ fn checks(mut emacs: Command, folder: &Path) -> anyhow::Result<Verdict> {
     let lint = lisp_folder("package-lint")
         .context("package-lint is missing; install it (Debian: elpa-package-lint)")?;
     emacs.arg("-L").arg(lint).args(["-l", "test/check.el"]);
-    emacs.args(lisp(folder, "")?).args(lisp(folder, "test")?);
+    for below in ["", "test", "bench"] {
+        emacs.args(lisp(folder, below)?);
+    }
     let fine = emacs
         .status()
         .context("cannot start emacs; install Emacs 28.1 or later (Debian: emacs-nox)")?;

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod bench;
 mod failure;
 mod functions;
 mod jira;

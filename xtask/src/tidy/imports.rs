@@ -174,7 +174,7 @@ const TABLE: &[Row] = &[
         name: "weir-emacs",
         layer: 5,
         ours: &["weir", "weir-adf", "weir-jira"],
-        foreign: &["emacs", "nix", "serde_json", "unicode-width"],
+        foreign: &["emacs", "nix", "serde", "serde_json", "unicode-width"],
     },
     Row {
         name: "weir-lab",

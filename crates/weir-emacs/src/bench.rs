@@ -1,0 +1,91 @@
+//! What the benchmarks of `emacs/bench` call: the boundary alone, without a store.
+#![allow(unsafe_code, reason = "the macro registers functions by initialisers")]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "the macro converts arguments into owned values and wants a Result"
+)]
+
+use emacs::{Env, IntoLisp, Result, Value, defun};
+use serde::Deserialize;
+
+use crate::text;
+
+/// A node of the tree of the experiment `emacs-json`.
+#[derive(Deserialize)]
+struct Node {
+    value: i64,
+    left: Option<Box<Node>>,
+    #[allow(dead_code, reason = "it has to be decoded too")]
+    right: Option<Box<Node>>,
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte)).sum()
+}
+
+/// Does nothing.
+#[defun(name = "-bench-nothing")]
+fn nothing() -> Result<()> {
+    Ok(())
+}
+
+/// Returns NUMBER plus one.
+#[defun(name = "-bench-next")]
+fn next(number: i64) -> Result<i64> {
+    Ok(number.wrapping_add(1))
+}
+
+/// Returns a string of SIZE letters R.
+#[defun(name = "-bench-make")]
+fn make(size: usize) -> Result<String> {
+    Ok("R".repeat(size))
+}
+
+/// Returns a unibyte string of SIZE letters R.
+#[defun(name = "-bench-bytes")]
+fn bytes(size: usize) -> Result<Vec<u8>> {
+    Ok(vec![b'R'; size])
+}
+
+/// Takes TEXT and ignores it.
+#[defun(name = "-bench-take")]
+fn take(text: Value<'_>) -> Result<usize> {
+    text::bytes(text, <[u8]>::len)
+}
+
+/// Takes TEXT as the crate does, with its own memory, and ignores it.
+#[defun(name = "-bench-take-owned")]
+fn take_owned(text: String) -> Result<usize> {
+    Ok(text.len())
+}
+
+/// Returns the sum of the bytes of TEXT.
+#[defun(name = "-bench-sum")]
+fn sum_of(text: Value<'_>) -> Result<u64> {
+    text::bytes(text, sum)
+}
+
+/// Makes a string of SIZE letters and calls FUNCTION with it.
+#[defun(name = "-bench-call")]
+fn call<'e>(env: &'e Env, size: usize, function: Value<'e>) -> Result<Value<'e>> {
+    function.call(("R".repeat(size).into_lisp(env)?,))
+}
+
+/// Makes a string of SIZE letters and sums its bytes without Lisp.
+#[defun(name = "-bench-direct")]
+fn direct(size: usize) -> Result<u64> {
+    Ok(sum("R".repeat(std::hint::black_box(size)).as_bytes()))
+}
+
+/// Decodes the tree in TEXT, and returns the value of its deepest leftmost node, or nil.
+#[defun(name = "-bench-json")]
+fn json(text: Value<'_>) -> Result<Option<i64>> {
+    text::bytes(text, |bytes| {
+        let mut node: Node = serde_json::from_slice(bytes).ok()?;
+        while let Some(left) = node.left {
+            node = *left;
+        }
+        Some(node.value)
+    })
+}
