@@ -34,6 +34,15 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
             .tool()
             .into());
     }
+    if config.peer.is_some_and(|peer| peer.0.port() == 0) {
+        return Err(Failure::new(ErrorCode::BadOption, what())
+            .because(
+                "port 0 is another one with each start, and the other nodes have to find this one",
+            )
+            .advise("name the port for peers: `--peer HOST:PORT`")
+            .tool()
+            .into());
+    }
     if is_node || !config.join.is_empty() {
         if !is_node && place::is_store(Path::new(at)).failed(what)? {
             return Err(Failure::new(ErrorCode::StoreExists, what())

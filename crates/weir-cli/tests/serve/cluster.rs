@@ -274,3 +274,81 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     let answer = ask(&http, line, "");
     assert!(answer.ends_with("\r\nlast"), "{answer}");
 }
+
+/// What a command prints on standard error, which must fail.
+fn refused(place: &Path, words: &[&str]) -> String {
+    let mut command = weir(place);
+    let output = command.args(words).stdout(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{words:?}: {text}");
+    text
+}
+
+#[test]
+fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), 1);
+    let before = cluster.status(1).unwrap();
+    let peer = before.members[0].peer.clone();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = port.local_addr().unwrap().to_string();
+    drop(port);
+    let check = |words: &[&str], expected: &str| {
+        let said = refused(place.path(), words);
+        assert!(said.contains(expected), "{words:?}: {said}");
+    };
+    let serve = |at, more: &[&'static str]| {
+        let mut words = vec!["serve", "--at", at, "--http", ":0", "--native", "off"];
+        words.extend(more);
+        words
+    };
+    let joining = |at, more: &[&'static str]| {
+        let mut words = serve(at, more);
+        words.extend(["--peer", &free, "--join", &peer]);
+        words.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let joins = |at, more: &[&'static str], expected: &str| {
+        let words = joining(at, more);
+        check(
+            &words.iter().map(String::as_str).collect::<Vec<_>>(),
+            expected,
+        );
+    };
+    let put = weir(place.path())
+        .args(["put", "t", "x", "--at", "own", "-q"])
+        .output();
+    assert!(put.unwrap().status.success());
+    joins("own", &[], "a store with data");
+    joins(
+        "empty",
+        &["--node", "1"],
+        "an empty directory cannot be that node",
+    );
+    check(
+        &["cluster", "init", "--at", "nodes/node-1", "--peer", "7072"],
+        "a node of a cluster already",
+    );
+    check(&serve("nodes/node-1", &[]), "no port for its peers");
+    check(
+        &serve("own", &["--peer", "7072"]),
+        "is no node of a cluster",
+    );
+    check(
+        &serve("empty", &["--peer", ":0", "--join", "127.0.0.1:1"]),
+        "port 0",
+    );
+    check(
+        &serve(
+            "empty",
+            &["--peer", "0.0.0.0:7072", "--join", "127.0.0.1:1"],
+        ),
+        "without TLS",
+    );
+    // Nothing of it has reached the cluster.
+    assert_eq!(cluster.status(1).unwrap().members.len(), 1);
+    drop(cluster);
+    check(
+        &["put", "t", "x", "--at", "nodes/node-1"],
+        "is node 1 of a cluster",
+    );
+}

@@ -271,7 +271,11 @@ async fn a_follower_redirects_and_a_minority_does_not_answer() {
         }
     }
     let alone = &cluster.nodes[&follower];
-    // While its lease runs a leader still takes proposals, and nobody answers them.
+    // While its lease runs a leader still takes proposals. Each of them is answered in
+    // bounded time: nobody knows what becomes of it.
+    let first = propose(alone.store(), &put).await.unwrap_err().code();
+    let expected = [ErrorCode::Indeterminate, ErrorCode::NoLeader];
+    assert!(expected.contains(&first), "{first:?}");
     let refused = loop {
         let waits = propose(alone.store(), &put);
         if let Ok(answered) = tokio::time::timeout(Duration::from_millis(50), waits).await {
