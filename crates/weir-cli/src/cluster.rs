@@ -1,5 +1,6 @@
 //! `weir cluster`: forming a cluster, and looking at it.
 
+mod change;
 mod init;
 mod local;
 mod status;
@@ -35,6 +36,10 @@ enum Verb {
     Local(local::LocalArgs),
     /// Make a store the first node of a new cluster
     Init(init::InitArgs),
+    /// Remove a node; its directory cannot come back under its number
+    Rm(change::RmArgs),
+    /// Hand the lead over to another node
+    Transfer(change::TransferArgs),
     /// Show every node: its role, how far it is, its digest
     Status(status::StatusArgs),
 }
@@ -44,6 +49,8 @@ pub(crate) fn run(caller: &Caller, args: &ClusterArgs) -> anyhow::Result<ExitCod
     match &args.verb {
         Verb::Local(args) => local::run(caller, args),
         Verb::Init(args) => init::run(caller, args),
+        Verb::Rm(args) => change::rm(caller, args),
+        Verb::Transfer(args) => change::transfer(caller, args),
         Verb::Status(args) => status::run(caller, args),
     }
 }

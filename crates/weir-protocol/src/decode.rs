@@ -328,6 +328,13 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             bytes_after: fields.number(var!("_bytes_after"))?,
         },
         b"_request_sync" => Message::Sync,
+        b"_request_cluster_remove" => Message::ClusterRemove {
+            node: fields.number(var!("_node"))?,
+        },
+        b"_request_cluster_transfer" => Message::ClusterTransfer {
+            node: fields.number(var!("_node"))?,
+        },
+        b"_notice_cluster_changed" => Message::ClusterChanged,
         b"_notice_sync" => Message::Synced,
         b"_notice_credit" => Message::Window {
             window: fields.number(var!("_window"))?,

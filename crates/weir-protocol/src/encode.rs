@@ -319,6 +319,15 @@ impl Encoder {
                 (b"_notice_compact", NONE)
             }
             Message::Sync => (b"_request_sync", NONE),
+            Message::ClusterRemove { node } => {
+                self.number(b"_node", node);
+                (b"_request_cluster_remove", NONE)
+            }
+            Message::ClusterTransfer { node } => {
+                self.number(b"_node", node);
+                (b"_request_cluster_transfer", NONE)
+            }
+            Message::ClusterChanged => (b"_notice_cluster_changed", NONE),
             Message::Synced => (b"_notice_sync", NONE),
             _ => (NONE, NONE),
         }

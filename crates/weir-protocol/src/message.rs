@@ -628,6 +628,18 @@ pub enum Message<'a> {
     },
     /// 8.
     Sync,
+    /// 8: the leader removes a node from the cluster.
+    ClusterRemove {
+        /// Number of the node.
+        node: u64,
+    },
+    /// 8: the leader hands the lead over.
+    ClusterTransfer {
+        /// Number of the node that is to lead.
+        node: u64,
+    },
+    /// 8: the change is committed.
+    ClusterChanged,
     /// 8.
     Synced,
     /// 8.

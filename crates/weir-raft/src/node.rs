@@ -42,6 +42,8 @@ pub use weir_store::replica::NodeIdentity as NodeConfig;
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a node tells the others that its addresses have changed.
 const MOVE_PATIENCE: Duration = Duration::from_mins(10);
+/// How long a change that an operator asks for may take.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one round of a linearizable read may take.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause before the next round after one that failed.
@@ -491,15 +493,43 @@ impl Node {
         }
     }
 
-    /// Removes a node from the cluster. Only the leader does it.
+    /// Removes a node from the cluster, which is committed when this returns.
+    ///
+    /// # Errors
+    /// `Elsewhere` when another node leads; `Refused` for one that is no member or the
+    /// only voter, or while another change is under way.
     pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
+        self.lead(CHANGE_TIMEOUT).await?;
         let removed = self.port.members.remove(node).await;
         removed.map_err(|declined| match declined {
             Declined::Never(why) | Declined::Later(why) => NodeError::Refused(why),
-            Declined::Elsewhere(peer) => {
-                NodeError::Refused(format!("another node leads, with the peer address {peer}"))
-            }
+            Declined::Elsewhere(_) => NodeError::Store(no_leader("the lead has just changed")),
         })
+    }
+
+    /// Hands the lead over to another voter, which leads when this returns.
+    ///
+    /// # Errors
+    /// `Elsewhere` when another node leads; `Refused` for one that does not vote, or
+    /// did not take the lead in time.
+    pub async fn hand_over(&self, to: u64) -> Result<(), NodeError> {
+        if self.leader().is_some_and(|(leader, _)| leader == to) {
+            return Ok(());
+        }
+        self.lead(CHANGE_TIMEOUT).await?;
+        let votes = self
+            .status()
+            .members
+            .get(&to)
+            .is_some_and(|(_, votes)| *votes);
+        if !votes {
+            return Err(NodeError::Refused(format!("node {to} does not vote")));
+        }
+        self.transfer(to).await?;
+        let leads = self.until(|status| status.leader == Some(to));
+        let in_time = tokio::time::timeout(CHANGE_TIMEOUT, leads).await;
+        let late = |_| NodeError::Refused(format!("node {to} did not take the lead in time"));
+        in_time.map_err(late)?.map(drop)
     }
 
     /// Waits until the status is as wanted, and returns it. Fails when the consensus

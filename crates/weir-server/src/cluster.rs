@@ -183,6 +183,17 @@ impl ClusterNode {
         self.node.lead(CONFIRM_TIMEOUT).await
     }
 
+    /// Removes a node from the cluster. Errors are those of the store where a client
+    /// goes elsewhere or tries again, else a sentence.
+    pub(crate) async fn remove(&self, node: u64) -> Result<(), NodeError> {
+        self.node.remove(node).await
+    }
+
+    /// Hands the lead over to a node.
+    pub(crate) async fn hand_over(&self, node: u64) -> Result<(), NodeError> {
+        self.node.hand_over(node).await
+    }
+
     /// Waits until this node has seen what a read must have seen.
     pub(crate) async fn see(&self, consistency: Consistency) -> Result<(), StoreError> {
         match consistency {

@@ -351,6 +351,15 @@ impl Remote {
         }
     }
 
+    /// Waits until the leader has committed a change of the cluster.
+    pub(crate) async fn change_cluster(&self, change: &Message<'_>) -> Result<(), StoreError> {
+        let bytes = self.ask(change).await?;
+        match packet_of(&bytes)?.message {
+            Message::ClusterChanged => Ok(()),
+            _ => Err(other(&bytes)),
+        }
+    }
+
     /// How far the store has got.
     pub(crate) async fn applied(&self) -> Result<Progress, StoreError> {
         if !self.link.ready().await?.queries {

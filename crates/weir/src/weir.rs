@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
+use weir_protocol::Message;
 use weir_store::{
     CompactReport, Durability, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats, Store,
     StoreError, TopicInfo, VerifyProgress, VerifyReport,
@@ -261,6 +262,34 @@ impl Weir {
         match &self.backend {
             Backend::Local(store) => Ok(store.compact()?),
             Backend::Remote(remote) => Ok(block_on(remote.compact())?),
+        }
+    }
+
+    /// Removes a node from the cluster of the server. Its directory cannot come back
+    /// under its number. Returns after a majority has committed it.
+    ///
+    /// # Errors
+    /// `Forbidden` without the right `admin`; `BadOption` for a node that is no member or
+    /// the only voter; `Unsupported` for a store of this process.
+    pub fn remove_node(&self, node: u64) -> Result<(), WeirError> {
+        self.change_cluster(&Message::ClusterRemove { node })
+    }
+
+    /// Hands the lead of the cluster over to a voter. Returns when that node leads.
+    ///
+    /// # Errors
+    /// As for [`remove_node`](Self::remove_node), and when it does not lead within 5 s.
+    pub fn transfer_lead(&self, node: u64) -> Result<(), WeirError> {
+        self.change_cluster(&Message::ClusterTransfer { node })
+    }
+
+    fn change_cluster(&self, change: &Message<'_>) -> Result<(), WeirError> {
+        match &self.backend {
+            Backend::Local(_) => Err(WeirError::Store(StoreError::Far {
+                code: ErrorCode::Unsupported,
+                text: "the store is open in this process, so it is no cluster".to_owned(),
+            })),
+            Backend::Remote(remote) => Ok(block_on(remote.change_cluster(change))?),
         }
     }
 

@@ -226,6 +226,60 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
 }
 
 #[test]
+fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    let first = cluster.leader();
+    let next = first % 3 + 1;
+    let run = |words: &[&str], at: &str| {
+        let output = weir(place.path()).args(words).args(["--at", at]).output();
+        let output = output.unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    // Asked at a node that does not lead, which sends the command on.
+    let at = cluster.nodes[&next].native.clone();
+    let (done, said) = run(&["cluster", "transfer", &next.to_string()], &at);
+    assert!(done, "{said}");
+    assert_eq!(cluster.leader(), next);
+    topic.put("k", "1").unwrap();
+
+    let gone = next % 3 + 1;
+    cluster.kill(gone);
+    let (done, said) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
+    assert!(done, "{said}");
+    let members = cluster.status(next).unwrap().members;
+    assert_eq!(members.len(), 2, "{members:?}");
+    let (done, said) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
+    assert!(!done && said.contains("is no member"), "{said}");
+
+    // An empty directory takes the place, with the ports of the old one.
+    std::fs::remove_dir_all(place.path().join(format!("nodes/node-{gone}"))).unwrap();
+    let file = format!("nodes/node-{gone}.toml");
+    let peers: Vec<_> = members.iter().map(|member| member.peer.as_str()).collect();
+    let new = format!(
+        "serve --at new --config {file} --node 9 --join {}",
+        peers.join(",")
+    );
+    cluster.restart(place.path(), &new);
+    topic.put("k", "2").unwrap();
+    cluster.agree();
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let members = cluster.status(next).unwrap().members;
+        if members.iter().any(|one| one.node == 9 && one.votes) {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{members:?}");
+    }
+}
+
+#[test]
 fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 3);

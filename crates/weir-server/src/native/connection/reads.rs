@@ -15,6 +15,7 @@ use weir_protocol::{
 use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo};
 
 use super::Connection;
+use crate::cluster::{ClusterNode, NodeError};
 use crate::listing;
 use crate::native::refuse::{self, Refused};
 use crate::security::Right;
@@ -103,6 +104,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 };
                 self.send(&Packet::tagged(tag, answer));
             }
+            Message::ClusterRemove { node } => {
+                let cluster = self.cluster_to_change()?;
+                let changed = cluster.remove(node).await;
+                self.changed(tag, changed)?;
+            }
+            Message::ClusterTransfer { node } => {
+                let cluster = self.cluster_to_change()?;
+                let changed = cluster.hand_over(node).await;
+                self.changed(tag, changed)?;
+            }
             Message::Sync => {
                 self.may(Right::Admin, "")?;
                 let store = Arc::clone(&self.port.shared.store);
@@ -125,6 +136,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.has(Right::Read, topic)?;
         Ok(self.out.reserve(self.lacks))
+    }
+
+    /// The node whose cluster the caller may change.
+    fn cluster_to_change(&mut self) -> Result<Arc<ClusterNode>, Refused> {
+        self.may(Right::Admin, "")?;
+        let cluster = self.port.shared.cluster.clone();
+        let text = "this server is no node of a cluster";
+        cluster.ok_or_else(|| Refused::new(ErrorCode::Unsupported, text))
+    }
+
+    /// Answers a change of the cluster.
+    fn changed(&mut self, tag: &[u8], changed: Result<(), NodeError>) -> Result<(), Refused> {
+        changed.map_err(|error| match error {
+            NodeError::Store(error) => refuse::of_store(&error),
+            error => Refused::new(ErrorCode::BadOption, error.to_string()),
+        })?;
+        self.send(&Packet::tagged(tag, Message::ClusterChanged));
+        Ok(())
     }
 
     /// Waits until this node has seen what a read must have seen.

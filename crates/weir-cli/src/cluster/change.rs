@@ -1,0 +1,63 @@
+//! `weir cluster rm` and `transfer`: changes that the leader makes.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::caller::Caller;
+use crate::confirm::confirm;
+use crate::place::{self, Access};
+use crate::report::{Because, note};
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Any node may be asked; the leader commits the change. The node that is removed gets no more writes and
+does not vote; end its process. To replace it, join with an empty directory. A cluster of 3 from which
+one node is removed tolerates no failure until another one has joined. Needs the right `admin`.
+
+Examples:
+  weir cluster rm 3 --at weir://127.0.0.1:7071 --yes
+  weir cluster rm 3 --at weir://127.0.0.1:7071,127.0.0.1:7081 --yes")]
+pub(crate) struct RmArgs {
+    /// Number of the node
+    node: u64,
+    /// Do it without a question
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Returns when the node leads. Writes that are under way go on there. Useful before the process of the
+leader is ended. Needs the right `admin`.
+
+Examples:
+  weir cluster transfer 2 --at weir://127.0.0.1:7071
+  weir cluster transfer 2 --at weir://127.0.0.1:7071,127.0.0.1:7081")]
+pub(crate) struct TransferArgs {
+    /// Number of the node that is to lead
+    node: u64,
+}
+
+/// Carries out `weir cluster rm`.
+pub(crate) fn rm(caller: &Caller, args: &RmArgs) -> anyhow::Result<ExitCode> {
+    let node = args.node;
+    if !args.yes {
+        confirm("node", &node.to_string())?;
+    }
+    let weir = place::open(caller, Access::Change)?;
+    let removed = weir.remove_node(node);
+    removed.failed(|| format!("cannot remove node {node}"))?;
+    note(caller.quiet, &format!("node {node} is no member any more"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out `weir cluster transfer`.
+pub(crate) fn transfer(caller: &Caller, args: &TransferArgs) -> anyhow::Result<ExitCode> {
+    let node = args.node;
+    let weir = place::open(caller, Access::Change)?;
+    let transferred = weir.transfer_lead(node);
+    transferred.failed(|| format!("cannot hand the lead over to node {node}"))?;
+    note(caller.quiet, &format!("node {node} leads"));
+    Ok(ExitCode::SUCCESS)
+}
