@@ -45,7 +45,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && !hello.client.is_none()
         {
             // What this node knows of a session may be old.
-            let leads = node.lead().await;
+            let leads = Box::pin(node.lead()).await;
             leads.map_err(|error| refuse::of_store(&error))?;
         }
         let store = shared.store.identity().store_id;

@@ -106,12 +106,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::ClusterRemove { node } => {
                 let cluster = self.cluster_to_change()?;
-                let changed = cluster.remove(node).await;
+                let changed = Box::pin(cluster.remove(node)).await;
                 self.changed(tag, changed)?;
             }
             Message::ClusterTransfer { node } => {
                 let cluster = self.cluster_to_change()?;
-                let changed = cluster.hand_over(node).await;
+                let changed = Box::pin(cluster.hand_over(node)).await;
                 self.changed(tag, changed)?;
             }
             Message::Sync => {
@@ -159,8 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits until this node has seen what a read must have seen.
     async fn see(&self, consistency: Consistency) -> Result<(), Refused> {
         match &self.port.shared.cluster {
-            Some(node) => node
-                .see(consistency)
+            // Boxed: a connection has no room for what only a cluster waits for.
+            Some(node) => Box::pin(node.see(consistency))
                 .await
                 .map_err(|error| refuse::of_store(&error)),
             None => Ok(()),
