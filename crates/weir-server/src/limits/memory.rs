@@ -26,10 +26,10 @@ const SMALL_BYTES_MIN: usize = 16 << 10;
 /// so many bytes of memory. Each may have header fields of 32 KiB.
 const STREAM_SHARE: usize = 256 << 10;
 const STREAMS_MAX: usize = 100_000;
-/// Answers that are read and rendered at a time, for each CPU. Their threads compete with the
-/// reactor and with the commit thread: each one more makes a write wait for one more slice of time.
-const READERS_EACH_CPU: usize = 2;
-const READERS_MIN: usize = 4;
+/// Answers that are read and rendered at a time: one for so many bytes of memory, as many as a
+/// slow disk is kept busy by.
+const READER_SHARE: usize = 16 << 20;
+const READERS_MIN: usize = 16;
 const READERS_MAX: usize = 64;
 
 /// What connections may use together, in bytes.
@@ -45,7 +45,7 @@ pub(crate) struct MemoryLimits {
     pub(crate) small: usize,
     /// Streams of HTTP/2, not bytes.
     pub(crate) streams: usize,
-    /// Answers that are read at a time, not bytes; they follow the CPUs, not the memory.
+    /// Answers that are read at a time, not bytes.
     pub(crate) readers: usize,
 }
 
@@ -75,16 +75,9 @@ impl MemoryLimits {
             costly: share(2 * BUDGET_SHARE, BUDGET_BYTES_MIN, COSTLY_BYTES_MAX),
             small: share(SMALL_SHARE, SMALL_BYTES_MIN, SMALL_BYTES_MAX),
             streams: share(STREAM_SHARE, 64, STREAMS_MAX),
-            readers: cpus()
-                .saturating_mul(READERS_EACH_CPU)
-                .clamp(READERS_MIN, READERS_MAX),
+            readers: share(READER_SHARE, READERS_MIN, READERS_MAX),
         }
     }
-}
-
-/// CPUs that the process may use; 1 if that is not known.
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The least of what the control groups of the process, its limit of address space and the
