@@ -602,8 +602,9 @@ class Group:
         else by now. In an exclusive group everything up to the last of them is done.
         """
     def ack_soon(self, work: Sequence[AnyWork]) -> None:
-        """Acknowledges records of an exclusive group without waiting. It is written soon, together
-        with later ones. After a crash the records may be delivered again.
+        """Acknowledges records of an exclusive group without waiting. The
+        acknowledgement is written soon, together with later ones. After a crash the records may be
+        delivered again.
         """
     def nack(
         self, work: Sequence[AnyWork], *, delay: float = 0.0, reason: str = ""
