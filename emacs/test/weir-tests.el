@@ -153,7 +153,7 @@
     (should-not (multibyte-string-p (weir-get store "t" "k")))
     ;; A multibyte string with raw bytes has no encoding.
     (should-error (weir-put store "t" "k" (string-to-multibyte "\xff")))
-    ;; A long string does not show up behind a short one.
+    ;; A short string is not followed by the rest of a long one.
     (weir-await (weir-put store "t" "k" "short"))
     (should (equal (weir-get store "t" "k") "short"))
     (should-error (weir-read store "t" :limit (expt 2 70)))

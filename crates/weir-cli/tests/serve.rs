@@ -35,7 +35,7 @@ struct Served {
 }
 
 impl Drop for Served {
-    /// A test that failed leaves nobody behind.
+    /// A test that fails leaves no process.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -171,6 +171,16 @@ impl Answer {
 }
 
 impl Timed {
+    /// Adds what another run took.
+    pub fn add(&mut self, other: Timed) {
+        self.wall_ns += other.wall_ns;
+        self.cpu_ns += other.cpu_ns;
+        self.touch = self.touch.wrapping_add(other.touch);
+        for (name, value) in other.extra {
+            *self.extra.entry(name).or_default() += value;
+        }
+    }
+
     /// The line, without its LF.
     pub fn render(&self) -> String {
         let extra = self

@@ -169,7 +169,7 @@ pub(super) fn read_all(weir: &Weir) -> anyhow::Result<u64> {
                 let offset = record?.offset.0;
                 ensure!(
                     offset == last + 1,
-                    "{} has offset {offset} behind {last}",
+                    "{} has offset {offset} after {last}",
                     info.name
                 );
                 last = offset;

@@ -83,7 +83,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Hands over all records that are there, until `print` says no. When it
-    /// ends otherwise, the readers may lag behind what was handed over.
+    /// ends otherwise, the readers may not have come as far as what was handed over.
     pub(super) fn run(
         mut self,
         mut print: impl FnMut(&str, &Record<'_>) -> anyhow::Result<bool>,

@@ -36,7 +36,7 @@ pub(crate) struct Node {
 }
 
 impl Drop for Cluster {
-    /// A test that failed leaves nobody behind.
+    /// A test that fails leaves no process.
     fn drop(&mut self) {
         for child in &mut self.again {
             let _ = child.kill();

@@ -282,13 +282,7 @@ impl Contender for Tail {
     fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
         let mut sum = Timed::default();
         for _ in 0..iterations {
-            let timed = self.once(input, u64::MAX)?;
-            sum.wall_ns += timed.wall_ns;
-            sum.cpu_ns += timed.cpu_ns;
-            sum.touch = sum.touch.wrapping_add(timed.touch);
-            for (name, value) in timed.extra {
-                *sum.extra.entry(name).or_default() += value;
-            }
+            sum.add(self.once(input, u64::MAX)?);
         }
         Ok(sum)
     }
