@@ -351,7 +351,7 @@ pub(crate) fn ensure(
     let is_live = term.run(|| match topic.try_info() {
         Ok(info) => Ok(info.is_some_and(|info| info.live)),
         // Who may not look may still make it.
-        Err(WeirError::Store(StoreError::Far {
+        Err(WeirError::Store(StoreError::Remote {
             code: ErrorCode::Forbidden,
             ..
         })) => Ok(false),

@@ -206,7 +206,7 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
                 store @ (StoreError::Io { .. }
                 | StoreError::InDoubt { .. }
                 | StoreError::Panicked { .. }
-                | StoreError::Far {
+                | StoreError::Remote {
                     code: ErrorCode::Indeterminate,
                     ..
                 }),
@@ -384,7 +384,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         StoreError::Closed => ErrorCode::Closed,
         StoreError::NotEmpty { .. } => ErrorCode::StoreExists,
         StoreError::CompactionOff { .. } => ErrorCode::BadOption,
-        StoreError::Far { code, .. } => *code,
+        StoreError::Remote { code, .. } => *code,
         StoreError::Io { source, .. } => io_code(source),
         other => other.code(),
     }

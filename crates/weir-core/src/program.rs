@@ -99,7 +99,7 @@ pub trait Program: Send + Sync {
     /// is told how much was used. The desk is in a box so that an engine can
     /// take it to where its host functions find it, and give it back: it is
     /// large, and a call is short.
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap>;
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap>;
 
     /// The intention is over: with `kept` the memory after its last call is
     /// the state from now on (mode `memory`), else it is as it was before.
@@ -121,16 +121,16 @@ pub enum Entry {
     Upgrade,
 }
 
-/// What a program decided.
+/// The result of one call of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The call is executed.
-    Valid,
-    /// The program says no, with its own code (1 to 65,535).
+pub enum Decision {
+    /// The intention is executed.
+    Accept,
+    /// The intention is rejected, with a code of the program (1 to 65,535).
     Reject(u16),
 }
 
-/// Why a call ended without a verdict.
+/// Why a call ended without a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trap {
     /// It did what no program may do.
@@ -153,7 +153,7 @@ pub struct ProgramCounts {
     pub fuel: u64,
     /// Calls that rejected.
     pub rejects: u64,
-    /// Calls that ended without a verdict: trapped, out of fuel, over a limit.
+    /// Calls that ended without a decision: trapped, out of fuel, over a limit.
     pub traps: u64,
 }
 

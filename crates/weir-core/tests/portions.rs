@@ -11,7 +11,7 @@ use weir_core::batch::{Batch, BatchBuilder};
 use weir_core::desk::{Desk, Image};
 use weir_core::intention::{Intention, IntentionLimits, ONCE};
 use weir_core::machine::Portion;
-use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::program::{Decision, Entry, Trap};
 use weir_core::record::ConsequenceSink;
 use weir_core::{
     ClientId, CodeHash, ErrorCode, Expect, Facts, GroupMode, GroupSetup, GroupStep, Machine,
@@ -59,7 +59,7 @@ impl Program for Counting {
         true
     }
 
-    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
         let what = if entry == Entry::Apply { 1 } else { 2 };
         let kind = desk.input(what, 0).unwrap().first().copied().unwrap_or(0);
         desk.burn(if kind >= 100 { 1_000 } else { 10 });
@@ -69,7 +69,7 @@ impl Program for Counting {
             .unwrap();
         if kind % 5 == 4 {
             desk.reject_text(&[b'a' + count % 26]).unwrap();
-            return Ok(Verdict::Reject(7));
+            return Ok(Decision::Reject(7));
         }
         if entry == Entry::Apply {
             desk.emit_input(free).unwrap();
@@ -78,7 +78,7 @@ impl Program for Counting {
         if kind % 7 == 6 {
             desk.emit_put(b"more", &[count], free).unwrap();
         }
-        Ok(Verdict::Valid)
+        Ok(Decision::Accept)
     }
 
     fn settle(&mut self, _: bool, _: &mut Desk) {}

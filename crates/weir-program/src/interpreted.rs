@@ -9,13 +9,13 @@ use wasmi::{
     TypedFunc, Val,
 };
 use weir_core::desk::{Desk, Image, Stop};
-use weir_core::program::{Entry, Program, ProgramHost, Verdict};
+use weir_core::program::{Decision, Entry, Program, ProgramHost};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::abi::PAGE_BYTES;
 use crate::host::{Cache, Place, Warm, limits, speaks};
-use crate::native::{counts_by, verdict};
+use crate::native::{counts_by, decision};
 use crate::report::Report;
 use crate::rewrite::{Needs, Rewritten, global_name, rewrite};
 use crate::validate::inspect;
@@ -321,7 +321,7 @@ impl Program for Running {
         self.module.report.accepts(image)
     }
 
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error}"));
         let mut live = self.instance(desk)?;
         let Live {
@@ -348,7 +348,7 @@ impl Program for Running {
                     StateMode::Memory => Some(live),
                     StateMode::None | StateMode::Kv => self.reset(live).and_then(stays),
                 };
-                verdict(code)
+                decision(code)
             }
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.

@@ -11,7 +11,7 @@ use wasmtime::{
 };
 use weir_core::desk::{Desk, Image, Stop};
 use weir_core::limits::METER;
-use weir_core::program::{Entry, PROGRAM_STACK_BYTES, Program, ProgramHost, Verdict};
+use weir_core::program::{Decision, Entry, PROGRAM_STACK_BYTES, Program, ProgramHost};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
@@ -526,7 +526,7 @@ impl Program for Running {
         self.module.report.accepts(image)
     }
 
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
         let mut live = self.instance(desk)?;
         let Live {
@@ -567,7 +567,7 @@ impl Program for Running {
                 } else {
                     self.reset(live, used, desk).and_then(stays)
                 };
-                verdict(code)
+                decision(code)
             }
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.
@@ -629,10 +629,10 @@ pub(crate) fn counts_by(meter: u32) -> Result<(), Refusal> {
     )))
 }
 
-pub(crate) fn verdict(code: i32) -> Result<Verdict, Trap> {
+pub(crate) fn decision(code: i32) -> Result<Decision, Trap> {
     match u16::try_from(code) {
-        Ok(0) => Ok(Verdict::Valid),
-        Ok(code) => Ok(Verdict::Reject(code)),
+        Ok(0) => Ok(Decision::Accept),
+        Ok(code) => Ok(Decision::Reject(code)),
         Err(_) => Err(Trap::Trapped(TrapKind::Return)),
     }
 }

@@ -140,7 +140,7 @@ struct Turn {
 }
 
 fn no_leader(why: &str) -> StoreError {
-    StoreError::Far {
+    StoreError::Remote {
         code: ErrorCode::NoLeader,
         text: format!("no leader is known at present: {why}"),
     }
@@ -338,7 +338,7 @@ impl Node {
     /// in a round that begins after the call; calls that wait share a round.
     ///
     /// # Errors
-    /// `Far` with `NoLeader` when no leader was confirmed within `patience`.
+    /// `Remote` with `NoLeader` when no leader was confirmed within `patience`.
     pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
         let mine = self.reads.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let rounds = async {
@@ -398,7 +398,7 @@ impl Node {
     /// has then applied everything that it has acknowledged.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Far` with `NoLeader` when none is known.
+    /// `Elsewhere` when another node leads; `Remote` with `NoLeader` when none is known.
     pub async fn lease(&self, patience: Duration) -> Result<(), StoreError> {
         let confirmed = self.raft.ensure_linearizable(ReadPolicy::LeaseRead);
         match tokio::time::timeout(patience, confirmed).await {
@@ -420,7 +420,7 @@ impl Node {
     /// As [`linearize`](Self::linearize), for what only the leader answers.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Far` with `NoLeader` as there.
+    /// `Elsewhere` when another node leads; `Remote` with `NoLeader` as there.
     pub async fn lead(&self, patience: Duration) -> Result<(), StoreError> {
         match self.leader() {
             Some((node, member)) if node != self.port.identity.node => {

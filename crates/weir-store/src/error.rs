@@ -255,10 +255,17 @@ pub enum StoreError {
         /// What is missing.
         why: String,
     },
-    /// The store is in another process. Its server said so, or cannot be
-    /// reached.
+    /// The directory is not what was asked for: a node of this cluster, or a store
+    /// that is no node.
+    #[error("{why}")]
+    NodeRefused {
+        /// What it is, and what to do.
+        why: String,
+    },
+    /// Another process reported this error, or cannot be reached: the server of a
+    /// remote store, or the log provider of a replica.
     #[error("{text}")]
-    Far {
+    Remote {
         /// Which error it is.
         code: ErrorCode,
         /// What it says.
@@ -476,8 +483,8 @@ impl StoreError {
             Self::ReadOnly => ErrorCode::OpenedReadOnly,
             Self::ChangedWhileRead { .. } => ErrorCode::ChangedWhileRead,
             Self::NotEmpty { .. } => ErrorCode::StoreExists,
-            Self::CompactionOff { .. } => ErrorCode::BadOption,
-            Self::Far { code, .. } => *code,
+            Self::CompactionOff { .. } | Self::NodeRefused { .. } => ErrorCode::BadOption,
+            Self::Remote { code, .. } => *code,
             Self::Elsewhere { .. } => ErrorCode::Redirect,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -506,6 +513,7 @@ impl StoreError {
             | Self::RecordsGone { .. }
             | Self::NotEmpty { .. }
             | Self::CompactionOff { .. }
+            | Self::NodeRefused { .. }
             | Self::Closed
             | Self::ReadOnly
             | Self::ProgramsOff
@@ -520,7 +528,7 @@ impl StoreError {
             | Self::Io { .. }
             | Self::ProgramUnable { .. }
             | Self::Elsewhere { .. }
-            | Self::Far { .. } => Fault::Environment,
+            | Self::Remote { .. } => Fault::Environment,
         }
     }
 

@@ -5,12 +5,10 @@ pub(crate) mod files;
 
 use std::sync::{Arc, Mutex};
 
-use weir_core::ErrorCode;
-
 use self::files::{CommittedFile, VoteFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::provider::{IntentionLog, far};
+use crate::provider::IntentionLog;
 
 /// The vote of a node: in one term it votes once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +82,11 @@ pub(crate) struct NodeFiles {
 
 /// Why a directory is not opened.
 pub(crate) fn refuse_node(node: u64) -> StoreError {
-    let text = format!(
+    let why = format!(
         "this directory is node {node} of a cluster; open it as that node, or read it with \
          `weir verify`"
     );
-    far(ErrorCode::BadOption, &text)
+    StoreError::NodeRefused { why }
 }
 
 /// Opens or makes the files of a node.
@@ -99,16 +97,17 @@ pub(crate) fn node_files(
     is_empty: bool,
 ) -> Result<NodeFiles, StoreError> {
     if store_id != options.cluster {
-        let text = "this directory belongs to another cluster";
-        return Err(far(ErrorCode::BadOption, text));
+        let why = "this directory belongs to another cluster".to_owned();
+        return Err(StoreError::NodeRefused { why });
     }
     let vote = match VoteFile::open(&**disk, store_id)? {
         Some(vote) => vote,
         None if is_empty => VoteFile::create(&**disk, store_id, options.node, None)?,
         None => {
-            let text = "this directory is a store of its own with data; it becomes a node only \
-                        on command";
-            return Err(far(ErrorCode::BadOption, text));
+            let why = "this directory is a store of its own with data; it becomes a node only on \
+                       command";
+            let why = why.to_owned();
+            return Err(StoreError::NodeRefused { why });
         }
     };
     if vote.node != options.node {

@@ -105,7 +105,10 @@ impl Waiters {
     /// Answers that the batch was not appended anywhere and never will be:
     /// sending it again is safe even without a session.
     pub fn refuse(mut self, code: ErrorCode, text: &str) {
-        self.fail(|| far(code, text));
+        self.fail(|| StoreError::Remote {
+            code,
+            text: text.to_owned(),
+        });
     }
 
     /// As [`refuse`](Self::refuse), because another node leads. `client` holds the
@@ -137,12 +140,9 @@ impl Drop for Waiters {
     fn drop(&mut self) {
         let text = "the batch was proposed, and this node does not know what became of it; send \
                     it again with the same client id and nonce";
-        self.fail(|| far(ErrorCode::Indeterminate, text));
+        self.fail(|| StoreError::Remote {
+            code: ErrorCode::Indeterminate,
+            text: text.to_owned(),
+        });
     }
-}
-
-/// The error of a store whose order is decided elsewhere.
-pub(crate) fn far(code: ErrorCode, text: &str) -> StoreError {
-    let text = text.to_owned();
-    StoreError::Far { code, text }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::{ErrorCode, Outcomes};
+use weir_core::Outcomes;
 
 use crate::commit::{Applier, Committer};
 use crate::disk::{Disk, FileDisk};
@@ -31,7 +31,6 @@ use crate::node::files::{self, CommittedFile, VoteFile};
 pub use crate::node::{Done, NodeOptions, Vote};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
-use crate::provider::far;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
 use crate::recovery::recover;
 use crate::replay::{
@@ -483,10 +482,8 @@ impl Committer {
         self.flush();
         self.engine.writable()?;
         let Some(replica) = &mut self.replica else {
-            return Err(far(
-                ErrorCode::BadOption,
-                "the store is no node of a cluster",
-            ));
+            let why = "the store is no node of a cluster".to_owned();
+            return Err(StoreError::NodeRefused { why });
         };
         match replica.vote.save(vote) {
             Ok(()) => {
@@ -543,8 +540,8 @@ impl Committer {
     /// See [`Store::into_node`].
     fn become_node(&mut self, node: u64, body: &[u8]) -> Result<EntryId, StoreError> {
         if self.replica.is_some() {
-            let text = "the store is a node of a cluster already";
-            return Err(far(ErrorCode::BadOption, text));
+            let why = "the store is a node of a cluster already".to_owned();
+            return Err(StoreError::NodeRefused { why });
         }
         self.engine.writable()?;
         let term = self.term;

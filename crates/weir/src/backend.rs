@@ -95,7 +95,7 @@ impl Backend {
     /// Waits until all records up to an intention are there.
     ///
     /// # Errors
-    /// `Far` with `Lagging` when they are not in time.
+    /// `Remote` with `Lagging` when they are not in time.
     pub(crate) fn reach(
         &self,
         intention: IntentionOffset,
@@ -108,7 +108,7 @@ impl Backend {
         if reached {
             return Ok(());
         }
-        Err(StoreError::Far {
+        Err(StoreError::Remote {
             code: ErrorCode::Lagging,
             text: format!("the store has not got to intention {}", intention.0),
         })

@@ -43,8 +43,8 @@ pub enum WeirError {
 }
 
 /// Builds the error of a store that is elsewhere.
-pub(crate) fn far(code: ErrorCode, text: impl Into<String>) -> StoreError {
-    StoreError::Far {
+pub(crate) fn remote_error(code: ErrorCode, text: impl Into<String>) -> StoreError {
+    StoreError::Remote {
         code,
         text: text.into(),
     }

@@ -326,7 +326,7 @@ impl TopicQuery {
     /// The next results. Waits until `deadline` (none: for ever): in a query that
     /// follows for new records, else for a server to send those that are there;
     /// `Idle` when it is over, and the call can be made again. A server that
-    /// sends nothing for the patience of the options is an error, `Far` with
+    /// sends nothing for the patience of the options is an error, `Remote` with
     /// `Deadline`, however many calls have waited.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use weir_store::{
 use self::address::Address;
 pub use self::address::AddressError;
 use self::link::{Link, packet_of};
-use crate::error::far;
+use crate::error::remote_error;
 use crate::reply::block_on;
 use crate::status::Status;
 
@@ -133,8 +133,9 @@ impl Remote {
 
     /// Begins to connect.
     pub(crate) fn begin(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
-        let addresses = Address::list(url)
-            .map_err(|error: AddressError| far(ErrorCode::BadAddress, error.to_string()))?;
+        let addresses = Address::list(url).map_err(|error: AddressError| {
+            remote_error(ErrorCode::BadAddress, error.to_string())
+        })?;
         let link = Link::new(&addresses, ClientId::NONE, options)?;
         Ok(Self {
             addresses,
@@ -410,7 +411,7 @@ impl Remote {
     pub(crate) fn marks(&self) -> Result<Option<(IntentionOffset, IntentionOffset)>, StoreError> {
         if !self.link.facts()?.queries {
             let text = "this server cannot say how far it has got";
-            return Err(far(ErrorCode::Unsupported, text));
+            return Err(remote_error(ErrorCode::Unsupported, text));
         }
         Ok(self.link.marks())
     }
@@ -472,15 +473,15 @@ pub(crate) fn refused(refusal: &RefusalMessage<'_>) -> StoreError {
         return StoreError::RecordsGone { first, last };
     }
     let text = String::from_utf8_lossy(refusal.text);
-    far(refusal.code().unwrap_or(ErrorCode::Protocol), text)
+    remote_error(refusal.code().unwrap_or(ErrorCode::Protocol), text)
 }
 
 fn late() -> StoreError {
-    far(ErrorCode::Deadline, "the server did not answer in time")
+    remote_error(ErrorCode::Deadline, "the server did not answer in time")
 }
 
 fn unexpected() -> StoreError {
-    far(
+    remote_error(
         ErrorCode::Protocol,
         "the server gave an answer that does not fit",
     )

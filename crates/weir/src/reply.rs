@@ -18,7 +18,7 @@ use weir_core::ErrorCode;
 use weir_store::StoreError;
 
 use crate::error::WeirError;
-use crate::error::far;
+use crate::error::remote_error;
 
 /// The answer to a read that is on its way. Await it with any runtime, or
 /// [`wait`](Self::wait) for it. Nothing is asked before the first poll; dropping
@@ -80,7 +80,7 @@ thread_local! {
 
 /// Runs calls that wait for a server so that they can be broken off: while this
 /// thread waits in one of them, `look` is called about as often as said, and
-/// when it returns true that call fails with `Far` and `Cancelled`. What was
+/// when it returns true that call fails with `Remote` and `Cancelled`. What was
 /// asked is taken back; what was written may still come about.
 pub fn interruptible<T>(
     every: Duration,
@@ -129,7 +129,10 @@ pub(crate) fn look() -> Result<(), StoreError> {
         }
     });
     if over {
-        return Err(far(ErrorCode::Cancelled, "the wait was broken off"));
+        return Err(remote_error(
+            ErrorCode::Cancelled,
+            "the wait was broken off",
+        ));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use weir_store::{Proposal, Store, StoreError};
 
 use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::error::far;
+use crate::error::remote_error;
 use crate::remote::link::Link;
 use crate::verdict::Verdict;
 
@@ -44,7 +44,7 @@ impl Session {
             },
             Backend::Remote(remote) => {
                 Route::Remote(remote.session(client).map_err(|error| match error {
-                    StoreError::Far { code, text } => (code, text),
+                    StoreError::Remote { code, text } => (code, text),
                     other => (ErrorCode::Io, other.to_string()),
                 }))
             }
@@ -77,7 +77,7 @@ impl Session {
         match &self.route {
             Route::Local { next, .. } => Ok(*next),
             Route::Remote(Ok(link)) => Ok(link.try_next()?),
-            Route::Remote(Err((code, text))) => Err(far(*code, text.clone()).into()),
+            Route::Remote(Err((code, text))) => Err(remote_error(*code, text.clone()).into()),
         }
     }
 
@@ -91,7 +91,7 @@ impl Session {
     /// Goes back to a nonce as [`resume`](Self::resume) does, or fails.
     ///
     /// # Errors
-    /// `Far` with `Cancelled` when the wait was broken off
+    /// `Remote` with `Cancelled` when the wait was broken off
     /// ([`interruptible`](crate::interruptible)).
     pub fn try_resume(&mut self, nonce: u64) -> Result<(), WeirError> {
         match &mut self.route {
@@ -112,7 +112,7 @@ impl Session {
                 return Ok(Pending { proposal, first });
             }
             Route::Remote(Err((code, text))) => {
-                return Err(far(*code, text.clone()).into());
+                return Err(remote_error(*code, text.clone()).into());
             }
         };
         let first = *next;

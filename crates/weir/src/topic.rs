@@ -101,7 +101,7 @@ impl Topic {
             Ok(info) if info.as_ref().is_some_and(|info| info.live) => return Ok(false),
             // A principal without the right to read may still have the right to create.
             Ok(_)
-            | Err(WeirError::Store(StoreError::Far {
+            | Err(WeirError::Store(StoreError::Remote {
                 code: ErrorCode::Forbidden,
                 ..
             })) => {}

@@ -102,14 +102,14 @@ impl Weir {
     /// works as with [`open`](Self::open), but for maintenance.
     ///
     /// # Errors
-    /// `Far` with `BadAddress`, `Unreachable`, or what the server answered.
+    /// `Remote` with `BadAddress`, `Unreachable`, or what the server answered.
     pub fn connect(url: &str) -> Result<Self, WeirError> {
         Self::connect_with(url, &ConnectOptions::default())
     }
 
     /// Connects to a server with options. Requests without a response are repeated after a
     /// lost connection. Writes are repeated only in a session ([`session`](Self::session)),
-    /// whose nonces make that safe; without a session their outcome is `Far` with
+    /// whose nonces make that safe; without a session their outcome is `Remote` with
     /// `Indeterminate`.
     pub fn connect_with(url: &str, options: &ConnectOptions) -> Result<Self, WeirError> {
         let remote = Remote::connect(url, options)?;
@@ -140,7 +140,7 @@ impl Weir {
     }
 
     /// Returns a handle to this store whose reads from a server, and whose waits of a query,
-    /// fail after `patience` with `Far` and `Deadline`. It replaces the patience of the
+    /// fail after `patience` with `Remote` and `Deadline`. It replaces the patience of the
     /// connection. A local store waits for its disk only. Writes are not affected.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
@@ -167,11 +167,11 @@ impl Weir {
     /// The store underneath: statistics, maintenance, proposals in bulk.
     ///
     /// # Errors
-    /// `Far` with `Unsupported` when the store is behind a server, so that it
+    /// `Remote` with `Unsupported` when the store is behind a server, so that it
     /// is not open here; see [`local`](Self::local).
     pub fn store(&self) -> Result<&Store, WeirError> {
         self.local().ok_or_else(|| {
-            WeirError::Store(StoreError::Far {
+            WeirError::Store(StoreError::Remote {
                 code: ErrorCode::Unsupported,
                 text: "the store is behind a server, so it is not open here".to_owned(),
             })
@@ -285,7 +285,7 @@ impl Weir {
 
     fn change_cluster(&self, change: &Message<'_>) -> Result<(), WeirError> {
         match &self.backend {
-            Backend::Local(_) => Err(WeirError::Store(StoreError::Far {
+            Backend::Local(_) => Err(WeirError::Store(StoreError::Remote {
                 code: ErrorCode::Unsupported,
                 text: "the store is open in this process, so it is no cluster".to_owned(),
             })),
@@ -328,12 +328,12 @@ impl Weir {
     /// Hands over intentions without waiting for them.
     ///
     /// # Errors
-    /// `Far` with `BadRequest` for intentions with a nonce at a server: their
+    /// `Remote` with `BadRequest` for intentions with a nonce at a server: their
     /// numbers are those of a connection of a [`session`](Self::session).
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
         let numbered = |intention: &Intention<'_>| intention.nonce > 0;
         if matches!(self.backend, Backend::Remote(_)) && intentions.iter().any(numbered) {
-            return Err(StoreError::Far {
+            return Err(StoreError::Remote {
                 code: ErrorCode::BadRequest,
                 text: "intentions with a nonce go through Weir::session at a server".to_owned(),
             }

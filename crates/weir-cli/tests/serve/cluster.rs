@@ -315,7 +315,7 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     cluster.kill(others[1]);
     // Nobody can say what was acknowledged; what was applied is still there.
     let code = |error| match error {
-        WeirError::Store(StoreError::Far { code, .. }) => code,
+        WeirError::Store(StoreError::Remote { code, .. }) => code,
         other => panic!("{other:?}"),
     };
     let refused = value(&native, Consistency::Linear).unwrap_err();

@@ -13,7 +13,7 @@ use crate::kv::KvMap;
 use crate::limits::{DETAIL_TEXT_BYTES_MAX, START_FUEL, STATE_ENTRY_BYTES};
 use crate::options::TopicOptions;
 use crate::program::{
-    CodeHash, Entry, Facts, Program, ProgramCounts, Setup, StateMode, Trap, Verdict,
+    CodeHash, Decision, Entry, Facts, Program, ProgramCounts, Setup, StateMode, Trap,
 };
 
 /// A program at work in a topic.
@@ -108,13 +108,13 @@ impl Running {
         self.counts.calls += 1;
         self.counts.fuel += self.desk.fuel() - before;
         match judged {
-            Ok(Verdict::Valid) => {}
-            Ok(Verdict::Reject(_)) => self.counts.rejects += 1,
+            Ok(Decision::Accept) => {}
+            Ok(Decision::Reject(_)) => self.counts.rejects += 1,
             Err(_) => self.counts.traps += 1,
         }
         match judged {
-            Ok(Verdict::Valid) => Ok(Ok(())),
-            Ok(Verdict::Reject(code)) => {
+            Ok(Decision::Accept) => Ok(Ok(())),
+            Ok(Decision::Reject(code)) => {
                 let text = String::from_utf8_lossy(self.desk.text());
                 let text = Arc::from(text.as_ref());
                 reason(ErrorCode::Rejected, Detail::Rejected { code, text })

@@ -49,7 +49,7 @@ pub(super) struct Answered {
 /// Whether a node of a cluster does not know what became of a write, which the next
 /// leader does.
 fn is_in_doubt(error: &StoreError) -> bool {
-    matches!(error, StoreError::Far { code, .. } if *code == ErrorCode::Indeterminate)
+    matches!(error, StoreError::Remote { code, .. } if *code == ErrorCode::Indeterminate)
 }
 
 /// Bytes that a packet holds while it waits, its place in the queue included.

@@ -87,7 +87,7 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
             Refused::plain(ErrorCode::EngineMissing)
         }
         StoreError::Elsewhere { client, .. } => elsewhere(client),
-        StoreError::Far { code, text } => {
+        StoreError::Remote { code, text } => {
             let mut refused = Refused::new(*code, text.clone());
             refused.message.retry_ms = (*code == ErrorCode::NoLeader).then_some(NO_LEADER_RETRY_MS);
             refused

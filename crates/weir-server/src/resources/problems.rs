@@ -72,7 +72,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
             return Problem::new(kind_of(code), error.to_string()).code(code);
         }
         StoreError::Elsewhere { node, client } => return elsewhere(*node, client),
-        StoreError::Far { code, text } => {
+        StoreError::Remote { code, text } => {
             return Problem::new(kind_of(*code), text.clone()).code(*code);
         }
         StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),

@@ -198,13 +198,13 @@ fn an_address_where_nobody_listens_is_said_to_be_one() {
     let mut options = ConnectOptions::default();
     options.connect_timeout = Duration::from_millis(200);
     let error = Weir::connect_with(&format!("weir://{address}"), &options).unwrap_err();
-    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+    let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");
     };
     assert_eq!(code, ErrorCode::Unreachable);
     for bad in ["http://x", "weir://", "nowhere"] {
         let error = Weir::connect_with(bad, &options).unwrap_err();
-        let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        let WeirError::Store(StoreError::Remote { code, .. }) = error else {
             panic!("{error:?}");
         };
         assert_eq!(code, ErrorCode::BadAddress, "{bad}");

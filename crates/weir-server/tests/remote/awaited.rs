@@ -208,7 +208,7 @@ fn a_read_has_the_deadline_of_its_handle() {
     assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
     let short = far.within(Duration::from_millis(50));
     let error = one(short.topic("t").unwrap().get_async("k")).unwrap_err();
-    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+    let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");
     };
     assert_eq!(code, ErrorCode::Rate);
@@ -223,14 +223,14 @@ fn a_server_that_is_not_there_is_awaited_for_so_long() {
     let mut options = ConnectOptions::default();
     options.connect_timeout = Duration::from_millis(200);
     let error = one(Weir::connect_async(&format!("weir://{gone}"), &options)).unwrap_err();
-    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+    let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");
     };
     assert_eq!(code, ErrorCode::Unreachable);
     let bad = one(Weir::connect_async("http://a", &options)).unwrap_err();
     assert!(matches!(
         bad,
-        WeirError::Store(StoreError::Far {
+        WeirError::Store(StoreError::Remote {
             code: ErrorCode::BadAddress,
             ..
         })

@@ -103,7 +103,7 @@ fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
     for n in 0..50 {
         match topic.put("k", n.to_string()) {
             Ok(verdict) => assert!(verdict.is_valid()),
-            Err(WeirError::Store(StoreError::Far { code, .. })) => {
+            Err(WeirError::Store(StoreError::Remote { code, .. })) => {
                 assert_eq!(code, ErrorCode::Indeterminate);
                 unknown += 1;
             }
@@ -131,7 +131,7 @@ fn a_second_writer_with_the_same_id_ends_the_first_one() {
     new.execute(&[put("t", "k", "2")]).unwrap();
     let mut code = || {
         let error = old.execute(&[put("t", "k", "3")]).unwrap_err();
-        let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        let WeirError::Store(StoreError::Remote { code, .. }) = error else {
             panic!("{error:?}");
         };
         code
@@ -160,7 +160,7 @@ fn a_server_that_stays_away_is_given_up_and_found_again() {
     let lost = session
         .send(&[put("t", "k", "2")])
         .and_then(weir::Pending::wait);
-    let WeirError::Store(StoreError::Far { code, .. }) = lost.unwrap_err() else {
+    let WeirError::Store(StoreError::Remote { code, .. }) = lost.unwrap_err() else {
         panic!("another error");
     };
     assert!(matches!(
@@ -172,7 +172,7 @@ fn a_server_that_stays_away_is_given_up_and_found_again() {
     let verdict = loop {
         match session.execute(&[put("t", "k", "3")]) {
             Ok(mut verdicts) => break verdicts.remove(0),
-            Err(WeirError::Store(StoreError::Far { .. })) => std::thread::yield_now(),
+            Err(WeirError::Store(StoreError::Remote { .. })) => std::thread::yield_now(),
             Err(other) => panic!("{other:?}"),
         }
     };

@@ -19,7 +19,7 @@ fn deaf(has_topic: bool) -> Weir {
 
 fn code<T: std::fmt::Debug>(result: Result<T, impl Into<WeirError>>) -> ErrorCode {
     match result.map_err(Into::into).unwrap_err() {
-        WeirError::Store(StoreError::Far { code, .. }) => code,
+        WeirError::Store(StoreError::Remote { code, .. }) => code,
         other => panic!("{other:?}"),
     }
 }

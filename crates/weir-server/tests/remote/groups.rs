@@ -402,7 +402,7 @@ fn a_waiting_claim_ends_when_the_server_stops() {
         drop(server);
     }
     let error = waiting.join().unwrap().unwrap();
-    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+    let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");
     };
     assert!(

@@ -162,7 +162,7 @@ fn a_pause_longer_than_the_patience_is_told() {
     let many = vec![put("t", "k", "v"); 6000];
     assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
     let is_rate = |error: WeirError| match error {
-        WeirError::Store(StoreError::Far { code, .. }) => assert_eq!(code, ErrorCode::Rate),
+        WeirError::Store(StoreError::Remote { code, .. }) => assert_eq!(code, ErrorCode::Rate),
         other => panic!("{other:?}"),
     };
     let topic = far.topic("t").unwrap();

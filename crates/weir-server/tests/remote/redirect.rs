@@ -131,7 +131,7 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
 
 fn code(error: WeirError) -> (ErrorCode, String) {
     match error {
-        WeirError::Store(StoreError::Far { code, text }) => (code, text),
+        WeirError::Store(StoreError::Remote { code, text }) => (code, text),
         other => panic!("{other:?}"),
     }
 }

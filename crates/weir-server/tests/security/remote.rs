@@ -22,7 +22,7 @@ fn url(world: &World) -> String {
 
 fn code(error: &WeirError) -> ErrorCode {
     match error {
-        WeirError::Store(StoreError::Far { code, .. }) => *code,
+        WeirError::Store(StoreError::Remote { code, .. }) => *code,
         other => panic!("{other:?}"),
     }
 }

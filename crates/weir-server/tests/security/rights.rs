@@ -225,7 +225,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
         weir.topic("jobs").unwrap()
     });
     let code = |error: weir::WeirError| match error {
-        weir::WeirError::Store(weir::StoreError::Far { code, .. }) => code,
+        weir::WeirError::Store(weir::StoreError::Remote { code, .. }) => code,
         other => panic!("{other:?}"),
     };
     let forbidden = weir::ErrorCode::Forbidden;
@@ -300,7 +300,7 @@ fn claims_and_burials_are_not_taken_as_items() {
         let intention = Intention::new("t", Operation::Cursor { group, step });
         let mut session = far.session(weir::ClientId([1; 16]));
         let refused = session.execute(&[intention]).unwrap_err();
-        let weir::WeirError::Store(weir::StoreError::Far { text, .. }) = refused else {
+        let weir::WeirError::Store(weir::StoreError::Remote { text, .. }) = refused else {
             panic!("{refused:?}");
         };
         assert!(text.contains("clients cannot send"), "{text}");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_core::desk::{Desk, Image};
 use weir_core::intention::{Intention, Operation};
-use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::program::{Decision, Entry, Trap};
 use weir_core::{
     CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, StateMode, TopicOptions,
 };
@@ -49,10 +49,10 @@ impl Program for Burner {
         true
     }
 
-    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
         desk.burn(CALL_FUEL);
         desk.emit_input(|_| Ok(())).unwrap();
-        Ok(Verdict::Valid)
+        Ok(Decision::Accept)
     }
 
     fn settle(&mut self, _: bool, _: &mut Desk) {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_core::desk::{Desk, Image};
 use weir_core::intention::{Intention, Operation};
-use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::program::{Decision, Entry, Trap};
 use weir_core::{
     ClientId, CodeHash, ConsequenceOffset, Effect, ErrorCode, Facts, GroupMode, GroupSetup,
     GroupStep, Outcome, Program, ProgramHost, Refusal, Setup, TopicOptions,
@@ -96,7 +96,7 @@ impl Program for Slow {
         true
     }
 
-    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
         let what = if entry == Entry::Apply { 1 } else { 2 };
         let value = desk.input(what, 0).unwrap().to_vec();
         match &value[..] {
@@ -115,7 +115,7 @@ impl Program for Slow {
         if entry == Entry::Apply {
             desk.emit_input(|_| Ok(())).unwrap();
         }
-        Ok(Verdict::Valid)
+        Ok(Decision::Accept)
     }
 
     fn settle(&mut self, _: bool, _: &mut Desk) {}

@@ -50,7 +50,7 @@ impl Backend {
                 Self::Remote(_) => block_on(proposal),
             });
             let outcomes = match answered {
-                Err(StoreError::Far {
+                Err(StoreError::Remote {
                     code: ErrorCode::Indeterminate,
                     ..
                 }) if tries < TRIES && repeats(&step) => {

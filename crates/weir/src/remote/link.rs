@@ -28,7 +28,7 @@ use self::writes::{Call, Hold};
 use super::address::{Address, Stream, Trust};
 use super::{ConnectOptions, late};
 use crate::clock::Alarm;
-use crate::error::far;
+use crate::error::remote_error;
 use crate::reply::block_on;
 
 mod lock;
@@ -67,7 +67,7 @@ pub(super) struct Dead {
 
 impl Dead {
     pub(super) fn error(&self) -> StoreError {
-        far(self.code, self.text.clone())
+        remote_error(self.code, self.text.clone())
     }
 }
 
@@ -145,7 +145,10 @@ pub(super) fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust
 #[cfg(not(feature = "tls"))]
 pub(super) fn trust(address: &Address, _: &ConnectOptions) -> Result<Trust, StoreError> {
     match address {
-        Address::Tls(_) => Err(far(ErrorCode::Unsupported, "this build has no TLS")),
+        Address::Tls(_) => Err(remote_error(
+            ErrorCode::Unsupported,
+            "this build has no TLS",
+        )),
         _ => Ok(None),
     }
 }
@@ -158,7 +161,7 @@ impl Link {
         options: &ConnectOptions,
     ) -> Result<Self, StoreError> {
         let Some(address) = addresses.first().cloned() else {
-            return Err(far(ErrorCode::BadAddress, "no address was given"));
+            return Err(remote_error(ErrorCode::BadAddress, "no address was given"));
         };
         let trust = trust(&address, options)?;
         let homes = addresses.to_vec();
@@ -198,7 +201,9 @@ impl Link {
             std::thread::Builder::new()
                 .name(name.into())
                 .spawn(move || body(&inner))
-                .map_err(|error| far(ErrorCode::Io, format!("cannot start a thread: {error}")))
+                .map_err(|error| {
+                    remote_error(ErrorCode::Io, format!("cannot start a thread: {error}"))
+                })
         };
         let threads = vec![
             spawn("weir-read", run::read)?,
@@ -319,7 +324,7 @@ impl State {
 
     fn unreachable(&self) -> StoreError {
         let text = format!("{} cannot be reached: {}", self.address, self.trouble);
-        far(ErrorCode::Unreachable, text)
+        remote_error(ErrorCode::Unreachable, text)
     }
 
     fn usable(&self) -> Result<(), StoreError> {
@@ -384,7 +389,7 @@ impl State {
         let lost = self.writes.broke();
         let why = "the connection broke before the answer came";
         self.fail_calls(lost.end - lost.start, |_| {
-            far(ErrorCode::Indeterminate, why)
+            remote_error(ErrorCode::Indeterminate, why)
         });
     }
 
@@ -396,7 +401,7 @@ impl State {
         self.given_up = true;
         let why = format!("{} cannot be reached: {}", self.address, self.trouble);
         self.lose(&why);
-        self.fail_open(|| far(ErrorCode::Unreachable, why.clone()));
+        self.fail_open(|| remote_error(ErrorCode::Unreachable, why.clone()));
         self.wake_all();
     }
 
@@ -406,7 +411,7 @@ impl State {
             return;
         }
         self.lose(text);
-        self.fail_open(|| far(code, text));
+        self.fail_open(|| remote_error(code, text));
         self.dead = Some(Dead {
             code,
             text: text.to_owned(),

@@ -21,7 +21,7 @@ use weir_core::ErrorCode;
 use weir_store::StoreError;
 
 use super::ConnectOptions;
-use crate::error::far;
+use crate::error::remote_error;
 
 /// Bytes in clear that are encrypted at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;
@@ -72,11 +72,11 @@ pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, Stor
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let verifier = verifier.build().map_err(|_| {
         let text = "no authority is trusted: name the file of one (the system has none)";
-        far(ErrorCode::BadOption, text)
+        remote_error(ErrorCode::BadOption, text)
     })?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| far(ErrorCode::Internal, error.to_string()))?
+        .map_err(|error| remote_error(ErrorCode::Internal, error.to_string()))?
         .with_webpki_verifier(verifier);
     let mut config = match &options.identity {
         None => builder.with_no_client_auth(),
@@ -100,7 +100,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreError>
 }
 
 fn unusable(path: &Path, why: &str) -> StoreError {
-    far(ErrorCode::BadOption, format!("{} {why}", path.display()))
+    remote_error(ErrorCode::BadOption, format!("{} {why}", path.display()))
 }
 
 impl TlsStream {

@@ -14,7 +14,7 @@ use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation,
 use weir_store::{Current, StoreError};
 
 use super::open::open;
-use super::producer::{Producer, State, Verdict};
+use super::producer::{Producer, Sequence, State};
 use super::view::View;
 use crate::http::head::{Head, Known};
 use crate::http::offload;
@@ -237,15 +237,15 @@ fn judge(
     producer: &Seen<State>,
     order: &Seen<Vec<u8>>,
 ) -> Result<Option<Reply>, Problem> {
-    let verdict = asked
+    let sequence = asked
         .producer
         .as_ref()
         .map(|writer| (writer, writer.judge(producer.value)));
-    match verdict {
-        Some((_, Verdict::Again(last))) => {
+    match sequence {
+        Some((_, Sequence::Again(last))) => {
             return Ok(Some(answer(asked, view, 204, view.tail, Some(last))));
         }
-        Some((writer, verdict @ Verdict::Stale(_))) => return Err(writer.refuse(verdict, view)),
+        Some((writer, sequence @ Sequence::Stale(_))) => return Err(writer.refuse(sequence, view)),
         _ => {}
     }
     if view.closed.is_some() {
@@ -263,10 +263,10 @@ fn judge(
             .refuse(Kind::StreamType, "")
             .text("content_type", view.config.content_type.clone()));
     }
-    if let Some((writer, verdict)) = verdict
-        && verdict != Verdict::New
+    if let Some((writer, sequence)) = sequence
+        && sequence != Sequence::New
     {
-        return Err(writer.refuse(verdict, view));
+        return Err(writer.refuse(sequence, view));
     }
     if let (Some(next), Some(last)) = (&asked.order, &order.value)
         && next <= last

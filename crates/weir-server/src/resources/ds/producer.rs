@@ -3,7 +3,7 @@
 //! A producer counts its writes from 0 in each of its epochs. What was taken
 //! last is a record of the stream under `.ds/producer/ID`, written in the
 //! transaction of the data; a write is conditioned on the record that its
-//! verdict was made of.
+//! sequence was made of.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +28,9 @@ pub(super) struct Producer {
     pub(super) now: State,
 }
 
-/// What a write of a producer is.
+/// Where a write of a producer stands in the sequence of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Sequence {
     /// The next one.
     New,
     /// One that was taken; the last one that was.
@@ -86,29 +86,29 @@ impl Producer {
         [PRODUCER, self.id.as_bytes()].concat()
     }
 
-    /// What its write is, after what was taken last.
-    pub(super) fn judge(&self, last: Option<State>) -> Verdict {
+    /// Where its write stands after the write that was accepted last.
+    pub(super) fn judge(&self, last: Option<State>) -> Sequence {
         let State { epoch, seq } = self.now;
         match last {
-            None if seq == 0 => Verdict::New,
-            None => Verdict::Gap(0),
-            Some(last) if epoch < last.epoch => Verdict::Stale(last.epoch),
-            Some(last) if epoch > last.epoch && seq != 0 => Verdict::NotFirst,
-            Some(last) if epoch > last.epoch => Verdict::New,
-            Some(last) if seq <= last.seq => Verdict::Again(last),
-            Some(last) if seq == last.seq + 1 => Verdict::New,
-            Some(last) => Verdict::Gap(last.seq + 1),
+            None if seq == 0 => Sequence::New,
+            None => Sequence::Gap(0),
+            Some(last) if epoch < last.epoch => Sequence::Stale(last.epoch),
+            Some(last) if epoch > last.epoch && seq != 0 => Sequence::NotFirst,
+            Some(last) if epoch > last.epoch => Sequence::New,
+            Some(last) if seq <= last.seq => Sequence::Again(last),
+            Some(last) if seq == last.seq + 1 => Sequence::New,
+            Some(last) => Sequence::Gap(last.seq + 1),
         }
     }
 
     /// The answer to a write that is not taken.
-    pub(super) fn refuse(&self, verdict: Verdict, view: &View) -> Problem {
-        match verdict {
-            Verdict::Stale(epoch) => view
+    pub(super) fn refuse(&self, sequence: Sequence, view: &View) -> Problem {
+        match sequence {
+            Sequence::Stale(epoch) => view
                 .refuse(Kind::StreamEpoch, "another one writes by this id")
                 .number("epoch", epoch)
                 .field("producer-epoch", epoch.to_string()),
-            Verdict::Gap(expected) => view
+            Sequence::Gap(expected) => view
                 .refuse(Kind::StreamOrder, "writes of the producer are missing")
                 .number("expected", expected)
                 .field("producer-expected-seq", expected.to_string())
@@ -120,7 +120,7 @@ impl Producer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Producer, State, Verdict};
+    use super::{Producer, Sequence, State};
 
     #[test]
     fn writes_are_judged_by_what_was_taken() {
@@ -132,18 +132,18 @@ mod tests {
             producer.judge(last.map(|(epoch, seq)| State { epoch, seq }))
         };
         let last = State { epoch: 2, seq: 5 };
-        for (epoch, seq, verdict) in [
-            (1, 9, Verdict::Stale(2)),
-            (2, 0, Verdict::Again(last)),
-            (2, 5, Verdict::Again(last)),
-            (2, 6, Verdict::New),
-            (2, 7, Verdict::Gap(6)),
-            (3, 0, Verdict::New),
-            (3, 1, Verdict::NotFirst),
+        for (epoch, seq, sequence) in [
+            (1, 9, Sequence::Stale(2)),
+            (2, 0, Sequence::Again(last)),
+            (2, 5, Sequence::Again(last)),
+            (2, 6, Sequence::New),
+            (2, 7, Sequence::Gap(6)),
+            (3, 0, Sequence::New),
+            (3, 1, Sequence::NotFirst),
         ] {
-            assert_eq!(judge(epoch, seq, Some((2, 5))), verdict, "{epoch} {seq}");
+            assert_eq!(judge(epoch, seq, Some((2, 5))), sequence, "{epoch} {seq}");
         }
-        assert_eq!(judge(7, 0, None), Verdict::New);
-        assert_eq!(judge(0, 3, None), Verdict::Gap(0));
+        assert_eq!(judge(7, 0, None), Sequence::New);
+        assert_eq!(judge(0, 3, None), Sequence::Gap(0));
     }
 }

@@ -3,10 +3,10 @@
 //! The payload goes from the input buffer of the connection straight into the
 //! batch that will be logged. The answer is given when the store has answered.
 
-mod commit;
+mod pending;
 mod plan;
 
-use self::commit::Commit;
+use self::pending::PendingWrite;
 use self::plan::{Plan, Way, way};
 use crate::http::exchange::Started;
 use crate::http::head::Known;
@@ -46,7 +46,7 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
     match plan.propose(edge, &call, body, None) {
         Ok((proposal, permit)) => {
             let edge = Arc::clone(edge);
-            let commit = Commit {
+            let pending = PendingWrite {
                 edge,
                 call,
                 plan,
@@ -54,7 +54,7 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
                 permit: Some(permit),
                 telling: None,
             };
-            Ok(commit.start())
+            Ok(pending.start())
         }
         Err(problem) => Ok(Started::Done(edge.finish(&call, Err(problem)))),
     }

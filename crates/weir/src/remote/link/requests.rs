@@ -15,7 +15,7 @@ use weir_protocol::{Deframer, Encoder, Message, Packet};
 use weir_store::StoreError;
 
 use super::lock::{Inner, PendingWake};
-use super::{Link, OUT_BYTES_MAX, State, far};
+use super::{Link, OUT_BYTES_MAX, State, remote_error};
 use crate::clock::{Alarm, Until};
 use crate::remote::pause::BackOff;
 
@@ -294,7 +294,7 @@ fn number(tag: &[u8]) -> Option<u64> {
 
 /// Reads a packet that was received whole.
 pub(in crate::remote) fn packet_of(bytes: &[u8]) -> Result<Packet<'_>, StoreError> {
-    let wrong = |_| far(ErrorCode::Protocol, "the server sent a packet that is none");
+    let wrong = |_| remote_error(ErrorCode::Protocol, "the server sent a packet that is none");
     let mut deframer = Deframer::default();
     deframer.find(bytes).map_err(wrong)?;
     deframer.read(bytes).map_err(wrong)

@@ -14,7 +14,7 @@ use weir_protocol::{CHAIN, Message, Packet, RefusalMessage, is_for_now};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
-use super::{Link, OUT_BYTES_MAX, State, far};
+use super::{Link, OUT_BYTES_MAX, State, remote_error};
 use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
 use crate::reply::{look, next_look};
 
@@ -238,7 +238,7 @@ impl State {
         let lost = self.writes.give_up();
         self.hold = None;
         self.fail_calls(lost.end - lost.start, |_| {
-            far(ErrorCode::Indeterminate, why)
+            remote_error(ErrorCode::Indeterminate, why)
         });
     }
 
@@ -386,12 +386,12 @@ impl State {
                 let result = if of_nonce {
                     Ok(refusals(call.count, code, expected))
                 } else {
-                    Err(far(code, text))
+                    Err(remote_error(code, text))
                 };
                 self.given.push(PendingWake::Answer(call.answer, result));
             }
         } else {
-            self.fail_calls(items, |_| far(code, text));
+            self.fail_calls(items, |_| remote_error(code, text));
         }
     }
 }

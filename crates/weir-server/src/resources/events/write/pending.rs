@@ -19,7 +19,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::propose::{charge, first, timed_out};
 
 /// A write that waits for the store.
-pub(crate) struct Commit {
+pub(crate) struct PendingWrite {
     pub(super) edge: Arc<Edge>,
     pub(super) call: Box<Call>,
     pub(super) plan: Plan,
@@ -29,7 +29,7 @@ pub(crate) struct Commit {
     pub(super) telling: Option<(Boxed<'static, Problem>, Problem)>,
 }
 
-impl Commit {
+impl PendingWrite {
     pub(super) fn start(mut self) -> Started {
         if !self.plan.detached {
             return Started::Commit(Box::new(self));
@@ -52,7 +52,7 @@ impl Commit {
     }
 }
 
-impl Pending for Commit {
+impl Pending for PendingWrite {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
         if let Some((telling, _)) = &mut self.telling {
             let Poll::Ready(problem) = telling.as_mut().poll(context) else {
@@ -103,7 +103,7 @@ impl Pending for Commit {
     }
 }
 
-impl Drop for Commit {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
         // The client went away; its bytes are still in the queue.
         if self.proposal.is_some() && tokio::runtime::Handle::try_current().is_ok() {
