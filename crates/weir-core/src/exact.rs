@@ -4,20 +4,33 @@
 //! that does not fit is a mistake of ours: a panic, and never another number in
 //! a log or a table.
 
-/// `number` as `u32`. `why` says what makes it fit.
-///
-/// # Panics
-/// When it does not fit.
-#[inline]
-#[track_caller]
-pub fn to_u32<N>(number: N, why: &str) -> u32
-where
-    u32: TryFrom<N>,
-{
-    let Ok(number) = u32::try_from(number) else {
-        panic!("does not fit 32 bits, although {why}")
-    };
-    number
+macro_rules! conversions {
+    ($($name:ident $to:ident $what:literal,)*) => {$(
+        #[doc = concat!("`number` as `", stringify!($to), "`. `why` says what makes it fit.")]
+        ///
+        /// # Panics
+        /// When it does not fit.
+        #[inline]
+        #[track_caller]
+        pub fn $name<N>(number: N, why: &str) -> $to
+        where
+            $to: TryFrom<N>,
+        {
+            let Ok(number) = $to::try_from(number) else {
+                panic!(concat!("does not fit ", $what, ", although {}"), why)
+            };
+            number
+        }
+    )*};
+}
+
+conversions! {
+    to_u8 u8 "8 bits",
+    to_u16 u16 "16 bits",
+    to_u32 u32 "32 bits",
+    to_i32 i32 "32 bits with a sign",
+    to_i64 i64 "64 bits with a sign",
+    to_usize usize "the memory of this machine",
 }
 
 #[cfg(test)]

@@ -126,11 +126,9 @@ impl TopicName {
             return Err(NameError::TooLong(bytes.len()));
         }
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        match bytes.iter().position(|byte| !allowed(*byte)) {
-            Some(at) => Err(NameError::Byte {
-                at,
-                byte: bytes.get(at).copied().unwrap_or(0),
-            }),
+        let mut bytes = bytes.iter().copied().enumerate();
+        match bytes.find(|(_, byte)| !allowed(*byte)) {
+            Some((at, byte)) => Err(NameError::Byte { at, byte }),
             None => Ok(Self(name.into())),
         }
     }

@@ -7,6 +7,7 @@
 //! them so many bytes (`texts`). Ids that are
 //! good for one intention are kept beside them, see [`ONCE`].
 
+use crate::exact::to_usize;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::effect::{Commit, Detail, Effect};
@@ -68,7 +69,7 @@ impl Session {
         if nonce < oldest {
             return Seen::Refuse(ErrorCode::SessionExpired, self.last + 1);
         }
-        let index = usize::try_from(nonce - oldest).unwrap_or(usize::MAX);
+        let index = to_usize(nonce - oldest, "it is below the number of fingerprints");
         if self.fingerprints.get(index) != Some(&fingerprint) {
             return Seen::Refuse(ErrorCode::NonceReused, self.last + 1);
         }

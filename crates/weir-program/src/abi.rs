@@ -2,6 +2,7 @@
 //! engines. Pointers are checked here, against the memory as it is now.
 
 use weir_core::desk::{Desk, Stop};
+use weir_core::exact::{to_i32, to_i64};
 use weir_core::{TrapKind, program::Entry};
 use weir_scan::{Level, PASS_WORK, Path, Plan, Shape, Tag};
 
@@ -174,7 +175,7 @@ fn hand(
     purse.moves(rest.len().min(to.len()), looked)?;
     let moved = copy(rest, to);
     Ok(Done {
-        result: i64::try_from(value.len()).unwrap_or(i64::MAX),
+        result: to_i64(value.len(), "a slice is shorter"),
         wrote: (size(ptr), moved),
     })
 }
@@ -186,7 +187,7 @@ pub(crate) fn input_info(
     ptr: i32,
 ) -> Result<Done, Stop> {
     let header = d.header();
-    let len = i32::try_from(header.len()).unwrap_or(i32::MAX);
+    let len = to_i32(header.len(), "a header has a few dozen bytes");
     let to = piece_mut(m, ptr, len)?;
     p.moves(header.len(), 0)?;
     to.copy_from_slice(&header);
@@ -207,7 +208,7 @@ pub(crate) fn input_read(
     p.moves(from.len().min(to.len()), 0)?;
     let moved = copy(from, to);
     Ok(Done {
-        result: i64::try_from(moved).unwrap_or(i64::MAX),
+        result: to_i64(moved, "a slice is shorter"),
         wrote: (size(ptr), moved),
     })
 }

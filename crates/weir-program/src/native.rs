@@ -550,7 +550,7 @@ impl Program for Running {
         std::mem::swap(desk, &mut store.data_mut().desk);
         let returned = on_deep_stack(|| function.call(&mut *store, ()));
         std::mem::swap(desk, &mut store.data_mut().desk);
-        let left = store.get_fuel().unwrap_or(0);
+        let left = store.get_fuel().map_err(|error| unable(&error))?;
         match returned {
             Ok(code) => {
                 let used = fuel - left.min(fuel);

@@ -25,6 +25,7 @@ mod marks;
 mod spare;
 
 use std::convert::Infallible;
+use weir_core::exact::to_u32;
 
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
@@ -157,7 +158,7 @@ impl Shape {
                 }
                 Payload::ImportSection(section) => {
                     let imports = section.into_imports().count();
-                    shape.imports = u32::try_from(imports).unwrap_or(u32::MAX);
+                    shape.imports = to_u32(imports, "a module has few imports");
                 }
                 Payload::GlobalSection(section) => shape.globals = section.count(),
                 Payload::DataSection(section) => {
@@ -250,9 +251,12 @@ impl Rewriter<'_> {
             [] => wasm_encoder::BlockType::Empty,
             [kind] => wasm_encoder::BlockType::Result(self.val_type(*kind)?),
             many => {
-                let known = self.results.iter().position(|known| known == many);
-                let place = self.types.len() + known.unwrap_or(0);
-                wasm_encoder::BlockType::FunctionType(u32::try_from(place).unwrap_or(u32::MAX))
+                let Some(known) = self.results.iter().position(|known| known == many) else {
+                    unreachable!("each list of several results has a type");
+                };
+                let place = self.types.len() + known;
+                let place = to_u32(place, "a module has few types");
+                wasm_encoder::BlockType::FunctionType(place)
             }
         };
         Ok(Some(Depth::new(room, units, block)))
@@ -400,7 +404,7 @@ impl Reencode for Rewriter<'_> {
         }
         let parameters = self.kind(number).map_or(0, |kind| kind.params().len());
         let mut locals = Vec::new();
-        let mut own = u32::try_from(parameters).unwrap_or(u32::MAX);
+        let mut own = to_u32(parameters, "a function has few parameters");
         for pair in body.get_locals_reader()? {
             let (count, kind) = pair?;
             own = own.saturating_add(count);

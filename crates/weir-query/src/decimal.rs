@@ -6,6 +6,8 @@
 //! never happen here: rounding, but for [`Decimal::divided`], which says so; a
 //! wrap; a result that depends on the order of the terms.
 
+use weir_core::exact::{to_u8, to_u32, to_usize};
+
 /// Largest exponent a term of a sum may have: below 10^401 in magnitude.
 const EXPONENT_MAX: i64 = 401;
 /// Power of ten of the lowest digit a sum can hold.
@@ -233,7 +235,7 @@ impl Wide {
         let mut power = number.exponent - 1 - LOWEST;
         for digit in number.digits() {
             let (limb, within) = (power.div_euclid(LIMB_DIGITS), power.rem_euclid(LIMB_DIGITS));
-            let within = u32::try_from(within).unwrap_or(0);
+            let within = to_u32(within, "a remainder of a positive number is not negative");
             let digit = i64::from(digit) * 10i64.pow(within);
             let limb = usize::try_from(limb).ok();
             if let Some(limb) = limb.and_then(|limb| self.limbs.get_mut(limb)) {
@@ -276,7 +278,7 @@ impl Wide {
             let mut unit = LIMB / 10;
             while unit > 0 {
                 let digit = limb / unit % 10;
-                digits.push(u8::try_from(digit).unwrap_or(0));
+                digits.push(to_u8(digit, "it is a decimal digit"));
                 unit /= 10;
             }
         }
@@ -325,7 +327,7 @@ impl Decimal {
         while quotient.len() <= QUOTIENT_DIGITS && (at < self.digits.len() || rest != 0) {
             rest = rest * 10 + u128::from(self.digits.get(at).copied().unwrap_or(0));
             at += 1;
-            let digit = u8::try_from(rest / count).unwrap_or(9);
+            let digit = to_u8(rest / count, "the rest is below ten times the count");
             rest %= count;
             if quotient.is_empty() && digit == 0 {
                 exponent -= 1;
@@ -371,7 +373,7 @@ impl Decimal {
         }
         let point = self.exponent;
         if point > 0 && point <= PLAIN_BEFORE {
-            let before = usize::try_from(point).unwrap_or(0);
+            let before = to_usize(point, "it is positive here");
             out.extend(digits(0, before));
             out.extend(std::iter::repeat_n(
                 b'0',
@@ -385,7 +387,7 @@ impl Decimal {
             out.extend_from_slice(b"0.");
             out.extend(std::iter::repeat_n(
                 b'0',
-                usize::try_from(-point).unwrap_or(0),
+                to_usize(-point, "it is not positive here"),
             ));
             out.extend(digits(0, usize::MAX));
         } else {

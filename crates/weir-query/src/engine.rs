@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use weir_core::exact::to_u32;
 
 use bytes::Bytes;
 use weir_scan::Items;
@@ -606,7 +607,10 @@ impl Filling {
     /// The index of a page among the buffers.
     fn buffer(&mut self, page: &mut Loaded) -> u32 {
         if page.mark.0 != self.serial {
-            let at = u32::try_from(self.page.buffers.len()).unwrap_or(u32::MAX);
+            let at = to_u32(
+                self.page.buffers.len(),
+                "a page of results has fewer than 2^32 buffers",
+            );
             self.page.buffers.push(page.buffer.clone());
             self.page.pages.push(page.number);
             page.mark = (self.serial, at);
@@ -620,7 +624,10 @@ impl Filling {
             return None;
         }
         if !self.made.is_empty() {
-            let at = u32::try_from(self.page.buffers.len()).unwrap_or(u32::MAX);
+            let at = to_u32(
+                self.page.buffers.len(),
+                "a page of results has fewer than 2^32 buffers",
+            );
             self.page
                 .buffers
                 .push(Buffer::new(Bytes::from(self.made), account));

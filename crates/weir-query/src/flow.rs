@@ -1,6 +1,7 @@
 //! Where the next item comes from, in each mode; and what is missing.
 
 use std::collections::VecDeque;
+use weir_core::exact::to_u32;
 
 use crate::engine::{Filling, Flow, Last, Pull, Query, placed};
 use crate::error::QueryError;
@@ -25,7 +26,7 @@ impl Query {
         if mode == Mode::Merge
             && let Some(at) = self.sources.iter().position(|source| !source.sorted)
         {
-            let id = SourceId(u32::try_from(at).unwrap_or(u32::MAX));
+            let id = SourceId(to_u32(at, "a query has fewer than 2^32 sources"));
             let error = QueryError::new(ErrorCode::BadOption);
             let name = self.source(id)?.name.clone();
             return Err(error.because("a merge needs sorted sources").of(id, &name));
@@ -44,7 +45,7 @@ impl Query {
             self.flow.arrivals = VecDeque::new();
         }
         for at in 0..self.sources.len() {
-            self.join(u32::try_from(at).unwrap_or(u32::MAX));
+            self.join(to_u32(at, "a query has fewer than 2^32 sources"));
         }
         Ok(())
     }

@@ -14,6 +14,7 @@
 //! themselves, or a float.
 
 use std::cmp::Ordering;
+use weir_core::exact::{to_u8, to_u16, to_u32};
 
 use weir_scan::Text;
 
@@ -78,7 +79,7 @@ impl Reduced {
     #[inline]
     pub(crate) fn integer(value: u64) -> Self {
         const PART: u64 = 100_000_000;
-        let part = |value: u64| u128::from(decimal(u32::try_from(value).unwrap_or(0)));
+        let part = |value: u64| u128::from(decimal(to_u32(value, "a part is below 10^8")));
         let (low, rest) = (value % PART, value / PART);
         let mut digits = part(low);
         if rest > 0 {
@@ -233,7 +234,7 @@ fn number(number: &Number<'_>) -> Reduced {
         0x7ffe.. => 0x7ffe,
         power => power,
     };
-    let power = 0x8000 | u16::try_from(power).unwrap_or(0);
+    let power = 0x8000 | to_u16(power, "it is clamped to 15 bits");
     let mut exact = !clamped || number.is_zero();
     let (head, tail) = content.split_at_mut(2);
     head.copy_from_slice(&power.to_be_bytes());
@@ -262,7 +263,7 @@ fn string(bytes: &[u8], exact: bool) -> Reduced {
         to.copy_from_slice(some);
     }
     if exact {
-        let length = u8::try_from(bytes.len()).unwrap_or(0);
+        let length = to_u8(bytes.len(), "an exact string is short");
         Reduced::tagged(Kind::String, content, 1 + length)
     } else {
         Reduced::inexact(Kind::String, content)

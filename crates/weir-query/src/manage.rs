@@ -1,5 +1,6 @@
 //! Sources come, go, split, and promise.
 
+use weir_core::exact::to_u32;
 use weir_scan::{BadItem, Level, Limits, Path, PlanError, Shape};
 
 use crate::constant::Constant;
@@ -304,13 +305,13 @@ impl Query {
         if self.mode == Some(Mode::Merge) && !source.sorted {
             return Err(bad("a merge needs sorted sources"));
         }
-        let at = u32::try_from(count).unwrap_or(u32::MAX);
-        source.rank = u32::try_from(place).unwrap_or(u32::MAX);
+        let at = to_u32(count, "a query has fewer than 2^32 sources");
+        source.rank = to_u32(place, "a query has fewer than 2^32 sources");
         self.sources.push(source);
         self.order.insert(place, at);
         for (rank, at) in self.order.iter().enumerate().skip(place) {
             if let Some(source) = self.sources.get_mut(*at as usize) {
-                source.rank = u32::try_from(rank).unwrap_or(u32::MAX);
+                source.rank = to_u32(rank, "a query has fewer than 2^32 sources");
             }
         }
         if self.mode == Some(Mode::RoundRobin) && place < self.flow.turn {
@@ -384,7 +385,7 @@ impl Query {
                 options.tie = tie.to_string();
             }
             let name_of_part = self.name_of(&options, at);
-            let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
+            let number = to_u32(at, "a query has fewer than 2^32 sources").saturating_add(1);
             let mut source = self.make(options, name_of_part, seat.below(number))?;
             if self.mode == Some(Mode::Merge) && !source.sorted {
                 return Err(bad("a merge needs sorted sources").of(old, &name));

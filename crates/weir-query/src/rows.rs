@@ -6,6 +6,7 @@
 //! asked for. What must never happen here: a change of a row that is in a merge.
 
 use bytes::Bytes;
+use weir_core::exact::to_u32;
 use weir_scan::{Span, Value};
 
 use crate::buffer::Buffer;
@@ -82,7 +83,7 @@ impl Loaded {
     /// The number of a row among all items of the page.
     #[inline]
     pub(crate) fn index(&self, row: usize) -> u32 {
-        let place = || u32::try_from(row).unwrap_or(u32::MAX);
+        let place = || to_u32(row, "a page has fewer than 2^32 items");
         self.indexes.get(row).copied().unwrap_or_else(place)
     }
 
@@ -96,7 +97,7 @@ impl Loaded {
         if found.raw != row || !self.indexes.is_empty() {
             self.number_all(row);
             self.indexes
-                .push(u32::try_from(found.raw).unwrap_or(u32::MAX));
+                .push(to_u32(found.raw, "a page has fewer than 2^32 items"));
         }
         if whole {
             self.values.resize(row * self.width, Value::default());
@@ -109,7 +110,7 @@ impl Loaded {
     /// Writes down the numbers of rows that are their places.
     fn number_all(&mut self, rows: usize) {
         let known = self.indexes.len();
-        let places = (known..rows).map(|row| u32::try_from(row).unwrap_or(u32::MAX));
+        let places = (known..rows).map(|row| to_u32(row, "a page has fewer than 2^32 items"));
         self.indexes.extend(places);
     }
 

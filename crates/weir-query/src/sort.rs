@@ -11,6 +11,7 @@
 //! the standard library is asked, because these may panic.
 
 use std::cmp::Ordering;
+use weir_core::exact::to_u32;
 
 use crate::error::QueryError;
 use crate::input::SourceId;
@@ -73,7 +74,7 @@ impl Sorter {
     ) -> Result<(), QueryError> {
         let at = self.free.pop().unwrap_or_else(|| {
             self.pages.push(None);
-            u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
+            to_u32(self.pages.len() - 1, "fewer than 2^32 pages are held")
         });
         let (rows, bytes) = (page.heads.len(), page.held_bytes());
         let descending = plan.keys.first().is_some_and(|key| key.descending);
@@ -93,7 +94,7 @@ impl Sorter {
             let entry = Entry {
                 prefix: held.page.head(row).key.reduced().prefix(descending),
                 page: at,
-                row: u32::try_from(row).unwrap_or(u32::MAX),
+                row: to_u32(row, "a page has fewer than 2^32 rows"),
             };
             held.entries += 1;
             match self.items_max {

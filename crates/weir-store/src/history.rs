@@ -462,10 +462,13 @@ fn hand_over(
         }
         let of = |record: &&OwnedRecord| record.intention == commit.intention;
         let records: Vec<OwnedRecord> = sink.records.iter().filter(of).cloned().collect();
+        let Ok(topic) = std::str::from_utf8(item.topic) else {
+            unreachable!("an intention is committed for a topic, whose name is ASCII");
+        };
         let (operation, key, value, steps) = described(&item);
         each(Replayed {
             commit,
-            topic: std::str::from_utf8(item.topic).unwrap_or_default(),
+            topic,
             operation,
             key,
             value,

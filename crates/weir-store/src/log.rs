@@ -47,7 +47,10 @@ use crate::error::{IoVerb, StoreError};
 pub const PAYLOAD_BYTES_MAX: u64 = (256 << 20) - 512;
 /// Bytes that a batch with a payload of this length takes in a segment.
 pub(crate) fn batch_bytes(payload: usize) -> u64 {
-    extent_bytes(payload as u64).unwrap_or(u64::MAX)
+    let Some(bytes) = extent_bytes(payload as u64) else {
+        unreachable!("a payload in memory has an extent");
+    };
+    bytes
 }
 
 /// Bytes at the end of a segment which entries leave to marks.
@@ -249,7 +252,9 @@ impl Log {
         if self.open_mark_due {
             self.write_open_mark()?;
         }
-        let extent = extent_bytes(payload_bytes).unwrap_or(u64::MAX);
+        let Some(extent) = extent_bytes(payload_bytes) else {
+            unreachable!("a payload of at most PAYLOAD_BYTES_MAX bytes has an extent");
+        };
         self.make_room(extent, MARK_ROOM)?;
         let index = self.last_index + 1;
         let batch = Draft {

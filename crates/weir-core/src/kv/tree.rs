@@ -9,6 +9,7 @@
 //! machine.
 
 use super::node::{Body, Child, Entry, Node, child_of, entry_of, first};
+use crate::exact::to_u8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -77,7 +78,7 @@ impl Tree {
                 Body::Inner(children) => child_of(&node.heads, children, key),
             };
             if let Some(place) = places.next() {
-                *place = u8::try_from(at).unwrap_or(u8::MAX);
+                *place = to_u8(at, "a node has fewer than 256 children");
             }
             match &node.body {
                 Body::Leaf(entries) => {

@@ -553,9 +553,17 @@ impl Group {
             },
         );
         let mut gate = KeyGate::default();
-        let mut hashes = keys.into_iter().flat_map(|keys| keys.iter());
+        let mut hashes = keys.as_ref().map(Hashes::iter);
         for offset in offsets.iter() {
-            let key = hashes.next().unwrap_or(0);
+            let key = match &mut hashes {
+                None => 0,
+                Some(hashes) => {
+                    let Some(key) = hashes.next() else {
+                        unreachable!("a claim by key has one hash for each offset");
+                    };
+                    key
+                }
+            };
             if offset > start {
                 if paused || self.entries.len() >= full || offset > moment.last {
                     through = through.min(offset - 1);

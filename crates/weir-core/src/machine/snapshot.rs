@@ -9,7 +9,7 @@ use super::saved::{self, Saved};
 use super::topic::{Live, Topic};
 use super::{Machine, groups};
 use crate::digest::{Digest, hash};
-use crate::exact::to_u32;
+use crate::exact::{to_u16, to_u32};
 use crate::ids::{ConsequenceOffset, IntentionOffset, TopicId, TopicName};
 use crate::keys::KeyIndex;
 use crate::limits::{
@@ -89,7 +89,7 @@ impl Machine {
         let mut input = Input::new(from);
         let version = input.count(u64::from(u16::MAX), "a machine version")?;
         if version != u64::from(MACHINE_VERSION) {
-            let found = u16::try_from(version).unwrap_or(u16::MAX);
+            let found = to_u16(version, "a larger version is refused above");
             return Err(SnapshotError::Version {
                 found,
                 known: MACHINE_VERSION,

@@ -326,10 +326,15 @@ impl BatchHeader {
         extent_bytes(self.payload_bytes)
     }
 
-    /// Offset after the batch. Saturates; a decoded header has room.
+    /// Offset after the batch. Saturates: the position is read from a file.
+    ///
+    /// # Panics
+    /// When the payload has no extent; a decoded header has one.
     pub(crate) fn end(&self) -> u64 {
-        self.position
-            .saturating_add(self.extent_bytes().unwrap_or(u64::MAX))
+        let Some(extent) = self.extent_bytes() else {
+            unreachable!("a header with a payload beyond all numbers is not decoded");
+        };
+        self.position.saturating_add(extent)
     }
 }
 

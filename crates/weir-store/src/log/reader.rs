@@ -79,7 +79,9 @@ impl LogReaders {
     pub(crate) fn bounds(&self) -> ((LogIndex, u64), (LogIndex, u64)) {
         let view = self.shared.read();
         let last = view.last_index;
-        let last_term = view.term_at(last).unwrap_or_default();
+        let Some(last_term) = view.term_at(last) else {
+            unreachable!("the newest entry has a term, or is the last purged one");
+        };
         let purged = (LogIndex(view.purged_index), view.purged_term);
         (purged, (LogIndex(last), last_term))
     }
@@ -298,7 +300,9 @@ impl Place {
 
     fn header(&mut self) -> Result<BatchHeader, StoreError> {
         let at = self.fill(BATCH_HEADER)?;
-        let bytes = self.buffer.get(at..at + BATCH_HEADER).unwrap_or_default();
+        let Some(bytes) = self.buffer.get(at..at + BATCH_HEADER) else {
+            unreachable!("`fill` buffers as many bytes as it is asked for");
+        };
         match BatchHeader::decode(bytes, self.segment.header.salt) {
             Ok(header)
                 if header.position == self.position

@@ -5,6 +5,8 @@
 //! compares (`docs/formats/log.md`, section 7.2). What must never happen here:
 //! a copy of the payload.
 
+use weir_core::exact::to_u32;
+
 /// The disk writes this many bytes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 /// The same as a file offset.
@@ -42,7 +44,7 @@ impl CrcStream {
     }
 
     pub(crate) fn finish(&self) -> u32 {
-        u32::try_from(self.0.finalize()).unwrap_or(0)
+        to_u32(self.0.finalize(), "a CRC-32C has 32 bits")
     }
 }
 
@@ -128,7 +130,7 @@ pub(crate) fn count_sectors<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Sector
 /// XORs `bytes` with the mask, of which they begin at byte `offset`.
 pub(crate) fn apply_mask(bytes: &mut [u8], mask: u64, offset: u64) {
     let pattern = mask
-        .rotate_right(u32::try_from(offset % 8).unwrap_or(0) * 8)
+        .rotate_right(to_u32(offset % 8, "a remainder of 8 is below 8") * 8)
         .to_le_bytes();
     let (words, rest) = bytes.as_chunks_mut::<8>();
     let wide = u64::from_le_bytes(pattern);

@@ -65,14 +65,15 @@ impl Sector {
         if crc32c(body).to_le_bytes() != *crc || !body.starts_with(&magic) {
             return Ok(None);
         }
-        let word = |at: usize| {
-            let word = body.get(at..at + 8).and_then(|word| word.first_chunk());
-            u64::from_le_bytes(word.copied().unwrap_or_default())
+        // A copy of another length is none of ours.
+        let Some((head, tail)) = body.split_first_chunk::<64>() else {
+            return Ok(None);
         };
+        let (words, _) = head.as_chunks::<8>();
+        let word = |at: usize| u64::from_le_bytes(words[at / 8]);
         let head = word(8).to_le_bytes();
         let [low, high, flags, reserved @ ..] = head;
         let found = u16::from_le_bytes([low, high]);
-        let tail = body.get(64..).unwrap_or_default();
         let is_known = reserved.iter().chain(tail).all(|byte| *byte == 0)
             && flags & !(HAS_VOTE | IS_COMMITTED) == 0;
         if found != FORMAT || !is_known {

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use bytes::Bytes;
 use crc_fast::crc32_iscsi as crc32c;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
-use weir_core::exact::to_u32;
+use weir_core::exact::{to_u16, to_u32};
 use weir_core::{
     ClientId, ConsequenceOffset, IntentionOffset, Record, RecordFlags, RecordKind, TopicId,
 };
@@ -318,7 +318,7 @@ impl Header {
         }
         let (format, flags) = (word(2), word(2));
         if format != u64::from(FORMAT) || flags != 0 {
-            return Err(BadHeader::Newer(u16::try_from(format).unwrap_or(u16::MAX)));
+            return Err(BadHeader::Newer(to_u16(format, "the field has 2 bytes")));
         }
         let found = Place {
             store_tag: word(8).to_le_bytes(),

@@ -300,7 +300,7 @@ impl Analysis {
         let Some(segment) = segments.get(number) else {
             return Ok(false);
         };
-        let later = segments.get(number + 1..).unwrap_or_default();
+        let later = &segments[number + 1..];
         if spot == Spot::End {
             // A sector is always left free, and the length was durable before
             // the name: no power cut leads here.

@@ -5,6 +5,7 @@
 //! by the next round, once the new segment has its name.
 
 use std::io::IoSlice;
+use weir_core::exact::to_usize;
 
 use super::analyse::{Analysis, CutRange};
 use super::files::{Files, SegmentFile};
@@ -281,7 +282,7 @@ impl<'a> Sink<'a> {
     /// Zeros up to a position less than a sector away.
     fn fill_to(&mut self, position: u64) -> Result<(), StoreError> {
         let missing = position.saturating_sub(self.position()).min(SECTOR as u64);
-        let missing = usize::try_from(missing).unwrap_or(0);
+        let missing = to_usize(missing, "it is at most a sector");
         self.put(&[0; SECTOR][..missing])
     }
 
