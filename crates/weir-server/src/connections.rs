@@ -8,10 +8,11 @@
 //! Invariants: every slot that was given is given back once; the lock is never held across a
 //! wait.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -129,8 +130,7 @@ impl ConnectionTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that can panic is done under the lock.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

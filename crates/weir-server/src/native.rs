@@ -8,10 +8,11 @@
 //! What must never happen here: an answer out of order, a read that waits for
 //! a peer, memory for bytes that have not arrived.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -95,9 +96,8 @@ impl Port {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ClientId, Owner>> {
-        // Nothing that can panic is done under the lock.
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<ClientId, Owner>> {
+        self.sessions.lock()
     }
 }
 

@@ -10,8 +10,9 @@
 //!
 //! What must never happen here: a question to the store under the lock.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
@@ -227,8 +228,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Share>> {
-        // Nothing that can panic is done under the lock.
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shares.lock()
     }
 }
 

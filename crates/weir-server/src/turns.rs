@@ -10,7 +10,8 @@
 //! What must never happen here: a write handed over of which the store is not
 //! told, or a waker that is kept and not called.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use tokio::sync::Notify;
@@ -48,9 +49,8 @@ impl Turns {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
-        // A push or a swap is whole whatever panics beside it.
-        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Waker>> {
+        self.wakers.lock()
     }
 
     /// Passes on what is handed over and answered, for ever.

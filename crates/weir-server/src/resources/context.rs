@@ -1,8 +1,9 @@
 //! What every handler of a resource gets: the state of the port and the request.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 use weir_core::{ClientId, ErrorCode, Intention};
@@ -69,11 +70,7 @@ pub(crate) struct Keyed {
 
 impl Drop for Keyed {
     fn drop(&mut self) {
-        let mut keyed = self
-            .edge
-            .keyed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut keyed = self.edge.keyed.lock();
         keyed.remove(&self.client);
     }
 }
@@ -97,7 +94,7 @@ impl Edge {
 
     /// Marks an idempotency key as in flight; `None`: it is already.
     pub(crate) fn enter(self: &Arc<Self>, client: ClientId) -> Option<Keyed> {
-        let mut keyed = self.keyed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keyed = self.keyed.lock();
         let edge = Arc::clone(self);
         // Made only when it is new: dropping one takes the mark away.
         keyed.insert(client).then(|| Keyed { edge, client })

@@ -8,8 +8,9 @@
 //! Invariant: a topic in the list has a task, and a task that ends takes its
 //! topic out. Both are done under the lock of the list, and so is joining.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,7 +40,7 @@ pub(crate) struct Follow {
 impl Follow {
     /// What another tail has rendered from here.
     pub(crate) fn shared(&self, from: (u64, u8)) -> Option<Piece> {
-        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let pieces = self.pieces.lock();
         pieces
             .iter()
             .rev()
@@ -52,7 +53,7 @@ impl Follow {
         if self.last.receiver_count() < 2 {
             return;
         }
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces.lock();
         if pieces.len() >= SHARED_PIECES {
             pieces.pop_front();
         }
@@ -107,8 +108,7 @@ impl Hub {
 }
 
 fn lock(topics: &Topics) -> MutexGuard<'_, HashMap<String, Arc<Follow>>> {
-    // Nothing that can panic is done under the lock.
-    topics.lock().unwrap_or_else(PoisonError::into_inner)
+    topics.lock()
 }
 
 /// What the task of a topic has.

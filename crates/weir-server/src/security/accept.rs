@@ -3,10 +3,11 @@
 //! What must never happen here: a handshake without an end, or a client that
 //! speaks in clear to a port of TLS and is left waiting.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -97,10 +98,7 @@ impl Handshakes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Under>> {
-        // Nothing that can panic is done under the lock.
-        self.by_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.by_address.lock()
     }
 }
 

@@ -7,9 +7,10 @@
 //!
 //! What must never happen here: a secret in a note, or a request that waits.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -154,11 +155,7 @@ impl Audit {
 
     /// Writes notes until [`finish`](Self::finish). To be run once.
     pub(crate) async fn run(&self, store: Arc<Store>, admission: Admission) {
-        let receiver = self
-            .receiver
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let receiver = self.receiver.lock().take();
         let Some(mut receiver) = receiver else { return };
         let mut notes = Vec::with_capacity(BATCH_NOTES_MAX);
         let mut told = 0;

@@ -8,10 +8,11 @@
 //! Invariants: a bucket is one number and is changed without a lock; the number
 //! of buckets is bounded; a request of any size passes when nothing is owed.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Names and addresses with buckets of their own. Beyond that many at a time
@@ -206,7 +207,7 @@ impl Rates {
     }
 
     fn account(&self, owner: Owner) -> Arc<Account> {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.get(&owner) {
             return Arc::clone(account);
         }
@@ -305,7 +306,7 @@ mod tests {
         for _ in 0..1_000 {
             rates.admit(&charged, 10_000, 1 << 30).unwrap();
         }
-        assert!(rates.accounts.lock().unwrap().is_empty());
+        assert!(rates.accounts.lock().is_empty());
     }
 
     #[test]
@@ -338,14 +339,14 @@ mod tests {
         for n in 0..ACCOUNTS_MAX + 10 {
             drop(rates.charged(&format!("p{n}"), None));
         }
-        assert!(rates.accounts.lock().unwrap().len() <= ACCOUNTS_MAX);
+        assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
         // Who owes is not forgotten.
         let slow = rates.charged("slow", None);
         assert!(rates.admit(&slow, 1, 0).is_err());
         let held: Vec<_> = (0..ACCOUNTS_MAX + 10)
             .map(|n| rates.charged(&format!("q{n}"), None))
             .collect();
-        assert!(rates.accounts.lock().unwrap().len() <= ACCOUNTS_MAX);
+        assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
         drop(held);
     }
 }

@@ -1,9 +1,9 @@
 //! Whether files are other ones than when they were read.
 
+use parking_lot::Mutex;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// Number, length and time of change of a file; none: it is not there.
 type Stamp = Option<(u64, u64, i64, i64)>;
@@ -17,13 +17,13 @@ impl Seen {
     /// in between is then noticed later, and never missed.
     pub(super) fn note<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
         let now = paths.map(stamp).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.0.lock() = now;
     }
 
     /// Whether one of them is another one.
     pub(super) fn has_changed<'p>(&self, paths: impl Iterator<Item = &'p Path>) -> bool {
         let now: Vec<Stamp> = paths.map(stamp).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) != now
+        *self.0.lock() != now
     }
 }
 

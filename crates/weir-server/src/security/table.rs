@@ -1,8 +1,9 @@
 //! Who is known, ready to be asked.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::identities::{IdentitiesError, IdentitiesFile};
 use super::principal::Proof;
@@ -123,11 +124,11 @@ impl Identities {
 
     /// Puts a table in force, for open connections too.
     pub(super) fn put(&self, table: Table) {
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        *self.table.write() = Arc::new(table);
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.table.read())
     }
 
     /// Whether the file is another one than when it was read.

@@ -5,11 +5,12 @@
 //! a key is read from a file that others cannot read; a client certificate was
 //! verified before its names are looked at.
 
+use parking_lot::RwLock;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -140,7 +141,7 @@ impl Tls {
 
     /// Puts it in force for connections to come.
     pub(crate) fn put(&self, served: Served) {
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+        *self.served.write() = served;
     }
 
     /// Whether a file is another one than when it was read.
@@ -149,10 +150,7 @@ impl Tls {
     }
 
     pub(crate) fn served(&self) -> Served {
-        self.served
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.served.read().clone()
     }
 }
 

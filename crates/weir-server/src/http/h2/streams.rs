@@ -3,8 +3,9 @@
 //!
 //! What must never happen here: a stream that is waited for and not listed.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -92,8 +93,7 @@ impl Streams {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that can panic is done under the lock.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

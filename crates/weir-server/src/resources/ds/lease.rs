@@ -4,7 +4,7 @@
 //! server that starts counts its start as a use. So a stream may live longer
 //! than it must, and never shorter.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -54,10 +54,7 @@ impl Streams {
     /// Forgets a stream.
     pub(super) fn forget(&self, topic: &str) {
         self.with_leases(|leases| leases.remove(topic));
-        self.configs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(topic);
+        self.configs.lock().remove(topic);
     }
 
     /// Streams whose time seems to be over at `now_ms`, a time of the store.

@@ -3,7 +3,7 @@
 //! Whether it is closed is asked before how far it reaches, so that a stream
 //! that is told as closed is told with all of its records.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use weir_core::{ConsequenceOffset, RecordKind};
 use weir_store::{Store, StoreError};
@@ -170,7 +170,7 @@ fn is_at_hand(edge: &Edge, topic: &str) -> bool {
     };
     let known = {
         let configs = &edge.ds.configs;
-        let configs = configs.lock().unwrap_or_else(PoisonError::into_inner);
+        let configs = configs.lock();
         configs
             .get(topic)
             .is_some_and(|(of, _)| *of == incarnation.0)
@@ -193,7 +193,7 @@ fn config(
     made: bool,
 ) -> Result<Option<(Arc<Config>, bool)>, Problem> {
     {
-        let configs = ds.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        let configs = ds.configs.lock();
         if let Some((of, config)) = configs.get(topic)
             && *of == incarnation
         {
@@ -226,7 +226,7 @@ fn config(
     let (config, lasting) = found;
     let config = Arc::new(config);
     if lasting {
-        let mut configs = ds.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut configs = ds.configs.lock();
         if configs.len() >= CONFIGS_MAX {
             configs.clear();
         }

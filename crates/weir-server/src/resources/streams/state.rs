@@ -1,8 +1,9 @@
 //! State that requests for streams share. All of it can be rebuilt from the store.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::MutexGuard;
@@ -101,6 +102,6 @@ impl Lease {
 impl Streams {
     /// Runs `work` on the leases, under their lock.
     pub(crate) fn with_leases<T>(&self, work: impl FnOnce(&mut HashMap<String, Lease>) -> T) -> T {
-        work(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner).0)
+        work(&mut self.leases.lock().0)
     }
 }
