@@ -44,9 +44,10 @@ use turn::SlowTurn;
 /// Idle time after which the log is sealed, so that a later open can prove its
 /// last batch durable.
 const SEAL_AFTER: Duration = Duration::from_millis(100);
-/// Batches with at least as many items are applied beside the next sync, if
-/// there is one. To wake a thread takes as long as to apply a few dozen.
-const BESIDE_ITEMS: usize = 128;
+/// Batches with at least as many calls of programs are applied beside the next sync, if there is
+/// one. Others are applied at once: that takes less than a sync, and an answer that comes while
+/// the next batch is synced lets producers send half as much with each sync.
+const BESIDE_CALLS: usize = 128;
 /// Time between two tries to open a file while the process has no free descriptor.
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 /// The lowest term of a store without a cluster.
@@ -365,12 +366,8 @@ impl Committer {
         }
         self.ready
             .extend(batches.into_iter().map(|pending| (pending, time_ms)));
-        let items: usize = self
-            .ready
-            .iter()
-            .map(|(pending, _)| pending.builder.len())
-            .sum();
-        if !self.engine.durability.is_synced() || items < BESIDE_ITEMS {
+        let calls: usize = self.ready.iter().map(|(pending, _)| pending.calls).sum();
+        if !self.engine.durability.is_synced() || calls < BESIDE_CALLS {
             self.apply_ready();
         }
     }
