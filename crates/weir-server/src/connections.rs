@@ -3,28 +3,36 @@
 //! All ports share one table, because they share the descriptors of the process
 //! (`descriptors`). A connection counts as authenticated after the first request on it passed
 //! its checks. Before that, one more than `connections_unauthenticated_max` closes the oldest
-//! such connection, so that idle sockets neither use up the slots nor keep others out.
+//! such connection, so that idle sockets neither use up the slots nor keep others out. A closed one
+//! has its slot until its task ends: a newcomer that finds no slot waits for those.
 //!
 //! Invariants: every slot that was given is given back once; the lock is never held across a
 //! wait.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
 use crate::metrics::{Gauge, Metrics};
 use crate::security::Door;
 
+/// For how long a newcomer waits for the slot of a connection that was closed for another.
+const EVICTION_MAX: Duration = Duration::from_secs(1);
+
 /// The connections of all ports.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
     inner: Mutex<Inner>,
+    /// A slot was given back.
+    released: Notify,
     metrics: Arc<Metrics>,
     /// Connections of a port.
     port_max: usize,
@@ -41,6 +49,8 @@ struct Inner {
     by_address: HashMap<(Door, IpAddr), usize>,
     /// Connections that are not authenticated, oldest first.
     unauthenticated: BTreeMap<u64, Arc<Notify>>,
+    /// Connections that are being closed for a newer one.
+    leaving: BTreeSet<u64>,
     /// Number of the newest connection.
     last: u64,
 }
@@ -67,6 +77,7 @@ impl ConnectionTable {
         let half = (descriptors.connections_max / 2).max(1);
         Self {
             inner: Mutex::default(),
+            released: Notify::new(),
             metrics,
             port_max: config.connections_max,
             address_max: config.connections_per_address_max,
@@ -84,7 +95,25 @@ impl ConnectionTable {
 
     /// A slot for a connection from `address`, or for one of this machine's socket. `None`:
     /// there are too many connections. May evict another connection.
-    pub(crate) fn slot(self: &Arc<Self>, door: Door, address: Option<IpAddr>) -> Option<Arc<Slot>> {
+    pub(crate) async fn slot(
+        self: &Arc<Self>,
+        door: Door,
+        address: Option<IpAddr>,
+    ) -> Option<Arc<Slot>> {
+        loop {
+            let released = self.released.notified();
+            if let Some(slot) = self.try_slot(door, address) {
+                return Some(slot);
+            }
+            if self.lock().leaving.is_empty() {
+                return None;
+            }
+            timeout(EVICTION_MAX, released).await.ok()?;
+        }
+    }
+
+    /// As [`slot`](Self::slot), without a wait for those that are being closed.
+    fn try_slot(self: &Arc<Self>, door: Door, address: Option<IpAddr>) -> Option<Arc<Slot>> {
         let mut inner = self.lock();
         let of_port = self.count(door);
         if of_port.get() >= self.port_max as u64 {
@@ -104,8 +133,9 @@ impl ConnectionTable {
                 }
                 *of_address += 1;
                 if inner.unauthenticated.len() >= self.unauthenticated_max
-                    && let Some((_, oldest)) = inner.unauthenticated.pop_first()
+                    && let Some((number, oldest)) = inner.unauthenticated.pop_first()
                 {
+                    inner.leaving.insert(number);
                     oldest.notify_one();
                     self.metrics.evicted.add(1);
                 }
@@ -157,6 +187,8 @@ impl Drop for Slot {
         let mut inner = self.table.lock();
         inner.open -= 1;
         inner.unauthenticated.remove(&self.number);
+        inner.leaving.remove(&self.number);
+        self.table.released.notify_waiters();
         let Some(address) = self.address else { return };
         let key = (self.door, address);
         if let Some(count) = inner.by_address.get_mut(&key) {
@@ -165,5 +197,69 @@ impl Drop for Slot {
                 inner.by_address.remove(&key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use super::ConnectionTable;
+    use crate::config::ServerConfig;
+    use crate::descriptors::Descriptors;
+    use crate::metrics::Metrics;
+    use crate::security::Door;
+
+    const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+    fn table(connections_max: usize) -> Arc<ConnectionTable> {
+        let config = ServerConfig {
+            connections_unauthenticated_max: 1,
+            ..ServerConfig::default()
+        };
+        let descriptors = Descriptors {
+            connections_max,
+            local_connections_max: connections_max,
+        };
+        Arc::new(ConnectionTable::new(
+            &config,
+            descriptors,
+            Arc::new(Metrics::new(Vec::new())),
+        ))
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_waits_for_the_slot_of_one_that_is_being_closed() {
+        let table = table(2);
+        let oldest = table.slot(Door::Http, HERE).await.unwrap();
+        let second = table.slot(Door::Native, HERE).await.unwrap();
+        oldest.evicted().await;
+        // Told to close, and not closed yet.
+        let mut newcomer = pin!(table.slot(Door::Http, HERE));
+        let polled = newcomer
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        drop(oldest);
+        let newcomer = newcomer.await.unwrap();
+        second.evicted().await;
+        drop((second, newcomer));
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_is_refused_when_nobody_is_being_closed() {
+        let table = table(2);
+        let first = table.slot(Door::Http, HERE).await.unwrap();
+        first.authenticated();
+        let second = table.slot(Door::Http, HERE).await.unwrap();
+        second.authenticated();
+        assert!(table.slot(Door::Http, HERE).await.is_none());
+        drop(first);
+        assert!(table.slot(Door::Http, HERE).await.is_some());
     }
 }

@@ -111,8 +111,8 @@ pub(crate) async fn serve(
 ) {
     let port = Arc::new(Port::new(shared));
     let mut connections = JoinSet::new();
-    let slot = |address| {
-        let slot = port.shared.connections.slot(Door::Native, address);
+    let slot = async |address| {
+        let slot = port.shared.connections.slot(Door::Native, address).await;
         if slot.is_none() {
             port.shared.metrics.native_refused.add(1);
         }
@@ -121,7 +121,7 @@ pub(crate) async fn serve(
     loop {
         tokio::select! {
             accepted = of_other(listener.as_ref()) => match accepted {
-                Ok((stream, peer)) => if let Some(slot) = slot(Some(peer.ip())) {
+                Ok((stream, peer)) => if let Some(slot) = slot(Some(peer.ip())).await {
                     // Answers are whole when they are written: nothing to wait for.
                     drop(stream.set_nodelay(true));
                     connections.spawn(accept(Arc::clone(&port), stream, peer, slot));
@@ -129,7 +129,7 @@ pub(crate) async fn serve(
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             accepted = of_this(local.as_ref()) => match accepted {
-                Ok(stream) => if let Some(slot) = slot(None) {
+                Ok(stream) => if let Some(slot) = slot(None).await {
                     let principal = port.shared.security.owner();
                     connections.spawn(welcome(Arc::clone(&port), stream, principal, slot));
                 },

@@ -41,7 +41,8 @@ pub(crate) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Some(slot) = shared.connections.slot(Door::Http, Some(address.ip())) else {
+        let slot = shared.connections.slot(Door::Http, Some(address.ip()));
+        let Some(slot) = slot.await else {
             shared.metrics.http_refused.add(1);
             continue;
         };
