@@ -3,11 +3,12 @@
 //! Reads are sent again after a broken connection, 429, 502, 503 and 504. A write is sent once; the
 //! caller decides about the next time. Writes are paced: ten at once, then five a second.
 
+use parking_lot::Mutex;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -120,10 +121,7 @@ impl Client {
     fn pace(&self) {
         let now = Instant::now();
         let wait = {
-            let mut next = self
-                .next_write
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut next = self.next_write.lock();
             let due = next.filter(|due| *due > now).unwrap_or(now);
             *next = Some(due + WRITE_SPACING);
             due.saturating_duration_since(now + WRITE_SPACING * WRITE_BURST)

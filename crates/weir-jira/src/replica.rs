@@ -3,8 +3,8 @@
 //! Topics are `jira.SITE.NAME`; see jira.md, section 5. Invariant: a value that is stored already is
 //! not written again, and a value is replaced only by the writer who has read it (conditional put).
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,7 +70,7 @@ impl Replica {
 
     fn writable(&self, name: &str) -> Result<Topic> {
         let topic = self.topic(name)?;
-        let mut ensured = self.ensured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ensured = self.ensured.lock();
         if !ensured.contains(name) {
             topic.ensure()?;
             ensured.insert(name.to_owned());

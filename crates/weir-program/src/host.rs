@@ -1,9 +1,10 @@
 //! What both engines share: limits of a module, and a memory of what was
 //! compiled.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::{CodeHash, Refusal};
 
@@ -102,7 +103,7 @@ impl<M> Default for Cache<M> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panicked left the map whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl<M: Send + Sync + 'static> Cache<M> {

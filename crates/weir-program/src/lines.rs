@@ -6,8 +6,9 @@
 //! that floods drops its own lines and no other topic's. The rate is counted in
 //! the log's own time, so no clock is needed here.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use weir_core::IntentionOffset;
 use weir_core::desk::Desk;
@@ -167,7 +168,7 @@ impl Lines {
     }
 
     fn take(&self, topic: &Arc<str>, time_ms: u64, line: impl FnOnce() -> LogLine) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if !kept.topic(topic).admits(time_ms / 1000) {
             kept.dropped += 1;
             return;
@@ -182,7 +183,7 @@ impl Lines {
     /// The lines that are kept, oldest first, and how many were dropped for
     /// the rate of their topic.
     pub(crate) fn read(&self) -> (Vec<LogLine>, u64) {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         let lines = kept.topics.values().flat_map(|topic| topic.lines.iter());
         let mut lines: Vec<_> = lines.cloned().collect();
         lines.sort_unstable_by_key(|(number, _)| *number);

@@ -4,10 +4,11 @@
 //! down what they did; a host without one has no place where it could. What
 //! must never happen here: a change of an outcome, or of the fuel.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_core::IntentionOffset;
 pub use weir_core::desk::Stop;
@@ -132,7 +133,7 @@ impl Tracer {
     }
 
     pub(crate) fn add(&self, call: HostCall) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.calls.len() >= CALLS_MAX {
             seen.left_out += 1;
             if self.wanted == Wanted::All {
@@ -147,7 +148,7 @@ impl Tracer {
     /// out because there were too many.
     #[must_use]
     pub fn take(&self) -> (Vec<HostCall>, u64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let seen = std::mem::take(&mut *seen);
         (seen.calls.into(), seen.left_out)
     }

@@ -11,8 +11,9 @@
 //! and nobody is left to be told when its owner is gone. A job that panics is
 //! lost, and the thread goes on.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ impl Default for Worker {
 impl Shared {
     fn bench(&self) -> MutexGuard<'_, Bench> {
         // Jobs run outside of the lock, so a panic leaves its data whole.
-        self.bench.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bench.lock()
     }
 
     fn run(&self, idle: Duration) {
@@ -88,11 +89,8 @@ impl Shared {
             if bench.ends {
                 break;
             }
-            let waited = self
-                .changed
-                .wait_timeout_while(bench, idle, |bench| bench.job.is_none() && !bench.ends);
-            let timeout;
-            (bench, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let waits = |bench: &mut Bench| bench.job.is_none() && !bench.ends;
+            let timeout = self.changed.wait_while_for(&mut bench, waits, idle);
             if timeout.timed_out() && bench.job.is_none() {
                 break;
             }
@@ -117,8 +115,7 @@ impl Worker {
         let (sender, result) = mpsc::sync_channel(1);
         let mut bench = self.shared.bench();
         while bench.job.is_some() {
-            let woken = self.shared.changed.wait(bench);
-            bench = woken.unwrap_or_else(PoisonError::into_inner);
+            self.shared.changed.wait(&mut bench);
         }
         if !bench.runs {
             let (shared, idle) = (Arc::clone(&self.shared), self.idle);

@@ -1,10 +1,11 @@
 //! A node: a store, its consensus and its port.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -578,7 +579,7 @@ impl Drop for Node {
 type Slot = Arc<Mutex<Option<Waiters>>>;
 
 fn take(slot: &Slot) -> Option<Waiters> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    slot.lock().take()
 }
 
 async fn propose(

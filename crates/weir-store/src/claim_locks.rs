@@ -1,9 +1,9 @@
 //! One claim of a group at a time.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::lock_ext::LockExt;
 use crate::permit::{Exclusive, ExclusivePermit};
 
 /// Who claims next: one at a time of each group. A claim may wait long for its
@@ -26,7 +26,7 @@ impl ClaimLocks {
     /// Waits until nobody else claims from the group.
     pub(crate) fn take(&self, topic: &str, group: &str) -> Turn<'_> {
         let key = (topic.to_owned(), group.to_owned());
-        let own = Arc::clone(self.0.lock_ok().entry(key.clone()).or_default());
+        let own = Arc::clone(self.0.lock().entry(key.clone()).or_default());
         Turn {
             turns: self,
             key,
@@ -38,7 +38,7 @@ impl ClaimLocks {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.permit = None;
-        let mut turns = self.turns.0.lock_ok();
+        let mut turns = self.turns.0.lock();
         // A waiting caller has a copy.
         if turns
             .get(&self.key)

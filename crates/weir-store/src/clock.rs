@@ -11,13 +11,12 @@
 //! - an open adds at most [`CLOSED_MS_MAX`] to the newest stamp, unless the
 //!   caller believes the wall clock.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_core::exact::to_u32;
-
-use crate::lock_ext::LockExt;
 
 /// Milliseconds that the wall clock may be ahead of the store's own pace to be
 /// followed at once.
@@ -137,7 +136,7 @@ impl StoreClock {
     /// The store's time, milliseconds since 1970-01-01 UTC.
     pub(crate) fn now_ms(&self) -> u64 {
         let (wall_ms, now) = (self.source.wall_ms(), self.source.monotonic());
-        let mut state = self.state.lock_ok();
+        let mut state = self.state.lock();
         let steady_ms = state.base_ms.saturating_add(millis(now, state.base));
         let ahead_ms = wall_ms.saturating_sub(steady_ms);
         let time_ms = if ahead_ms <= TIME_AHEAD_MS_MAX {

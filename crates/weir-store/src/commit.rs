@@ -12,9 +12,10 @@ mod replay_cost;
 mod sink;
 mod turn;
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,7 +26,6 @@ use crate::checkpoint::finish;
 use crate::disk::{Disk, check_place};
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::lock_ext::LockExt;
 use crate::log::Log;
 use crate::node::ReplicaWriter;
 use crate::options::Durability;
@@ -187,7 +187,7 @@ impl Committer {
 
     /// Nothing is known yet of what the programs of the topics cost.
     fn learn_programs(&self) {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let programmed = machine.topics().filter(|topic| topic.program.is_some());
         let limit = |topic: &TopicView<'_>| topic.options.map(fuel_of_a_call);
         let known: Vec<_> = programmed
@@ -204,7 +204,7 @@ impl Committer {
         if ready.is_empty() {
             return;
         }
-        let applied = self.applier.lock_ok().apply_all(ready);
+        let applied = self.applier.lock().apply_all(ready);
         self.check(applied);
     }
 
@@ -217,7 +217,7 @@ impl Committer {
         } else if self.replica.is_none() {
             self.positions().assert_order();
         }
-        let slow = std::mem::take(&mut self.applier.lock_ok().slow_time);
+        let slow = std::mem::take(&mut self.applier.lock().slow_time);
         self.slow_turn.used(slow, Instant::now());
     }
 
@@ -303,7 +303,7 @@ impl Committer {
 
     /// Begins a checkpoint after enough log, or when a replay would cost enough.
     pub(crate) fn checkpoint_when_due(&mut self) {
-        let cost = self.applier.lock_ok().cost;
+        let cost = self.applier.lock().cost;
         if self.log_since_snapshot() <= self.snapshot_log_bytes && !cost.is_due() {
             return;
         }
@@ -315,7 +315,7 @@ impl Committer {
         if !self.is_poisoned() {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
-            self.applier.lock_ok().cost = ReplayCost::default();
+            self.applier.lock().cost = ReplayCost::default();
             self.snapshot_at = self.log.stats().batch_bytes;
             self.checkpoint_in_background(permit);
         }
@@ -422,7 +422,7 @@ impl Committer {
     /// of them is bounded.
     fn topics_stuck(&mut self) -> Option<StoreError> {
         let stuck = self.with_descriptors(|this| {
-            let mut applier = this.applier.lock_ok();
+            let mut applier = this.applier.lock();
             let stuck = applier.topics.stuck_bytes();
             let short = stuck.is_some() && applier.topics.lack_descriptors();
             (stuck, short)
@@ -508,7 +508,7 @@ impl Committer {
             self.sync()?;
         }
         self.engine.writable()?;
-        let mut applier = self.applier.lock_ok();
+        let mut applier = self.applier.lock();
         applier.topics.flush_all()?;
         let mut lists = Vec::new();
         let mut unsynced = Vec::new();
@@ -524,8 +524,8 @@ impl Committer {
         let membership = applier.membership.clone();
         self.snapshot_at = self.log.stats().batch_bytes;
         self.replayed_bytes = 0;
-        self.engine.machine.write_ok().freeze();
-        let machine = self.engine.machine.read_ok().clone();
+        self.engine.machine.write().freeze();
+        let machine = self.engine.machine.read().clone();
         // Not before: with a provider, another thread applies.
         drop(applier);
         let snapshot = Snapshot {
@@ -543,8 +543,8 @@ impl Committer {
     fn finish(mut self) -> Result<(), StoreError> {
         self.helper.end();
         self.engine.writable()?;
-        let failed = self.engine.checkpoint_failure.lock_ok().is_some();
-        if failed || self.applier.lock_ok().cost.is_due_at_close() {
+        let failed = self.engine.checkpoint_failure.lock().is_some();
+        if failed || self.applier.lock().cost.is_due_at_close() {
             // A checkpoint that is being written ends before.
             let permit = self.maintenance.acquire();
             if let Ok(checkpoint) = self.begin_checkpoint() {

@@ -20,7 +20,6 @@ use weir_core::{Compaction, ConsequenceOffset, Record, RecordKind, TopicId, Topi
 
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::lock_ext::LockExt;
 use crate::snapshot;
 use crate::store::Store;
 use crate::topic::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
@@ -72,12 +71,7 @@ impl Store {
         let unknown = || StoreError::TopicUnknown {
             name: topic.to_owned(),
         };
-        let id = self
-            .engine
-            .machine
-            .read_ok()
-            .topic(topic)
-            .map(|view| view.id);
+        let id = self.engine.machine.read().topic(topic).map(|view| view.id);
         let id = id.ok_or_else(unknown)?;
         let input = self.compact_input(id)?.ok_or_else(unknown)?;
         if input.options.compaction == Compaction::Off {
@@ -90,7 +84,7 @@ impl Store {
         };
         let (blocks, report) = self.write_compacted(id, &input)?;
         self.ask(move |committer| {
-            let topics = &mut committer.applier.lock_ok().topics;
+            let topics = &mut committer.applier.lock().topics;
             if let Some(writer) = topics.writers.get_mut(id.index()) {
                 writer.replace(through, blocks);
             }
@@ -134,7 +128,7 @@ impl Store {
     /// Closes the current segment and hands out everything up to its end.
     fn compact_input(&self, id: TopicId) -> Result<Option<Input>, StoreError> {
         self.ask(move |committer| {
-            let machine = committer.engine.machine.read_ok();
+            let machine = committer.engine.machine.read();
             let view = machine.topic_by_id(id);
             let live = view.and_then(|view| Some((view.options?.clone(), view.incarnation?.0)));
             let now_ms = machine.time_ms();
@@ -143,7 +137,7 @@ impl Store {
             let Some((options, incarnation)) = live else {
                 return Ok(None);
             };
-            let topics = &mut committer.applier.lock_ok().topics;
+            let topics = &mut committer.applier.lock().topics;
             topics.flush_topic(id)?;
             let Some(writer) = topics.writers.get_mut(id.index()) else {
                 return Ok(None);
@@ -264,7 +258,7 @@ impl Keep<'_> {
     /// Offset of the key's value at this moment. It may lie after the input;
     /// then everything in the input is older.
     fn current(&self, key: &[u8]) -> Option<ConsequenceOffset> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         machine.topic_by_id(self.id)?.keys?.get(key)
     }
 }

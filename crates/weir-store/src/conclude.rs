@@ -77,7 +77,7 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
     }
     let changed = |lesson: &&mut Lesson<'_>| lesson.change != Change::None;
     if lessons.iter_mut().any(|lesson| changed(&lesson)) {
-        let machine = engine.machine.read_ok();
+        let machine = engine.machine.read();
         for lesson in lessons.iter_mut().filter(changed) {
             let topic = machine.topic(lesson.topic);
             let topic = topic.filter(|topic| topic.program.is_some());

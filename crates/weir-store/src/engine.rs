@@ -1,7 +1,8 @@
 //! What the commit thread and all readers share.
 
+use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId};
 
@@ -12,7 +13,6 @@ use crate::error::StoreError;
 use crate::fair_lock::FairRwLock;
 use crate::finding::Finding;
 use crate::identity::Identity;
-use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
 use crate::options::Durability;
 use crate::queue::{Prepared, Queue, Shut};
@@ -124,13 +124,13 @@ fn widest() -> Setup {
 
 impl Engine {
     pub(crate) fn files(&self, id: TopicId) -> Option<Arc<TopicFiles>> {
-        self.topics.read_ok().get(id.index()).cloned()
+        self.topics.read().get(id.index()).cloned()
     }
 
     /// The store's time, never before the newest stamp.
     pub(crate) fn now_ms(&self) -> u64 {
         let time_ms = self.clock.get().map_or_else(now_ms, StoreClock::now_ms);
-        time_ms.max(self.machine.read_ok().time_ms())
+        time_ms.max(self.machine.read().time_ms())
     }
 
     /// Whether the operator lets topics have what they ask for.
@@ -187,7 +187,7 @@ impl Engine {
                 Operation::Create { .. } | Operation::Destroy => return false,
                 _ => return true,
             };
-            let machine = machine.get_or_insert_with(|| self.machine.read_ok());
+            let machine = machine.get_or_insert_with(|| self.machine.read());
             let topic = machine.topic(intention.topic);
             let lives = topic.is_some_and(|topic| topic.incarnation.is_some());
             let programmed = topic.is_some_and(|topic| topic.program.is_some());
@@ -197,7 +197,7 @@ impl Engine {
 
     /// The records of a topic that was created once.
     pub(crate) fn files_by_name(&self, name: &str) -> Option<Arc<TopicFiles>> {
-        let id = self.machine.read_ok().topic(name).map(|view| view.id);
+        let id = self.machine.read().topic(name).map(|view| view.id);
         self.files(id?)
     }
 
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Keeps why a checkpoint failed; logged when the one before succeeded.
     pub(crate) fn checkpoint_failed(&self, error: &StoreError) {
-        let mut failure = self.checkpoint_failure.lock_ok();
+        let mut failure = self.checkpoint_failure.lock();
         if failure.is_none() {
             tracing::warn!(%error, "a checkpoint failed; the log grows until one succeeds");
         }
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     pub(crate) fn checkpoint_succeeded(&self) {
-        *self.checkpoint_failure.lock_ok() = None;
+        *self.checkpoint_failure.lock() = None;
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {

@@ -5,8 +5,8 @@
 //! the writer to lock again. So the writer asks whether readers wait, and does
 //! not lock again until they have the lock, for a bounded time.
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// For how long the writer waits for readers, at most.
@@ -27,31 +27,25 @@ impl<T> FairRwLock<T> {
         }
     }
 
-    /// For reading. Like all locks of the store it goes on after a panic of another holder.
-    pub(crate) fn read_ok(&self) -> RwLockReadGuard<'_, T> {
-        match self.lock.try_read() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
+    /// For reading.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        if let Some(guard) = self.lock.try_read() {
+            return guard;
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let guard = self.lock.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.lock.read();
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         guard
     }
 
     /// For reading, if that does not block.
     pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        match self.lock.try_read() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.lock.try_read()
     }
 
     /// For writing.
-    pub(crate) fn write_ok(&self) -> RwLockWriteGuard<'_, T> {
-        self.lock.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.lock.write()
     }
 
     /// Called by the writer between two turns: waits until the readers that wait

@@ -150,7 +150,7 @@ impl Store {
     #[must_use]
     pub fn group(&self, topic: &str, group: &str) -> Option<GroupInfo> {
         let mut info = {
-            let machine = self.engine.machine.read_ok();
+            let machine = self.engine.machine.read();
             let last = machine.topic(topic)?.last;
             group_info(topic, group, machine.group(topic, group)?, last)
         };
@@ -171,7 +171,7 @@ impl Store {
     /// `TopicUnknown`.
     pub fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
         let mut infos: Vec<GroupInfo> = {
-            let machine = self.engine.machine.read_ok();
+            let machine = self.engine.machine.read();
             let view = machine.topic(topic).ok_or_else(|| unknown(topic))?;
             let groups = machine.groups(view.id);
             groups
@@ -188,7 +188,7 @@ impl Store {
     /// without the stamps of their oldest records; and how many there are.
     #[must_use]
     pub fn all_groups(&self, limit: usize) -> (Vec<GroupInfo>, usize) {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let (mut infos, mut count) = (Vec::new(), 0);
         for view in machine.topics() {
             for (name, group) in machine.groups(view.id) {
@@ -306,7 +306,7 @@ impl Store {
         let now_ms = self.engine.now_ms();
         let max = ask.max.clamp(1, GROUP_LIST_MAX);
         let mut plan = {
-            let machine = self.engine.machine.read_ok();
+            let machine = self.engine.machine.read();
             machine.topic(topic).ok_or_else(|| unknown(topic))?;
             let found = machine.group(topic, group);
             let found = found.ok_or_else(|| no_group(topic, group))?;
@@ -419,7 +419,7 @@ impl Store {
                 };
                 let goes = key == 0
                     || *free.entry(key).or_insert_with(|| {
-                        let machine = self.engine.machine.read_ok();
+                        let machine = self.engine.machine.read();
                         let now_ms = now_ms.max(machine.time_ms());
                         machine
                             .group(topic, group)
@@ -452,7 +452,7 @@ impl Store {
         claimed: &mut Claimed,
     ) -> Result<(), StoreError> {
         let got: Vec<(u64, u32)> = {
-            let machine = self.engine.machine.read_ok();
+            let machine = self.engine.machine.read();
             let found = machine.group(topic, group);
             let entry = |offset: &u64| {
                 let entry = found?.entry(*offset)?;

@@ -81,7 +81,7 @@ impl Store {
         group: &str,
         behind: u64,
     ) -> Option<(String, u64, Vec<(u64, Letter)>)> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let group = machine.group(topic, group)?;
         let letters: Vec<(u64, Letter)> = group
             .letters()

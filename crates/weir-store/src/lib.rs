@@ -29,7 +29,6 @@ mod key_order;
 mod latest;
 mod letters;
 pub mod lock;
-mod lock_ext;
 pub mod log;
 mod log_index;
 mod maintain;

@@ -3,7 +3,8 @@
 
 pub(crate) mod files;
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use self::files::{CommittedFile, VoteFile};
 use crate::disk::Disk;

@@ -2,9 +2,8 @@
 //! another thread. Maintenance uses it (tasks that write or remove snapshots and segments),
 //! and so do claims of a group.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-
-use crate::lock_ext::LockExt;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 
 /// Gives a permit to one holder at a time.
 #[derive(Debug, Default)]
@@ -20,9 +19,9 @@ pub(crate) struct ExclusivePermit(Arc<Exclusive>);
 impl Exclusive {
     /// Blocks until the permit is free, and takes it.
     pub(crate) fn acquire(self: &Arc<Self>) -> ExclusivePermit {
-        let mut busy = self.busy.lock_ok();
+        let mut busy = self.busy.lock();
         while *busy {
-            busy = self.free.wait(busy).unwrap_or_else(PoisonError::into_inner);
+            self.free.wait(&mut busy);
         }
         *busy = true;
         ExclusivePermit(Arc::clone(self))
@@ -30,7 +29,7 @@ impl Exclusive {
 
     /// Takes the permit if it is free now.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<ExclusivePermit> {
-        let mut busy = self.busy.lock_ok();
+        let mut busy = self.busy.lock();
         if std::mem::replace(&mut *busy, true) {
             None
         } else {
@@ -41,7 +40,7 @@ impl Exclusive {
 
 impl Drop for ExclusivePermit {
     fn drop(&mut self) {
-        *self.0.busy.lock_ok() = false;
+        *self.0.busy.lock() = false;
         self.0.free.notify_one();
     }
 }

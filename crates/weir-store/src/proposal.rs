@@ -1,15 +1,15 @@
 //! The answer to a call, before and after it is there.
 
+use parking_lot::{Condvar, Mutex};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use weir_core::Outcomes;
 
 use crate::error::StoreError;
-use crate::lock_ext::LockExt;
 
 /// Outcomes that are on their way. Waiting blocks the thread; as a future it
 /// works with any runtime. Dropping it does not take the intentions back.
@@ -49,7 +49,7 @@ impl Proposal {
 
     pub(crate) fn new(costly: bool) -> (Self, Answer) {
         let slot = Arc::new(Slot::default());
-        slot.state.lock_ok().parts = 1;
+        slot.state.lock().parts = 1;
         let proposal = Self {
             slot: Arc::clone(&slot),
             costly,
@@ -68,7 +68,7 @@ impl Proposal {
     /// Whether [`wait`](Self::wait) would return at once.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.slot.state.lock_ok().result.is_some()
+        self.slot.state.lock().result.is_some()
     }
 
     /// Waits for the outcomes, in the order of the intentions.
@@ -78,17 +78,13 @@ impl Proposal {
     /// is in the log until the store is opened again; under a session, sending
     /// the same nonces again tells.
     pub fn wait(self) -> Result<Outcomes, StoreError> {
-        let mut state = self.slot.state.lock_ok();
+        let mut state = self.slot.state.lock();
         loop {
             if let Some(result) = state.result.take() {
                 return result;
             }
             state.waiting = true;
-            state = self
-                .slot
-                .done
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.slot.done.wait(&mut state);
         }
     }
 }
@@ -101,7 +97,7 @@ impl Proposal {
     /// As for [`wait`](Self::wait), inside.
     pub fn wait_for(self, time: Duration) -> Result<Result<Outcomes, StoreError>, Self> {
         let deadline = Instant::now().checked_add(time);
-        let mut state = self.slot.state.lock_ok();
+        let mut state = self.slot.state.lock();
         loop {
             if let Some(result) = state.result.take() {
                 return Ok(result);
@@ -112,8 +108,7 @@ impl Proposal {
                 return Err(self);
             }
             state.waiting = true;
-            let waited = self.slot.done.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.slot.done.wait_for(&mut state, left);
         }
     }
 }
@@ -122,7 +117,7 @@ impl Future for Proposal {
     type Output = Result<Outcomes, StoreError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.slot.state.lock_ok();
+        let mut state = self.slot.state.lock();
         if let Some(result) = state.result.take() {
             return Poll::Ready(result);
         }
@@ -148,34 +143,30 @@ impl Answer {
         let Some(slot) = self.0.take() else {
             return Vec::new();
         };
-        slot.state.lock_ok().parts = parts;
+        slot.state.lock().parts = parts;
         (0..parts).map(|_| Self(Some(Arc::clone(&slot)))).collect()
     }
 
     /// A part is admitted to the log.
     pub(crate) fn begin(&self) {
         if let Some(slot) = &self.0 {
-            slot.state.lock_ok().begun = true;
+            slot.state.lock().begun = true;
         }
     }
 
     /// Whether a part was admitted to the log.
     pub(crate) fn has_begun(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|slot| slot.state.lock_ok().begun)
+        self.0.as_ref().is_some_and(|slot| slot.state.lock().begun)
     }
 
     /// Whether a part was answered with an error.
     pub(crate) fn has_failed(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|slot| slot.state.lock_ok().failed)
+        self.0.as_ref().is_some_and(|slot| slot.state.lock().failed)
     }
 
     fn give(&mut self, result: Result<Outcomes, StoreError>) {
         let Some(slot) = self.0.take() else { return };
-        let mut state = slot.state.lock_ok();
+        let mut state = slot.state.lock();
         state.parts = state.parts.saturating_sub(1);
         if state.failed {
             return;

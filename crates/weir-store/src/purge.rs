@@ -16,7 +16,6 @@ use crate::commit::Committer;
 use crate::engine::Positions;
 use crate::error::StoreError;
 use crate::hands::MaintenanceHandle;
-use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
 use crate::permit::ExclusivePermit;
 use crate::snapshot;
@@ -101,22 +100,22 @@ impl MaintenanceHandle {
 
     /// Reads every block from disk that was not read back before.
     fn read_back_blocks(&self, _permit: &ExclusivePermit) -> Result<(), StoreError> {
-        let topics = self.engine.topics.read_ok().clone();
+        let topics = self.engine.topics.read().clone();
         let mut found = BTreeMap::new();
         for files in &topics {
-            let blocks = files.contents.read_ok().blocks.clone();
+            let blocks = files.contents.read().blocks.clone();
             for block in &blocks {
                 let Some((segment, end)) = end_of(files, block) else {
                     continue;
                 };
-                let before = self.read_back.0.lock_ok().get(&segment).copied();
+                let before = self.read_back.0.lock().get(&segment).copied();
                 if before.is_none_or(|before| before < end) {
                     files.load(block)?;
                 }
                 found.insert(segment, end);
             }
         }
-        *self.read_back.0.lock_ok() = found;
+        *self.read_back.0.lock() = found;
         Ok(())
     }
 
@@ -128,7 +127,7 @@ impl MaintenanceHandle {
         permit: &ExclusivePermit,
     ) -> Result<(), StoreError> {
         snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
-        self.read_back.0.lock_ok().clear();
+        self.read_back.0.lock().clear();
         self.read_back_blocks(permit)
     }
 }

@@ -15,9 +15,10 @@
 mod cost;
 mod lane;
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_core::Program;
@@ -27,7 +28,6 @@ use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT};
 
 use crate::error::StoreError;
-use crate::lock_ext::LockExt;
 use crate::proposal::{Answer, Proposal};
 pub(crate) use cost::{COSTLY_FUEL, Used, fuel_of_a_call};
 use cost::{CostModel, Expected};
@@ -397,7 +397,7 @@ impl Queue {
             answer.complete(Ok(weir_core::Outcomes::default()));
             return Ok(proposal);
         }
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         let plan = loop {
             let plan = inner.plan(intentions, prepared.starts_refused);
             let is_full = if plan.is_slow {
@@ -412,10 +412,7 @@ impl Queue {
                 // What was proposed without waking the thread makes the room.
                 self.work.notify_one();
             }
-            inner = self
-                .room
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut inner);
         };
         if let Some(shut) = inner.refuses(notify) {
             return Err(shut.error());
@@ -570,7 +567,7 @@ impl Queue {
 
     /// Wakes the commit thread if it sleeps beside work.
     pub(crate) fn wake(&self) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         if !inner.asleep || (inner.batches.is_empty() && inner.slow.is_empty()) {
             return;
         }
@@ -581,16 +578,13 @@ impl Queue {
 
     /// Whether these intentions would go to the slow lane now.
     pub(crate) fn is_slow(&self, intentions: &[Intention<'_>], starts_refused: bool) -> bool {
-        self.inner
-            .lock_ok()
-            .plan(intentions, starts_refused)
-            .is_slow
+        self.inner.lock().plan(intentions, starts_refused).is_slow
     }
 
     /// Counts a task for the commit thread and wakes it. `send` puts the task into the channel of
     /// that thread; it is not called when nobody would take the task.
     pub(crate) fn task(&self, send: impl FnOnce()) -> Result<(), StoreError> {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         // A poisoned store still serves reads and tasks.
         if inner.gone || inner.shut.as_ref().is_some_and(Shut::is_closed) {
             return Err(inner.shut.as_ref().unwrap_or(&Shut::Closed).error());
@@ -604,7 +598,7 @@ impl Queue {
 
     /// Whether batches wait in the quick lane.
     pub(crate) fn has_batches(&self) -> bool {
-        !self.inner.lock_ok().batches.is_empty()
+        !self.inner.lock().batches.is_empty()
     }
 
     /// Takes everything in the quick lane (of calls of programs no more than
@@ -612,7 +606,7 @@ impl Queue {
     /// lane. Blocks while there is neither, for `patience` at most.
     pub(crate) fn take(&self, patience: Option<Duration>, slow_in: Duration) -> Work {
         let since = Instant::now();
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
         // A provider that has enough gets no more until it has answered.
         let is_held = |inner: &Inner| inner.in_flight >= in_flight_max;
@@ -634,16 +628,12 @@ impl Queue {
             }
             let time = [patience, slow_in].into_iter().flatten().min();
             inner.asleep = true;
-            inner = match time {
-                None => self
-                    .work
-                    .wait(inner)
-                    .unwrap_or_else(PoisonError::into_inner),
+            match time {
+                None => self.work.wait(&mut inner),
                 Some(time) => {
-                    let waited = self.work.wait_timeout(inner, time.saturating_sub(passed));
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.work.wait_for(&mut inner, time.saturating_sub(passed));
                 }
-            };
+            }
         }
         inner.asleep = false;
         let mut batches = VecDeque::new();
@@ -680,12 +670,12 @@ impl Queue {
 
     /// A log provider has one more batch.
     pub(crate) fn admitted(&self) {
-        self.inner.lock_ok().in_flight += 1;
+        self.inner.lock().in_flight += 1;
     }
 
     /// A log provider has answered a batch.
     pub(crate) fn concluded(&self) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         inner.in_flight = inner.in_flight.saturating_sub(1);
         drop(inner);
         self.work.notify_one();
@@ -693,7 +683,7 @@ impl Queue {
 
     /// Gives the memory of a batch back.
     pub(crate) fn recycle(&self, mut pending: Pending) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         inner.destroys -= pending.destroys;
         if inner.spare.len() < 4 {
             pending.builder.clear(SPARE_BYTES);
@@ -707,13 +697,13 @@ impl Queue {
     /// A topic has a program that nothing is known of, with this limit of fuel
     /// for a call.
     pub(crate) fn started(&self, topic: &str, fuel_max: u64) {
-        self.inner.lock_ok().costs.started(topic, fuel_max);
+        self.inner.lock().costs.started(topic, fuel_max);
     }
 
     /// Learns from a batch that was applied. `slow` is its flow in the slow
     /// lane and its expected fuel, `fuel` what it used.
     pub(crate) fn learn(&self, lessons: &[Lesson<'_>], slow: Option<&(Box<str>, u64)>, fuel: u64) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         for lesson in lessons {
             match lesson.fuel_max {
                 Some(fuel_max) if lesson.change == Change::Program => {
@@ -735,7 +725,7 @@ impl Queue {
     /// The commit thread ends: what still waits is answered with an error, and
     /// nothing is taken any more.
     pub(crate) fn leave(&self, why: &Shut) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         inner.gone = true;
         inner.shut = Some(why.clone());
         let batches = std::mem::take(&mut inner.batches);
@@ -749,7 +739,7 @@ impl Queue {
     /// The store is going to be closed: only the store itself still proposes,
     /// and calls of the slow lane that have not begun are refused.
     pub(crate) fn begin_close(&self) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         inner.closing = true;
         let slow = inner.refuse_slow(false);
         drop(inner);
@@ -759,12 +749,12 @@ impl Queue {
 
     /// Whether calls are taken no more.
     pub(crate) fn is_shut(&self) -> bool {
-        self.inner.lock_ok().shut.is_some()
+        self.inner.lock().shut.is_some()
     }
 
     /// Takes no more calls. Closing replaces any earlier reason.
     pub(crate) fn shut(&self, why: &Shut) {
-        let mut inner = self.inner.lock_ok();
+        let mut inner = self.inner.lock();
         if inner.shut.is_none() || why.is_closed() {
             inner.shut = Some(why.clone());
         }

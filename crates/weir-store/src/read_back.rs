@@ -1,7 +1,7 @@
 //! How far the segments of topics were read back from the disk and checked.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use weir_core::TopicId;
 

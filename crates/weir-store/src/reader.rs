@@ -12,7 +12,6 @@ use weir_core::{ConsequenceOffset, Record};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::lock_ext::RwLockExt;
 use crate::topic::block::BlockCursor;
 use crate::topic::files::{LoadedBlock, TopicFiles};
 use crate::topic::signal::{Signal, Watch};
@@ -240,7 +239,7 @@ impl TopicReader {
             return Ok(());
         };
         let from = {
-            let contents = files.contents.read_ok();
+            let contents = files.contents.read();
             let after = contents
                 .blocks
                 .partition_point(|block| block.base.time_ms < time_ms);

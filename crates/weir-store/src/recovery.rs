@@ -6,9 +6,10 @@
 //! where the log was purged, it is the only copy and the open is refused.
 //! Nothing is deleted because something else is missing.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use std::time::Instant;
 
@@ -24,7 +25,6 @@ use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
 use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
-use crate::lock_ext::RwLockExt;
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
@@ -195,7 +195,7 @@ pub(crate) fn read(
 }
 
 fn start_clock(engine: &Engine, options: &OpenOptions, report: &mut OpenReport) {
-    let newest_ms = engine.machine.read_ok().time_ms();
+    let newest_ms = engine.machine.read().time_ms();
     let source = Arc::clone(&options.clock);
     let (clock, clock_report) = StoreClock::new(source, newest_ms, options.believe_clock);
     report.clock = clock_report;
@@ -378,7 +378,7 @@ fn attach(
     let mut topics = Topics::new(Arc::clone(&engine), Arc::clone(files));
     let expected: Vec<_> = engine
         .machine
-        .read_ok()
+        .read()
         .topics()
         .map(|view| (view.id, view.last.0))
         .collect();
@@ -386,7 +386,7 @@ fn attach(
         topics.grow(*id);
     }
     for (writer, (_, last)) in topics.writers.iter().zip(&expected) {
-        writer.files.contents.write_ok().last = *last;
+        writer.files.contents.write().last = *last;
     }
     for (id, list) in &snapshot.topics {
         let last = expected.get(id.index()).map_or(0, |(_, last)| *last);
@@ -506,7 +506,7 @@ fn replay(
     let mut replay = Replay::new(log.reader(start.index.next()), last);
     let mut unpublished = 0;
     let mut replayed = 0;
-    let mut machine = start.engine.machine.write_ok();
+    let mut machine = start.engine.machine.write();
     while let Some(entry) = replay.next(&mut machine, &mut start.topics)? {
         report.replayed_entries += 1;
         report.replayed_intentions += u64::from(entry.count);

@@ -12,8 +12,9 @@
 //! entry that was appended before it; each waiter of a batch is answered
 //! exactly once.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -25,7 +26,6 @@ use crate::error::{IoVerb, StoreError};
 use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
-use crate::lock_ext::LockExt;
 use crate::log::{LogIndex, LogReader, LogReaders};
 use crate::node::files::{self, CommittedFile, VoteFile};
 pub use crate::node::{Done, NodeOptions, Vote};
@@ -237,20 +237,20 @@ impl Replica {
     /// The vote that was saved last.
     #[must_use]
     pub fn vote(&self) -> Option<Vote> {
-        *self.shared.vote.lock_ok()
+        *self.shared.vote.lock()
     }
 
     /// The newest entry that is known to be committed.
     #[must_use]
     pub fn committed(&self) -> Option<EntryId> {
-        let newest = self.shared.committed.lock_ok().newest;
+        let newest = self.shared.committed.lock().newest;
         newest.map(|(index, term)| EntryId { term, index })
     }
 
     /// Keeps that an entry is committed. It is not synced: what a power cut takes
     /// is learned again.
     pub fn save_committed(&self, id: EntryId) -> Result<(), StoreError> {
-        let mut file = self.shared.committed.lock_ok();
+        let mut file = self.shared.committed.lock();
         let saved = file.save(id.index, id.term);
         drop(file);
         saved.map_err(|error| self.hands.engine.poison(error))
@@ -335,7 +335,7 @@ impl Replica {
     pub fn apply(&self, entry: ReplicaEntry) -> Result<Outcomes, StoreError> {
         let engine = &self.hands.engine;
         engine.writable()?;
-        let mut applier = self.applier.lock_ok();
+        let mut applier = self.applier.lock();
         let next = applier.applied.next();
         let index = entry.id.index;
         let fits = index == next || (self.shared.holes && index > next);
@@ -358,7 +358,7 @@ impl Replica {
     /// What the machine stands for.
     #[must_use]
     pub fn applied(&self) -> AppliedState {
-        let applier = self.applier.lock_ok();
+        let applier = self.applier.lock();
         let index = applier.applied;
         let last = (index > LogIndex::ZERO).then_some(EntryId {
             term: applier.term,
@@ -487,7 +487,7 @@ impl Committer {
         };
         match replica.vote.save(vote) {
             Ok(()) => {
-                *replica.shared.vote.lock_ok() = Some(vote);
+                *replica.shared.vote.lock() = Some(vote);
                 Ok(())
             }
             // What of it is on the disk is not known.
@@ -550,7 +550,7 @@ impl Committer {
         let index = appended.map_err(|error| self.fail(error))?;
         self.unsynced = true;
         self.sync()?;
-        self.applier.lock_ok().feed(index, term, 0, &payload)?;
+        self.applier.lock().feed(index, term, 0, &payload)?;
         let store_id = self.engine.identity.store_id;
         let vote = Vote {
             term,

@@ -14,7 +14,6 @@ use weir_core::{Retention, TopicId};
 use crate::commit::Committer;
 use crate::error::{IoVerb, StoreError};
 use crate::hands::MaintenanceHandle;
-use crate::lock_ext::{LockExt, RwLockExt};
 use crate::permit::ExclusivePermit;
 use crate::snapshot;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
@@ -110,7 +109,7 @@ fn candidates(
     let engine = Arc::clone(&committer.engine);
     let mut found = Vec::new();
     {
-        let machine = engine.machine.read_ok();
+        let machine = engine.machine.read();
         let now_ms = machine.time_ms();
         for view in machine.topics() {
             let Some(options) = view
@@ -127,7 +126,7 @@ fn candidates(
         }
     }
     let mut candidates = Vec::new();
-    let mut applier = committer.applier.lock_ok();
+    let mut applier = committer.applier.lock();
     for (id, retention, held, now_ms) in found {
         let topics = &mut applier.topics;
         topics.flush_topic(id)?;
@@ -135,7 +134,7 @@ fn candidates(
             continue;
         };
         let files = Arc::clone(&writer.files);
-        let blocks = files.contents.read_ok().blocks.clone();
+        let blocks = files.contents.read().blocks.clone();
         let mut candidate = Candidate {
             id,
             files,
@@ -241,8 +240,8 @@ fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
 /// since they were chosen.
 fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>, RetainReport) {
     let engine = Arc::clone(&committer.engine);
-    let mut applier = committer.applier.lock_ok();
-    let machine = engine.machine.read_ok();
+    let mut applier = committer.applier.lock();
+    let machine = engine.machine.read();
     let mut segments = Vec::new();
     let mut report = RetainReport::default();
     for (id, through) in cuts {
@@ -253,7 +252,7 @@ fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>
             .held(*id)
             .map_or(*through, |held| held.min(*through));
         let total = |files: &TopicFiles| {
-            let contents = files.contents.read_ok();
+            let contents = files.contents.read();
             let records = contents.blocks.iter().map(|block| u64::from(block.records));
             (
                 records.sum::<u64>(),

@@ -1,14 +1,14 @@
 //! Keys in order: a sorted view of a topic's key index, made when somebody
 //! scans and kept up to date by sorting only what is new.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
 use crate::disk::{DiskSpace, check_place};
 use crate::error::StoreError;
 use crate::key_order::KeyOrder;
-use crate::lock_ext::LockExt;
 use crate::reader::Page;
 use crate::store::Store;
 
@@ -48,7 +48,7 @@ impl Store {
     /// What a topic is now; `None` when it never was created.
     #[must_use]
     pub fn standing(&self, topic: &str) -> Option<Standing> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let view = machine.topic(topic)?;
         Some(Standing {
             incarnation: view.incarnation,
@@ -71,7 +71,7 @@ impl Store {
     /// succeeds the log is not purged.
     #[must_use]
     pub fn checkpoint_failure(&self) -> Option<String> {
-        self.engine.checkpoint_failure.lock_ok().clone()
+        self.engine.checkpoint_failure.lock().clone()
     }
 
     /// What an operator should know: why nothing is written any more, or why
@@ -150,20 +150,15 @@ impl Store {
         from: &[u8],
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
-        let id = self
-            .engine
-            .machine
-            .read_ok()
-            .topic(topic)
-            .map(|view| view.id);
+        let id = self.engine.machine.read().topic(topic).map(|view| view.id);
         let id = id.ok_or_else(|| StoreError::TopicUnknown {
             name: topic.to_owned(),
         })?;
         let order = self.order(id);
-        let mut order = order.lock_ok();
+        let mut order = order.lock();
         let machine = loop {
             self.catch_up(id, &mut order);
-            let machine = self.engine.machine.read_ok();
+            let machine = self.engine.machine.read();
             let view = machine.topic_by_id(id);
             let now = view.and_then(|v| Some((v.incarnation?.0, v.keys?.generation())));
             // Slots may have been numbered anew between the two locks.
@@ -196,7 +191,7 @@ impl Store {
     /// it; `None` for a key or topic that is not there.
     #[must_use]
     pub fn key_offset(&self, topic: &str, key: &[u8]) -> Option<ConsequenceOffset> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         machine.topic(topic)?.keys?.get(key)
     }
 
@@ -204,12 +199,7 @@ impl Store {
     /// when the key was changed or removed since, or retention has removed the
     /// record.
     pub fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
-        let id = self
-            .engine
-            .machine
-            .read_ok()
-            .topic(topic)
-            .map(|view| view.id);
+        let id = self.engine.machine.read().topic(topic).map(|view| view.id);
         let id = id.ok_or_else(|| StoreError::TopicUnknown {
             name: topic.to_owned(),
         })?;
@@ -220,7 +210,7 @@ impl Store {
     }
 
     fn order(&self, id: TopicId) -> Arc<Mutex<KeyOrder>> {
-        let mut orders = self.orders.lock_ok();
+        let mut orders = self.orders.lock();
         if orders.len() <= id.index() {
             orders.resize(id.index() + 1, None);
         }
@@ -235,7 +225,7 @@ impl Store {
     fn catch_up(&self, id: TopicId, order: &mut KeyOrder) {
         let mut fresh = Vec::new();
         {
-            let machine = self.engine.machine.read_ok();
+            let machine = self.engine.machine.read();
             let Some(view) = machine.topic_by_id(id) else {
                 return;
             };

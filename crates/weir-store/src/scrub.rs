@@ -7,14 +7,14 @@
 //! Invariants: no write to the disk; no lock is held across a read; the rate
 //! is never exceeded by more than one piece (a log entry, a block or a chunk).
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::finding::{Finding, Severity};
 use crate::hands::MaintenanceHandle;
-use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders, batch_bytes};
 use crate::options::Scrub;
 use crate::snapshot;
@@ -47,14 +47,13 @@ pub(crate) struct Stop {
 impl Stop {
     /// Waits until a time or until the end; returns whether to go on.
     fn wait_until(&self, until: Instant) -> bool {
-        let mut stopped = self.stopped.lock_ok();
+        let mut stopped = self.stopped.lock();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if *stopped || left.is_zero() {
                 return !*stopped;
             }
-            let waited = self.changed.wait_timeout(stopped, left);
-            stopped = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut stopped, left);
         }
     }
 }
@@ -180,9 +179,9 @@ impl Round<'_> {
     }
 
     fn topics(&mut self) -> bool {
-        let topics = self.hands.engine.topics.read_ok().clone();
+        let topics = self.hands.engine.topics.read().clone();
         for files in &topics {
-            let blocks = files.contents.read_ok().blocks.clone();
+            let blocks = files.contents.read().blocks.clone();
             for block in blocks {
                 if matches!(block.home, Home::Memory(_)) {
                     continue;
@@ -227,7 +226,7 @@ pub(crate) fn round(
     let engine = &hands.engine;
     engine.counters.scrubbed_bytes.add(report.bytes);
     engine.counters.scrub_rounds.add(u64::from(complete));
-    let mut known = engine.damage.lock_ok();
+    let mut known = engine.damage.lock();
     for finding in &report.findings {
         let again =
             |other: &Finding| (&other.file, other.position) == (&finding.file, finding.position);
@@ -264,14 +263,14 @@ impl Scrubber {
         let name = "weir-scrub".to_owned();
         // Without a thread nothing is scrubbed, and the counters say so.
         let thread = std::thread::Builder::new().name(name).spawn(work);
-        *self.thread.lock_ok() = thread.ok();
+        *self.thread.lock() = thread.ok();
     }
 
     /// Ends a round that runs, and the thread.
     pub(crate) fn stop(&self) {
-        *self.stop.stopped.lock_ok() = true;
+        *self.stop.stopped.lock() = true;
         self.stop.changed.notify_all();
-        let thread = self.thread.lock_ok().take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             drop(thread.join());
         }

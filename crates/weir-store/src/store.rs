@@ -1,8 +1,9 @@
 //! The store: a directory that was opened.
 
+use parking_lot::Mutex;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,6 @@ use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
 use crate::key_order::KeyOrder;
 use crate::lock::{DirLock, LOCK_FILE};
-use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders};
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Exclusive;
@@ -382,14 +382,14 @@ impl Store {
     /// Offset of the newest intention.
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
-        self.engine.machine.read_ok().applied()
+        self.engine.machine.read().applied()
     }
 
     /// Returns the intention that created the newest topic. A list of topics that was made
     /// since then is complete.
     #[must_use]
     pub fn newest_topic(&self) -> IntentionOffset {
-        self.engine.machine.read_ok().newest_topic()
+        self.engine.machine.read().newest_topic()
     }
 
     /// Blocks until [`applied`](Self::applied) is at least `intention`, until
@@ -404,7 +404,7 @@ impl Store {
     /// not live.
     #[must_use]
     pub fn program(&self, topic: &str) -> Option<ProgramInfo> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let view = machine.topic(topic)?.program?;
         Some(program(&view))
     }
@@ -412,13 +412,13 @@ impl Store {
     /// The bytes of a module that a topic has.
     #[must_use]
     pub fn module(&self, code: CodeHash) -> Option<Arc<[u8]>> {
-        self.engine.machine.read_ok().module(code)
+        self.engine.machine.read().module(code)
     }
 
     /// The programs of all topics that live and have one, by name.
     #[must_use]
     pub fn programs(&self) -> Vec<(String, ProgramInfo)> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let topics = machine.topics();
         let mut programs: Vec<_> = topics
             .filter_map(|view| Some((view.name.as_str().to_owned(), program(&view.program?))))
@@ -432,19 +432,19 @@ impl Store {
     /// equal histories.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        self.engine.machine.read_ok().digest()
+        self.engine.machine.read().digest()
     }
 
     /// Last nonce of a session that was executed; 0 for a new one.
     #[must_use]
     pub fn last_nonce(&self, client: ClientId) -> u64 {
-        self.engine.machine.read_ok().sessions().last_nonce(client)
+        self.engine.machine.read().sessions().last_nonce(client)
     }
 
     /// Sessions that are known, and ids that were good for one intention.
     #[must_use]
     pub fn sessions(&self) -> (usize, usize) {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let sessions = machine.sessions();
         (sessions.len(), sessions.once_len())
     }
@@ -452,17 +452,13 @@ impl Store {
     /// The outcome of a session's nonce, while it is kept.
     #[must_use]
     pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
-        self.engine
-            .machine
-            .read_ok()
-            .sessions()
-            .outcome(client, nonce)
+        self.engine.machine.read().sessions().outcome(client, nonce)
     }
 
     /// A topic by name; `None` when it never was created.
     #[must_use]
     pub fn topic(&self, name: &str) -> Option<TopicInfo> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let view = machine.topic(name)?;
         let mut info = info(&view);
         drop(machine);
@@ -473,7 +469,7 @@ impl Store {
     /// All topics that live, or all that ever did, by name.
     #[must_use]
     pub fn topics(&self, dead_too: bool) -> Vec<TopicInfo> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let mut infos: Vec<TopicInfo> = machine.topics().map(|view| info(&view)).collect();
         drop(machine);
         infos.retain(|info| info.live || dead_too);
@@ -495,7 +491,7 @@ impl Store {
         limit: usize,
         dead_too: bool,
     ) -> Vec<TopicInfo> {
-        let machine = self.engine.machine.read_ok();
+        let machine = self.engine.machine.read();
         let mut infos: Vec<TopicInfo> = machine
             .topics_by_name(behind, prefix)
             .filter(|view| dead_too || view.incarnation.is_some())
@@ -549,7 +545,7 @@ impl Store {
         // index then says where.
         for _ in 0..3 {
             let found = {
-                let machine = self.engine.machine.read_ok();
+                let machine = self.engine.machine.read();
                 let view = machine.topic(topic);
                 let view = view.ok_or_else(|| StoreError::TopicUnknown {
                     name: topic.to_owned(),
@@ -644,15 +640,15 @@ impl Store {
         self.engine.queue.shut(&Shut::Closed);
         // Held to the end: a second caller must not release the directory
         // while the first one still waits for the thread.
-        let mut thread = self.thread.lock_ok();
+        let mut thread = self.thread.lock();
         let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
         self.engine.arrivals.close();
-        for files in self.engine.topics.read_ok().iter() {
+        for files in self.engine.topics.read().iter() {
             files.close();
         }
         // A checkpoint may still be writing; the directory is ours until then.
         drop(self.maintenance.acquire());
-        drop(self.lock.lock_ok().take());
+        drop(self.lock.lock().take());
         // A panic on the thread has already answered everybody who waited.
         let thread = "the commit thread";
         ended.unwrap_or(Err(StoreError::Panicked { thread }))

@@ -5,8 +5,9 @@
 //! `cursor_flush` later, together with all others that are due, and each group
 //! only with its newest offset. Closing the store writes what is left.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,6 @@ use weir_core::{GroupStep, Intention, Operation};
 
 use crate::error::StoreError;
 use crate::hands::MaintenanceHandle;
-use crate::lock_ext::LockExt;
 use crate::proposal::Proposal;
 use crate::queue::Notify;
 use crate::retention;
@@ -101,7 +101,7 @@ impl BackgroundTasks {
         let Some(every) = self.retention_every else {
             return;
         };
-        let mut state = self.shared.state.lock_ok();
+        let mut state = self.shared.state.lock();
         if state.retention_due.is_none() {
             state.retention_due = Instant::now().checked_add(every);
             self.start(state, hands);
@@ -116,7 +116,7 @@ impl BackgroundTasks {
         generation: u64,
         offset: u64,
     ) -> bool {
-        let mut state = self.shared.state.lock_ok();
+        let mut state = self.shared.state.lock();
         if state.stops {
             return false;
         }
@@ -152,7 +152,7 @@ impl BackgroundTasks {
     /// Takes back a cursor that waits: a newer one is written now.
     pub(crate) fn forget_cursor(&self, topic: &str, group: &str) {
         let key = (topic.to_owned(), group.to_owned());
-        self.shared.state.lock_ok().cursors.remove(&key);
+        self.shared.state.lock().cursors.remove(&key);
     }
 
     /// Writes every cursor that waits, or that of one group, and waits until
@@ -160,7 +160,7 @@ impl BackgroundTasks {
     /// comes later.
     pub(crate) fn flush(&self, hands: &MaintenanceHandle, only: Option<(&str, &str)>) {
         let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
-        let mut state = self.shared.state.lock_ok();
+        let mut state = self.shared.state.lock();
         let waiting: Vec<Cursor> = match &only {
             None => std::mem::take(&mut state.cursors).into_iter().collect(),
             Some(name) => state.cursors.remove_entry(name).into_iter().collect(),
@@ -169,12 +169,12 @@ impl BackgroundTasks {
         state.flushes.begun += 1;
         drop(state);
         let refused = write(hands, &waiting, Notify::Now);
-        let mut state = self.shared.state.lock_ok();
+        let mut state = self.shared.state.lock();
         state.put_back(refused);
         state.flushes.ended += 1;
         self.shared.changed.notify_all();
         while state.rounds.ended < begun {
-            state = wait(&self.shared, state, None);
+            wait(&self.shared, &mut state, None);
         }
     }
 
@@ -188,7 +188,7 @@ impl BackgroundTasks {
         let every = self.retention_every;
         let work = move || {
             run(&shared, &hands, every);
-            shared.state.lock_ok().started = false;
+            shared.state.lock().started = false;
             shared.changed.notify_all();
         };
         let name = "weir-upkeep".to_owned();
@@ -196,13 +196,13 @@ impl BackgroundTasks {
         if let Ok(thread) = std::thread::Builder::new().name(name).spawn(work) {
             state.started = true;
             drop(state);
-            *self.thread.lock_ok() = Some(thread);
+            *self.thread.lock() = Some(thread);
         }
     }
 
     /// From here on no cursor is taken, and no round begins.
     pub(crate) fn begin_stop(&self) {
-        self.shared.state.lock_ok().stops = true;
+        self.shared.state.lock().stops = true;
         self.shared.changed.notify_all();
     }
 
@@ -210,13 +210,13 @@ impl BackgroundTasks {
     /// closed. Waits for nothing but what is in the log.
     pub(crate) fn stop(&self, hands: &MaintenanceHandle) {
         self.begin_stop();
-        let thread = self.thread.lock_ok().take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             drop(thread.join());
         }
-        let mut state = self.shared.state.lock_ok();
+        let mut state = self.shared.state.lock();
         while state.flushes.runs() {
-            state = wait(&self.shared, state, None);
+            wait(&self.shared, &mut state, None);
         }
         let left = std::mem::take(&mut state.cursors);
         drop(state);
@@ -225,26 +225,17 @@ impl BackgroundTasks {
     }
 }
 
-fn wait<'a>(
-    shared: &'a Shared,
-    state: MutexGuard<'a, State>,
-    until: Option<Instant>,
-) -> MutexGuard<'a, State> {
+fn wait(shared: &Shared, state: &mut MutexGuard<'_, State>, until: Option<Instant>) {
     match until {
-        None => shared
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner),
+        None => shared.changed.wait(state),
         Some(until) => {
-            let left = until.saturating_duration_since(Instant::now());
-            let waited = shared.changed.wait_timeout(state, left);
-            waited.unwrap_or_else(PoisonError::into_inner).0
+            shared.changed.wait_until(state, until);
         }
     }
 }
 
 fn run(shared: &Shared, hands: &MaintenanceHandle, every: Option<Duration>) {
-    let mut state = shared.state.lock_ok();
+    let mut state = shared.state.lock();
     while !state.stops {
         let now = Instant::now();
         let due = |waiting: &Waiting| waiting.due <= now;
@@ -264,12 +255,12 @@ fn run(shared: &Shared, hands: &MaintenanceHandle, every: Option<Duration>) {
                 // poisoned the store.
                 drop(retention::retain(hands, None, &permit));
             }
-            state = shared.state.lock_ok();
+            state = shared.state.lock();
             continue;
         }
         let next = state.cursors.values().map(|waiting| waiting.due).min();
         let next = [next, state.retention_due].into_iter().flatten().min();
-        state = wait(shared, state, next);
+        wait(shared, &mut state, next);
     }
 }
 
@@ -283,7 +274,7 @@ fn round<'a>(
     state.rounds.begun += 1;
     drop(state);
     let refused = write(hands, cursors, Notify::Now);
-    let mut state = shared.state.lock_ok();
+    let mut state = shared.state.lock();
     state.put_back(refused);
     state.rounds.ended += 1;
     shared.changed.notify_all();
@@ -320,7 +311,7 @@ fn write(hands: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<C
 
 /// Whether any live topic has limits.
 pub(crate) fn has_limits(hands: &MaintenanceHandle) -> bool {
-    let machine = hands.engine.machine.read_ok();
+    let machine = hands.engine.machine.read();
     machine.topics().any(|view| {
         view.options
             .is_some_and(|options| options.retention.is_limited())

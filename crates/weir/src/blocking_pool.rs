@@ -3,10 +3,11 @@
 //! What must never happen here: a job that waits for anything but a disk, or a
 //! job without its place in the bounded line.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_store::StoreError;
@@ -48,7 +49,7 @@ struct Done<T>(Arc<Mutex<Slot<T>>>);
 impl<T> Drop for Done<T> {
     fn drop(&mut self) {
         let waker = {
-            let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = self.0.lock();
             slot.over = true;
             slot.waker.take()
         };
@@ -63,7 +64,7 @@ impl<T> Future for Submitted<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.0.lock();
         if slot.found.is_some() || slot.over {
             return Poll::Ready(slot.found.take());
         }
@@ -100,10 +101,10 @@ pub(crate) fn submit<T: Send + 'static>(
     let job = move || {
         let done = done;
         let found = work();
-        let mut slot = done.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = done.0.lock();
         slot.found = Some(found);
     };
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut line = LINE.lock();
     if line.jobs.len() >= JOBS_MAX {
         return Err(StoreError::LimitExceeded {
             what: "reads that wait for the disk",
@@ -124,17 +125,17 @@ pub(crate) fn submit<T: Send + 'static>(
 }
 
 fn work_off() {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut line = LINE.lock();
     loop {
         if let Some(job) = line.jobs.pop_front() {
             drop(line);
             // The panic was printed, and the waiting caller gets an error.
             drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)));
-            line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+            line = LINE.lock();
             continue;
         }
         line.idle += 1;
-        line = MORE.wait(line).unwrap_or_else(PoisonError::into_inner);
+        MORE.wait(&mut line);
         line.idle -= 1;
     }
 }

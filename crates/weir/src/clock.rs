@@ -4,10 +4,10 @@
 //! an earlier one, so that a deadline far away costs no switch of threads. What
 //! must never happen here: a wait under the lock, or foreign code.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -35,8 +35,7 @@ struct State {
 }
 
 fn lock() -> MutexGuard<'static, State> {
-    // Nothing panics under it.
-    CLOCK.state.lock().unwrap_or_else(PoisonError::into_inner)
+    CLOCK.state.lock()
 }
 
 /// A time at which a task is woken, at most once.
@@ -87,17 +86,12 @@ fn run() {
             state = lock();
         }
         state.wakes = state.alarms.keys().next().map(|(at, _)| *at);
-        state = match state.wakes {
-            None => CLOCK
-                .earlier
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner),
+        match state.wakes {
+            None => CLOCK.earlier.wait(&mut state),
             Some(at) => {
-                let left = at.saturating_duration_since(now);
-                let waited = CLOCK.earlier.wait_timeout(state, left);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                CLOCK.earlier.wait_until(&mut state, at);
             }
-        };
+        }
     }
 }
 

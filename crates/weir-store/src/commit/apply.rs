@@ -128,7 +128,7 @@ impl Applier {
     ) -> Result<(), StoreError> {
         let mut items = batch.items();
         while items.left() > 0 {
-            let mut machine = self.engine.machine.write_ok();
+            let mut machine = self.engine.machine.write();
             let topics = &mut self.topics;
             let applied = machine.apply_some(batch, &mut items, &PORTION, topics, outcomes);
             self.topics.publish();

@@ -1,14 +1,14 @@
 //! The thread that applies what is synced while the commit thread syncs what
 //! comes next. Made when it is first needed.
 
-use std::sync::{Arc, Mutex, mpsc};
+use parking_lot::Mutex;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use weir_core::program::PROGRAM_STACK_BYTES;
 
 use super::apply::{Applier, Logged};
 use crate::error::StoreError;
-use crate::lock_ext::LockExt;
 
 struct Job {
     applier: Arc<Mutex<Applier>>,
@@ -18,7 +18,7 @@ struct Job {
 
 impl Job {
     fn run(self) {
-        let applied = self.applier.lock_ok().apply_all(self.batches);
+        let applied = self.applier.lock().apply_all(self.batches);
         // Nobody listens when the commit thread has died.
         drop(self.done.send(applied));
     }

@@ -9,7 +9,6 @@ use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
 use super::discard::Discard;
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::lock_ext::RwLockExt;
 use crate::topic::cache::FileCache;
 use crate::topic::files::TopicFiles;
 use crate::topic::writer::{FLUSH_BYTES, TopicWriter};
@@ -70,7 +69,7 @@ impl Topics {
                 self.engine.identity.tag(),
                 Arc::clone(&self.cache),
             ));
-            self.engine.topics.write_ok().push(Arc::clone(&files));
+            self.engine.topics.write().push(Arc::clone(&files));
             let mut writer = TopicWriter::new(files);
             if let Some(skip) = self.skip.remove(&TopicId(number)) {
                 writer.skip_segments(skip);

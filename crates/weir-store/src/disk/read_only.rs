@@ -7,17 +7,17 @@
 //!
 //! Invariant: no call of this module changes the disk below it.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 use super::{Disk, DiskFile, DiskSpace, OpenMode};
-use crate::lock_ext::LockExt;
 
 /// Files below this directory can be created, in the scratch file.
 const SCRATCH_DIR: &str = "topics/";
@@ -47,7 +47,7 @@ impl ReadOnlyDisk {
 impl Disk for ReadOnlyDisk {
     /// A file of the base is opened for reading in every mode.
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let mut files = self.files.lock_ok();
+        let mut files = self.files.lock();
         if let Some(file) = files.get(path) {
             return Ok(Arc::clone(file) as Arc<dyn DiskFile>);
         }
@@ -123,7 +123,7 @@ struct Scratch {
 impl Scratch {
     /// Appends `parts` and returns where they begin.
     fn append(&self, parts: &[IoSlice<'_>]) -> io::Result<u64> {
-        let mut end = self.end.lock_ok();
+        let mut end = self.end.lock();
         let file = if let Some(file) = self.file.get() {
             file
         } else {
@@ -183,7 +183,7 @@ fn end_of(extents: &[Extent]) -> u64 {
 
 impl DiskFile for ScratchFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let extents = self.extents.lock_ok();
+        let extents = self.extents.lock();
         let first = extents.partition_point(|extent| extent.at + extent.bytes <= offset);
         let mut places = Vec::new();
         let mut missing = buffer.len() as u64;
@@ -214,7 +214,7 @@ impl DiskFile for ScratchFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let mut extents = self.extents.lock_ok();
+        let mut extents = self.extents.lock();
         let end = end_of(&extents);
         if offset != end {
             return Err(io::ErrorKind::Unsupported.into());
@@ -238,7 +238,7 @@ impl DiskFile for ScratchFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(end_of(&self.extents.lock_ok()))
+        Ok(end_of(&self.extents.lock()))
     }
 
     fn set_len(&self, _: u64) -> io::Result<()> {

@@ -6,8 +6,9 @@
 //! `truncations` ascend in both of their numbers. What must never happen here:
 //! I/O under the lock.
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::format::{FIRST_POSITION, SegmentHeader};
 use crate::disk::Disk;
@@ -229,11 +230,11 @@ impl Shared {
     /// Nothing below can panic half way through a change, so a poisoned lock
     /// still holds a whole view.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, View> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
+        self.view.read()
     }
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, View> {
-        self.view.write().unwrap_or_else(PoisonError::into_inner)
+        self.view.write()
     }
 
     pub(crate) fn generation(&self) -> u64 {

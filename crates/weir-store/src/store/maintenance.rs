@@ -5,7 +5,6 @@ use weir_core::ConsequenceOffset;
 use super::Store;
 use crate::error::StoreError;
 use crate::finding::Finding;
-use crate::lock_ext::LockExt;
 use crate::retention::{RetainReport, retain};
 use crate::scrub::{ScrubReport, round};
 
@@ -19,7 +18,7 @@ impl Store {
         let id = match topic {
             None => None,
             Some(name) => {
-                let machine = self.engine.machine.read_ok();
+                let machine = self.engine.machine.read();
                 let id = machine.topic(name).map(|view| view.id);
                 Some(id.ok_or_else(|| StoreError::TopicUnknown {
                     name: name.to_owned(),
@@ -55,6 +54,6 @@ impl Store {
     /// 1,000 places.
     #[must_use]
     pub fn damage(&self) -> Vec<Finding> {
-        self.engine.damage.lock_ok().clone()
+        self.engine.damage.lock().clone()
     }
 }

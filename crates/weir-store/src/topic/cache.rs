@@ -5,16 +5,16 @@
 //! a file of the store, the cache closes files that it could open again, and
 //! tries again: the log and snapshots come before what is only kept open.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::disk::{Disk, DiskFile, DiskSpace, OpenMode};
 use crate::error::lacks_descriptors;
-use crate::lock_ext::LockExt;
 
 /// Segment files that are kept open at most.
 const OPEN_FILES_MAX: usize = 128;
@@ -102,7 +102,7 @@ impl FileCache {
 
     /// Closes half of the files, the last one included. False when none is open.
     fn give_back(&self) -> bool {
-        let mut open = self.open.lock_ok();
+        let mut open = self.open.lock();
         if open.files.is_empty() {
             return false;
         }
@@ -135,7 +135,7 @@ impl FileCache {
 
     /// The file, if it is open already.
     pub(crate) fn get_open(&self, path: &str) -> Option<Arc<dyn DiskFile>> {
-        let mut open = self.open.lock_ok();
+        let mut open = self.open.lock();
         let now = open.tick();
         let (file, used) = open.files.get_mut(path)?;
         *used = now;
@@ -144,7 +144,7 @@ impl FileCache {
 
     /// Keeps a file that was just made.
     pub(crate) fn put(&self, path: &str, file: Arc<dyn DiskFile>) {
-        let mut open = self.open.lock_ok();
+        let mut open = self.open.lock();
         open.grow();
         let count = open.files_max - 1;
         open.keep(count);
@@ -154,7 +154,7 @@ impl FileCache {
 
     /// Forgets a file that is removed.
     pub(crate) fn forget(&self, path: &str) {
-        self.open.lock_ok().files.remove(path);
+        self.open.lock().files.remove(path);
     }
 }
 

@@ -1,8 +1,9 @@
 //! The segments and blocks of one topic, shared between its one writer and
 //! any number of readers.
 
+use parking_lot::RwLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -14,7 +15,6 @@ use super::cache::FileCache;
 use super::signal::{Signal, Watch};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
-use crate::lock_ext::RwLockExt;
 
 /// Bytes of a block up to which it is read where nothing may be waited for:
 /// more would take long even from memory.
@@ -213,17 +213,17 @@ impl TopicFiles {
 
     /// Offset of the newest published record.
     pub(crate) fn last(&self) -> ConsequenceOffset {
-        ConsequenceOffset(self.contents.read_ok().last)
+        ConsequenceOffset(self.contents.read().last)
     }
 
     /// Offset of the newest record that retention has removed; 0 for none.
     pub(crate) fn removed(&self) -> u64 {
-        self.contents.read_ok().removed
+        self.contents.read().removed
     }
 
     /// Offset of the oldest record that is still there; zero for none.
     pub(crate) fn first(&self) -> ConsequenceOffset {
-        let contents = self.contents.read_ok();
+        let contents = self.contents.read();
         let first = contents.blocks.first().map(|block| block.base.first);
         let open = (contents.open_records > 0).then_some(contents.open_base.first);
         ConsequenceOffset(first.or(open).unwrap_or(0))
@@ -231,7 +231,7 @@ impl TopicFiles {
 
     /// Bytes of closed blocks, headers included, and of the open one.
     pub(crate) fn bytes(&self) -> u64 {
-        let contents = self.contents.read_ok();
+        let contents = self.contents.read();
         let block = |block: &BlockRef| u64::from(block.bytes) + HEADER_BYTES as u64;
         contents.blocks.iter().map(block).sum::<u64>() + contents.open.len() as u64
     }
@@ -250,13 +250,13 @@ impl TopicFiles {
     /// until the store is closed. Returns whether there is one.
     pub(crate) fn wait_past(&self, after: u64, deadline: Option<Instant>) -> bool {
         self.signal
-            .wait(|| self.contents.read_ok().readable() > after, deadline)
+            .wait(|| self.contents.read().readable() > after, deadline)
     }
 
     /// The same for a task: its waker is called when it may be so.
     pub(crate) fn watch_past(&self, after: u64, waker: &Waker) -> Watch {
         self.signal
-            .watch(|| self.contents.read_ok().readable() > after, waker)
+            .watch(|| self.contents.read().readable() > after, waker)
     }
 
     /// Where those who wait are kept.
@@ -268,7 +268,7 @@ impl TopicFiles {
     /// `from`; `None` when there is no such record yet.
     pub(crate) fn load_from(&self, from: u64) -> Result<Option<LoadedBlock>, StoreError> {
         loop {
-            let found = match self.contents.read_ok().find(from) {
+            let found = match self.contents.read().find(from) {
                 Found::Closed(block) => block,
                 Found::Open(block) => return Ok(Some(block)),
                 Found::Nothing => return Ok(None),
@@ -282,7 +282,7 @@ impl TopicFiles {
 
     /// The same, if it is short and nothing has to be waited for.
     pub(crate) fn load_from_now(&self, from: u64) -> Poll<Option<LoadedBlock>> {
-        let contents = self.contents.read_ok();
+        let contents = self.contents.read();
         if contents.open.len() > NOW_BYTES_MAX {
             return Poll::Pending;
         }
@@ -312,7 +312,7 @@ impl TopicFiles {
         let Home::File(old, _) = &block.home else {
             return false;
         };
-        let contents = self.contents.read_ok();
+        let contents = self.contents.read();
         !contents.blocks.iter().any(|now| match &now.home {
             Home::File(segment, _) => Arc::ptr_eq(segment, old),
             Home::Memory(_) => false,

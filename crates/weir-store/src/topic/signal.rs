@@ -1,11 +1,9 @@
 //! Waking those who wait for something that another thread makes true.
 
+use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
-
-use crate::lock_ext::LockExt;
 
 /// A condition that somebody else's data is in; waiting costs the other side
 /// one atomic read while nobody waits.
@@ -46,7 +44,7 @@ impl Signal {
     }
 
     fn wake(&self) {
-        let wakers = std::mem::take(&mut self.lock.lock_ok().wakers);
+        let wakers = std::mem::take(&mut self.lock.lock().wakers);
         self.waiting.fetch_sub(wakers.len(), Ordering::SeqCst);
         self.changed.notify_all();
         for (_, waker) in wakers {
@@ -62,7 +60,7 @@ impl Signal {
         if found() {
             return Watch::Found;
         }
-        let mut watchers = self.lock.lock_ok();
+        let mut watchers = self.lock.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let early = if found() {
             Some(Watch::Found)
@@ -83,7 +81,7 @@ impl Signal {
 
     /// Takes back what [`watch`](Self::watch) asked for.
     pub(crate) fn forget(&self, id: u64) {
-        let mut watchers = self.lock.lock_ok();
+        let mut watchers = self.lock.lock();
         if let Ok(at) = watchers.wakers.binary_search_by_key(&id, |(id, _)| *id) {
             watchers.wakers.remove(at);
             self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -102,7 +100,7 @@ impl Signal {
         if found() {
             return true;
         }
-        let mut guard = self.lock.lock_ok();
+        let mut guard = self.lock.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = loop {
             if found() {
@@ -112,17 +110,13 @@ impl Signal {
                 break false;
             }
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            guard = match left {
-                None => self
-                    .changed
-                    .wait(guard)
-                    .unwrap_or_else(PoisonError::into_inner),
+            match left {
+                None => self.changed.wait(&mut guard),
                 Some(left) if left.is_zero() => break false,
                 Some(left) => {
-                    let waited = self.changed.wait_timeout(guard, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut guard, left);
                 }
-            };
+            }
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         drop(guard);

@@ -16,7 +16,6 @@ use super::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
 use super::files::{BlockRef, Home, Segment, TopicFiles, directory, path};
 use crate::disk::OpenMode;
 use crate::error::{IoVerb, StoreError};
-use crate::lock_ext::RwLockExt;
 
 /// A segment is closed when it has this many bytes.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
@@ -178,7 +177,7 @@ impl TopicWriter {
                 0,
             ));
         }
-        let mut contents = self.files.contents.write_ok();
+        let mut contents = self.files.contents.write();
         contents.last = last;
         contents.removed = removed;
         contents.blocks = blocks;
@@ -202,7 +201,7 @@ impl TopicWriter {
 
     /// Makes everything pushed so far readable and wakes those who wait.
     pub(crate) fn publish(&mut self) {
-        let mut contents = self.files.contents.write_ok();
+        let mut contents = self.files.contents.write();
         for raw in self.closed.drain(..) {
             self.copied = 0;
             self.unwritten_bytes += raw.bytes.len();
@@ -270,7 +269,7 @@ impl TopicWriter {
             written.map_err(StoreError::io(IoVerb::Write, &segment.path))?;
             segment.written.fetch_max(end, Ordering::AcqRel);
             drop(parts);
-            let mut contents = self.files.contents.write_ok();
+            let mut contents = self.files.contents.write();
             let first = contents.blocks.len() - self.unwritten.len();
             let homes = &mut contents.blocks[first..];
             for ((block, place), header) in homes.iter_mut().zip(places).zip(&headers) {
@@ -317,7 +316,7 @@ impl TopicWriter {
     /// The segments as a snapshot lists them. Everything must be flushed.
     pub(crate) fn list(&self) -> SegmentList {
         assert!(self.unwritten.is_empty(), "flushed before it is listed");
-        let contents = self.files.contents.read_ok();
+        let contents = self.files.contents.read();
         SegmentList {
             next: self.next_segment,
             removed: contents.removed,
@@ -341,13 +340,13 @@ impl TopicWriter {
     /// which must be flushed: they fill whole segments.
     pub(crate) fn close_segment(&mut self) -> Vec<BlockRef> {
         self.current = None;
-        self.files.contents.read_ok().blocks.clone()
+        self.files.contents.read().blocks.clone()
     }
 
     /// Replaces all blocks up to offset `through`, which is the end of a
     /// segment, by `blocks`.
     pub(crate) fn replace(&mut self, through: u64, blocks: Vec<BlockRef>) {
-        let mut contents = self.files.contents.write_ok();
+        let mut contents = self.files.contents.write();
         let at = contents
             .blocks
             .partition_point(|block| block.last <= through);
@@ -358,7 +357,7 @@ impl TopicWriter {
     /// of what readers see, and returns them. The one that is written to stays.
     pub(crate) fn drop_front(&mut self, through: u64) -> Vec<Arc<Segment>> {
         let current = self.current.as_ref().map(|(segment, _)| segment.number);
-        let mut contents = self.files.contents.write_ok();
+        let mut contents = self.files.contents.write();
         let mut gone: Vec<Arc<Segment>> = Vec::new();
         let mut keep = 0;
         let mut blocks = contents.blocks.as_slice();

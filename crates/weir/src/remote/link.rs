@@ -6,9 +6,10 @@
 //! lock of [`lock`]. What must never happen here: somebody who waits and is
 //! never told, however often the connection breaks.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -271,15 +272,11 @@ impl Link {
         match stream {
             Some(stream) => stream.end(),
             // The one that connects may take its time; it ends by itself.
-            None => self
-                .threads
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clear(),
+            None => self.threads.lock().clear(),
         }
         self.inner.work.notify_all();
         self.inner.news.notify_all();
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         for thread in threads.drain(..) {
             // A panic in it was printed when it happened.
             drop(thread.join());

@@ -6,10 +6,11 @@
 //! of the other side. What must never happen here: bytes in clear, or a peer
 //! that was not verified.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
@@ -179,10 +180,8 @@ impl TlsStream {
     /// Sends what the session itself has to say, such as a new key. If a write
     /// is under way it goes with that one or the next.
     fn answer(&self) -> io::Result<()> {
-        let mut out = match self.out.try_lock() {
-            Ok(out) => out,
-            Err(TryLockError::Poisoned(out)) => out.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(()),
+        let Some(mut out) = self.out.try_lock() else {
+            return Ok(());
         };
         self.send(&mut out, &[])
     }
@@ -225,5 +224,5 @@ fn explained(error: io::Error) -> io::Error {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic left is an encrypted stream that the other side refuses.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+    of.lock()
 }

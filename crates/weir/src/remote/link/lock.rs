@@ -3,9 +3,9 @@
 //! What must never happen here: an answer that is given, or a task that is
 //! woken, while the state is locked. A woken task may lock it at once.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ impl Inner {
 
     pub(in crate::remote) fn lock(&self) -> Guard<'_> {
         // A panic under the lock is one of ours; what it left is still whole.
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         Guard {
             inner: self,
             state: Some(state),
@@ -157,17 +157,14 @@ impl<'a> Guard<'a> {
             drop(self);
             return inner.lock();
         }
-        let Some(state) = self.state.take() else {
-            return self;
-        };
-        let state = match time {
-            None => signal.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(time) => {
-                let waited = signal.wait_timeout(state, time);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+        if let Some(state) = &mut self.state {
+            match time {
+                None => signal.wait(state),
+                Some(time) => {
+                    signal.wait_for(state, time);
+                }
             }
-        };
-        self.state = Some(state);
+        }
         self
     }
 }
