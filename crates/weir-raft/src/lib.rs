@@ -20,6 +20,7 @@ mod machine;
 mod members;
 mod node;
 mod peer;
+mod room;
 mod settings;
 mod storage;
 mod types;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use openraft::error::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::ClientWriteResult;
-use openraft::{Instant as _, Raft, ReadPolicy, ServerState};
+use openraft::{Instant as _, Raft, RaftMetrics, ReadPolicy, ServerState};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -29,6 +29,7 @@ use crate::join::{JoinRequest, join};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
 use crate::peer::{self, Contact, Port};
+use crate::room::{FULL, Room};
 use crate::settings;
 use crate::storage::LogStore;
 use crate::types::{Batch, Member, Membership, OnResult, Types};
@@ -63,6 +64,8 @@ pub enum Role {
     Candidate,
     /// It follows a leader and does not vote.
     Learner,
+    /// Its disk is full: it neither leads nor votes until there is space.
+    Full,
     /// Its consensus has ended; the process has to be started again.
     Ended,
 }
@@ -181,11 +184,12 @@ impl Node {
         });
         let opened = opened.await.map_err(std::io::Error::other)?;
         let (store, replica) = opened?;
+        let room: Arc<Room> = Arc::default();
         let raft = Raft::new(
             node,
             Arc::new(settings),
             Peers { cluster, node },
-            LogStore::new(replica.clone()),
+            LogStore::within(replica.clone(), Arc::clone(&room)),
             StateMachine::new(replica.clone())?,
         );
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
@@ -196,9 +200,10 @@ impl Node {
             raft: raft.clone(),
             members: Members::new(identity, raft.clone()),
             contact: Contact::new(),
+            room: Arc::clone(&room),
         });
         let tasks = [
-            tokio::spawn(propose(batches, raft.clone())),
+            tokio::spawn(propose(batches, raft.clone(), room)),
             tokio::spawn(peer::serve(listener, Arc::clone(&port))),
         ];
         Ok(Self {
@@ -290,13 +295,14 @@ impl Node {
             node: metrics.id,
             role: match metrics.state {
                 _ if metrics.running_state.is_err() => Role::Ended,
+                _ if self.port.room.is_full() => Role::Full,
                 ServerState::Leader => Role::Leader,
                 ServerState::Follower => Role::Follower,
                 ServerState::Candidate => Role::Candidate,
                 ServerState::Learner => Role::Learner,
                 ServerState::Shutdown => Role::Ended,
             },
-            leader: metrics.current_leader,
+            leader: leader_of(&metrics, &self.port.room),
             term: metrics.current_term,
             last: self.replica.log_state().last,
             committed: id(metrics.cluster_committed.as_ref()),
@@ -323,7 +329,7 @@ impl Node {
     pub fn leader(&self) -> Option<(u64, Member)> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let leader = metrics.current_leader?;
+        let leader = leader_of(&metrics, &self.port.room)?;
         let members = metrics.membership_config.membership();
         Some((leader, members.get_node(&leader)?.clone()))
     }
@@ -331,7 +337,7 @@ impl Node {
     /// Whether this node leads, as far as it knows.
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        self.raft.metrics().borrow_watched().state == ServerState::Leader
+        self.status().role == Role::Leader
     }
 
     /// Waits until this node has applied everything that was acknowledged anywhere
@@ -555,6 +561,7 @@ impl Node {
     /// As [`close`](Self::close), for a node that is shared. Then nothing else can be
     /// done with it.
     pub async fn shut_down(&self) -> Result<(), NodeError> {
+        self.port.room.close();
         for task in &self.tasks {
             task.abort();
         }
@@ -569,9 +576,31 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        self.port.room.close();
         for task in &self.tasks {
             task.abort();
         }
+    }
+}
+
+/// The leader that is known. A core that waits for space knows itself, or one of before.
+fn leader_of(metrics: &RaftMetrics<Types>, room: &Room) -> Option<u64> {
+    if room.is_full() {
+        let before = metrics.current_leader.filter(|node| *node != metrics.id);
+        return room.leader().or(before);
+    }
+    metrics.current_leader
+}
+
+/// Answers a proposal on a full disk: the core does not take it.
+fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, room: &Room) {
+    let metrics = raft.metrics().borrow_watched().clone();
+    let members = metrics.membership_config.membership();
+    let leader = leader_of(&metrics, room);
+    match leader.and_then(|node| Some((node, members.get_node(&node)?))) {
+        Some((node, member)) => waiters.redirect(node, &member.client),
+        None if members.voter_ids().count() > 1 => waiters.refuse(ErrorCode::NoLeader, FULL),
+        None => waiters.refuse(ErrorCode::DiskFull, FULL),
     }
 }
 
@@ -585,6 +614,7 @@ fn take(slot: &Slot) -> Option<Waiters> {
 async fn propose(
     mut batches: mpsc::UnboundedReceiver<ProposedBatch>,
     raft: Raft<Types, StateMachine>,
+    room: Arc<Room>,
 ) {
     let mut waiting: VecDeque<(Instant, Slot)> = VecDeque::new();
     loop {
@@ -611,6 +641,10 @@ async fn propose(
             payload,
             waiters,
         } = batch;
+        if room.is_full() {
+            refuse_full(waiters, &raft, &room);
+            continue;
+        }
         let slot: Slot = Arc::new(Mutex::new(Some(waiters)));
         while let Some((_, first)) = waiting.front()
             && Arc::strong_count(first) == 1

@@ -20,6 +20,7 @@ use crate::convert::index_of;
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
+use crate::room::{FULL, Room};
 use crate::types::Types;
 use crate::wire::{self, Hello, Join};
 
@@ -36,6 +37,7 @@ pub(crate) struct Port {
     pub(crate) raft: Raft<Types, StateMachine>,
     pub(crate) members: Members,
     pub(crate) contact: Contact,
+    pub(crate) room: Arc<Room>,
 }
 
 /// When a leader was heard of last.
@@ -123,6 +125,9 @@ async fn talk(mut stream: TcpStream, port: &Port) -> io::Result<()> {
 
 /// Answers a process that wants a number for its directory.
 async fn join(frame: &Frame, port: &Port) -> (Kind, Vec<u8>) {
+    if port.room.is_full() {
+        return (Kind::Failed, FULL.into());
+    }
     let join = match Join::decode(&frame.body) {
         Ok(join) => join,
         Err(why) => return (Kind::Refused, why.into()),
@@ -156,6 +161,14 @@ fn admit(frame: &Frame, identity: NodeIdentity) -> Result<u64, &'static str> {
 async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
     let raft = &port.raft;
     let failed = |error: &dyn std::error::Error| error.to_string();
+    if port.room.is_full() {
+        if request.kind == Kind::Append {
+            // The core does not hear who leads; those who write here are sent there.
+            let request = wire::decode_append(&request.body)?;
+            port.room.heard(request.vote.leader_id().voted_for);
+        }
+        return Ok(Err(FULL.to_owned()));
+    }
     Ok(match request.kind {
         Kind::Append => {
             let request = wire::decode_append(&request.body)?;

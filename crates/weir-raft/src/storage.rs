@@ -3,16 +3,19 @@
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use tokio::sync::oneshot;
+use weir_core::ErrorCode;
 use weir_store::LogIndex;
 use weir_store::replica::{Done, EntryReader, Replica};
 
 use crate::convert::{
     entry, entry_id, index_of, io_error, log_id, stored_entry, stored_vote, vote,
 };
+use crate::room::{ROOM_PAUSE, Room};
 use crate::types::{Entry, LogId, Types, Vote};
 
 /// Payload bytes that one request to a peer carries, unless one entry is longer.
@@ -22,13 +25,20 @@ const REQUEST_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct LogStore {
     replica: Replica,
+    room: Arc<Room>,
 }
 
 impl LogStore {
     /// The log that a replica writes.
     #[must_use]
     pub fn new(replica: Replica) -> Self {
-        Self { replica }
+        let room = Arc::default();
+        Self { replica, room }
+    }
+
+    /// A log that reports in `room` whether the disk is full.
+    pub(crate) fn within(replica: Replica, room: Arc<Room>) -> Self {
+        Self { replica, room }
     }
 }
 
@@ -131,9 +141,29 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let entries = entries.into_iter().map(stored_entry).collect();
-        let durable: Done = Box::new(|result| callback.io_completed(result.map_err(io_error)));
-        wait(|written| self.replica.append(entries, written, durable)).await
+        let mut entries = entries.into_iter().map(stored_entry).collect();
+        let mut durable: Done = Box::new(|result| callback.io_completed(result.map_err(io_error)));
+        loop {
+            let (sender, written) = oneshot::channel();
+            let written_to = Box::new(move |result| {
+                // The waiter may be gone.
+                drop(sender.send(result));
+            });
+            self.replica.append(entries, written_to, durable);
+            let left = match written.await.map_err(|_| closed())? {
+                Ok(()) => {
+                    self.room.freed();
+                    return Ok(());
+                }
+                Err(left) => left,
+            };
+            let is_full = left.error.code() == ErrorCode::DiskFull;
+            if !is_full || !self.room.filled() {
+                return Err(io_error(left.error));
+            }
+            (entries, durable) = (left.entries, left.durable);
+            tokio::time::sleep(ROOM_PAUSE).await;
+        }
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {

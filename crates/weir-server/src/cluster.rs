@@ -277,6 +277,7 @@ const fn role(role: Role) -> &'static str {
         Role::Follower => "follower",
         Role::Candidate => "candidate",
         Role::Learner => "learner",
+        Role::Full => "full",
         Role::Ended => "ended",
     }
 }

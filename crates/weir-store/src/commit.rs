@@ -436,6 +436,17 @@ impl Committer {
         })
     }
 
+    /// As [`topics_stuck`](Self::topics_stuck), unless another thread applies at
+    /// present: the append must not wait for it.
+    pub(crate) fn topics_stuck_now(&mut self) -> Option<StoreError> {
+        let needed_bytes = self.applier.try_lock()?.topics.stuck_bytes()?;
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        Some(StoreError::DiskFull {
+            needed_bytes,
+            free_bytes,
+        })
+    }
+
     /// Appends until one fails; returns how many are logged.
     fn append_all(
         &mut self,

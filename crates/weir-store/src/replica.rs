@@ -93,6 +93,28 @@ pub struct ReplicaEntry {
     pub body: EntryBody,
 }
 
+/// Entries that an append has not written, so that the caller can append them again.
+pub struct Unwritten {
+    /// Why. After `DiskFull` the log is as it was, and a later append may succeed.
+    pub error: StoreError,
+    /// The entries that are not in the log. Those before them are.
+    pub entries: Vec<ReplicaEntry>,
+    /// The callback of that append; it was not called.
+    pub durable: Done,
+}
+
+impl std::fmt::Debug for Unwritten {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unwritten")
+            .field("error", &self.error)
+            .field("entries", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Called with the result of an append, on the writer thread.
+pub type Written = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
+
 /// What the log of a node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogState {
@@ -277,16 +299,24 @@ impl Replica {
         }
     }
 
-    /// Appends entries that follow each other. `written` hears when they can be
-    /// read, `durable` when they are as durable as the level of the store says.
-    pub fn append(&self, entries: Vec<ReplicaEntry>, written: Done, durable: Done) {
+    /// Appends entries that follow each other. `written` is called when they can be
+    /// read, or with those that were not written; `durable` is called when they are as
+    /// durable as the level of the store requires.
+    pub fn append(&self, mut entries: Vec<ReplicaEntry>, written: Written, durable: Done) {
         self.task(move |committer| {
-            let result = committer.append_entries(entries);
-            if result.is_ok()
-                && let Some(replica) = &mut committer.replica
-            {
-                replica.flushes.push(durable);
-            }
+            let result = match committer.append_entries(&mut entries) {
+                Ok(()) => {
+                    if let Some(replica) = &mut committer.replica {
+                        replica.flushes.push(durable);
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(Unwritten {
+                    error,
+                    entries,
+                    durable,
+                }),
+            };
             written(result);
         });
     }
@@ -445,8 +475,23 @@ impl Committer {
         Ok(shared)
     }
 
-    fn append_entries(&mut self, entries: Vec<ReplicaEntry>) -> Result<(), StoreError> {
+    /// Appends in order, and removes from `entries` what is in the log.
+    fn append_entries(&mut self, entries: &mut Vec<ReplicaEntry>) -> Result<(), StoreError> {
+        let mut done = 0;
+        let result = self.append_counted(entries, &mut done);
+        entries.drain(..done);
+        result
+    }
+
+    fn append_counted(
+        &mut self,
+        entries: &[ReplicaEntry],
+        done: &mut usize,
+    ) -> Result<(), StoreError> {
         self.engine.writable()?;
+        if let Some(full) = self.topics_stuck_now() {
+            return Err(full);
+        }
         for entry in entries {
             let EntryId { term, index } = entry.id;
             let next = self.log.last_index().next();
@@ -463,7 +508,7 @@ impl Committer {
                 });
             }
             let is_batch = matches!(entry.body, EntryBody::Batch { .. });
-            let (count, payload) = entry.body.into_payload();
+            let (count, payload) = entry.body.clone().into_payload();
             if is_batch && let Some(replica) = &mut self.replica {
                 replica.saw(&payload);
             }
@@ -474,6 +519,7 @@ impl Committer {
             });
             appended.map_err(|error| self.fail(error))?;
             self.unsynced = true;
+            *done += 1;
         }
         Ok(())
     }

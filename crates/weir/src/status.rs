@@ -78,7 +78,7 @@ pub struct ServerStatus {
 pub struct ClusterStatus {
     /// Number of the node.
     pub node: u64,
-    /// `leader`, `follower`, `candidate`, `learner` or `ended`.
+    /// `leader`, `follower`, `candidate`, `learner`, `full` (no space on its disk) or `ended`.
     pub role: String,
     /// Its term.
     pub term: u64,

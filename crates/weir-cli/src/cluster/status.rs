@@ -36,7 +36,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "role",
         "text",
-        "leader, follower, candidate, learner or ended; null: it does not answer",
+        "leader, follower, candidate, learner, full or ended; null: it does not answer",
     ),
     field("votes", "bool", "whether it votes"),
     field("term", "number", "its term"),

@@ -406,3 +406,65 @@ fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
         "is node 1 of a cluster",
     );
 }
+
+/// Bounds the size of each file that a process writes; the store takes a file that
+/// cannot grow for a full disk. The first segments of the log have 4 MiB.
+fn limit_files(pid: u32, limit: &str) {
+    let status = Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), &format!("--fsize={limit}:")])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Fills the disk of a node while a session writes, and then makes space.
+fn fills_and_recovers(of_the_leader: bool) {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    client.topic("orders").unwrap().ensure().unwrap();
+    let mut session = client.session(ClientId([8; 16]));
+    let leader = cluster.leader();
+    let full = if of_the_leader {
+        leader
+    } else {
+        leader % 3 + 1
+    };
+    let node = &cluster.nodes[&full];
+    limit_files(node.pid, "4194304");
+    let large = "x".repeat(64 << 10);
+    let mut write = || {
+        let verdicts = session.execute(&[put(&large)]).unwrap();
+        assert!(verdicts[0].is_valid(), "{verdicts:?}");
+    };
+    let role = || cluster.status(full).unwrap().role;
+    let mut written = 0;
+    // Every write is acknowledged: the node with the full disk is a minority.
+    while role() != "full" {
+        write();
+        written += 1;
+        assert!(written < 1_000, "the disk is not full");
+    }
+    (0..10).for_each(|_| write());
+    assert_ne!(cluster.leader(), full);
+    let found = value(&node.native, Consistency::Local).unwrap();
+    assert_eq!(found.as_deref(), Some(&*large), "reads go on");
+    // A client that knows only this node is sent to the one that leads.
+    let answer = ask(&node.http, "POST /v1/topics/orders/events?key=k", "x");
+    assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
+
+    limit_files(node.pid, "unlimited");
+    cluster.agree();
+    assert_ne!(role(), "full");
+    write();
+    cluster.agree();
+}
+
+#[test]
+fn a_leader_with_a_full_disk_hands_over_and_catches_up_when_there_is_space() {
+    fills_and_recovers(true);
+}
+
+#[test]
+fn a_follower_with_a_full_disk_reads_on_and_catches_up_when_there_is_space() {
+    fills_and_recovers(false);
+}

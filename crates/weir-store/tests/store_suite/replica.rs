@@ -80,7 +80,7 @@ fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), StoreErro
     let durable = sender.clone();
     replica.append(
         entries,
-        Box::new(move |result| drop(sender.send(result))),
+        Box::new(move |result| drop(sender.send(result.map_err(|left| left.error)))),
         Box::new(move |result| drop(durable.send(result))),
     );
     for _ in ["written", "durable"] {
