@@ -216,6 +216,14 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     assert!(answer.to_lowercase().contains(&location), "{answer}");
     assert!(answer.contains("/problems/redirect"), "{answer}");
 
+    // A command in the directory of a node that does not lead is sent on as well.
+    let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
+    let directory = format!("nodes/node-{other}");
+    let mut put = weir(place.path());
+    put.args(["put", "orders", "y", "--key", "k", "--at", &directory]);
+    let put = put.output().unwrap();
+    assert!(put.status.success(), "{put:?}");
+
     // Everything is there when all have ended in order.
     drop(cluster);
     for node in 1..=3 {

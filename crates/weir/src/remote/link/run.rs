@@ -152,9 +152,14 @@ fn go(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, S
     turn(inner, state, to)
 }
 
+/// Whether TLS ends here. A socket of this machine promises nothing about the network.
+fn is_downgrade(from: &Address, to: &Address) -> bool {
+    matches!(from, Address::Tls(_)) && !to.is_private()
+}
+
 /// Whether the client may follow a server from one address to another.
 fn follows(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode, String)> {
-    if from.is_private() && !to.is_private() {
+    if is_downgrade(from, to) {
         let text = format!("{from} sent us to {to}, without TLS");
         return Err((ErrorCode::Protocol, text));
     }
@@ -555,4 +560,19 @@ impl Input {
 fn broken(error: &weir_protocol::FrameError) -> Broken {
     let text = format!("the server sent what the protocol does not allow: {error}");
     Broken::Dead(ErrorCode::Protocol, text)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asked_for_tls_keeps_it() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        let (tls, tcp) = (address("weirs://a:1"), address("weir://b:2"));
+        assert!(is_downgrade(&tls, &tcp));
+        assert!(!is_downgrade(&tls, &tls));
+        assert!(!is_downgrade(&tcp, &tcp));
+    }
 }
