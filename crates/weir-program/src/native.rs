@@ -288,10 +288,32 @@ impl ProgramHost for WasmtimeHost {
 
     fn fingerprint(&self) -> String {
         format!(
-            "wasmtime {WASMTIME_VERSION} {} meter {METER}",
-            std::env::consts::ARCH
+            "wasmtime {WASMTIME_VERSION} {} meter {METER}{}",
+            std::env::consts::ARCH,
+            cpu_features()
         )
     }
+}
+
+/// Features of this CPU that change the code which the compiler makes, each after a
+/// space.
+fn cpu_features() -> String {
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! found {
+            ($($name:tt)*) => {
+                [$(($name, std::arch::is_x86_feature_detected!($name))),*]
+            };
+        }
+        let features = found!(
+            "sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "avx" "avx2" "fma" "bmi1" "bmi2" "lzcnt"
+            "avx512f" "avx512dq" "avx512vl" "avx512bitalg" "avx512vbmi"
+        );
+        let names = features.iter().filter(|(_, is_found)| *is_found);
+        names.flat_map(|(name, _)| [" ", *name]).collect()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    String::new()
 }
 
 impl Compiled {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use weir_store::OpenOptions;
 use weir_store::replica::NodeIdentity;
 
 use crate::error::NodeError;
@@ -12,7 +13,7 @@ use crate::frame::{self, HELLO_BYTES_MAX, Kind, invalid};
 use crate::types::Member;
 use crate::wire::{Join, JoinAnswer};
 
-/// Bytes of an address of a member.
+/// Bytes of an address of a member, and of a fingerprint.
 const ADDRESS_BYTES_MAX: usize = 255;
 /// How long one member may take to answer: a change of the members is committed
 /// before.
@@ -29,6 +30,16 @@ pub struct JoinRequest {
     pub node: Option<u64>,
     /// Where the node will be.
     pub member: Member,
+    /// [`fingerprint`] of the options with which the directory is opened.
+    pub engine: String,
+}
+
+/// What decides the outcome of programs: the engine, its meter, and the features of the
+/// CPU. Empty without an engine.
+#[must_use]
+pub fn fingerprint(options: &OpenOptions) -> String {
+    let engine = options.host.as_ref();
+    engine.map_or_else(String::new, |engine| engine.fingerprint())
 }
 
 /// Asks the members at these peer addresses for a number for a directory, or tells
@@ -49,10 +60,11 @@ pub async fn join(
             .known
             .map_or(request.node.unwrap_or(0), |known| known.node),
         member: request.member.clone(),
+        engine: request.engine.clone(),
     };
-    for address in [&wanted.member.peer, &wanted.member.client] {
+    for address in [&wanted.member.peer, &wanted.member.client, &wanted.engine] {
         if address.len() > ADDRESS_BYTES_MAX {
-            let text = format!("an address of {} bytes is too long", address.len());
+            let text = format!("{} bytes are too long: {address}", address.len());
             return Err(NodeError::Refused(text));
         }
     }

@@ -27,7 +27,7 @@ mod types;
 mod wire;
 
 pub use error::NodeError;
-pub use join::{JoinRequest, join};
+pub use join::{JoinRequest, fingerprint, join};
 pub use node::{Node, NodeConfig, Role, Status};
 pub use types::Member;
 

@@ -41,17 +41,29 @@ impl Declined {
 pub(crate) struct Members {
     identity: NodeIdentity,
     raft: Raft<Types, StateMachine>,
+    /// Fingerprint of the engine for programs of this node.
+    engine: String,
     /// Held while a change is under way.
     changes: Mutex<()>,
 }
 
 impl Members {
-    pub(crate) fn new(identity: NodeIdentity, raft: Raft<Types, StateMachine>) -> Self {
+    pub(crate) fn new(
+        identity: NodeIdentity,
+        raft: Raft<Types, StateMachine>,
+        engine: String,
+    ) -> Self {
         Self {
             identity,
             raft,
+            engine,
             changes: Mutex::new(()),
         }
+    }
+
+    /// Fingerprint of the engine for programs of this node.
+    pub(crate) fn engine(&self) -> &str {
+        &self.engine
     }
 
     fn nodes(&self) -> (BTreeMap<u64, Member>, BTreeSet<u64>) {
@@ -90,6 +102,19 @@ impl Members {
         if join.cluster.is_some_and(|theirs| theirs != cluster) {
             let text = "the directory belongs to another cluster";
             return Err(Declined::Never(text.to_owned()));
+        }
+        if join.engine != self.engine {
+            let name = |engine: &str| match engine {
+                "" => "no engine".to_owned(),
+                engine => format!("`{engine}`"),
+            };
+            return Err(Declined::Never(format!(
+                "programs could have other outcomes on that node: it runs them by {}, and the \
+                 cluster by {}; use one build of weir on machines whose CPUs have the same \
+                 features",
+                name(&join.engine),
+                name(&self.engine)
+            )));
         }
         let (nodes, _) = self.nodes();
         let known = nodes.get(&join.node);

@@ -25,7 +25,7 @@ use weir_store::{LogIndex, OpenOptions, Store, StoreError};
 use crate::client::{Peer, Peers};
 use crate::convert::{encode_members, entry_id};
 use crate::error::NodeError;
-use crate::join::{JoinRequest, join};
+use crate::join::{JoinRequest, fingerprint, join};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
 use crate::peer::{self, Contact, Port};
@@ -173,6 +173,7 @@ impl Node {
         let settings = settings::config(cluster);
         let settings = settings.map_err(|error| NodeError::consensus(&error))?;
         let (sender, batches) = mpsc::unbounded_channel();
+        let engine = fingerprint(options);
         let (directory, options) = (directory.to_owned(), options.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let node = NodeOptions {
@@ -198,7 +199,7 @@ impl Node {
         let port = Arc::new(Port {
             identity,
             raft: raft.clone(),
-            members: Members::new(identity, raft.clone()),
+            members: Members::new(identity, raft.clone(), engine),
             contact: Contact::new(),
             room: Arc::clone(&room),
         });
@@ -487,6 +488,7 @@ impl Node {
                 known: Some(NodeConfig { node, cluster }),
                 node: None,
                 member: member.clone(),
+                engine: self.port.members.engine().to_owned(),
             };
             // Its own port answers as well: this node may lead.
             let mut peers: Vec<_> = peers.collect();

@@ -305,6 +305,23 @@ mod tests {
             let error = peer.vote(ask(before.term + 9), option()).await.unwrap_err();
             assert!(error.to_string().contains(why), "{error}");
         }
+        // Another version of the protocol.
+        let hello = Hello {
+            cluster: CLUSTER,
+            from: 2,
+            to: 1,
+        };
+        let mut newer = hello.encode();
+        newer[8] = 2;
+        let mut stream = TcpStream::connect(node.address()).await.unwrap();
+        frame::write(&mut stream, Kind::Hello, 0, &newer)
+            .await
+            .unwrap();
+        let refused = frame::read(&mut stream, HELLO_BYTES_MAX).await.unwrap();
+        let refused = refused.unwrap();
+        assert_eq!(refused.kind, Kind::Refused);
+        let text = std::str::from_utf8(&refused.body).unwrap();
+        assert!(text.contains("another version"), "{text}");
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[0xff; 64]] {
             let mut stream = TcpStream::connect(node.address()).await.unwrap();
             stream.write_all(bytes).await.unwrap();
@@ -315,11 +332,6 @@ mod tests {
             assert!(said.is_empty());
         }
         // A greeting, then bytes that are no request.
-        let hello = Hello {
-            cluster: CLUSTER,
-            from: 2,
-            to: 1,
-        };
         let mut stream = TcpStream::connect(node.address()).await.unwrap();
         frame::write(&mut stream, Kind::Hello, 0, &hello.encode())
             .await

@@ -71,6 +71,8 @@ pub(crate) struct Join {
     /// Number that it has or wants; 0 for any.
     pub(crate) node: u64,
     pub(crate) member: Member,
+    /// Fingerprint of its engine for programs; empty without one.
+    pub(crate) engine: String,
 }
 
 /// The answer to a [`Join`].
@@ -94,6 +96,7 @@ impl Join {
         put_varint(&mut out, self.node);
         put_text(&mut out, &self.member.peer);
         put_text(&mut out, &self.member.client);
+        put_text(&mut out, &self.engine);
         out
     }
 
@@ -120,6 +123,7 @@ impl Join {
                 cluster: has_cluster.then_some(cluster),
                 node,
                 member,
+                engine: read_text(reader)?,
             })
         };
         match read(&mut reader) {
@@ -513,6 +517,16 @@ mod tests {
             to: 2,
         };
         assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        let join = Join {
+            cluster: Some([3; 16]),
+            node: 4,
+            member: Member {
+                peer: "p:1".to_owned(),
+                client: "c".to_owned(),
+            },
+            engine: "an engine".to_owned(),
+        };
+        assert_eq!(Join::decode(&join.encode()), Ok(join));
     }
 
     #[test]
@@ -543,5 +557,8 @@ mod tests {
         drop(decode_transfer_answer(body));
         drop(decode_members(body));
         let _ = Hello::decode(body);
+        let _ = Join::decode(body);
+        drop(JoinAnswer::decode(body));
+        drop(decode_index(body));
     }
 }

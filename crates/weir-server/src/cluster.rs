@@ -260,6 +260,7 @@ async fn start(
                 known: None,
                 node: settings.node,
                 member: settings.member.clone(),
+                engine: weir_raft::fingerprint(options),
             };
             weir_raft::join(&settings.join, &request, JOIN_PATIENCE).await?
         }

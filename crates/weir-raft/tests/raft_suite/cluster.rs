@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, ErrorCode, TopicOptions};
-use weir_raft::{Member, Node, NodeConfig, Role, Status};
+use weir_raft::{JoinRequest, Member, Node, NodeConfig, NodeError, Role, Status, join};
 use weir_store::{OpenOptions, Store, StoreError, verify};
 
 const CLUSTER: [u8; 16] = [0xc1; 16];
@@ -285,4 +285,91 @@ async fn a_follower_redirects_and_a_minority_does_not_answer() {
     assert_eq!(refused.code(), ErrorCode::NoLeader);
     assert_eq!(records(alone.store()), 1, "reads go on");
     cluster.stop(follower).await;
+}
+
+/// Asks a member for a place; returns the sentence if there is none.
+async fn asks(peer: &str, request: &JoinRequest) -> Result<NodeConfig, String> {
+    let joined = join(&[peer.to_owned()], request, Duration::from_secs(30)).await;
+    joined.map_err(|error| match error {
+        NodeError::Refused(text) => text,
+        other => panic!("{other}"),
+    })
+}
+
+fn empty_at(peer: &str) -> JoinRequest {
+    JoinRequest {
+        known: None,
+        node: None,
+        member: Member {
+            peer: peer.to_owned(),
+            client: String::new(),
+        },
+        engine: String::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_process_with_another_engine_does_not_join() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.leader().await;
+    let peer = cluster.members[&1].peer.clone();
+    let mut other = empty_at("127.0.0.1:1");
+    other.engine = "wasmtime 1 x86_64".to_owned();
+    let text = asks(&peer, &other).await.unwrap_err();
+    assert!(text.contains("`wasmtime 1 x86_64`"), "{text}");
+    assert!(text.contains("no engine"), "{text}");
+    assert_eq!(cluster.nodes[&1].status().members.len(), 1);
+    cluster.stop(1).await;
+}
+
+/// Each of them is refused with a sentence, and the cluster goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    let leader = cluster.leader().await;
+    let peer = cluster.members[&leader].peer.clone();
+    let known = |node, cluster| JoinRequest {
+        known: Some(NodeConfig { node, cluster }),
+        ..empty_at("127.0.0.1:1")
+    };
+    let mut taken = empty_at("127.0.0.1:1");
+    taken.node = Some(2);
+    let mut long = empty_at("127.0.0.1:1");
+    long.member.client = "x".repeat(256);
+    for (request, expected) in [
+        (known(2, [9; 16]), "belongs to another cluster"),
+        (known(7, CLUSTER), "node 7 is no member any more"),
+        (taken, "an empty directory cannot be that node"),
+        (empty_at(&peer), "has the peer address"),
+        (long, "256 bytes are too long"),
+    ] {
+        let text = asks(&peer, &request).await.unwrap_err();
+        assert!(text.contains(expected), "{text}");
+    }
+    let again = cluster.nodes[&leader].initialize(cluster.members.clone());
+    assert!(again.await.is_err(), "a cluster is formed once");
+    assert_eq!(cluster.nodes[&leader].status().members.len(), 3);
+    cluster.put(2).await;
+
+    // Nobody listens there: a learner that never catches up stops no write.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = port.local_addr().unwrap().to_string();
+    drop(port);
+    let added = asks(&peer, &empty_at(&nowhere)).await.unwrap();
+    assert_eq!(cluster.nodes[&leader].status().members.len(), 4);
+    cluster.put(3).await;
+    cluster.nodes[&leader].remove(added.node).await.unwrap();
+    // Its number was removed: the directory does not come back under it.
+    let text = asks(&peer, &known(added.node, CLUSTER)).await.unwrap_err();
+    assert!(text.contains("it was removed"), "{text}");
+    cluster.put(4).await;
+    cluster.agreed().await;
+    for node in 1..=3 {
+        cluster.stop(node).await;
+    }
 }
