@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde_json::value::RawValue;
 
 pub(crate) use weir_server::base64::decode as from_base64;
@@ -22,26 +23,12 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 
 /// Lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
+    HEXLOWER.encode(bytes)
 }
 
-/// The bytes of hexadecimal text.
+/// The bytes of hexadecimal text, in either case.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| char::from(c).to_digit(16);
-    let text = text.as_bytes();
-    if !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    };
-    text.chunks(2).map(pair).collect()
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
 }
 
 /// Bytes for a table cell: on one line, without control characters.

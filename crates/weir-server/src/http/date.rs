@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+
+/// The last second of the year 9999; the form of HTTP has four digits for a year.
+const SECONDS_MAX: u64 = 253_402_300_799;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 thread_local! {
     static LINE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
@@ -28,48 +30,17 @@ pub(crate) fn append(out: &mut Vec<u8>) {
     });
 }
 
-/// Year, month (from 0) and day (from 1) of a day since 1970-01-01.
-fn civil(days: u64) -> (u64, usize, u64) {
-    // Years begin in March here, so that the leap day is the last one.
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = usize::try_from((month + 2) % 12).unwrap_or(0);
-    (era * 400 + year + u64::from(month < 2), month, day)
-}
-
-/// A time in the form of HTTP, from seconds since 1970.
+/// A time in the form of HTTP, from seconds since 1970; at the latest the end of the year 9999.
 pub(crate) fn http(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let weekday = DAYS
-        .get(usize::try_from(days % 7).unwrap_or(0))
-        .unwrap_or(&"");
-    let month = MONTHS.get(month).unwrap_or(&"");
-    format!(
-        "{weekday}, {day:02} {month} {year:04} {:02}:{:02}:{:02} GMT",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(SECONDS_MAX));
+    httpdate::fmt_http_date(time)
 }
 
-/// A time in the form of RFC 3339, from milliseconds since 1970.
+/// A time in the form of RFC 3339, from milliseconds since 1970; at the latest the end of the
+/// year 9999.
 pub(crate) fn rfc3339(ms: u64) -> String {
-    let (seconds, ms) = (ms / 1000, ms % 1000);
-    let (year, month, day) = civil(seconds / 86_400);
-    let rest = seconds % 86_400;
-    format!(
-        "{year:04}-{:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}Z",
-        month + 1,
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let since = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
+    format!("{:.3}Z", EPOCH.saturating_add(since))
 }
 
 #[cfg(test)]
@@ -88,5 +59,8 @@ mod tests {
             assert_eq!(http(seconds), text);
         }
         assert_eq!(rfc3339(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(rfc3339(1_700_000_000_000), "2023-11-14T22:13:20.000Z");
+        assert_eq!(rfc3339(u64::MAX), "9999-12-31T23:59:59.999Z");
+        assert_eq!(http(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 }

@@ -4,12 +4,15 @@
 //! (RFC 5280, DER). Whether a certificate is to be trusted is not decided here:
 //! the TLS library has verified it before, or a person looks at it.
 //!
-//! Invariant: a length is checked against what is left before it is used; what
-//! is not understood is an error, never a guess.
+//! Invariant: what is not understood is an error, never a guess.
 
 use std::net::IpAddr;
 
-use super::moment::Civil;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::time::ASN1Time;
+use x509_parser::x509::X509Name;
 
 /// Names that are read from one certificate.
 const NAMES_MAX: usize = 256;
@@ -44,101 +47,63 @@ pub struct CertificateFields {
 #[error("no certificate: {0}")]
 pub struct CertificateError(&'static str);
 
-mod tag {
-    pub(super) const BOOLEAN: u8 = 0x01;
-    pub(super) const INTEGER: u8 = 0x02;
-    pub(super) const OCTETS: u8 = 0x04;
-    pub(super) const OID: u8 = 0x06;
-    pub(super) const UTC_TIME: u8 = 0x17;
-    pub(super) const GENERAL_TIME: u8 = 0x18;
-    pub(super) const SEQUENCE: u8 = 0x30;
-    pub(super) const SET: u8 = 0x31;
-    pub(super) const VERSION: u8 = 0xa0;
-    pub(super) const EXTENSIONS: u8 = 0xa3;
-    pub(super) const MAIL: u8 = 0x81;
-    pub(super) const HOST: u8 = 0x82;
-    pub(super) const URI: u8 = 0x86;
-    pub(super) const ADDRESS: u8 = 0x87;
-}
-
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
-
 impl CertificateFields {
     /// Reads a certificate's DER.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is none, when bytes follow it, or when a name in it is not one.
     pub fn read(der: &[u8]) -> Result<Self, CertificateError> {
-        let mut outer = Der(der);
-        let mut certificate = outer.inside(tag::SEQUENCE, "certificate")?;
-        let mut body = certificate.inside(tag::SEQUENCE, "body")?;
-        let mut fields = Self::default();
-        body.optional(tag::VERSION)?;
-        fields.serial = body.value(tag::INTEGER, "serial number")?.to_vec();
-        body.value(tag::SEQUENCE, "signature algorithm")?;
-        let issuer = body.value(tag::SEQUENCE, "issuer")?;
-        fields.issuer_der = issuer.to_vec();
-        fields.issuer_name = common_name(issuer)?;
-        let mut validity = body.inside(tag::SEQUENCE, "validity")?;
-        fields.not_before_ms = time(&mut validity)?;
-        fields.not_after_ms = time(&mut validity)?;
-        let subject = body.value(tag::SEQUENCE, "subject")?;
-        fields.subject_der = subject.to_vec();
-        fields.common_name = common_name(subject)?;
-        body.value(tag::SEQUENCE, "public key")?;
-        while !body.0.is_empty() {
-            let (kind, value) = body.next("extensions")?;
-            if kind == tag::EXTENSIONS {
-                fields.read_extensions(value)?;
-            }
+        let wrong = |field| move |_| CertificateError(field);
+        let (rest, certificate) =
+            X509Certificate::from_der(der).map_err(|_| CertificateError("certificate"))?;
+        if !rest.is_empty() {
+            return Err(CertificateError("bytes after the certificate"));
         }
-        Ok(fields)
-    }
-
-    fn read_extensions(&mut self, der: &[u8]) -> Result<(), CertificateError> {
-        let mut list = Der(der).inside(tag::SEQUENCE, "extensions")?;
-        while !list.0.is_empty() {
-            let mut extension = list.inside(tag::SEQUENCE, "extension")?;
-            let oid = extension.value(tag::OID, "extension")?;
-            extension.optional(tag::BOOLEAN)?;
-            let content = extension.value(tag::OCTETS, "extension")?;
-            if oid == ALTERNATIVE_NAMES {
-                self.read_names(content)?;
-            } else if oid == BASIC_CONSTRAINTS {
-                let mut constraints = Der(content).inside(tag::SEQUENCE, "constraints")?;
-                let authority = constraints.optional(tag::BOOLEAN)?;
-                self.is_authority = authority.is_some_and(|value| value != [0]);
-            }
-        }
-        Ok(())
-    }
-
-    fn read_names(&mut self, der: &[u8]) -> Result<(), CertificateError> {
-        let mut list = Der(der).inside(tag::SEQUENCE, "names")?;
-        while !list.0.is_empty() {
-            let (kind, value) = list.next("name")?;
-            let name = match (kind, value) {
-                (tag::MAIL | tag::HOST | tag::URI, text) => visible(text)?.to_owned(),
-                (tag::ADDRESS, bytes) => address(bytes)?.to_string(),
+        let validity = certificate.validity();
+        let mut fields = Self {
+            serial: certificate.raw_serial().to_vec(),
+            common_name: common_name(certificate.subject()),
+            issuer_name: common_name(certificate.issuer()),
+            names: Vec::new(),
+            not_before_ms: ms(validity.not_before),
+            not_after_ms: ms(validity.not_after),
+            is_authority: false,
+            subject_der: certificate.subject().as_raw().to_vec(),
+            issuer_der: certificate.issuer().as_raw().to_vec(),
+        };
+        let constraints = certificate
+            .basic_constraints()
+            .map_err(wrong("constraints"))?;
+        fields.is_authority = constraints.is_some_and(|found| found.value.ca);
+        let names = certificate
+            .subject_alternative_name()
+            .map_err(wrong("names"))?;
+        for name in names.iter().flat_map(|found| &found.value.general_names) {
+            let name = match name {
+                GeneralName::RFC822Name(text)
+                | GeneralName::DNSName(text)
+                | GeneralName::URI(text) => visible(text)?.to_owned(),
+                GeneralName::IPAddress(bytes) => address(bytes)?.to_string(),
+                GeneralName::Invalid(..) => return Err(CertificateError("a name")),
                 _ => continue,
             };
-            if self.names.len() == NAMES_MAX {
+            if fields.names.len() == NAMES_MAX {
                 return Err(CertificateError("too many names"));
             }
-            self.names.push(name);
+            fields.names.push(name);
         }
-        Ok(())
+        Ok(fields)
     }
 }
 
 /// A name of visible ASCII: one that holds a NUL or a line end is not what it
 /// looks like.
-fn visible(bytes: &[u8]) -> Result<&str, CertificateError> {
-    let text = std::str::from_utf8(bytes).ok();
-    text.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))
-        .ok_or(CertificateError("a name"))
+fn visible(text: &str) -> Result<&str, CertificateError> {
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text)
+    } else {
+        Err(CertificateError("a name"))
+    }
 }
 
 fn address(bytes: &[u8]) -> Result<IpAddr, CertificateError> {
@@ -147,108 +112,18 @@ fn address(bytes: &[u8]) -> Result<IpAddr, CertificateError> {
         .map_err(|_| CertificateError("an address"))
 }
 
-fn common_name(name: &[u8]) -> Result<String, CertificateError> {
-    let mut sets = Der(name);
-    while !sets.0.is_empty() {
-        let mut set = sets.inside(tag::SET, "name")?;
-        while !set.0.is_empty() {
-            let mut pair = set.inside(tag::SEQUENCE, "name")?;
-            let oid = pair.value(tag::OID, "name")?;
-            let (_, value) = pair.next("name")?;
-            if oid == COMMON_NAME {
-                let shown = String::from_utf8_lossy(value);
-                return Ok(shown.chars().filter(|c| !c.is_control()).collect());
-            }
-        }
-    }
-    Ok(String::new())
-}
-
-fn time(from: &mut Der<'_>) -> Result<u64, CertificateError> {
-    let wrong = CertificateError("a moment");
-    let (kind, text) = from.next("validity")?;
-    let (century, rest) = match kind {
-        tag::GENERAL_TIME => {
-            let (century, rest) = text.split_at_checked(2).ok_or(wrong)?;
-            (i64::from(pair(century).ok_or(wrong)?), rest)
-        }
-        // Years from 50 on are those of the last century.
-        tag::UTC_TIME => match text.first() {
-            Some(b'5'..=b'9') => (19, text),
-            _ => (20, text),
-        },
-        _ => return Err(wrong),
+/// The first common name, without control characters; empty without one.
+fn common_name(name: &X509Name<'_>) -> String {
+    let Some(found) = name.iter_common_name().next() else {
+        return String::new();
     };
-    let digits = rest.strip_suffix(b"Z").ok_or(wrong)?;
-    let mut pairs = digits.chunks(2).map(pair);
-    let mut next = || pairs.next().flatten().ok_or(wrong);
-    let civil = Civil {
-        year: century * 100 + i64::from(next()?),
-        month: next()?,
-        day: next()?,
-        hour: next()?,
-        minute: next()?,
-        second: next()?,
-    };
-    // 9999-12-31T23:59:59Z stands for "never"; years before 1970 for "always".
-    if civil.year < 1970 {
-        return Ok(0);
-    }
-    civil.ms().ok_or(wrong)
+    let shown = String::from_utf8_lossy(found.as_slice());
+    shown.chars().filter(|c| !c.is_control()).collect()
 }
 
-fn pair(digits: &[u8]) -> Option<u8> {
-    match digits {
-        [high @ b'0'..=b'9', low @ b'0'..=b'9'] => Some((high - b'0') * 10 + low - b'0'),
-        _ => None,
-    }
-}
-
-/// What is left of some DER.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The next value with its tag.
-    fn next(&mut self, what: &'static str) -> Result<(u8, &'a [u8]), CertificateError> {
-        let short = CertificateError(what);
-        let (&kind, rest) = self.0.split_first().ok_or(short)?;
-        let (&first, mut rest) = rest.split_first().ok_or(short)?;
-        let length = match first {
-            0..=0x7f => usize::from(first),
-            // At most 2^24 bytes, shortest form not insisted on.
-            0x81..=0x83 => {
-                let (bytes, behind) = rest
-                    .split_at_checked(usize::from(first & 0x7f))
-                    .ok_or(short)?;
-                rest = behind;
-                bytes
-                    .iter()
-                    .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-            }
-            _ => return Err(short),
-        };
-        let (value, behind) = rest.split_at_checked(length).ok_or(short)?;
-        self.0 = behind;
-        Ok((kind, value))
-    }
-
-    fn value(&mut self, kind: u8, what: &'static str) -> Result<&'a [u8], CertificateError> {
-        match self.next(what)? {
-            (found, value) if found == kind => Ok(value),
-            _ => Err(CertificateError(what)),
-        }
-    }
-
-    fn inside(&mut self, kind: u8, what: &'static str) -> Result<Self, CertificateError> {
-        self.value(kind, what).map(Self)
-    }
-
-    fn optional(&mut self, kind: u8) -> Result<Option<&'a [u8]>, CertificateError> {
-        if self.0.first() == Some(&kind) {
-            return self.next("optional").map(|(_, value)| Some(value));
-        }
-        Ok(None)
-    }
+/// 9999-12-31T23:59:59Z stands for "never"; moments before 1970 for "always".
+fn ms(moment: ASN1Time) -> u64 {
+    u64::try_from(moment.timestamp()).map_or(0, |seconds| seconds * 1_000)
 }
 
 #[cfg(test)]

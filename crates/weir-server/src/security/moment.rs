@@ -5,6 +5,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+
 /// Now, in milliseconds since 1970-01-01 UTC; 0 for a clock before that.
 #[must_use]
 pub fn now_ms() -> u64 {
@@ -14,90 +17,44 @@ pub fn now_ms() -> u64 {
     })
 }
 
-/// A date and time of day, UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Civil {
-    pub(crate) year: i64,
-    pub(crate) month: u8,
-    pub(crate) day: u8,
-    pub(crate) hour: u8,
-    pub(crate) minute: u8,
-    pub(crate) second: u8,
-}
-
-/// Days of 400 years, after which the calendar repeats itself.
-const DAYS_OF_ERA: i64 = 146_097;
-/// Days from the first of March of the year 0 to 1970-01-01.
-const DAYS_TO_1970: i64 = 719_468;
-
-impl Civil {
-    /// Milliseconds since 1970-01-01; none when it is no date, or before 1970.
-    pub(crate) fn ms(self) -> Option<u64> {
-        let (month, day) = (i64::from(self.month), i64::from(self.day));
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
-        let days_of_month = match self.month {
-            1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-            4 | 6 | 9 | 11 => 30,
-            2 if leap => 29,
-            2 => 28,
-            _ => return None,
-        };
-        let in_range = (1970..=9999).contains(&self.year)
-            && (1..=days_of_month).contains(&day)
-            && self.hour < 24
-            && self.minute < 60
-            && self.second <= 60;
-        if !in_range {
-            return None;
-        }
-        // Years that begin in March have their leap day at the end.
-        let year = if month <= 2 { self.year - 1 } else { self.year };
-        let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-        let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-        let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
-        let days = era * DAYS_OF_ERA + day_of_era - DAYS_TO_1970;
-        let (hour, minute) = (i64::from(self.hour), i64::from(self.minute));
-        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + i64::from(self.second);
-        u64::try_from(seconds).ok().map(|seconds| seconds * 1_000)
-    }
-}
+/// 1970-01-01T00:00:00, from which moments count. Dates are civil ones in UTC: a timestamp of
+/// `jiff` ends a day before 9999-12-31T23:59:59Z, which stands for "never" in certificates.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The moment as `2026-11-20T09:30:00Z`, whole seconds.
 #[must_use]
 pub fn rfc3339(ms: u64) -> String {
-    let seconds = i64::try_from(ms / 1_000)
-        .unwrap_or(i64::MAX)
-        .min(253_402_300_799);
-    let (days, of_day) = (seconds / 86_400 + DAYS_TO_1970, seconds % 86_400);
-    let (era, of_era) = (days / DAYS_OF_ERA, days % DAYS_OF_ERA);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    format!("{}Z", civil(ms / 1_000 * 1_000))
+}
+
+/// The moment as a date and time of day, at the latest the end of the year 9999.
+fn civil(ms: u64) -> DateTime {
+    let since = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
+    EPOCH.saturating_add(since)
 }
 
 /// Reads what [`rfc3339`] writes, also with a fraction or an offset of hours
-/// and minutes.
+/// and minutes. The fraction is left out.
 pub(crate) fn from_toml(value: &toml::value::Datetime) -> Option<u64> {
     let (date, time) = (value.date?, value.time?);
-    let civil = Civil {
-        year: i64::from(date.year),
-        month: date.month,
-        day: date.day,
-        hour: time.hour,
-        minute: time.minute,
-        second: time.second.unwrap_or(0),
-    };
-    let offset_ms = match value.offset? {
+    let signed = |number: u8| i8::try_from(number).ok();
+    let civil = DateTime::new(
+        i16::try_from(date.year).ok()?,
+        signed(date.month)?,
+        signed(date.day)?,
+        signed(time.hour)?,
+        signed(time.minute)?,
+        // A leap second counts as the one before it.
+        signed(time.second.unwrap_or(0).min(59))?,
+        0,
+    );
+    let offset = match value.offset? {
         toml::value::Offset::Z => 0,
-        toml::value::Offset::Custom { minutes } => i64::from(minutes) * 60_000,
+        toml::value::Offset::Custom { minutes } => i64::from(minutes),
     };
-    let ms = i64::try_from(civil.ms()?).ok()?.checked_sub(offset_ms)?;
-    u64::try_from(ms).ok()
+    let since = civil.ok()?.duration_since(EPOCH);
+    let since = since.checked_sub(SignedDuration::from_mins(offset))?;
+    u64::try_from(since.as_millis()).ok()
 }
 
 /// Reads a moment with its offset, to the millisecond.

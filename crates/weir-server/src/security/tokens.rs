@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -38,7 +39,11 @@ impl Token {
             filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
         }
         let (id, secret) = bytes.split_at(ID_BYTES);
-        Ok(Self(format!("{PREFIX}{}_{}", hex(id), hex(secret))))
+        Ok(Self(format!(
+            "{PREFIX}{}_{}",
+            HEXLOWER.encode(id),
+            HEXLOWER.encode(secret)
+        )))
     }
 
     /// The text, for the one who asked for it.
@@ -77,16 +82,9 @@ impl TokenHash {
 
     /// Reads `sha256:` and 64 hexadecimal digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix("sha256:")?.as_bytes();
-        if digits.len() != 64 {
-            return None;
-        }
-        let mut hash = [0; 32];
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-            let [high, low] = pair else { return None };
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
-        Some(Self(hash))
+        let digits = text.strip_prefix("sha256:")?;
+        let hash = HEXLOWER.decode(digits.as_bytes()).ok()?;
+        hash.try_into().ok().map(Self)
     }
 
     pub(crate) fn matches(&self, other: &Self) -> bool {
@@ -96,7 +94,7 @@ impl TokenHash {
 
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", hex(&self.0))
+        write!(f, "sha256:{}", HEXLOWER.encode(&self.0))
     }
 }
 
@@ -109,33 +107,17 @@ impl fmt::Debug for TokenHash {
 /// The id in a token's text, if it has the form of one.
 pub(crate) fn id_of(text: &str) -> Option<&str> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-    let formed = is_id(id)
-        && secret.len() == SECRET_BYTES * 2
-        && secret.bytes().all(|byte| digit(byte).is_some());
+    let formed = is_id(id) && secret.len() == SECRET_BYTES * 2 && secret.bytes().all(is_digit);
     formed.then_some(id)
 }
 
 /// Whether the text is the id of a token.
 pub(crate) fn is_id(text: &str) -> bool {
-    text.len() == ID_BYTES * 2 && text.bytes().all(|byte| digit(byte).is_some())
+    text.len() == ID_BYTES * 2 && text.bytes().all(is_digit)
 }
 
-fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a text cannot fail.
-        let written = write!(text, "{byte:02x}");
-        debug_assert!(written.is_ok(), "a text takes everything");
-        text
-    })
+fn is_digit(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
 #[cfg(test)]
