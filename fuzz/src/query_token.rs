@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_query::{
-    Bounds, Budgets, Mode, Query, QueryText, Shape, Sieve, SourceOptions, Step, TopicToken,
+    Bounds, Budgets, Mode, PushdownFilter, Query, QueryText, Shape, SourceOptions, Step, TopicToken,
 };
 
 /// Turns after which a run is let go.
@@ -54,7 +54,7 @@ pub fn run(data: &[u8]) {
     let Some(text) = texts().into_iter().nth(usize::from(which >> 4) % 5) else {
         return;
     };
-    let _ = Sieve::new(&text, "t", which & 8 != 0);
+    let _ = PushdownFilter::new(&text, "t", which & 8 != 0);
     let Ok(plan) = text.compile() else {
         return;
     };

@@ -7,7 +7,7 @@ use crate::fields::{hex, number, parse_id, words};
 use crate::groups::{GroupAnswer, GroupClaim};
 use crate::message::{
     After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,
-    OneWrite, Packet, ProgramAnswer, RefusalMessage, Sift,
+    OneWrite, Packet, ProgramAnswer, PushdownQuery, RefusalMessage,
 };
 use crate::{
     AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, QUERY_PARAMS_BYTES_MAX,
@@ -485,7 +485,7 @@ fn listen<'a>(fields: &Fields<'_, 'a>) -> Read<Listen<'a>> {
         kinds,
         reset_earliest: reset.is_some(),
         query: ListenQuery {
-            sift: sift(fields)?,
+            pushdown: pushdown(fields)?,
             limit: fields.maybe(var!("_limit"))?,
             until: fields.maybe(var!("_until"))?,
             marks: fields.flag(var!("_marks"))?,
@@ -494,34 +494,34 @@ fn listen<'a>(fields: &Fields<'_, 'a>) -> Read<Listen<'a>> {
     })
 }
 
-fn sift<'a>(fields: &Fields<'_, 'a>) -> Read<Option<Sift<'a>>> {
-    let words = fields.words(var!("_sift"))?;
+fn pushdown<'a>(fields: &Fields<'_, 'a>) -> Read<Option<PushdownQuery<'a>>> {
+    let words = fields.words(var!("_filter"))?;
     if words.is_empty() {
         return Ok(None);
     }
     let text = |name| fields.or_empty(name, QUERY_TEXT_BYTES_MAX);
-    let mut sift = Sift {
+    let mut pushdown = PushdownQuery {
         filter: text(var!("_where"))?,
         params: fields.or_empty(var!("_params"), QUERY_PARAMS_BYTES_MAX)?,
         order: text(var!("_order"))?,
         group: text(var!("_group"))?,
         select: text(var!("_select"))?,
-        ..Sift::default()
+        ..PushdownQuery::default()
     };
     for word in words.split(|&byte| byte == b' ') {
         match word {
             b"structural" => {}
-            b"strict" => sift.strict = true,
-            b"skip" => sift.on_bad_item = BadItem::Skip,
-            b"undefined" => sift.on_bad_item = BadItem::Undefined,
-            b"utf16" => sift.utf16 = true,
-            b"rank" => sift.rank = true,
-            b"drop" => sift.drop = true,
-            b"cut" => sift.cut = true,
-            _ => return Err(bad("_sift", "words about a query")),
+            b"strict" => pushdown.strict = true,
+            b"skip" => pushdown.on_bad_item = BadItem::Skip,
+            b"undefined" => pushdown.on_bad_item = BadItem::Undefined,
+            b"utf16" => pushdown.utf16 = true,
+            b"rank" => pushdown.rank = true,
+            b"drop" => pushdown.drop = true,
+            b"cut" => pushdown.cut = true,
+            _ => return Err(bad("_filter", "words about a query")),
         }
     }
-    Ok(Some(sift))
+    Ok(Some(pushdown))
 }
 
 fn program<'a>(fields: &Fields<'_, 'a>, args: &'a [u8]) -> Read<Option<ProgramAnswer<'a>>> {

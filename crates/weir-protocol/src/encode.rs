@@ -442,32 +442,32 @@ impl Encoder {
         if let Some(from) = query.from {
             self.bytes(b"_key_from", from);
         }
-        let Some(sift) = &query.sift else {
+        let Some(pushdown) = &query.pushdown else {
             return;
         };
-        self.filled(b"_where", sift.filter);
-        self.filled(b"_params", sift.params);
-        self.filled(b"_order", sift.order);
-        self.filled(b"_group", sift.group);
-        self.filled(b"_select", sift.select);
-        let level: &[u8] = if sift.strict {
+        self.filled(b"_where", pushdown.filter);
+        self.filled(b"_params", pushdown.params);
+        self.filled(b"_order", pushdown.order);
+        self.filled(b"_group", pushdown.group);
+        self.filled(b"_select", pushdown.select);
+        let level: &[u8] = if pushdown.strict {
             b"strict"
         } else {
             b"structural"
         };
         self.scratch.extend_from_slice(level);
         let words: [(bool, &[u8]); 6] = [
-            (sift.on_bad_item == BadItem::Skip, b" skip"),
-            (sift.on_bad_item == BadItem::Undefined, b" undefined"),
-            (sift.utf16, b" utf16"),
-            (sift.rank, b" rank"),
-            (sift.drop, b" drop"),
-            (sift.cut, b" cut"),
+            (pushdown.on_bad_item == BadItem::Skip, b" skip"),
+            (pushdown.on_bad_item == BadItem::Undefined, b" undefined"),
+            (pushdown.utf16, b" utf16"),
+            (pushdown.rank, b" rank"),
+            (pushdown.drop, b" drop"),
+            (pushdown.cut, b" cut"),
         ];
         for (_, word) in words.iter().filter(|(said, _)| *said) {
             self.scratch.extend_from_slice(word);
         }
-        self.ends.push((b"_sift", self.scratch.len()));
+        self.ends.push((b"_filter", self.scratch.len()));
     }
 
     fn refusal<'a>(&mut self, refusal: &RefusalMessage<'a>) -> (&'a [u8], &'a [u8]) {

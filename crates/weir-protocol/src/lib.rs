@@ -32,7 +32,7 @@ pub use items::{Held, ItemsError, read_items};
 pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
     After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,
-    OneWrite, Packet, ProgramAnswer, RefusalMessage, Sift,
+    OneWrite, Packet, ProgramAnswer, PushdownQuery, RefusalMessage,
 };
 pub use server::{Phase, ServerConnection, WriteFault};
 pub use status::{StatusLine, StatusLines, StatusValue, write_status};

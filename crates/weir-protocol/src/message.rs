@@ -165,7 +165,7 @@ pub struct Listen<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenQuery<'a> {
     /// Records are looked into.
-    pub sift: Option<Sift<'a>>,
+    pub pushdown: Option<PushdownQuery<'a>>,
     /// The listener ends after so many records.
     pub limit: Option<u64>,
     /// The listener ends in front of records of later intentions.
@@ -180,7 +180,7 @@ pub struct ListenQuery<'a> {
 /// of them. Texts are fields of a query as people write them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "words that are there or not")]
-pub struct Sift<'a> {
+pub struct PushdownQuery<'a> {
     /// `where`.
     pub filter: &'a [u8],
     /// For each parameter, bytes name and bytes JSON scalar.

@@ -17,7 +17,7 @@ use weir_core::{
 use weir_protocol::{
     After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
     Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, OutcomeLines, Packet,
-    RefusalMessage, Sift, StatusLines, StatusValue, TopicLine, TopicLines, write_outcome,
+    PushdownQuery, RefusalMessage, StatusLines, StatusValue, TopicLine, TopicLines, write_outcome,
     write_status, write_topic,
 };
 use weir_scan::BadItem;
@@ -199,7 +199,7 @@ proptest! {
     fn listening_comes_back(
         topic in word(), numbers in any::<[u64; 4]>(), key in prop::option::of(filled(30)),
         prefix in prop::option::of(filled(30)), kinds in 0..64_u8, which in 0..5, follow: bool,
-        reset_earliest: bool, replay_sift: bool, page in prop::collection::vec(any::<u8>(), 49..400),
+        reset_earliest: bool, replay_filter: bool, page in prop::collection::vec(any::<u8>(), 49..400),
     ) {
         let after = match which {
             0 => After::Offset(numbers[0]),
@@ -212,7 +212,7 @@ proptest! {
             topic: &topic, after, follow, bytes: numbers[1], records: numbers[2], key: key.as_deref(),
             prefix: prefix.as_deref(), kinds: kinds << 1, reset_earliest,
             query: ListenQuery {
-                sift: replay_sift.then_some(Sift {
+                pushdown: replay_filter.then_some(PushdownQuery {
                     filter: topic.as_bytes(), params: &page, order: b"$.a", group: b"", select: b"$.b",
                     strict: follow, on_bad_item: [BadItem::Error, BadItem::Skip, BadItem::Undefined][usize::from(kinds % 3)],
                     utf16: reset_earliest, rank: follow, drop: reset_earliest, cut: follow,

@@ -37,7 +37,7 @@
 //! | `engine`, `flow`, `tournament`, `sort` | stages, modes, the merge, the sort |
 //! | `filter`, `fold`, `distinct` | what the stages do |
 //! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
-//! | `records`, `sieve` | records of topics as items; what of a query runs beside them |
+//! | `records`, `filter` | records of topics as items; what of a query runs beside them |
 //! | `explain` | what a query will do |
 //!
 //! What must never happen here: I/O, a clock, a thread, a hash order that
@@ -64,10 +64,10 @@ mod options;
 mod order;
 mod page;
 mod plan;
+mod pushdown;
 mod records;
 mod resume;
 mod rows;
-mod sieve;
 mod sort;
 mod source;
 mod text;
@@ -85,8 +85,8 @@ pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
 pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
 pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
+pub use pushdown::{Filtered, PushdownFilter};
 pub use records::{Properties, RECORD_PROPERTIES, item_of, span_in};
-pub use sieve::{Sieve, Sifted};
 pub use text::quoted;
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
 pub use topic_token::TopicToken;

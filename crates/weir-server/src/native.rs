@@ -35,15 +35,15 @@ mod fetch;
 mod late;
 mod listeners;
 mod marks;
+mod pushdown;
 mod refuse;
-mod sift;
 
 use connection::Connection;
 
 /// Bytes of writes of one connection that may be unanswered.
 const WINDOW_BYTES: usize = 16 << 20;
 /// Looks through pages for queries at the same moment, of all connections.
-const SIFTS_MAX: usize = 8;
+const FILTERS_MAX: usize = 8;
 /// Pause after a failed accept, so that a lack of descriptors is no busy loop.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -56,7 +56,7 @@ pub(crate) struct Port {
     /// Number of the newest connection.
     last: AtomicU64,
     /// Looks through pages for queries.
-    sifts: Arc<Semaphore>,
+    filters: Arc<Semaphore>,
 }
 
 /// The connection that has a session open.
@@ -72,7 +72,7 @@ impl Port {
             shared,
             sessions: Mutex::default(),
             last: AtomicU64::new(0),
-            sifts: Arc::new(Semaphore::new(SIFTS_MAX)),
+            filters: Arc::new(Semaphore::new(FILTERS_MAX)),
         }
     }
 

@@ -181,14 +181,14 @@ impl TopicQuery {
         let kinds = kinds.fold(0, |all, kind| all | kind);
         let is_log = options.view == TopicView::Log;
         let helped = options.push_down && backend.queries(is_log)?;
-        let query_part = if helped && plan.may_sift() && limits_are_usual(&options.budgets) {
+        let query_part = if helped && plan.may_push_down() && limits_are_usual(&options.budgets) {
             QueryPart::new(&text, plan.may_cut())
         } else {
             None
         };
         let whole = Arc::new(plan);
         let plan = match &query_part {
-            Some(query_part) => Arc::new(whole.behind_sieve(&text, query_part.cuts())?),
+            Some(query_part) => Arc::new(whole.after_pushdown(&text, query_part.cuts())?),
             None => Arc::clone(&whole),
         };
         let run = |plan: &Arc<Plan>| match &resumed {
@@ -198,7 +198,7 @@ impl TopicQuery {
         let mut query = run(&plan)?;
         // Nobody there would know which of them count.
         let is_strict = text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
-        let leaves_out = query_part.is_none() && (whole.may_sift() || is_strict);
+        let leaves_out = query_part.is_none() && (whole.may_push_down() || is_strict);
         let asking = PushdownRequest {
             kinds,
             // What is dropped at a boundary would be counted there.

@@ -123,7 +123,7 @@ enum Event {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(port: Arc<Port>, number: u64, stream: S, principal: Principal) -> Self {
         let now = Instant::now();
-        let listeners = Listeners::new(Arc::clone(&port.sifts), &port.shared);
+        let listeners = Listeners::new(Arc::clone(&port.filters), &port.shared);
         Self {
             received: Some(Received::new(Arc::clone(&port))),
             idle: port.shared.config.idle_timeout,

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
-use super::sift::{Found, Keys, Sifter};
+use super::pushdown::{Found, Keys, Pushdown};
 use crate::limits::budget::{MemoryBudget, Reservation};
 
 /// Who does not answer after a panic.
@@ -67,7 +67,7 @@ pub(super) enum Fetched {
 #[derive(Debug)]
 pub(super) struct Fetch {
     /// Room for looks, of all connections.
-    sifts: Arc<Semaphore>,
+    filters: Arc<Semaphore>,
     /// Permits of those who read, of all ports.
     readers: Arc<Semaphore>,
     /// For pages that were fetched and not sent.
@@ -97,12 +97,12 @@ impl Drop for Task {
 
 impl Fetch {
     pub(super) fn new(
-        sifts: Arc<Semaphore>,
+        filters: Arc<Semaphore>,
         readers: Arc<Semaphore>,
         budget: MemoryBudget,
     ) -> Self {
         Self {
-            sifts,
+            filters,
             readers,
             budget,
             turn: Arc::new(Semaphore::new(1)),
@@ -120,31 +120,31 @@ impl Fetch {
     }
 
     /// Begins to look for what a query wants, if nothing else is fetched: then
-    /// the sifter is away.
+    /// the pushdown is away.
     pub(super) fn look(
         &mut self,
         listener: u64,
         reader: &TopicReader,
-        sifter: &mut Option<Box<Sifter>>,
+        pushdown: &mut Option<Box<Pushdown>>,
     ) {
         if !self.is_idle() {
             return;
         }
-        let (Some(sifter), reader) = (sifter.take(), reader.clone()) else {
+        let (Some(pushdown), reader) = (pushdown.take(), reader.clone()) else {
             return;
         };
-        self.sift(listener, move |stop| {
-            Brought::Found(sifter.look(reader, stop).map(Box::new))
+        self.run_filter(listener, move |stop| {
+            Brought::Found(pushdown.look(reader, stop).map(Box::new))
         });
     }
 
     /// Begins to look into records, when there is room for that.
-    fn sift(
+    fn run_filter(
         &mut self,
         listener: u64,
         work: impl FnOnce(&Arc<AtomicBool>) -> Brought + Send + 'static,
     ) {
-        let (turn, sifts) = (Arc::clone(&self.turn), Arc::clone(&self.sifts));
+        let (turn, filters) = (Arc::clone(&self.turn), Arc::clone(&self.filters));
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         self.listener = listener;
@@ -153,7 +153,7 @@ impl Fetch {
             let Ok(turn) = turn.acquire_owned().await else {
                 return Brought::Lost;
             };
-            let Ok(place) = sifts.acquire_owned().await else {
+            let Ok(place) = filters.acquire_owned().await else {
                 return Brought::Lost;
             };
             let looked = tokio::task::spawn_blocking(move || {
@@ -241,16 +241,21 @@ impl Fetch {
         }
     }
 
-    /// Begins to look up keys, if nothing else is fetched: then the sifter, if
+    /// Begins to look up keys, if nothing else is fetched: then the pushdown, if
     /// there is one, is away to look through them.
-    pub(super) fn keys(&mut self, listener: u64, wanted: LookUp, sifter: &mut Option<Box<Sifter>>) {
+    pub(super) fn keys(
+        &mut self,
+        listener: u64,
+        wanted: LookUp,
+        pushdown: &mut Option<Box<Pushdown>>,
+    ) {
         if !self.is_idle() {
             return;
         }
-        match sifter.take() {
+        match pushdown.take() {
             None => self.begin(listener, move || Brought::Keys(wanted.keys())),
-            Some(sifter) => self.sift(listener, move |stop| {
-                Brought::Keys(wanted.keys().and_then(|keys| sifter.look_up(keys, stop)))
+            Some(pushdown) => self.run_filter(listener, move |stop| {
+                Brought::Keys(wanted.keys().and_then(|keys| pushdown.look_up(keys, stop)))
             }),
         }
     }
@@ -356,7 +361,7 @@ mod tests {
         let (start, begun) = channel();
         let (go, told) = channel();
         let (end, wanted) = channel();
-        fetch.sift(listener, move |stop| {
+        fetch.run_filter(listener, move |stop| {
             let _ = (start.send(()), told.recv());
             let _ = end.send(!stop.load(Ordering::Relaxed));
             Brought::Lost

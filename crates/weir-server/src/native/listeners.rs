@@ -16,8 +16,8 @@ use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key
 use super::buffer::Outgoing;
 use super::fetch::{Fetch, Fetched, LookUp};
 use super::marks::Marks;
+use super::pushdown::{Ending, Filter, Found, Keys, Pushdown};
 use super::refuse::{self, Refused};
-use super::sift::{Ending, Filter, Found, Keys, Sifter};
 use crate::shared::Shared;
 
 /// Pages that a filter looks through in one turn.
@@ -53,8 +53,8 @@ struct Listener {
     follow: bool,
     filter: Option<Filter>,
     /// What a query wants; nothing too while it is on its way to be looked for.
-    sifter: Option<Box<Sifter>>,
-    sifts: bool,
+    pushdown: Option<Box<Pushdown>>,
+    pushes_down: bool,
     /// What was found and is not sent.
     found: Option<Box<Found>>,
     replay: Option<Replay>,
@@ -99,7 +99,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub(super) fn new(sifts: Arc<Semaphore>, shared: &Shared) -> Self {
+    pub(super) fn new(filters: Arc<Semaphore>, shared: &Shared) -> Self {
         Self {
             list: Vec::new(),
             next: 0,
@@ -108,7 +108,7 @@ impl Listeners {
             lacks: 0,
             newest: 0,
             fetch: Fetch::new(
-                sifts,
+                filters,
                 Arc::clone(&shared.readers),
                 shared.admission.answers.clone(),
             ),
@@ -195,8 +195,8 @@ impl Listeners {
             prefix: listen.prefix.map(Into::into),
             kinds: listen.kinds,
         });
-        let (sifter, filter) = match Sifter::new(listen, filter)? {
-            Ok(sifter) => (Some(sifter), None),
+        let (pushdown, filter) = match Pushdown::new(listen, filter)? {
+            Ok(pushdown) => (Some(pushdown), None),
             Err(filter) => (None, filter),
         };
         let position = reader.position().0;
@@ -210,8 +210,8 @@ impl Listeners {
             records: clamp(listen.records),
             follow: listen.follow,
             filter,
-            sifts: sifter.is_some(),
-            sifter,
+            pushes_down: pushdown.is_some(),
+            pushdown,
             found: None,
             replay,
             skipped: 0,
@@ -421,8 +421,8 @@ impl Listener {
         }
         let turn = if self.replay.is_some() {
             self.replay(hands)
-        } else if self.sifts {
-            self.sifted(hands)
+        } else if self.pushes_down {
+            self.pushed_down(hands)
         } else {
             self.read(hands)
         };
@@ -502,11 +502,11 @@ impl Listener {
     }
 
     /// Sends what a query wants.
-    fn sifted(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
+    fn pushed_down(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
         let ready = self.found.take().map(Ok);
         let Some(found) = ready.or_else(|| hands.fetch.take_found(self.number)) else {
             let fetch = &mut *hands.fetch;
-            fetch.look(self.number, &self.reader, &mut self.sifter);
+            fetch.look(self.number, &self.reader, &mut self.pushdown);
             return Ok(Turn::Waits);
         };
         let mut found = found?;
@@ -523,7 +523,7 @@ impl Listener {
             return Ok(Turn::Lacks(lacks));
         }
         self.reader = found.reader;
-        self.sifter = Some(found.sifter);
+        self.pushdown = Some(found.pushdown);
         self.skipped += found.skipped;
         let position = self.reader.position().0;
         match found.ending {
@@ -619,7 +619,7 @@ impl Listener {
                 from: replay.from.clone(),
                 upto: replay.upto,
             };
-            hands.fetch.keys(self.number, wanted, &mut self.sifter);
+            hands.fetch.keys(self.number, wanted, &mut self.pushdown);
             return Ok(Turn::Waits);
         };
         *hands.left = hands.left.saturating_sub(REPLAY_PAGES);
@@ -628,7 +628,7 @@ impl Listener {
             // No credit, or enough for now: continues after the key before. What a
             // query let through is counted, and sent.
             let enough = self.bytes <= 0 || self.records <= 0 || hands.out.is_high();
-            if enough && !self.sifts {
+            if enough && !self.pushes_down {
                 return Ok(Turn::Goes);
             }
             let wanted = |record: &Record<'_>| {
@@ -643,14 +643,14 @@ impl Listener {
                 Some(sent) => {
                     if let Err(lacks) = self.page(sent, true, hands) {
                         keys.found.push_front((key, page));
-                        let replay = self.replay.as_mut().filter(|_| self.sifts);
+                        let replay = self.replay.as_mut().filter(|_| self.pushes_down);
                         if let Some(replay) = replay {
                             replay.ready = Some(keys);
                         }
                         return Ok(Turn::Lacks(lacks));
                     }
                 }
-                None => self.skipped += u64::from(self.sifts),
+                None => self.skipped += u64::from(self.pushes_down),
             }
             if let Some(replay) = &mut self.replay {
                 replay.from = key_behind(&key);
@@ -663,11 +663,11 @@ impl Listener {
             refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
             return Ok(Turn::Ends);
         }
-        self.sifter = keys.sifter;
+        self.pushdown = keys.pushdown;
         if !keys.ends {
             // So that somebody who waits for what is rare hears something.
-            self.mark(self.sifts && self.skipped >= PROGRESS_RECORDS, hands);
-        } else if self.sifts {
+            self.mark(self.pushes_down && self.skipped >= PROGRESS_RECORDS, hands);
+        } else if self.pushes_down {
             let position = self.reader.position().0;
             hands.send(&self.tag, Message::End { position });
             return Ok(Turn::Ends);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weir_core::{ErrorCode, RecordKind};
-use weir_protocol::{After, Listen, ListenQuery, Message, Packet, Sift};
+use weir_protocol::{After, Listen, ListenQuery, Message, Packet, PushdownQuery};
 use weir_store::Page;
 
 use crate::peer::{CLIENT, Got, Peer, World};
@@ -18,7 +18,7 @@ const ALL: Listen<'static> = Listen {
     kinds: 0,
     reset_earliest: false,
     query: ListenQuery {
-        sift: None,
+        pushdown: None,
         limit: None,
         until: None,
         marks: false,
@@ -242,14 +242,14 @@ fn a_query_of_the_latest_values_sends_what_it_wants_of_them() {
         ));
     }
     peer.answers(600);
-    let sift = Sift {
+    let pushdown = PushdownQuery {
         filter: b"@.even == true",
         select: b"$.n",
         cut: true,
-        ..Sift::default()
+        ..PushdownQuery::default()
     };
     let query = ListenQuery {
-        sift: Some(sift),
+        pushdown: Some(pushdown),
         limit: Some(3),
         from: Some(b"k496"),
         ..ListenQuery::default()

@@ -5,7 +5,7 @@
 
 use weir_core::codec::put_bytes;
 use weir_core::{ErrorCode, IntentionOffset};
-use weir_protocol::{ListenQuery, QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX, Sift};
+use weir_protocol::{ListenQuery, PushdownQuery, QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX};
 use weir_query::{Complex, Level, Missing, QueryText, Strings};
 
 /// The part of a query that the server does.
@@ -38,9 +38,9 @@ impl QueryPart {
         self.cut
     }
 
-    fn sift(&self) -> Sift<'_> {
+    fn pushdown(&self) -> PushdownQuery<'_> {
         let text = &self.text;
-        Sift {
+        PushdownQuery {
             filter: text.filter.as_bytes(),
             params: &self.params,
             order: text.order.as_bytes(),
@@ -86,7 +86,7 @@ impl PushdownRequest {
 
     pub(crate) fn query<'a>(&'a self, follow: bool, from: &'a [u8]) -> ListenQuery<'a> {
         ListenQuery {
-            sift: self.query_part.as_deref().map(QueryPart::sift),
+            pushdown: self.query_part.as_deref().map(QueryPart::pushdown),
             limit: self.limit,
             until: self.until.map(|until| until.0),
             marks: self.marks && follow,

@@ -1,7 +1,7 @@
 //! The part of a query that runs beside the records: which of them the rest
 //! of the query has to see, and what of them.
 //!
-//! Invariant: a query over what a sieve let through has the results of the
+//! Invariant: a query over what a filter let through has the results of the
 //! query over everything, the first fault included: it scans, checks and
 //! filters with the engine's own code. What must never happen here: a stage
 //! that needs more than one record.
@@ -21,7 +21,7 @@ use crate::records::Properties;
 
 /// Looks through pages of one topic.
 #[derive(Debug)]
-pub struct Sieve {
+pub struct PushdownFilter {
     query: Query,
     source: SourceId,
     properties: Properties,
@@ -29,9 +29,9 @@ pub struct Sieve {
     scratch: Items,
 }
 
-/// What a sieve let through of a page.
+/// What a filter let through of a page.
 #[derive(Debug, Default)]
-pub struct Sifted {
+pub struct Filtered {
     /// Number of each record in the page, from 0, and where the part of its
     /// value is that goes on.
     pub kept: Vec<(usize, Span)>,
@@ -43,8 +43,8 @@ pub struct Sifted {
 }
 
 impl QueryText {
-    /// What of this query a sieve does.
-    fn sifted(&self) -> Self {
+    /// What of this query a filter does.
+    fn pushed_down(&self) -> Self {
         Self {
             distinct: false,
             offset: 0,
@@ -59,7 +59,7 @@ impl QueryText {
 impl Plan {
     /// Whether records can be left out before the query sees them.
     #[must_use]
-    pub fn may_sift(&self) -> bool {
+    pub fn may_push_down(&self) -> bool {
         self.filter.is_some()
             || self.missing == Missing::Drop
             || matches!(self.select, Select::Path(_))
@@ -73,12 +73,12 @@ impl Plan {
         matches!(self.select, Select::Path(_)) && self.keys.iter().all(|key| outside(&key.column))
     }
 
-    /// This query for items that a sieve let through; `cut`: for their selected
+    /// This query for items that a filter let through; `cut`: for their selected
     /// values. Its tokens are those of the whole query.
     ///
     /// # Errors
     /// None that the whole query has not.
-    pub fn behind_sieve(&self, text: &QueryText, cut: bool) -> Result<Self, QueryError> {
+    pub fn after_pushdown(&self, text: &QueryText, cut: bool) -> Result<Self, QueryError> {
         let mut rest = QueryText {
             filter: String::new(),
             params: Vec::new(),
@@ -93,14 +93,14 @@ impl Plan {
     }
 }
 
-impl Sieve {
-    /// A sieve for records of a topic; `cut`: only selected values go on.
+impl PushdownFilter {
+    /// A filter for records of a topic; `cut`: only selected values go on.
     ///
     /// # Errors
     /// Those of [`QueryText::compile`]; `BAD_OPTION` for properties that
     /// records do not have, and for a cut that the query does not allow.
     pub fn new(text: &QueryText, topic: &str, cut: bool) -> Result<Self, QueryError> {
-        let plan = text.sifted().compile()?;
+        let plan = text.pushed_down().compile()?;
         let properties = Properties::of(&plan)?;
         if cut && !plan.may_cut() {
             let error = QueryError::new(weir_core::ErrorCode::BadOption);
@@ -122,7 +122,7 @@ impl Sieve {
         })
     }
 
-    /// Ends the work on a page when the flag is set: `sift` fails with
+    /// Ends the work on a page when the flag is set: `filter` fails with
     /// `CANCELLED` then.
     pub fn stop_by(&mut self, flag: Arc<AtomicBool>) {
         self.query.stop_by(flag);
@@ -138,7 +138,7 @@ impl Sieve {
     ///
     /// # Errors
     /// Faults of the page as a whole; those of a record are part of the answer.
-    pub fn sift(&mut self, page: &Bytes, mut frames: Frames) -> Result<Sifted, QueryError> {
+    pub fn filter(&mut self, page: &Bytes, mut frames: Frames) -> Result<Filtered, QueryError> {
         let mut fault = None;
         let load = loop {
             let whole = PageIn {
@@ -147,7 +147,7 @@ impl Sieve {
             };
             match self.query.load(self.source, whole, &mut self.scratch) {
                 Ok(Some(load)) => break load,
-                Ok(None) => return Ok(Sifted::default()),
+                Ok(None) => return Ok(Filtered::default()),
                 Err(error) => {
                     // What stands before it counts; there may be another among that.
                     let item = error.place.item.and_then(|at| usize::try_from(at).ok());
@@ -171,7 +171,7 @@ impl Sieve {
             let span = select.map_or(head.span, |path| load.page.value(row, path).span);
             (load.page.index(row) as usize, span)
         });
-        Ok(Sifted {
+        Ok(Filtered {
             kept: kept.collect(),
             skipped: load.skipped,
             fault,

@@ -3,7 +3,7 @@
 //!
 //! Runs on a thread that may wait and may take long; ends at the next record
 //! when nobody waits for it any more. What must never happen here: a stage
-//! that needs more than one record; looking through more than `SIFT_PAGES` in
+//! that needs more than one record; looking through more than `FILTER_PAGES` in
 //! one go.
 
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weir_core::codec::Reader;
 use weir_core::{ErrorCode, Record};
-use weir_protocol::{Listen, Sift};
+use weir_protocol::{Listen, PushdownQuery};
 use weir_query::{
-    Complex, Frames, Level, Meta, Missing, QueryError, QueryText, Sieve, Span, Strings, item_of,
-    span_in,
+    Complex, Frames, Level, Meta, Missing, PushdownFilter, QueryError, QueryText, Span, Strings,
+    item_of, span_in,
 };
 use weir_store::{Page, PageBuilder, StoreError, TopicReader};
 
 use super::refuse::Refused;
 
 /// Pages that are looked through in one go.
-const SIFT_PAGES: usize = 64;
+const FILTER_PAGES: usize = 64;
 /// Looking ends after the page in which so much time has passed, for the sake
 /// of others that wait for their turn.
-const SIFT_TIME: Duration = Duration::from_millis(100);
+const FILTER_TIME: Duration = Duration::from_millis(100);
 /// Bytes of records that are let through in one go.
-const SIFT_BYTES: usize = 64 << 10;
+const FILTER_BYTES: usize = 64 << 10;
 /// Bytes of a record beside its key, value and metadata, at most.
 const HEAD_BYTES: usize = 64;
 
@@ -54,9 +54,9 @@ impl Filter {
 
 /// What a listener of a query wants.
 #[derive(Debug)]
-pub(super) struct Sifter {
+pub(super) struct Pushdown {
     filter: Option<Filter>,
-    sieve: Option<Sieve>,
+    query_filter: Option<PushdownFilter>,
     cut: bool,
     /// Records that may still be sent.
     left: Option<u64>,
@@ -81,7 +81,7 @@ pub(super) enum Ending {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) reader: TopicReader,
-    pub(super) sifter: Box<Sifter>,
+    pub(super) pushdown: Box<Pushdown>,
     pub(super) page: Option<Page>,
     /// Values that are not JSON and were left out.
     pub(super) bad: u64,
@@ -99,7 +99,7 @@ pub(super) struct Keys {
     /// Whether there are no more.
     pub(super) ends: bool,
     /// What a query wants, which was away to look through them.
-    pub(super) sifter: Option<Box<Sifter>>,
+    pub(super) pushdown: Option<Box<Pushdown>>,
     /// Values that are not JSON and were left out.
     pub(super) bad: u64,
     /// What is wrong with the record after them.
@@ -107,37 +107,37 @@ pub(super) struct Keys {
 }
 
 /// The fields of the query.
-fn text(sift: &Sift<'_>) -> Option<QueryText> {
+fn text(asked: &PushdownQuery<'_>) -> Option<QueryText> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let mut params = Vec::new();
-    let mut reader = Reader::new(sift.params);
+    let mut reader = Reader::new(asked.params);
     while !reader.is_empty() {
         let (name, value) = (reader.bytes().ok()?, reader.bytes().ok()?);
         params.push((text(name)?, text(value)?));
     }
     Some(QueryText {
-        filter: text(sift.filter)?,
-        order: text(sift.order)?,
-        group: text(sift.group)?,
-        select: text(sift.select)?,
+        filter: text(asked.filter)?,
+        order: text(asked.order)?,
+        group: text(asked.group)?,
+        select: text(asked.select)?,
         params,
-        level: if sift.strict {
+        level: if asked.strict {
             Level::Strict
         } else {
             Level::Structural
         },
-        on_bad_item: sift.on_bad_item,
-        strings: if sift.utf16 {
+        on_bad_item: asked.on_bad_item,
+        strings: if asked.utf16 {
             Strings::Utf16
         } else {
             Strings::Scalar
         },
-        complex: if sift.rank {
+        complex: if asked.rank {
             Complex::Rank
         } else {
             Complex::Error
         },
-        missing: if sift.drop {
+        missing: if asked.drop {
             Missing::Drop
         } else {
             Missing::First
@@ -175,29 +175,29 @@ fn with_value(page: &Page, value: &[u8]) -> Result<Option<Page>, StoreError> {
     Ok(one.take())
 }
 
-impl Sifter {
+impl Pushdown {
     /// What LISTEN asks for; nothing when pages can be sent as they lie.
     pub(super) fn new(
         listen: &Listen<'_>,
         filter: Option<Filter>,
     ) -> Result<Result<Box<Self>, Option<Filter>>, Refused> {
         let query = &listen.query;
-        if query.sift.is_none() && query.limit.is_none() && query.until.is_none() {
+        if query.pushdown.is_none() && query.limit.is_none() && query.until.is_none() {
             return Ok(Err(filter));
         }
-        let sieve = match &query.sift {
+        let query_filter = match &query.pushdown {
             None => None,
-            Some(sift) => {
+            Some(asked) => {
                 let bad = || Refused::new(ErrorCode::BadRequest, "a query that is no text");
-                let text = text(sift).ok_or_else(bad)?;
-                let sieve = Sieve::new(&text, listen.topic, sift.cut);
-                Some(sieve.map_err(|error| refused(&error))?)
+                let text = text(asked).ok_or_else(bad)?;
+                let query_filter = PushdownFilter::new(&text, listen.topic, asked.cut);
+                Some(query_filter.map_err(|error| refused(&error))?)
             }
         };
         Ok(Ok(Box::new(Self {
             filter,
-            sieve,
-            cut: query.sift.is_some_and(|sift| sift.cut),
+            query_filter,
+            cut: query.pushdown.is_some_and(|asked| asked.cut),
             left: query.limit,
             until: query.until,
         })))
@@ -214,7 +214,7 @@ impl Sifter {
         let mut chosen = Chosen::default();
         let (mut bad, mut skipped) = (0, 0);
         let mut ending = Ending::More;
-        for _ in 0..SIFT_PAGES {
+        for _ in 0..FILTER_PAGES {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -227,19 +227,19 @@ impl Sifter {
                 break;
             };
             let before = chosen.records;
-            let sifted = self.page(&page, &mut chosen)?;
-            let (looked, more) = sifted;
+            let filtered = self.page(&page, &mut chosen)?;
+            let (looked, more) = filtered;
             bad += more.bad;
             skipped += looked - (chosen.records - before);
             ending = more.ending;
-            let enough = chosen.bytes >= SIFT_BYTES || begun.elapsed() >= SIFT_TIME;
+            let enough = chosen.bytes >= FILTER_BYTES || begun.elapsed() >= FILTER_TIME;
             if enough || !matches!(ending, Ending::More) {
                 break;
             }
         }
         Ok(Found {
             reader,
-            sifter: self,
+            pushdown: self,
             page: chosen.page.take(),
             bad,
             skipped,
@@ -268,13 +268,13 @@ impl Sifter {
             }
             *left = left.saturating_sub(places.len() as u64);
         }
-        keys.sifter = Some(self);
+        keys.pushdown = Some(self);
         Ok(keys)
     }
 
     fn stop_by(&mut self, stop: &Arc<AtomicBool>) {
-        if let Some(sieve) = &mut self.sieve {
-            sieve.stop_by(Arc::clone(stop));
+        if let Some(query_filter) = &mut self.query_filter {
+            query_filter.stop_by(Arc::clone(stop));
         }
     }
 
@@ -293,32 +293,32 @@ impl Sifter {
                 *page = None;
                 continue;
             };
-            if let Some(sieve) = &self.sieve {
+            if let Some(query_filter) = &self.query_filter {
                 let (key, value) = (
                     append(&mut bytes, record.key),
                     append(&mut bytes, item_of(&record)),
                 );
-                let properties = sieve.properties();
+                let properties = query_filter.properties();
                 properties.push(&record, value, key, Meta::Nothing, &mut frames);
                 looked.push((at, record.offset.0));
             }
         }
-        let Some(sieve) = &mut self.sieve else {
+        let Some(query_filter) = &mut self.query_filter else {
             return Ok(());
         };
         let bytes = Bytes::from(bytes);
         let spans = frames.spans.clone();
-        let sifted = match sieve.sift(&bytes, frames) {
-            Ok(sifted) => sifted,
+        let filtered = match query_filter.filter(&bytes, frames) {
+            Ok(filtered) => filtered,
             Err(error) => {
                 keys.found.clear();
                 keys.fault = Some(refused(&error));
                 return Ok(());
             }
         };
-        keys.bad = sifted.skipped;
+        keys.bad = filtered.skipped;
         let mut kept = vec![None; looked.len()];
-        for (at, span) in sifted.kept {
+        for (at, span) in filtered.kept {
             if let Some(kept) = kept.get_mut(at) {
                 *kept = Some(span);
             }
@@ -332,7 +332,7 @@ impl Sifter {
                 (page, kept) => page.filter(|_| kept.is_some()),
             };
         }
-        if let Some((at, error)) = sifted.fault {
+        if let Some((at, error)) = filtered.fault {
             let offset = looked.get(at).map(|(_, offset)| *offset);
             let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
             keys.fault = Some(of_record(&error, offset, start));
@@ -362,15 +362,15 @@ impl Sifter {
             {
                 continue;
             }
-            if let Some(sieve) = &self.sieve {
+            if let Some(query_filter) = &self.query_filter {
                 let value = span_in(&bytes, item_of(&record));
                 let key = span_in(&bytes, record.key);
-                let properties = sieve.properties();
+                let properties = query_filter.properties();
                 properties.push(&record, value, key, Meta::Nothing, &mut frames);
             }
             records.push(record);
         }
-        let Some(sieve) = &mut self.sieve else {
+        let Some(query_filter) = &mut self.query_filter else {
             for record in &records {
                 if !chosen.push(record, &mut self.left) {
                     look.ending = Ending::Over;
@@ -380,20 +380,20 @@ impl Sifter {
             return Ok((looked, look));
         };
         let spans = frames.spans.clone();
-        let sifted = match sieve.sift(&bytes, frames) {
-            Ok(sifted) => sifted,
+        let filtered = match query_filter.filter(&bytes, frames) {
+            Ok(filtered) => filtered,
             Err(error) => {
                 look.ending = Ending::Fault(refused(&error));
                 return Ok((looked, look));
             }
         };
-        look.bad = sifted.skipped;
-        if let Some((at, error)) = sifted.fault {
+        look.bad = filtered.skipped;
+        if let Some((at, error)) = filtered.fault {
             let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
             let record = records.get(at).map(|record| record.offset.0);
             look.ending = Ending::Fault(of_record(&error, record, start));
         }
-        for (at, span) in sifted.kept {
+        for (at, span) in filtered.kept {
             let Some(mut record) = records.get(at).copied() else {
                 continue;
             };
