@@ -4,7 +4,7 @@
 //! case, a call that is kept, costs no merge, and a change of an existing key
 //! no allocation.
 
-mod heads;
+mod key_prefixes;
 mod node;
 mod tree;
 

@@ -11,9 +11,9 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod call_context;
 mod code;
 pub mod codec;
-pub mod desk;
 pub mod digest;
 pub mod effect;
 #[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]

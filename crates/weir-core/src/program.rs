@@ -1,17 +1,17 @@
 //! Programs: what a topic may ask before a write becomes history.
 //!
 //! The machine owns everything that a program can see or change (its
-//! [`Desk`]); an engine after [`ProgramHost`] only runs
+//! [`CallContext`]); an engine behind [`ProgramHost`] only runs
 //! code. So the rules of limits, revert and state are here, once, whatever
 //! engine is used, and two engines can be compared.
 //!
 //! What must never happen after these traits: an outcome that depends on
-//! anything but the code, the call and the desk.
+//! anything but the code, the call and the context.
 
 use std::fmt;
 
+use crate::call_context::{CallContext, Image};
 pub use crate::code::{CodeHash, StateMode, TrapKind};
-use crate::desk::{Desk, Image};
 use crate::kv::KvMap;
 
 /// Bytes of stack of a thread that applies, so that no call of a program needs
@@ -79,7 +79,7 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
 }
 
 /// A program bound to one topic. Between two calls it keeps nothing that could
-/// change an answer: state is on the desk.
+/// change an answer: state is in the context.
 pub trait Program: Send + Sync {
     /// What is true of its module.
     fn facts(&self) -> Facts;
@@ -94,16 +94,21 @@ pub trait Program: Send + Sync {
     /// all, or a size that the module allows and as many globals as it has.
     fn accepts(&self, image: &Image) -> bool;
 
-    /// Runs one call. Whatever it did is on the desk afterwards, also when it
-    /// failed; the machine keeps or reverts it. `fuel` is the limit; the desk
-    /// is told how much was used. The desk is in a box so that an engine can
+    /// Runs one call. Whatever it did is in the context afterwards, also when it
+    /// failed; the machine keeps or reverts it. `fuel` is the limit; the context
+    /// is told how much was used. The context is in a box so that an engine can
     /// take it to where its host functions find it, and give it back: it is
     /// large, and a call is short.
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap>;
+    fn judge(
+        &mut self,
+        entry: Entry,
+        fuel: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap>;
 
     /// The intention is over: with `kept` the memory after its last call is
     /// the state from now on (mode `memory`), else it is as it was before.
-    fn settle(&mut self, kept: bool, desk: &mut Desk);
+    fn settle(&mut self, kept: bool, context: &mut CallContext);
 
     /// Another program of the same module, for another topic or for a copy of
     /// this one.

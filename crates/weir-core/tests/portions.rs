@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_core::batch::{Batch, BatchBuilder};
-use weir_core::desk::{Desk, Image};
+use weir_core::call_context::{CallContext, Image};
 use weir_core::intention::{Intention, IntentionLimits, ONCE};
 use weir_core::machine::Portion;
 use weir_core::program::{Decision, Entry, Trap};
@@ -59,29 +59,40 @@ impl Program for Counting {
         true
     }
 
-    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
+    fn judge(
+        &mut self,
+        entry: Entry,
+        _: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap> {
         let what = if entry == Entry::Apply { 1 } else { 2 };
-        let kind = desk.input(what, 0).unwrap().first().copied().unwrap_or(0);
-        desk.burn(if kind >= 100 { 1_000 } else { 10 });
-        let count = desk.state_get(b"n").unwrap().map_or(0, |n| n[0]);
+        let kind = context
+            .input(what, 0)
+            .unwrap()
+            .first()
+            .copied()
+            .unwrap_or(0);
+        context.burn(if kind >= 100 { 1_000 } else { 10 });
+        let count = context.state_get(b"n").unwrap().map_or(0, |n| n[0]);
         let free = |_| Ok(());
-        desk.state_put(b"n", &[count.wrapping_add(1)], free)
+        context
+            .state_put(b"n", &[count.wrapping_add(1)], free)
             .unwrap();
         if kind % 5 == 4 {
-            desk.reject_text(&[b'a' + count % 26]).unwrap();
+            context.reject_text(&[b'a' + count % 26]).unwrap();
             return Ok(Decision::Reject(7));
         }
         if entry == Entry::Apply {
-            desk.emit_input(free).unwrap();
+            context.emit_input(free).unwrap();
         }
-        desk.emit_put(b"count", &[count], free).unwrap();
+        context.emit_put(b"count", &[count], free).unwrap();
         if kind % 7 == 6 {
-            desk.emit_put(b"more", &[count], free).unwrap();
+            context.emit_put(b"more", &[count], free).unwrap();
         }
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut Desk) {}
+    fn settle(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(Self)

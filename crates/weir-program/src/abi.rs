@@ -1,7 +1,7 @@
 //! The interface `weir1`: what each imported function does, once for all
 //! engines. Pointers are checked here, against the memory as it is now.
 
-use weir_core::desk::{Desk, Stop};
+use weir_core::call_context::{CallContext, Stop};
 use weir_core::exact::{to_i32, to_i64};
 use weir_core::{TrapKind, program::Entry};
 use weir_scan::{Level, PASS_WORK, Path, Plan, Shape, Tag};
@@ -182,7 +182,7 @@ fn hand(
 
 pub(crate) fn input_info(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     ptr: i32,
 ) -> Result<Done, Stop> {
@@ -199,7 +199,7 @@ pub(crate) fn input_info(
 
 pub(crate) fn input_read(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (what, off, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -215,7 +215,7 @@ pub(crate) fn input_read(
 
 pub(crate) fn emit_put(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -227,7 +227,7 @@ pub(crate) fn emit_put(
 
 pub(crate) fn emit_delete(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen): (i32, i32),
 ) -> Result<Done, Stop> {
@@ -236,14 +236,14 @@ pub(crate) fn emit_delete(
     Ok(Done::NOTHING)
 }
 
-pub(crate) fn emit_input(d: &mut Desk, p: &mut Purse) -> Result<Done, Stop> {
+pub(crate) fn emit_input(d: &mut CallContext, p: &mut Purse) -> Result<Done, Stop> {
     d.emit_input(|bytes| p.moves(bytes, EMIT_FUEL))?;
     Ok(Done::NOTHING)
 }
 
 pub(crate) fn emit_value(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen, voff, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -256,7 +256,7 @@ pub(crate) fn emit_value(
 
 pub(crate) fn reject_text(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (ptr, len): (i32, i32),
 ) -> Result<Done, Stop> {
@@ -269,7 +269,7 @@ pub(crate) fn reject_text(
 
 pub(crate) fn state_get(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -279,7 +279,7 @@ pub(crate) fn state_get(
 
 pub(crate) fn state_put(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -292,7 +292,7 @@ pub(crate) fn state_put(
 
 pub(crate) fn state_delete(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen): (i32, i32),
 ) -> Result<Done, Stop> {
@@ -303,7 +303,7 @@ pub(crate) fn state_delete(
 
 pub(crate) fn state_next(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -313,7 +313,7 @@ pub(crate) fn state_next(
 
 pub(crate) fn key_get(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -323,7 +323,7 @@ pub(crate) fn key_get(
 
 pub(crate) fn key_offset(
     m: &mut [u8],
-    d: &mut Desk,
+    d: &mut CallContext,
     p: &mut Purse,
     (kptr, klen): (i32, i32),
 ) -> Result<Done, Stop> {
@@ -369,7 +369,7 @@ const NOT_PATHS: i64 = -2;
 /// in it disturbs what is found.
 pub(crate) fn json_find(
     m: &mut [u8],
-    d: &Desk,
+    d: &CallContext,
     p: &mut Purse,
     (what, flags, paths, plen, out): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -437,7 +437,7 @@ fn asked(text: &[u8], level: Level) -> Option<Plan> {
 
 pub(crate) fn log(
     m: &mut [u8],
-    d: &Desk,
+    d: &CallContext,
     p: &mut Purse,
     lines: &Lines,
     (level, ptr, len): (i32, i32, i32),
@@ -458,7 +458,7 @@ macro_rules! link_all {
             mut guest: Guest<'_>,
             call: impl FnOnce(
                 &mut [u8],
-                &mut ::weir_core::desk::Desk,
+                &mut ::weir_core::call_context::CallContext,
                 &mut Purse,
             ) -> Result<Done, Stop>,
         ) -> Result<i64, $engine::Error> {
@@ -467,7 +467,7 @@ macro_rules! link_all {
             };
             let mut purse = Purse::new(guest.get_fuel()?);
             let (bytes, data) = memory.data_and_store_mut(&mut guest);
-            let done = match call(bytes, &mut data.desk, &mut purse) {
+            let done = match call(bytes, &mut data.context, &mut purse) {
                 Ok(done) => done,
                 Err(stop) => return Err($stop(guest, stop)),
             };
@@ -588,7 +588,7 @@ mod tests {
         stopped(hash(&mut m, &mut poor, (1, 0, long, 8000)));
         assert_eq!(m, [7; 8192], "nothing is hashed");
         let lines = Lines::default();
-        let d = &mut Desk::default();
+        let d = &mut CallContext::default();
         stopped(log(
             &mut m,
             d,

@@ -8,7 +8,7 @@ use wasmi::{
     Config, Engine, Error, Extern, Global, Instance, Linker, Memory, Module, Store, TrapCode,
     TypedFunc, Val,
 };
-use weir_core::desk::{Desk, Image, Stop};
+use weir_core::call_context::{CallContext, Image, Stop};
 use weir_core::program::{Decision, Entry, Program, ProgramHost};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
@@ -46,10 +46,10 @@ impl std::fmt::Debug for WasmiHost {
     }
 }
 
-/// What the host functions work on. The desk is here only during a call.
+/// What the host functions work on. The context is here only during a call.
 #[derive(Default)]
 struct Data {
-    desk: Box<Desk>,
+    context: Box<CallContext>,
     memory: Option<Memory>,
     /// Why a host function ended the call.
     stop: Option<Stop>,
@@ -223,15 +223,15 @@ fn version(live: &mut Live) -> Result<i32, Error> {
 }
 
 impl Running {
-    /// The warm instance, or a fresh one in the state that the desk knows.
-    fn instance(&mut self, desk: &Desk) -> Result<Box<Live>, Trap> {
+    /// The warm instance, or a fresh one in the state that the context knows.
+    fn instance(&mut self, context: &CallContext) -> Result<Box<Live>, Trap> {
         if let Some(live) = self.live.take() {
             return Ok(live);
         }
         let unable = |error: Error| Trap::Unable(format!("no instance: {error}"));
         let mut live = Box::new(self.module.start().map_err(unable)?);
-        if self.mode == StateMode::Memory && !desk.image().memory.is_empty() {
-            load(&mut live, desk).map_err(unable)?;
+        if self.mode == StateMode::Memory && !context.image().memory.is_empty() {
+            load(&mut live, context).map_err(unable)?;
         }
         Ok(live)
     }
@@ -266,8 +266,8 @@ fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
 }
 
 /// Gives an instance the memory and the globals of the last good call.
-fn load(live: &mut Live, desk: &Desk) -> Result<(), Error> {
-    let image = desk.image();
+fn load(live: &mut Live, context: &CallContext) -> Result<(), Error> {
+    let image = context.image();
     let now = live.memory.data(&live.store).len();
     if let Some(more) = image.memory.len().checked_sub(now)
         && more > 0
@@ -321,9 +321,14 @@ impl Program for Running {
         self.module.report.accepts(image)
     }
 
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
+    fn judge(
+        &mut self,
+        entry: Entry,
+        fuel: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error}"));
-        let mut live = self.instance(desk)?;
+        let mut live = self.instance(context)?;
         let Live {
             store,
             apply,
@@ -337,13 +342,13 @@ impl Program for Running {
                 .get_typed_func(&*store, abi::entry_name(other))
                 .map_err(|error| unable(&error))?,
         };
-        std::mem::swap(desk, &mut store.data_mut().desk);
+        std::mem::swap(context, &mut store.data_mut().context);
         let returned = function.call(&mut *store, ());
-        std::mem::swap(desk, &mut store.data_mut().desk);
+        std::mem::swap(context, &mut store.data_mut().context);
         let left = store.get_fuel().map_err(|error| unable(&error))?;
         match returned {
             Ok(code) => {
-                desk.burn(fuel - left.min(fuel));
+                context.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
                     StateMode::None | StateMode::Kv => self.reset(live).and_then(stays),
@@ -357,7 +362,7 @@ impl Program for Running {
                 let units = room.and_then(|room| room.get(&*store).i32());
                 let overflowed = units.is_some_and(|units| units < 0);
                 let trap = why(&error, store.data().stop, overflowed);
-                desk.burn(match trap {
+                context.burn(match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
                 });
@@ -366,7 +371,7 @@ impl Program for Running {
         }
     }
 
-    fn settle(&mut self, kept: bool, desk: &mut Desk) {
+    fn settle(&mut self, kept: bool, context: &mut CallContext) {
         if self.mode != StateMode::Memory {
             return;
         }
@@ -381,12 +386,12 @@ impl Program for Running {
                 ..
             } = &mut **live;
             let memory = memory.data(&*store);
-            desk.keep_memory(memory, std::iter::once(0..memory.len()));
+            context.keep_memory(memory, std::iter::once(0..memory.len()));
             let values = globals.iter().map(|(global, _)| global.get(&*store));
-            desk.keep_globals(values.map(|value| to_bits(&value)));
-        } else if desk.image().memory.is_empty()
-            || live.memory.data(&live.store).len() != desk.image().memory.len()
-            || load(live, desk).is_err()
+            context.keep_globals(values.map(|value| to_bits(&value)));
+        } else if context.image().memory.is_empty()
+            || live.memory.data(&live.store).len() != context.image().memory.len()
+            || load(live, context).is_err()
         {
             self.live = None;
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use weir_core::IntentionOffset;
-use weir_core::desk::Desk;
+use weir_core::call_context::CallContext;
 
 /// Bytes of a line that are kept.
 pub const LINE_BYTES_MAX: usize = 1024;
@@ -83,12 +83,12 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    pub(crate) fn new(desk: &Desk, level: i32, text: &[u8]) -> Self {
+    pub(crate) fn new(context: &CallContext, level: i32, text: &[u8]) -> Self {
         let kept = text.get(..LINE_BYTES_MAX).unwrap_or(text);
         Self {
-            topic: Arc::clone(desk.topic()),
-            intention: desk.intention(),
-            time_ms: desk.time_ms(),
+            topic: Arc::clone(context.topic()),
+            intention: context.intention(),
+            time_ms: context.time_ms(),
             level: Level::from_number(level),
             text: String::from_utf8_lossy(kept).into_owned(),
         }
@@ -161,9 +161,9 @@ impl Kept {
 
 impl Lines {
     /// Takes a line, or counts it when its topic wrote too many.
-    pub(crate) fn add(&self, desk: &Desk, level: i32, text: &[u8]) {
-        self.take(desk.topic(), desk.time_ms(), || {
-            LogLine::new(desk, level, text)
+    pub(crate) fn add(&self, context: &CallContext, level: i32, text: &[u8]) {
+        self.take(context.topic(), context.time_ms(), || {
+            LogLine::new(context, level, text)
         });
     }
 

@@ -9,7 +9,7 @@ use wasmtime::{
     Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module,
     OperatorCost, OptLevel, ResourceLimiter, Store, TypedFunc, Val,
 };
-use weir_core::desk::{Desk, Image, Stop};
+use weir_core::call_context::{CallContext, Image, Stop};
 use weir_core::limits::METER;
 use weir_core::program::{Decision, Entry, PROGRAM_STACK_BYTES, Program, ProgramHost};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
@@ -21,7 +21,7 @@ use crate::fresh;
 use crate::host::{Cache, Kept, Place, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::report::Report;
-use crate::rewrite::{Marks, Rewritten, global_name, rewrite};
+use crate::rewrite::{DirtyPages, Rewritten, global_name, rewrite};
 use crate::trace::Tracer;
 use crate::validate::inspect;
 
@@ -61,20 +61,20 @@ impl std::fmt::Debug for WasmtimeHost {
     }
 }
 
-/// What the host functions work on. The desk is here only during a call.
+/// What the host functions work on. The context is here only during a call.
 #[derive(Default)]
 struct Data {
-    desk: Box<Desk>,
+    context: Box<CallContext>,
     memory: Option<Memory>,
     /// Why a host function ended the call.
     stop: Option<Stop>,
     /// What host functions wrote into the guest's memory.
-    marks: Marks,
+    dirty: DirtyPages,
 }
 
 impl Data {
     fn wrote(&mut self, (at, bytes): (usize, usize)) {
-        self.marks.add(at, bytes);
+        self.dirty.add(at, bytes);
     }
 }
 
@@ -123,7 +123,7 @@ struct Live {
     /// Mutable globals with their first values, in order of their index.
     globals: Vec<(Global, Val)>,
     mask: Option<Global>,
-    /// Marks whose pieces are paid for (mode `memory`).
+    /// Pieces whose writes are paid for (mode `memory`).
     paid: u64,
     apply: TypedFunc<(), i32>,
     instance: Instance,
@@ -227,14 +227,16 @@ impl Maker {
         let report = inspect(code).map_err(Refusal::Bad)?;
         report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
-        let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
+        let dirty = report
+            .stores
+            .then(|| DirtyPages::new(report.memory_bytes_max));
         let Rewritten {
             code,
             mask,
             room,
             data,
             keeps_data,
-        } = rewrite(code, marks, report.needs())
+        } = rewrite(code, dirty, report.needs())
             .map_err(|error| Refusal::Unable(error.to_string()))?;
         // What is wrong with the code was found before: the compiler decides
         // nothing, so what it cannot do is this node's own trouble.
@@ -330,7 +332,7 @@ impl Compiled {
             memory.write(&mut store, *at, bytes)?;
         }
         store.data_mut().memory = Some(memory);
-        store.data_mut().marks = Marks::new(self.report.memory_bytes_max);
+        store.data_mut().dirty = DirtyPages::new(self.report.memory_bytes_max);
         let apply = instance.get_typed_func(&mut store, abi::entry_name(Entry::Apply))?;
         let mut globals = Vec::with_capacity(self.report.globals.len());
         for index in &self.report.globals {
@@ -383,33 +385,38 @@ fn version(live: &mut Live) -> Result<i32, Error> {
 }
 
 impl Running {
-    /// The warm instance, or a fresh one in the state that the desk knows.
-    fn instance(&mut self, desk: &Desk) -> Result<Box<Live>, Trap> {
+    /// The warm instance, or a fresh one in the state that the context knows.
+    fn instance(&mut self, context: &CallContext) -> Result<Box<Live>, Trap> {
         if let Some(live) = self.live.take() {
             return Ok(live);
         }
         let unable = |error: Error| Trap::Unable(format!("no instance: {error:#}"));
         let mut live = Box::new(self.module.start().map_err(unable)?);
         if self.mode == StateMode::Memory
-            && !desk.image().memory.is_empty()
+            && !context.image().memory.is_empty()
             && let Some((first, _)) = self.module.first.get()
         {
-            load(&mut live, first, desk).map_err(unable)?;
+            load(&mut live, first, context).map_err(unable)?;
         }
         Ok(live)
     }
 
     /// Makes the instance as good as new; `None` when only a new one is. The
     /// topic pays for either, after a call that used so much fuel.
-    fn reset(&self, mut live: Box<Live>, used: u64, desk: &mut Desk) -> Option<Box<Live>> {
+    fn reset(
+        &self,
+        mut live: Box<Live>,
+        used: u64,
+        context: &mut CallContext,
+    ) -> Option<Box<Live>> {
         let report = &self.module.report;
         let (first, _) = self.module.first.get()?;
         if report.changes_segments || live.memory.data_size(&live.store) != first.len() {
-            self.pay_for_another(&mut live, used, desk);
+            self.pay_for_another(&mut live, used, context);
             return None;
         }
         let written = live.take_marks();
-        desk.burn(fresh::put_back(fresh::bytes_of(written.clone())));
+        context.burn(fresh::put_back(fresh::bytes_of(written.clone())));
         let memory = live.memory.data_mut(&mut live.store);
         written.for_each(|part| first.restore(part, memory));
         let Live { store, globals, .. } = &mut *live;
@@ -419,12 +426,12 @@ impl Running {
         Some(live)
     }
 
-    fn pay_for_another(&self, live: &mut Live, used: u64, desk: &mut Desk) {
+    fn pay_for_another(&self, live: &mut Live, used: u64, context: &mut CallContext) {
         let memory = live.memory.data_size(&live.store) as u64;
         let written = fresh::bytes_of(live.take_marks());
-        let kept = desk.image().memory.pages().count() as u64;
+        let kept = context.image().memory.pages().count() as u64;
         let report = &self.module.report;
-        desk.burn(fresh::renewal(report, used, memory, written, kept));
+        context.burn(fresh::renewal(report, used, memory, written, kept));
     }
 }
 
@@ -440,10 +447,10 @@ impl Live {
     fn unpaid(&mut self) -> u64 {
         let Self { store, mask, .. } = self;
         let bits = mask.as_ref().and_then(|mask| mask.get(&mut *store).i64());
-        let mut marks = store.data().marks;
-        marks.bits |= bits.map_or(0, i64::cast_unsigned);
-        marks.bits &= !std::mem::replace(&mut self.paid, marks.bits);
-        fresh::bytes_of(marks.take(self.memory.data_size(&self.store)))
+        let mut dirty = store.data().dirty;
+        dirty.bits |= bits.map_or(0, i64::cast_unsigned);
+        dirty.bits &= !std::mem::replace(&mut self.paid, dirty.bits);
+        fresh::bytes_of(dirty.take(self.memory.data_size(&self.store)))
     }
 
     /// Removes the marks: the parts of the memory that may have been written
@@ -456,16 +463,16 @@ impl Live {
             paid,
             ..
         } = self;
-        let mut marks = store.data().marks;
+        let mut dirty = store.data().dirty;
         *paid = 0;
         if let Some(mask) = mask {
             // It is an i64; else everything counts as written.
             let bits = mask.get(&mut *store).i64();
-            marks.bits |= bits.map_or(u64::MAX, i64::cast_unsigned);
+            dirty.bits |= bits.map_or(u64::MAX, i64::cast_unsigned);
             drop(mask.set(&mut *store, Val::I64(0)));
         }
-        let written = marks.take(memory.data_size(&*store));
-        store.data_mut().marks = marks;
+        let written = dirty.take(memory.data_size(&*store));
+        store.data_mut().dirty = dirty;
         written
     }
 
@@ -497,8 +504,8 @@ impl Live {
 }
 
 /// Gives a fresh instance the memory and the globals of the last good call.
-fn load(live: &mut Live, first: &First, desk: &Desk) -> Result<(), Error> {
-    let image = desk.image();
+fn load(live: &mut Live, first: &First, context: &CallContext) -> Result<(), Error> {
+    let image = context.image();
     let now = live.memory.data_size(&live.store);
     if let Some(more) = image.memory.len().checked_sub(now)
         && more > 0
@@ -548,9 +555,14 @@ impl Program for Running {
         self.module.report.accepts(image)
     }
 
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
+    fn judge(
+        &mut self,
+        entry: Entry,
+        fuel: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
-        let mut live = self.instance(desk)?;
+        let mut live = self.instance(context)?;
         let Live {
             store,
             apply,
@@ -569,25 +581,25 @@ impl Program for Running {
             ),
         };
         let function = other.as_ref().unwrap_or(apply);
-        std::mem::swap(desk, &mut store.data_mut().desk);
+        std::mem::swap(context, &mut store.data_mut().context);
         let returned = on_deep_stack(|| function.call(&mut *store, ()));
-        std::mem::swap(desk, &mut store.data_mut().desk);
+        std::mem::swap(context, &mut store.data_mut().context);
         let left = store.get_fuel().map_err(|error| unable(&error))?;
         match returned {
             Ok(code) => {
                 let used = fuel - left.min(fuel);
-                desk.burn(used);
+                context.burn(used);
                 self.live = if self.mode == StateMode::Memory {
-                    if code == 0 || live.is_like(desk.image()) {
-                        desk.burn(fresh::put_back(live.unpaid()));
+                    if code == 0 || live.is_like(context.image()) {
+                        context.burn(fresh::put_back(live.unpaid()));
                         Some(live)
                     } else {
                         // What it did is not kept, and cannot be put back.
-                        self.pay_for_another(&mut live, used, desk);
+                        self.pay_for_another(&mut live, used, context);
                         None
                     }
                 } else {
-                    self.reset(live, used, desk).and_then(stays)
+                    self.reset(live, used, context).and_then(stays)
                 };
                 decision(code)
             }
@@ -599,14 +611,14 @@ impl Program for Running {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
                 };
-                desk.burn(used);
-                self.pay_for_another(&mut live, used, desk);
+                context.burn(used);
+                self.pay_for_another(&mut live, used, context);
                 Err(trap)
             }
         }
     }
 
-    fn settle(&mut self, kept: bool, desk: &mut Desk) {
+    fn settle(&mut self, kept: bool, context: &mut CallContext) {
         if self.mode != StateMode::Memory {
             return;
         }
@@ -621,12 +633,12 @@ impl Program for Running {
                 globals,
                 ..
             } = &mut *live;
-            desk.keep_memory(memory.data(&*store), written);
+            context.keep_memory(memory.data(&*store), written);
             let values = globals.iter().map(|(global, _)| global.get(&mut *store));
-            desk.keep_globals(values.map(|value| to_bits(&value)));
-        } else if !live.put_back(desk.image()) {
+            context.keep_globals(values.map(|value| to_bits(&value)));
+        } else if !live.put_back(context.image()) {
             // The calls were good; something else refused the intention.
-            self.pay_for_another(&mut live, desk.fuel(), desk);
+            self.pay_for_another(&mut live, context.fuel(), context);
             return;
         }
         self.live = stays(live);
@@ -722,12 +734,14 @@ mod tests {
         let report = inspect(&code).ok()?;
         let units = report.frames.iter().max().copied().unwrap();
         // As it is compiled, but for the meter.
-        let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
+        let dirty = report
+            .stores
+            .then(|| DirtyPages::new(report.memory_bytes_max));
         let needs = Needs {
             frames: &[],
             ..report.needs()
         };
-        let code = rewrite(&code, marks, needs).unwrap().code;
+        let code = rewrite(&code, dirty, needs).unwrap().code;
         let engine = Engine::new(&config(STACK_BYTES)).unwrap();
         let module = Module::new(&engine, code).unwrap();
         let mut store = Store::new(&engine, ());

@@ -1,6 +1,6 @@
 //! What is known about a module once it has been checked.
 
-use weir_core::desk::Image;
+use weir_core::call_context::Image;
 use weir_core::{Facts, Setup, StateMode};
 
 use crate::abi::PAGE_BYTES;

@@ -4,7 +4,7 @@
 //! - Each mutable global is exported once more, under a reserved name: a
 //!   program must not be able to keep anything in one between two calls, and in
 //!   mode `memory` they are part of the state.
-//! - On request ([`Marks`]) each instruction that writes into the memory first
+//! - On request ([`DirtyPages`]) each instruction that writes into the memory first
 //!   sets the bit of the piece it writes to, in a global that is added. Then
 //!   only the marked pieces have to be copied back after a call, not the whole
 //!   memory. What an instruction does, and when it traps, stays as it is; what
@@ -21,8 +21,8 @@
 //! What must never happen here: a write that leaves no mark.
 
 mod depth;
-mod marks;
-mod spare;
+mod dirty_pages;
+mod scratch_locals;
 
 use std::convert::Infallible;
 use weir_core::exact::to_u32;
@@ -39,8 +39,8 @@ use crate::abi;
 use crate::host::limits::STACK_UNITS_MAX;
 use crate::writes::{Write, write_of};
 use depth::{Depth, Room};
-pub(crate) use marks::Marks;
-use spare::{Mask, SPARE, Spare, needs, value_type};
+pub(crate) use dirty_pages::DirtyPages;
+use scratch_locals::{Mask, SCRATCH, ScratchLocals, needs, value_type};
 
 /// First bytes of the reserved names.
 pub(crate) const RESERVED: &str = "weir:";
@@ -84,14 +84,14 @@ pub(crate) struct Needs<'a> {
 /// A module with globals exported and, with `marks`, one more.
 pub(crate) fn rewrite(
     code: &[u8],
-    marks: Option<Marks>,
+    dirty: Option<DirtyPages>,
     needs: Needs<'_>,
 ) -> Result<Rewritten, Error> {
     let shape = Shape::read(code)?;
     let data = (!needs.data).then_some(shape.data).flatten();
-    let mask = marks.map(|marks| Mask {
+    let mask = dirty.map(|dirty| Mask {
         global: shape.globals,
-        shift: marks.shift,
+        shift: dirty.shift,
     });
     let metered = needs.frames.iter().any(|units| *units > 0);
     let room = metered.then(|| Room(shape.globals + u32::from(mask.is_some())));
@@ -420,14 +420,14 @@ impl Reencode for Rewriter<'_> {
                 .any(|operator| matches!(operator, Operator::MemoryGrow { .. }));
         let marked = |operator: &Operator<'_>| self.mask.and(write_of(operator));
         let writes: Vec<_> = operators.iter().map(marked).collect();
-        let needed: Vec<ValType> = SPARE
+        let needed: Vec<ValType> = SCRATCH
             .into_iter()
             .filter(|kind| {
                 writes.iter().flatten().any(|write| needs(*write, *kind))
                     || (grows && *kind == ValType::I32)
             })
             .collect();
-        let spare = Spare::new(own, &needed, &mut locals);
+        let scratch = ScratchLocals::new(own, &needed, &mut locals);
         let mut function = Function::new(locals);
         if let Some(depth) = &depth {
             depth.begin(&mut function);
@@ -436,9 +436,9 @@ impl Reencode for Rewriter<'_> {
         for (operator, write) in operators.into_iter().zip(writes) {
             match (write, self.mask) {
                 (Some(Write::One(kind, offset)), Some(mask)) => {
-                    spare.one(&mut function, mask, value_type(kind), offset);
+                    scratch.one(&mut function, mask, value_type(kind), offset);
                 }
-                (Some(Write::Many), Some(mask)) => spare.many(&mut function, mask),
+                (Some(Write::Many), Some(mask)) => scratch.many(&mut function, mask),
                 _ => {}
             }
             match (&operator, &depth) {
@@ -451,7 +451,7 @@ impl Reencode for Rewriter<'_> {
                 (Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. }, _) => {
                     blocks += 1;
                 }
-                (Operator::MemoryGrow { .. }, _) if grows => spare.grow(&mut function),
+                (Operator::MemoryGrow { .. }, _) if grows => scratch.grow(&mut function),
                 _ => {}
             }
             function.instruction(&self.instruction(operator)?);
@@ -475,16 +475,16 @@ mod tests {
     };
 
     /// Runs `body` in a rewritten module; its memory and the marks.
-    fn run(body: &str) -> (Vec<u8>, Marks) {
+    fn run(body: &str) -> (Vec<u8>, DirtyPages) {
         let text = format!(
             r#"(module
             (memory (export "memory") 1 1)
             (data $d "0123456789abcdef")
             (func (export "weir_apply") (param i32) (local i64) {body}))"#
         );
-        let mut marks = Marks::new(PAGE as u64);
+        let mut dirty = DirtyPages::new(PAGE as u64);
         let code = wat::parse_str(text).unwrap();
-        let Rewritten { code, mask, .. } = rewrite(&code, Some(marks), ALL).unwrap();
+        let Rewritten { code, mask, .. } = rewrite(&code, Some(dirty), ALL).unwrap();
         let engine = wasmtime::Engine::default();
         let module = wasmtime::Module::new(&engine, code).unwrap();
         let mut store = wasmtime::Store::new(&engine, ());
@@ -497,9 +497,9 @@ mod tests {
         let Some(wasmtime::Val::I64(bits)) = mask.map(|mask| mask.get(&mut store)) else {
             panic!("no mask");
         };
-        marks.bits = bits.cast_unsigned();
+        dirty.bits = bits.cast_unsigned();
         let memory = instance.get_memory(&mut store, "memory").unwrap();
-        (memory.data(&store).to_vec(), marks)
+        (memory.data(&store).to_vec(), dirty)
     }
 
     #[test]
@@ -529,13 +529,13 @@ mod tests {
              (memory.copy (i32.const 9000) (i32.const 0) (i32.const 3000))",
         ];
         for write in writes {
-            let (mut memory, mut marks) = run(write);
+            let (mut memory, mut dirty) = run(write);
             assert_ne!(memory, vec![0; PAGE], "{write} writes nothing");
-            for part in marks.take(PAGE) {
+            for part in dirty.take(PAGE) {
                 memory[part].fill(0);
             }
             assert_eq!(memory, vec![0; PAGE], "{write} is not undone");
-            assert_eq!(marks.bits, 0);
+            assert_eq!(dirty.bits, 0);
         }
     }
 

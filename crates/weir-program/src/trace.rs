@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_core::IntentionOffset;
-pub use weir_core::desk::Stop;
+pub use weir_core::call_context::Stop;
 
 /// Bytes of an argument or result that are kept.
 pub const SNIPPET_BYTES_MAX: usize = 256;

@@ -242,9 +242,12 @@ impl Store {
         generation: u64,
         offset: ConsequenceOffset,
     ) -> Result<(), StoreError> {
-        let hands = self.hands();
+        let handle = self.maintenance_handle();
         let name = (topic, group);
-        if self.upkeep.take_cursor(&hands, name, generation, offset.0) {
+        if self
+            .background
+            .take_cursor(&handle, name, generation, offset.0)
+        {
             return Ok(());
         }
         let offset = offset.0;
@@ -261,7 +264,7 @@ impl Store {
         generation: u64,
         offset: ConsequenceOffset,
     ) -> Result<Commit, StoreError> {
-        self.upkeep.forget_cursor(topic, group);
+        self.background.forget_cursor(topic, group);
         let offset = offset.0;
         let step = GroupStep::Move { generation, offset };
         self.group_step(topic, group, step)
@@ -272,13 +275,14 @@ impl Store {
     /// topics with costly programs wait after the calls that were handed over
     /// before.
     pub fn flush_cursors(&self) {
-        self.upkeep.flush(&self.hands(), None);
+        self.background.flush(&self.maintenance_handle(), None);
     }
 
     /// The same for the cursor of one group: those of others are not waited
     /// for.
     pub fn flush_cursor(&self, topic: &str, group: &str) {
-        self.upkeep.flush(&self.hands(), Some((topic, group)));
+        self.background
+            .flush(&self.maintenance_handle(), Some((topic, group)));
     }
 
     /// Claims records for a member of a keyed or shared group. Never waits for

@@ -10,30 +10,31 @@
 //! checksum was not checked.
 #![forbid(unsafe_code)]
 
+mod background_tasks;
 mod checkpoint;
 mod claim_locks;
 pub mod clock;
 mod commit;
 mod compact;
 mod conclude;
+mod dead_letters;
 pub mod disk;
 mod engine;
 pub mod error;
 mod fair_lock;
 mod finding;
 mod groups;
-mod hands;
 mod history;
 mod identity;
 mod key_order;
 mod latest;
-mod letters;
 pub mod lock;
 pub mod log;
 mod log_index;
 mod maintain;
+mod maintenance_handle;
 mod node;
-mod now;
+mod nonblocking;
 mod options;
 mod permit;
 mod position;
@@ -55,7 +56,6 @@ mod snapshot;
 mod store;
 mod topic;
 pub mod units;
-mod upkeep;
 mod verify;
 
 pub use compact::TopicCompactReport;
@@ -68,7 +68,7 @@ pub use latest::Latest;
 pub use lock::{LockHolder, OnLocked};
 pub use log::LogIndex;
 pub use maintain::{BackupReport, CompactReport};
-pub use now::Current;
+pub use nonblocking::Current;
 pub use options::{Durability, OnProgress, OpenOptions, OpenProgress, Scrub};
 pub use position::{PositionError, ReadFrom};
 pub use proposal::{Answer, Proposal};

@@ -55,8 +55,8 @@ impl Committer {
         let Ok(checkpoint) = self.begin_checkpoint() else {
             return;
         };
-        let hands = self.hands();
-        let work = move || drop(hands.finish_checkpoint(&checkpoint, &permit));
+        let handle = self.maintenance_handle();
+        let work = move || drop(handle.finish_checkpoint(&checkpoint, &permit));
         let name = "weir-checkpoint".to_owned();
         let spawned = std::thread::Builder::new().name(name).spawn(work);
         if let Err(error) = spawned.map_err(StoreError::io(IoVerb::Open, "a thread")) {
@@ -77,7 +77,7 @@ impl Store {
         &self,
         permit: &ExclusivePermit,
     ) -> Result<LogIndex, StoreError> {
-        self.hands().checkpoint(permit)
+        self.maintenance_handle().checkpoint(permit)
     }
 
     /// Writes a snapshot and purges the log up to it. From then on the topic
@@ -86,7 +86,7 @@ impl Store {
         let permit = self.maintenance.acquire();
         let before = self.ask(|committer| committer.log.stats().bytes)?;
         let index = self.checkpoint_under(&permit)?;
-        self.hands().read_back(index, &permit)?;
+        self.maintenance_handle().read_back(index, &permit)?;
         let after = self.ask(move |committer| {
             committer.purge(index)?;
             Ok::<u64, StoreError>(committer.log.stats().bytes)
@@ -123,7 +123,7 @@ impl Store {
         let permit = self.maintenance.acquire();
         empty(target)?;
         let index = self.checkpoint_under(&permit)?;
-        self.hands().read_back(index, &permit)?;
+        self.maintenance_handle().read_back(index, &permit)?;
         let mut report = into_place(target, &self.engine.identity, |copy| {
             copy_state(&*self.disk, copy, &self.engine, index)
         })?;

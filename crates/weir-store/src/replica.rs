@@ -23,10 +23,10 @@ use weir_core::Outcomes;
 use crate::commit::{Applier, Committer};
 use crate::disk::{Disk, FileDisk};
 use crate::error::{IoVerb, StoreError};
-use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::log::{LogIndex, LogReader, LogReaders};
+use crate::maintenance_handle::MaintenanceHandle;
 use crate::node::files::{self, CommittedFile, VoteFile};
 pub use crate::node::{Done, NodeOptions, Vote};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
@@ -145,7 +145,7 @@ pub struct NodeIdentity {
 /// The seam's half of an open store: what a provider drives. Cheap to clone.
 #[derive(Clone)]
 pub struct Replica {
-    hands: MaintenanceHandle,
+    handle: MaintenanceHandle,
     readers: LogReaders,
     applier: Arc<Mutex<Applier>>,
     shared: Arc<Shared>,
@@ -243,7 +243,7 @@ impl Replica {
         shared: Arc<Shared>,
     ) -> Self {
         Self {
-            hands: store.hands(),
+            handle: store.maintenance_handle(),
             readers: store.readers.clone(),
             applier: committer_applier,
             shared,
@@ -275,7 +275,7 @@ impl Replica {
         let mut file = self.shared.committed.lock();
         let saved = file.save(id.index, id.term);
         drop(file);
-        saved.map_err(|error| self.hands.engine.poison(error))
+        saved.map_err(|error| self.handle.engine.poison(error))
     }
 
     /// First and last entry of the log.
@@ -354,7 +354,7 @@ impl Replica {
     /// Runs work on the writer thread. A closed store drops the work, and with it
     /// the channel for its result.
     fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {
-        if let Err(error) = self.hands.send(work) {
+        if let Err(error) = self.handle.send(work) {
             tracing::debug!(%error, "the log of a closed store was asked for something");
         }
     }
@@ -363,7 +363,7 @@ impl Replica {
     /// what it causes. Programs need a thread with a stack of
     /// [`PROGRAM_STACK_BYTES`](weir_core::program::PROGRAM_STACK_BYTES).
     pub fn apply(&self, entry: ReplicaEntry) -> Result<Outcomes, StoreError> {
-        let engine = &self.hands.engine;
+        let engine = &self.handle.engine;
         engine.writable()?;
         let mut applier = self.applier.lock();
         let next = applier.applied.next();

@@ -13,7 +13,7 @@ use weir_core::{Retention, TopicId};
 
 use crate::commit::Committer;
 use crate::error::{IoVerb, StoreError};
-use crate::hands::MaintenanceHandle;
+use crate::maintenance_handle::MaintenanceHandle;
 use crate::permit::ExclusivePermit;
 use crate::snapshot;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
@@ -57,11 +57,11 @@ struct Run<'a> {
 
 /// Does it for one topic or for all.
 pub(crate) fn retain(
-    hands: &MaintenanceHandle,
+    handle: &MaintenanceHandle,
     only: Option<TopicId>,
     permit: &ExclusivePermit,
 ) -> Result<RetainReport, StoreError> {
-    let candidates = hands.ask(move |committer| candidates(committer, only))??;
+    let candidates = handle.ask(move |committer| candidates(committer, only))??;
     let mut cuts = Vec::new();
     for candidate in &candidates {
         let through = through(candidate)?;
@@ -72,11 +72,11 @@ pub(crate) fn retain(
     if cuts.is_empty() {
         return Ok(RetainReport::default());
     }
-    let (segments, report) = hands.ask(move |committer| cut(committer, &cuts))?;
+    let (segments, report) = handle.ask(move |committer| cut(committer, &cuts))?;
     if segments.is_empty() {
         return Ok(report);
     }
-    let index = hands.checkpoint(permit)?;
+    let index = handle.checkpoint(permit)?;
     let io = |verb, path: &str| {
         let path = path.to_owned();
         move |source| StoreError::Io {
@@ -86,7 +86,7 @@ pub(crate) fn retain(
             source,
         }
     };
-    let disk = &*hands.disk;
+    let disk = &*handle.disk;
     for old in snapshot::list(disk)?.into_iter().filter(|old| *old < index) {
         let path = snapshot::path(old);
         disk.remove(&path).map_err(io(IoVerb::Remove, &path))?;

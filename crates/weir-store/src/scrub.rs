@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::finding::{Finding, Severity};
-use crate::hands::MaintenanceHandle;
 use crate::log::{LogIndex, LogReaders, batch_bytes};
+use crate::maintenance_handle::MaintenanceHandle;
 use crate::options::Scrub;
 use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
@@ -96,7 +96,7 @@ impl Pace<'_> {
 
 /// What is read, and what was found.
 struct Round<'a> {
-    hands: &'a MaintenanceHandle,
+    handle: &'a MaintenanceHandle,
     readers: &'a LogReaders,
     pace: Pace<'a>,
     findings: Vec<Finding>,
@@ -131,7 +131,7 @@ impl Round<'_> {
     }
 
     fn log(&mut self) -> bool {
-        let through = LogIndex(self.hands.engine.counters.durable_index.get());
+        let through = LogIndex(self.handle.engine.counters.durable_index.get());
         let mut reader = self.readers.reader(self.readers.first_index());
         loop {
             match reader.next(through) {
@@ -154,7 +154,7 @@ impl Round<'_> {
     }
 
     fn snapshots(&mut self) -> bool {
-        let (disk, store_id) = (&*self.hands.disk, self.hands.engine.identity.store_id);
+        let (disk, store_id) = (&*self.handle.disk, self.handle.engine.identity.store_id);
         let listed = match snapshot::list(disk) {
             Ok(listed) => listed,
             Err(error) => {
@@ -179,7 +179,7 @@ impl Round<'_> {
     }
 
     fn topics(&mut self) -> bool {
-        let topics = self.hands.engine.topics.read().clone();
+        let topics = self.handle.engine.topics.read().clone();
         for files in &topics {
             let blocks = files.contents.read().blocks.clone();
             for block in blocks {
@@ -200,7 +200,7 @@ impl Round<'_> {
 
 /// Reads everything once.
 pub(crate) fn round(
-    hands: &MaintenanceHandle,
+    handle: &MaintenanceHandle,
     readers: &LogReaders,
     stop: &Stop,
     bytes_per_s: u64,
@@ -212,7 +212,7 @@ pub(crate) fn round(
         bytes: 0,
     };
     let mut round = Round {
-        hands,
+        handle,
         readers,
         pace,
         findings: Vec::new(),
@@ -223,7 +223,7 @@ pub(crate) fn round(
         findings: round.findings,
         complete,
     };
-    let engine = &hands.engine;
+    let engine = &handle.engine;
     engine.counters.scrubbed_bytes.add(report.bytes);
     engine.counters.scrub_rounds.add(u64::from(complete));
     let mut known = engine.damage.lock();
@@ -248,7 +248,7 @@ pub(crate) fn round(
 
 impl Scrubber {
     /// Starts the thread that begins a round every so often.
-    pub(crate) fn start(&self, hands: MaintenanceHandle, readers: LogReaders, scrub: Scrub) {
+    pub(crate) fn start(&self, handle: MaintenanceHandle, readers: LogReaders, scrub: Scrub) {
         let stop = Arc::clone(&self.stop);
         let work = move || {
             let mut due = Instant::now().checked_add(scrub.every.min(FIRST_AFTER));
@@ -257,7 +257,7 @@ impl Scrubber {
                     return;
                 }
                 due = Instant::now().checked_add(scrub.every);
-                round(&hands, &readers, &stop, scrub.bytes_per_s);
+                round(&handle, &readers, &stop, scrub.bytes_per_s);
             }
         };
         let name = "weir-scrub".to_owned();

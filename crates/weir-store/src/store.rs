@@ -15,16 +15,17 @@ use weir_core::{
     ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
 };
 
+use crate::background_tasks::{self, BackgroundTasks};
 use crate::claim_locks::ClaimLocks;
 use crate::commit::{Committer, Task};
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::hands::MaintenanceHandle;
 use crate::identity::{self, Identity};
 use crate::key_order::KeyOrder;
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::log::{LogIndex, LogReaders};
+use crate::maintenance_handle::MaintenanceHandle;
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Exclusive;
 use crate::proposal::Proposal;
@@ -35,7 +36,6 @@ use crate::reader::{Page, TopicReader};
 use crate::recovery::{OpenReport, recover};
 use crate::scrub::Scrubber;
 use crate::topic::cache::FileCache;
-use crate::upkeep::{self, BackgroundTasks};
 
 mod maintenance;
 
@@ -49,7 +49,7 @@ pub struct Store {
     pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
-    pub(crate) upkeep: BackgroundTasks,
+    pub(crate) background: BackgroundTasks,
     pub(crate) readers: LogReaders,
     pub(crate) scrubber: Scrubber,
     /// One claim of a group at a time.
@@ -196,9 +196,9 @@ impl Store {
             report,
         } = parts;
         engine.queue.leave(&Shut::ReadOnly);
-        let upkeep = BackgroundTasks::new(options.cursor_flush, None);
+        let background = BackgroundTasks::new(options.cursor_flush, None);
         // A cursor is refused at once, and not after it was taken.
-        upkeep.begin_stop();
+        background.begin_stop();
         Self {
             engine,
             // Nobody receives: the queue refuses tasks.
@@ -208,7 +208,7 @@ impl Store {
             maintenance: Arc::default(),
             read_back: Arc::default(),
             orders: Mutex::default(),
-            upkeep,
+            background,
             readers,
             scrubber: Scrubber::default(),
             turns: ClaimLocks::default(),
@@ -259,25 +259,25 @@ impl Store {
             maintenance,
             read_back,
             orders: Mutex::default(),
-            upkeep: BackgroundTasks::new(options.cursor_flush, options.retention_every),
+            background: BackgroundTasks::new(options.cursor_flush, options.retention_every),
             readers,
             scrubber: Scrubber::default(),
             turns: ClaimLocks::default(),
             thread: Mutex::new(Some(thread)),
             lock: Mutex::new(lock),
         };
-        let hands = store.hands();
-        if upkeep::has_limits(&hands) {
-            store.upkeep.watch_retention(&hands);
+        let handle = store.maintenance_handle();
+        if background_tasks::has_limits(&handle) {
+            store.background.watch_retention(&handle);
         }
         if let Some(scrub) = options.scrub {
             let readers = store.readers.clone();
-            store.scrubber.start(hands, readers, scrub);
+            store.scrubber.start(handle, readers, scrub);
         }
         Ok(store)
     }
 
-    pub(crate) fn hands(&self) -> MaintenanceHandle {
+    pub(crate) fn maintenance_handle(&self) -> MaintenanceHandle {
         MaintenanceHandle {
             engine: Arc::clone(&self.engine),
             tasks: self.tasks.clone(),
@@ -292,7 +292,7 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.hands().ask(work)
+        self.maintenance_handle().ask(work)
     }
 
     /// What opening found and did.
@@ -345,8 +345,8 @@ impl Store {
         notify: Notify,
     ) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
-        if upkeep::sets_limits(intentions) {
-            self.upkeep.watch_retention(&self.hands());
+        if background_tasks::sets_limits(intentions) {
+            self.background.watch_retention(&self.maintenance_handle());
         }
         self.engine
             .queue
@@ -634,9 +634,9 @@ impl Store {
     fn stop(&self) -> Result<(), StoreError> {
         // Cursors that wait are written while something is still taken.
         self.scrubber.stop();
-        self.upkeep.begin_stop();
+        self.background.begin_stop();
         self.engine.queue.begin_close();
-        self.upkeep.stop(&self.hands());
+        self.background.stop(&self.maintenance_handle());
         self.engine.queue.shut(&Shut::Closed);
         // Held to the end: a second caller must not release the directory
         // while the first one still waits for the thread.

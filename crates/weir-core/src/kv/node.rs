@@ -1,14 +1,14 @@
 //! A node of the tree of a state: entries, or children and the keys between them.
 //!
-//! Keys are in ascending order and the heads are those of the keys, after each
-//! change; a node has at most [`WIDE`]. What must never happen here: heads that
+//! Keys are in ascending order and the prefixes are those of the keys, after each
+//! change; a node has at most [`WIDE`]. What must never happen here: prefixes that
 //! are not made anew when a key comes that does not begin like the others.
 
-use super::heads::{HEADS_MAX, Heads};
+use super::key_prefixes::{KeyPrefixes, PREFIXES_MAX};
 use std::sync::Arc;
 
 /// Most entries of a node.
-pub(super) const WIDE: usize = HEADS_MAX - 1;
+pub(super) const WIDE: usize = PREFIXES_MAX - 1;
 /// A node with fewer is joined with one beside it, if both fit into one.
 pub(super) const NARROW: usize = WIDE / 4;
 
@@ -60,7 +60,7 @@ pub(super) type Child = (Box<[u8]>, Arc<Node>);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     /// Of all entries; of all bounds but the first.
-    pub(super) heads: Heads,
+    pub(super) key_prefixes: KeyPrefixes,
     pub(super) body: Body,
 }
 
@@ -78,21 +78,25 @@ impl Default for Body {
 
 impl From<Body> for Node {
     fn from(body: Body) -> Self {
-        let heads = body.heads();
-        Self { heads, body }
+        let key_prefixes = body.key_prefixes();
+        Self { key_prefixes, body }
     }
 }
 
 /// The child in which a key is, or would be.
-pub(super) fn child_of(heads: &Heads, children: &[Child], key: &[u8]) -> usize {
-    let range = heads.range(key);
+pub(super) fn child_of(key_prefixes: &KeyPrefixes, children: &[Child], key: &[u8]) -> usize {
+    let range = key_prefixes.range(key);
     let bounds = children.get(1..).and_then(|rest| rest.get(range.clone()));
     range.start + bounds.map_or(0, |some| some.partition_point(|c| c.0.as_ref() <= key))
 }
 
 /// The place of a key, or where it would be put.
-pub(super) fn entry_of(heads: &Heads, entries: &[Entry], key: &[u8]) -> Result<usize, usize> {
-    let range = heads.range(key);
+pub(super) fn entry_of(
+    key_prefixes: &KeyPrefixes,
+    entries: &[Entry],
+    key: &[u8],
+) -> Result<usize, usize> {
+    let range = key_prefixes.range(key);
     let some = entries.get(range.clone()).unwrap_or(&[]);
     match some.binary_search_by(|entry| entry.key().cmp(key)) {
         Ok(at) => Ok(range.start + at),
@@ -108,10 +112,10 @@ impl Body {
         }
     }
 
-    fn heads(&self) -> Heads {
+    fn key_prefixes(&self) -> KeyPrefixes {
         match self {
-            Self::Leaf(entries) => Heads::of(entries.iter().map(Entry::key)),
-            Self::Inner(children) => Heads::of(children.iter().skip(1).map(|c| c.0.as_ref())),
+            Self::Leaf(entries) => KeyPrefixes::of(entries.iter().map(Entry::key)),
+            Self::Inner(children) => KeyPrefixes::of(children.iter().skip(1).map(|c| c.0.as_ref())),
         }
     }
 
@@ -151,8 +155,8 @@ impl Node {
     pub(super) fn insert(&mut self, new: Entry, is_right: bool) -> Option<Child> {
         let at = match &mut self.body {
             Body::Leaf(entries) => {
-                let (Ok(at) | Err(at)) = entry_of(&self.heads, entries, new.key());
-                let noted = self.heads.insert(at, new.key());
+                let (Ok(at) | Err(at)) = entry_of(&self.key_prefixes, entries, new.key());
+                let noted = self.key_prefixes.insert(at, new.key());
                 entries.insert(at, new);
                 if noted && entries.len() <= WIDE {
                     return None;
@@ -160,7 +164,7 @@ impl Node {
                 at
             }
             Body::Inner(children) => {
-                let at = child_of(&self.heads, children, new.key());
+                let at = child_of(&self.key_prefixes, children, new.key());
                 let is_right = is_right && at + 1 == children.len();
                 let (_, child) = children.get_mut(at)?;
                 let split = Arc::make_mut(child).insert(new, is_right)?;
@@ -169,25 +173,25 @@ impl Node {
             }
         };
         let upper = self.body.split(is_right && at + 1 == self.body.len());
-        self.heads = self.body.heads();
+        self.key_prefixes = self.body.key_prefixes();
         upper
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         match &mut self.body {
             Body::Leaf(entries) => {
-                let at = entry_of(&self.heads, entries, key).ok()?;
-                self.heads.remove(at);
+                let at = entry_of(&self.key_prefixes, entries, key).ok()?;
+                self.key_prefixes.remove(at);
                 Some(entries.remove(at))
             }
             Body::Inner(children) => {
-                let at = child_of(&self.heads, children, key);
+                let at = child_of(&self.key_prefixes, children, key);
                 let (_, child) = children.get_mut(at)?;
                 let child = Arc::make_mut(child);
                 let removed = child.remove(key)?;
                 if child.body.len() < NARROW {
                     join(children, at);
-                    self.heads = self.body.heads();
+                    self.key_prefixes = self.body.key_prefixes();
                 }
                 Some(removed)
             }
@@ -228,7 +232,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
         }
         _ => unreachable!("nodes beside each other have one height"),
     }
-    left.heads = left.body.heads();
+    left.key_prefixes = left.body.key_prefixes();
 }
 
 /// The smallest key below a node.

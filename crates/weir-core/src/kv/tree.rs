@@ -70,19 +70,19 @@ impl Tree {
             return Some(entry);
         }
         let mut node = self.root.as_ref();
-        let mut way = [0; 8];
-        let mut places = way.iter_mut();
+        let mut path = [0; 8];
+        let mut places = path.iter_mut();
         loop {
             let at = match &node.body {
-                Body::Leaf(entries) => entry_of(&node.heads, entries, key).ok()?,
-                Body::Inner(children) => child_of(&node.heads, children, key),
+                Body::Leaf(entries) => entry_of(&node.key_prefixes, entries, key).ok()?,
+                Body::Inner(children) => child_of(&node.key_prefixes, children, key),
             };
             if let Some(place) = places.next() {
                 *place = to_u8(at, "a node has fewer than 256 children");
             }
             match &node.body {
                 Body::Leaf(entries) => {
-                    self.last.set(way);
+                    self.last.set(path);
                     return entries.get(at);
                 }
                 Body::Inner(children) => node = &children.get(at)?.1,
@@ -102,7 +102,7 @@ impl Tree {
         loop {
             match &node.body {
                 Body::Leaf(entries) => {
-                    let at = match entry_of(&node.heads, entries, key) {
+                    let at = match entry_of(&node.key_prefixes, entries, key) {
                         Ok(at) => at + 1,
                         Err(at) => at,
                     };
@@ -112,7 +112,7 @@ impl Tree {
                     };
                 }
                 Body::Inner(children) => {
-                    let at = child_of(&node.heads, children, key);
+                    let at = child_of(&node.key_prefixes, children, key);
                     right = children.get(at + 1).map(|c| c.1.as_ref()).or(right);
                     node = &children.get(at)?.1;
                 }
@@ -124,17 +124,17 @@ impl Tree {
     pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Entry> {
         // Nothing is copied for a key that is not there, and the way is known.
         self.find(key)?;
-        let mut way = self.last.get().into_iter().map(usize::from);
+        let mut path = self.last.get().into_iter().map(usize::from);
         let mut node = Arc::make_mut(&mut self.root);
         loop {
-            let at = way.next();
+            let at = path.next();
             match &mut node.body {
                 Body::Leaf(entries) => {
-                    let at = at.or_else(|| entry_of(&node.heads, entries, key).ok())?;
+                    let at = at.or_else(|| entry_of(&node.key_prefixes, entries, key).ok())?;
                     return entries.get_mut(at);
                 }
                 Body::Inner(children) => {
-                    let at = at.unwrap_or_else(|| child_of(&node.heads, children, key));
+                    let at = at.unwrap_or_else(|| child_of(&node.key_prefixes, children, key));
                     node = Arc::make_mut(&mut children.get_mut(at)?.1);
                 }
             }
@@ -194,11 +194,11 @@ impl<'a> Iter<'a> {
                     return;
                 }
                 Body::Inner(children) => {
-                    let mut way = children.iter();
-                    let Some((_, child)) = way.next() else {
+                    let mut path = children.iter();
+                    let Some((_, child)) = path.next() else {
                         return;
                     };
-                    self.ways.push(way);
+                    self.ways.push(path);
                     node = child;
                 }
             }

@@ -13,7 +13,7 @@ use super::states::States;
 use super::topic::{Bounds, Live, Topic};
 use super::{ApplyError, Emitted, Stamp};
 use crate::batch::{Action, Item};
-use crate::desk::{CallInfo, Desk, Emit, Source, op};
+use crate::call_context::{CallContext, CallInfo, Emit, Source, op};
 use crate::digest::{hash, mix};
 use crate::effect::Detail;
 use crate::effect::Rejection;
@@ -150,17 +150,17 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     let first = topic.last.plus(1);
     let live = topic.live.as_ref();
     let judged = judged?.and_then(|()| match live {
-        Some(live) => within_quota(&running.desk, live, item),
+        Some(live) => within_quota(&running.context, live, item),
         None => Err(Rejection::bare(ErrorCode::NoTopic)),
     });
     let judged = judged.and_then(|()| running.charge(states));
     running.settle(judged.is_ok());
     // After that, which may have a bill of its own.
-    stamp.fuel.set(running.desk.fuel());
+    stamp.fuel.set(running.context.fuel());
     let verdict = judged.map(|()| {
-        topic.digest = topic.digest.fold(running.desk.folded());
-        publish(id, topic, &running.desk, item, stamp, sink, true);
-        let count = running.desk.emits().len();
+        topic.digest = topic.digest.fold(running.context.folded());
+        publish(id, topic, &running.context, item, stamp, sink, true);
+        let count = running.context.emits().len();
         let first = if count == 0 {
             ConsequenceOffset::ZERO
         } else {
@@ -171,7 +171,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     if let Err(no) = &verdict {
         topic.digest = topic.digest.fold(told(&no.detail));
     }
-    running.desk.rest();
+    running.context.rest();
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);
     }
@@ -239,14 +239,18 @@ fn aborted(index: u32, no: &Rejection) -> Rejection {
 }
 
 /// Whether the wanted records keep the number of keys in its quota.
-pub(super) fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<(), Rejection> {
+pub(super) fn within_quota(
+    context: &CallContext,
+    live: &Live,
+    item: &Item<'_>,
+) -> Result<(), Rejection> {
     if live.options.keys_max.is_none() {
         return Ok(());
     }
     let mut inputs = Inputs::new(item);
-    let steps = desk.emits().iter().map(|emit| {
+    let steps = context.emits().iter().map(|emit| {
         let (key, value, _) = inputs.at(emit.op_index);
-        let key = desk.resolve(emit.key, key, value);
+        let key = context.resolve(emit.key, key, value);
         let (value, meta) = (&[][..], &[][..]);
         if emit.delete {
             TxnOp::Delete { key, meta }
@@ -310,7 +314,7 @@ impl<'a> Inputs<'a> {
 pub(super) fn publish<S: ConsequenceSink + ?Sized>(
     id: TopicId,
     topic: &mut Topic,
-    desk: &Desk,
+    context: &CallContext,
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
@@ -319,7 +323,7 @@ pub(super) fn publish<S: ConsequenceSink + ?Sized>(
     let txn = may_be_txn && matches!(item.action, Action::Txn(_));
     let base = if txn { RecordFlags::TXN } else { 0 };
     let mut inputs = Inputs::new(item);
-    let emits = desk.emits();
+    let emits = context.emits();
     for (left, wanted) in (0..emits.len()).rev().zip(emits) {
         let flags = base | if left == 0 { RecordFlags::LAST } else { 0 };
         let (key, value, meta) = inputs.at(wanted.op_index);
@@ -331,12 +335,12 @@ pub(super) fn publish<S: ConsequenceSink + ?Sized>(
         } = *wanted;
         let record_key = match key_source {
             Source::Key => key,
-            other => desk.resolve(other, key, value),
+            other => context.resolve(other, key, value),
         };
         if is_delete {
             delete(id, topic, stamp, sink, flags, (record_key, meta));
         } else {
-            let record_value = desk.resolve(value_source, key, value);
+            let record_value = context.resolve(value_source, key, value);
             put(
                 id,
                 topic,

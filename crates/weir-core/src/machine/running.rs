@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ApplyError;
 use super::states::States;
 use crate::batch::Item;
-use crate::desk::{CallInfo, Desk};
+use crate::call_context::{CallContext, CallInfo};
 use crate::effect::{Detail, Rejection};
 use crate::error_code::ErrorCode;
 use crate::ids::ConsequenceOffset;
@@ -24,8 +24,8 @@ pub(crate) struct Running {
     pub(crate) mode: StateMode,
     pub(super) facts: Facts,
     pub(super) program: Box<dyn Program>,
-    pub(crate) desk: Box<Desk>,
-    /// The topic's keys are kept on the desk.
+    pub(crate) context: Box<CallContext>,
+    /// The topic's keys are kept in the context.
     pub(crate) watches: bool,
     /// Principal of the CREATE, to whom the state is charged.
     pub(crate) owner: Arc<[u8]>,
@@ -43,7 +43,7 @@ impl Clone for Running {
             mode: self.mode,
             facts: self.facts,
             program: self.program.fork(),
-            desk: Box::new(self.desk.kept()),
+            context: Box::new(self.context.kept()),
             watches: self.watches,
             owner: Arc::clone(&self.owner),
             charged: self.charged,
@@ -67,7 +67,7 @@ impl Running {
         args: Arc<[u8]>,
         mode: StateMode,
         program: Box<dyn Program>,
-        desk: Desk,
+        context: CallContext,
         watches: bool,
         owner: Arc<[u8]>,
     ) -> Self {
@@ -78,7 +78,7 @@ impl Running {
             mode,
             facts: program.facts(),
             program,
-            desk: Box::new(desk),
+            context: Box::new(context),
             watches,
             owner,
             charged: 0,
@@ -94,19 +94,19 @@ impl Running {
         (key, value): (&[u8], &[u8]),
     ) -> Result<Result<(), Rejection>, ApplyError> {
         let copies = self.facts.reads_input || self.watches;
-        self.desk.lay(info, key, value, copies);
+        self.context.lay(info, key, value, copies);
         // The calls of a transaction share what one start may use.
-        let most = self.desk.limits().fuel_max.max(START_FUEL);
-        let left = most.saturating_sub(self.desk.fuel());
+        let most = self.context.limits().fuel_max.max(START_FUEL);
+        let left = most.saturating_sub(self.context.fuel());
         let fuel = match entry {
-            Entry::Apply => self.desk.limits().fuel_max.min(left),
+            Entry::Apply => self.context.limits().fuel_max.min(left),
             Entry::Init | Entry::Upgrade => most,
         };
         let reason = |reason, detail| Ok(Err(Rejection { reason, detail }));
-        let before = self.desk.fuel();
-        let judged = self.program.judge(entry, fuel, &mut self.desk);
+        let before = self.context.fuel();
+        let judged = self.program.judge(entry, fuel, &mut self.context);
         self.counts.calls += 1;
-        self.counts.fuel += self.desk.fuel() - before;
+        self.counts.fuel += self.context.fuel() - before;
         match judged {
             Ok(Decision::Accept) => {}
             Ok(Decision::Reject(_)) => self.counts.rejects += 1,
@@ -115,7 +115,7 @@ impl Running {
         match judged {
             Ok(Decision::Accept) => Ok(Ok(())),
             Ok(Decision::Reject(code)) => {
-                let text = String::from_utf8_lossy(self.desk.text());
+                let text = String::from_utf8_lossy(self.context.text());
                 let text = Arc::from(text.as_ref());
                 reason(ErrorCode::Rejected, Detail::Rejected { code, text })
             }
@@ -131,17 +131,17 @@ impl Running {
 
     /// Makes ready for an intention whose first record has this offset.
     pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
-        self.desk.open(first);
-        self.desk.lay_principal(item.principal);
+        self.context.open(first);
+        self.context.lay_principal(item.principal);
     }
 
     /// Keeps what the calls of an intention did, or takes it back.
     pub(super) fn settle(&mut self, kept: bool) {
-        self.program.settle(kept, &mut self.desk);
+        self.program.settle(kept, &mut self.context);
         if kept {
-            self.desk.keep();
+            self.context.keep();
         } else {
-            self.desk.revert();
+            self.context.revert();
         }
     }
 
@@ -157,7 +157,7 @@ impl Running {
 
     /// Whether its module can have left these memory and globals.
     pub(super) fn accepts_image(&self) -> bool {
-        self.program.accepts(self.desk.image())
+        self.program.accepts(self.context.image())
     }
 
     /// Whether its module needs the topic's keys.
@@ -170,10 +170,10 @@ impl Running {
         let of = |map: &KvMap| map.bytes() + STATE_ENTRY_BYTES * map.len() as u64;
         let own = match self.mode {
             StateMode::None => 0,
-            StateMode::Kv => of(self.desk.state()),
+            StateMode::Kv => of(self.context.state()),
             StateMode::Memory => self.facts.memory_bytes_max,
         };
-        own + self.desk.keys().map_or(0, of)
+        own + self.context.keys().map_or(0, of)
     }
 
     /// Charges its state, or says which cap that would break.
@@ -188,7 +188,7 @@ impl Running {
 
     /// Bytes of what it keeps.
     pub(crate) fn state_bytes(&self) -> u64 {
-        self.desk.state().bytes() + self.desk.image().memory.len() as u64
+        self.context.state().bytes() + self.context.image().memory.len() as u64
     }
 }
 

@@ -6,8 +6,8 @@ use super::programs::Codes;
 use super::running::{Running, setup};
 use super::states::States;
 use super::topic::Topic;
+use crate::call_context::{CallContext, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
 use crate::codec::{Reader, Short, put_bytes, put_varint};
-use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
 use crate::keys::KeyIndex;
 use crate::limits::{
     ARGUMENT_BYTES_MAX, GLOBALS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_MAX, PRINCIPAL_BYTES_MAX,
@@ -34,7 +34,7 @@ pub(super) struct Saved {
     meter: u32,
     args: Arc<[u8]>,
     owner: Arc<[u8]>,
-    desk: Desk,
+    context: CallContext,
     watches: bool,
 }
 
@@ -47,14 +47,14 @@ pub(super) fn save(
     put_varint(&mut bytes, u64::from(running.meter));
     put_bytes(&mut bytes, &running.args);
     put_bytes(&mut bytes, &running.owner);
-    let state = running.desk.state();
+    let state = running.context.state();
     put_varint(&mut bytes, state.len() as u64);
     for (key, value) in state.iter() {
         put_bytes(&mut bytes, key);
         put_bytes(&mut bytes, value);
     }
     put_varint(&mut bytes, u64::from(running.watches));
-    if let Some(keys) = running.desk.keys() {
+    if let Some(keys) = running.context.keys() {
         // Keys and offsets are those of the topic.
         assert_eq!(keys.len(), index.len(), "each key has a kept value");
         for (_, value) in keys.iter() {
@@ -64,7 +64,7 @@ pub(super) fn save(
             put_bytes(&mut bytes, value);
         }
     }
-    let image = running.desk.image();
+    let image = running.context.image();
     put_varint(&mut bytes, image.memory.len() as u64);
     put_varint(&mut bytes, image.memory.pages().count() as u64);
     for (number, page) in image.memory.pages() {
@@ -98,9 +98,9 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
         return Err(Short);
     }
     let mode = options.program.state;
-    let mut desk = Desk::new(mode, options.program_limits(), Arc::clone(&args));
-    state(&mut r, &mut desk)?;
-    if mode != StateMode::Kv && !desk.state().is_empty() {
+    let mut context = CallContext::new(mode, options.program_limits(), Arc::clone(&args));
+    state(&mut r, &mut context)?;
+    if mode != StateMode::Kv && !context.state().is_empty() {
         return Err(Short);
     }
     let watches = match r.varint()? {
@@ -108,15 +108,15 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
         1 => true,
         _ => return Err(Short),
     };
-    desk.watch_keys(watches);
-    if let Some(keys) = desk.keys_mut() {
+    context.watch_keys(watches);
+    if let Some(keys) = context.keys_mut() {
         for (key, offset) in index.sorted() {
             keys.put(key, [&offset.0.to_le_bytes(), r.bytes()?]);
             keys.commit();
         }
     }
-    *desk.image_mut() = image(&mut r)?;
-    if mode != StateMode::Memory && *desk.image() != Image::default() {
+    *context.image_mut() = image(&mut r)?;
+    if mode != StateMode::Memory && *context.image() != Image::default() {
         return Err(Short);
     }
     if !r.is_empty() {
@@ -127,13 +127,13 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
         meter,
         args,
         owner,
-        desk,
+        context,
         watches,
     })
 }
 
 /// The entries of mode `kv`.
-fn state(r: &mut Reader<'_>, desk: &mut Desk) -> Result<(), Short> {
+fn state(r: &mut Reader<'_>, context: &mut CallContext) -> Result<(), Short> {
     let mut before: &[u8] = &[];
     for _ in 0..r.varint()? {
         let key = r.bytes()?;
@@ -141,9 +141,9 @@ fn state(r: &mut Reader<'_>, desk: &mut Desk) -> Result<(), Short> {
             return Err(Short);
         }
         let value = r.bytes()?;
-        desk.state_mut().put(key, [value, &[]]);
+        context.state_mut().put(key, [value, &[]]);
         // Nothing of it is ever taken back.
-        desk.state_mut().commit();
+        context.state_mut().commit();
         before = key;
     }
     Ok(())
@@ -223,14 +223,14 @@ pub(super) fn revive(
         })
     })?;
     code.topics += 1;
-    let mut desk = saved.desk;
-    desk.set_topic(topic.name.as_str());
+    let mut context = saved.context;
+    context.set_topic(topic.name.as_str());
     let mut running = Running::new(
         (saved.code, saved.meter),
         saved.args,
         setup.mode,
         program,
-        desk,
+        context,
         saved.watches,
         saved.owner,
     );

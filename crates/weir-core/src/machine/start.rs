@@ -14,7 +14,7 @@ use super::running::{Running, bad, setup};
 use super::topic::{Live, Topic};
 use super::{ApplyError, Emitted, Machine, Stamp};
 use crate::batch::{Action, Item};
-use crate::desk::{Desk, Image, op};
+use crate::call_context::{CallContext, Image, op};
 use crate::effect::Detail;
 use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
@@ -137,24 +137,24 @@ impl Brought {
         stamp: &Stamp,
     ) -> Result<Result<Box<Running>, Rejection>, ApplyError> {
         let limits = live.options.program_limits();
-        let mut desk = Desk::new(self.mode, limits, Arc::clone(&self.args));
-        desk.set_topic(&String::from_utf8_lossy(item.topic));
+        let mut context = CallContext::new(self.mode, limits, Arc::clone(&self.args));
+        context.set_topic(&String::from_utf8_lossy(item.topic));
         let facts = self.program.facts();
-        desk.watch_keys(facts.reads_keys);
+        context.watch_keys(facts.reads_keys);
         let mut running = Running::new(
             self.code,
             self.args,
             self.mode,
             self.program,
-            desk,
+            context,
             facts.reads_keys,
             Arc::from(item.principal),
         );
         running.open(self.first, item);
         if facts.has_init {
             let judged = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
-            let judged = judged.and_then(|()| within_quota(&running.desk, live, item));
-            stamp.fuel.set(running.desk.fuel());
+            let judged = judged.and_then(|()| within_quota(&running.context, live, item));
+            stamp.fuel.set(running.context.fuel());
             if let Err(no) = judged {
                 return Ok(Err(no));
             }
@@ -183,12 +183,12 @@ impl Brought {
                 "the program reads the topic's keys, whose values are not kept for the old one",
             )));
         }
-        let mut desk = std::mem::take(&mut *old.running.desk);
-        old.image = std::mem::take(desk.image_mut());
-        desk.set_args(Arc::clone(&self.args));
-        desk.set_old_code(Some(old.running.code));
+        let mut context = std::mem::take(&mut *old.running.context);
+        old.image = std::mem::take(context.image_mut());
+        context.set_args(Arc::clone(&self.args));
+        context.set_old_code(Some(old.running.code));
         if facts.reads_keys && !had_keys {
-            desk.watch_keys(true);
+            context.watch_keys(true);
         }
         let watches = had_keys || facts.reads_keys;
         let owner = Arc::clone(&old.running.owner);
@@ -197,7 +197,7 @@ impl Brought {
             self.args,
             self.mode,
             self.program,
-            desk,
+            context,
             watches,
             owner,
         );
@@ -209,7 +209,7 @@ impl Brought {
         } else {
             Ok(())
         };
-        stamp.fuel.set(running.desk.fuel());
+        stamp.fuel.set(running.context.fuel());
         if let Err(no) = judged {
             old.take_back(running);
             return Ok(Err(no));
@@ -222,14 +222,14 @@ impl Old {
     /// The new program was refused: what it did is taken back.
     fn take_back(&mut self, mut new: Running) {
         new.settle(false);
-        let mut desk = new.desk;
-        desk.set_old_code(None);
-        desk.set_args(Arc::clone(&self.running.args));
-        *desk.image_mut() = std::mem::take(&mut self.image);
+        let mut context = new.context;
+        context.set_old_code(None);
+        context.set_args(Arc::clone(&self.running.args));
+        *context.image_mut() = std::mem::take(&mut self.image);
         if !self.running.watches {
-            desk.watch_keys(false);
+            context.watch_keys(false);
         }
-        self.running.desk = desk;
+        self.running.context = context;
         self.running.counts = new.counts;
     }
 }
@@ -369,7 +369,7 @@ impl Machine {
                 };
                 let judged = match (judged, start.begun) {
                     (Ok(()), Some(mut begun)) => {
-                        let judged = within_quota(&begun.running.desk, live, item)
+                        let judged = within_quota(&begun.running.context, live, item)
                             .and_then(|()| begun.running.charge(&mut self.states));
                         match judged {
                             Ok(()) => Ok(begun),
@@ -389,7 +389,7 @@ impl Machine {
                     }
                 };
                 begun.running.settle(true);
-                begun.running.desk.set_old_code(None);
+                begun.running.context.set_old_code(None);
                 live.stopped = false;
                 self.codes.take(begun.running.code, begun.code);
                 self.codes.release(old.running.code);
@@ -419,16 +419,16 @@ fn announce<S: ConsequenceSink + ?Sized>(
     stamp: &Stamp,
     sink: &mut S,
 ) -> Emitted {
-    topic.digest = topic.digest.fold(running.desk.folded());
+    topic.digest = topic.digest.fold(running.context.folded());
     let value = announcement(running.code, &running.args);
-    let emits = running.desk.emits().len();
+    let emits = running.context.emits().len();
     let flags = if emits == 0 { RecordFlags::LAST } else { 0 };
     let offset = emit(id, topic, stamp, sink, kind, flags, |r| {
         r.value = &value;
         r.meta = item.meta;
     });
-    publish(id, topic, &running.desk, item, stamp, sink, false);
-    running.desk.rest();
+    publish(id, topic, &running.context, item, stamp, sink, false);
+    running.context.rest();
     if let Some(live) = &mut topic.live {
         live.program = Some(running);
     }

@@ -77,8 +77,8 @@ fn program_view(live: &Live) -> Option<ProgramView<'_>> {
         args: &running.args,
         meter: running.meter,
         mode: running.mode,
-        state: Some(running.desk.state()),
-        state_entries: running.desk.state().len() as u64,
+        state: Some(running.context.state()),
+        state_entries: running.context.state().len() as u64,
         state_bytes: running.state_bytes(),
         counts: running.counts,
     })

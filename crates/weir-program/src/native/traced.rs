@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use wasmtime::{Error, FuncType, Linker, Val, ValType};
-use weir_core::desk::{Desk, Stop};
+use weir_core::call_context::{CallContext, Stop};
 
 use super::{Data, stopped};
 use crate::abi::{self, Done, Purse, Returns};
@@ -60,19 +60,19 @@ fn host(
     };
     let left = guest.get_fuel()?;
     let (bytes, data) = memory.data_and_store_mut(&mut guest);
-    let intention = data.desk.intention();
+    let intention = data.context.intention();
     let seen = tracer.wants(name, intention).then(|| HostCall {
-        topic: Arc::clone(data.desk.topic()),
+        topic: Arc::clone(data.context.topic()),
         intention,
-        time_ms: data.desk.time_ms(),
-        step: data.desk.step(),
+        time_ms: data.context.time_ms(),
+        step: data.context.step(),
         name,
         arguments: arguments(name, args, bytes),
         answer: Answer::Done,
         fuel: 0,
     });
     let mut purse = Purse::new(left);
-    let called = call(name, bytes, (&mut data.desk, &mut purse), lines, args);
+    let called = call(name, bytes, (&mut data.context, &mut purse), lines, args);
     if let Some(mut seen) = seen {
         (seen.fuel, seen.answer) = match &called {
             Ok(done) => (
@@ -98,7 +98,7 @@ fn host(
 fn call(
     name: &str,
     m: &mut [u8],
-    (d, p): (&mut Desk, &mut Purse),
+    (d, p): (&mut CallContext, &mut Purse),
     lines: &Lines,
     args: &Arguments,
 ) -> Result<Done, Stop> {

@@ -26,7 +26,7 @@ impl Store {
             }
         };
         let permit = self.maintenance.acquire();
-        retain(&self.hands(), id, &permit)
+        retain(&self.maintenance_handle(), id, &permit)
     }
 
     /// Offset of the newest record that retention has removed from a topic;
@@ -43,7 +43,7 @@ impl Store {
     #[must_use]
     pub fn scrub(&self, bytes_per_s: u64) -> ScrubReport {
         round(
-            &self.hands(),
+            &self.maintenance_handle(),
             &self.readers,
             &self.scrubber.stop,
             bytes_per_s,

@@ -13,6 +13,7 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod background_tasks;
 mod clock;
 mod commit;
 mod crash;
@@ -34,6 +35,5 @@ mod salvage;
 mod scrub;
 mod slow_lane;
 mod storm;
-mod upkeep;
 mod verify;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use weir_core::desk::{Desk, Image};
+use weir_core::call_context::{CallContext, Image};
 use weir_core::intention::{Intention, Operation};
 use weir_core::program::{Decision, Entry, Trap};
 use weir_core::{
@@ -49,13 +49,18 @@ impl Program for Burner {
         true
     }
 
-    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
-        desk.burn(CALL_FUEL);
-        desk.emit_input(|_| Ok(())).unwrap();
+    fn judge(
+        &mut self,
+        _: Entry,
+        _: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap> {
+        context.burn(CALL_FUEL);
+        context.emit_input(|_| Ok(())).unwrap();
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut Desk) {}
+    fn settle(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(Self)

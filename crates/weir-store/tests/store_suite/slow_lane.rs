@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use weir_core::desk::{Desk, Image};
+use weir_core::call_context::{CallContext, Image};
 use weir_core::intention::{Intention, Operation};
 use weir_core::program::{Decision, Entry, Trap};
 use weir_core::{
@@ -96,15 +96,20 @@ impl Program for Slow {
         true
     }
 
-    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Decision, Trap> {
+    fn judge(
+        &mut self,
+        entry: Entry,
+        _: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap> {
         let what = if entry == Entry::Apply { 1 } else { 2 };
-        let value = desk.input(what, 0).unwrap().to_vec();
+        let value = context.input(what, 0).unwrap().to_vec();
         match &value[..] {
             b"hold" => self.0.pass(),
             b"die" => panic!("the test wants it"),
             _ => {}
         }
-        desk.burn(match &value[..] {
+        context.burn(match &value[..] {
             b"cheap" => 1,
             b"loop" => LOOP_FUEL,
             _ => COSTLY_FUEL,
@@ -113,12 +118,12 @@ impl Program for Slow {
             return Err(Trap::OutOfFuel);
         }
         if entry == Entry::Apply {
-            desk.emit_input(|_| Ok(())).unwrap();
+            context.emit_input(|_| Ok(())).unwrap();
         }
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut Desk) {}
+    fn settle(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(self.clone())

@@ -90,7 +90,7 @@ impl MaintenanceHandle {
 }
 
 impl Committer {
-    pub(crate) fn hands(&self) -> MaintenanceHandle {
+    pub(crate) fn maintenance_handle(&self) -> MaintenanceHandle {
         MaintenanceHandle {
             engine: Arc::clone(&self.engine),
             tasks: self.task_sender.clone(),

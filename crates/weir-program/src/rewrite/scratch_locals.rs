@@ -20,7 +20,7 @@ pub(super) struct Mask {
 
 /// Types of the locals that a function may get on top of its own. The first is
 /// the address, `LENGTH` the number of bytes.
-pub(super) const SPARE: [ValType; 5] = [
+pub(super) const SCRATCH: [ValType; 5] = [
     ValType::I32,
     ValType::I64,
     ValType::F32,
@@ -48,12 +48,12 @@ pub(super) fn needs(write: Write, kind: ValType) -> bool {
 
 /// Locals that were added to a function: three of type `i32` (address, value,
 /// length), one of each other type that is needed.
-pub(super) struct Spare {
+pub(super) struct ScratchLocals {
     address: u32,
     values: Vec<(ValType, u32)>,
 }
 
-impl Spare {
+impl ScratchLocals {
     pub(super) fn new(own: u32, needed: &[ValType], locals: &mut Vec<(u32, ValType)>) -> Self {
         let mut next = own;
         let mut values = Vec::with_capacity(needed.len());

@@ -3,32 +3,32 @@
 //!
 //! A search then reads one piece of memory for each node instead of one for each
 //! key it compares. What must never happen here: an answer other than that of the
-//! keys themselves. Heads only narrow down where a key may be; equal heads say
+//! keys themselves. Prefixes only narrow down where a key may be; equal prefixes say
 //! nothing of equal keys.
 
 use std::ops::Range;
 
 /// Most keys of a node.
-pub(super) const HEADS_MAX: usize = 32;
+pub(super) const PREFIXES_MAX: usize = 32;
 /// Bytes that all keys begin with, at most so many of them. Longer ones only make
-/// heads equal more often.
+/// prefixes equal more often.
 const PREFIX_BYTES: usize = 22;
 
-/// The heads of up to [`HEADS_MAX`] keys in ascending order.
+/// The prefixes of up to [`PREFIXES_MAX`] keys in ascending order.
 #[derive(Clone, Debug)]
-pub(super) struct Heads {
+pub(super) struct KeyPrefixes {
     /// Of keys that are not there: the greatest, so that none is smaller than what
     /// is looked for.
-    words: [u32; HEADS_MAX],
+    words: [u32; PREFIXES_MAX],
     len: u8,
     skip: u8,
     prefix: [u8; PREFIX_BYTES],
 }
 
-impl Default for Heads {
+impl Default for KeyPrefixes {
     fn default() -> Self {
         Self {
-            words: [u32::MAX; HEADS_MAX],
+            words: [u32::MAX; PREFIXES_MAX],
             len: 0,
             skip: 0,
             prefix: [0; PREFIX_BYTES],
@@ -37,7 +37,7 @@ impl Default for Heads {
 }
 
 /// The four bytes of a key after the first `skip`, zeros where it has none.
-fn head(key: &[u8], skip: usize) -> u32 {
+fn prefix_of(key: &[u8], skip: usize) -> u32 {
     let rest = key.get(skip..).unwrap_or(&[]);
     if let Some(head) = rest.first_chunk() {
         return u32::from_be_bytes(*head);
@@ -49,26 +49,26 @@ fn head(key: &[u8], skip: usize) -> u32 {
     u32::from_be_bytes(head)
 }
 
-impl Heads {
-    /// The heads of keys in ascending order, at most [`HEADS_MAX`].
+impl KeyPrefixes {
+    /// The prefixes of keys in ascending order, at most [`PREFIXES_MAX`].
     pub(super) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
-        let mut heads = Self::default();
+        let mut key_prefixes = Self::default();
         let (Some(first), Some(last)) = (keys.clone().next(), keys.clone().next_back()) else {
-            return heads;
+            return key_prefixes;
         };
         // What the first and the last begin with, those between them do as well.
-        for (to, (a, b)) in heads.prefix.iter_mut().zip(first.iter().zip(last)) {
+        for (to, (a, b)) in key_prefixes.prefix.iter_mut().zip(first.iter().zip(last)) {
             if a != b {
                 break;
             }
             *to = *a;
-            heads.skip += 1;
+            key_prefixes.skip += 1;
         }
-        for (to, key) in heads.words.iter_mut().zip(keys) {
-            *to = head(key, heads.skip.into());
-            heads.len += 1;
+        for (to, key) in key_prefixes.words.iter_mut().zip(keys) {
+            *to = prefix_of(key, key_prefixes.skip.into());
+            key_prefixes.len += 1;
         }
-        heads
+        key_prefixes
     }
 
     fn prefix(&self) -> &[u8] {
@@ -85,7 +85,7 @@ impl Heads {
             let at = if key < prefix { 0 } else { len };
             return at..at;
         }
-        let head = head(key, prefix.len());
+        let head = prefix_of(key, prefix.len());
         let (mut below, mut up_to) = (0_u8, 0_u8);
         for other in &self.words {
             below += u8::from(*other < head);
@@ -94,14 +94,14 @@ impl Heads {
         below.into()..usize::from(up_to).min(len)
     }
 
-    /// Notes a key that was put in at a place; `false` when all heads have to be
+    /// Notes a key that was put in at a place; `false` when all prefixes have to be
     /// made anew.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) -> bool {
         let len = usize::from(self.len);
-        if len == 0 || len == HEADS_MAX || !key.starts_with(self.prefix()) {
+        if len == 0 || len == PREFIXES_MAX || !key.starts_with(self.prefix()) {
             return false;
         }
-        let head = head(key, self.skip.into());
+        let head = prefix_of(key, self.skip.into());
         let Some(behind) = self.words.get_mut(at..=len) else {
             return false;
         };
@@ -149,9 +149,9 @@ mod tests {
         for first in 0..words.len() {
             for end in first..=words.len() {
                 let keys = &words[first..end];
-                let heads = Heads::of(keys.iter().copied());
+                let key_prefixes = KeyPrefixes::of(keys.iter().copied());
                 for key in words {
-                    let range = heads.range(key);
+                    let range = key_prefixes.range(key);
                     let smaller = keys.iter().filter(|k| **k < key).count();
                     let not_greater = keys.iter().filter(|k| **k <= key).count();
                     assert!(range.start <= smaller, "{key:?} in {keys:?}");

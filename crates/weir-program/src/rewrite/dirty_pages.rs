@@ -10,14 +10,14 @@ const PIECE_SHIFT_MIN: u32 = 10;
 
 /// How a memory is cut into at most 64 pieces, and which of them were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct DirtyPages {
     /// A piece has 2 to this power bytes.
     pub(super) shift: u32,
     /// Bit n: piece n was written.
     pub(crate) bits: u64,
 }
 
-impl Marks {
+impl DirtyPages {
     /// Nothing marked, for a memory of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let piece = bytes_max.div_ceil(64).next_power_of_two();
@@ -63,15 +63,15 @@ mod tests {
 
     #[test]
     fn the_host_marks_ranges_alike() {
-        let mut marks = Marks::new(PAGE as u64);
-        marks.add(1023, 2);
-        assert_eq!(marks.bits, 3);
-        marks.add(5000, 0);
-        assert_eq!(marks.bits, 3);
-        marks.add(65_535, 1);
-        assert_eq!(marks.bits, 3 | 1 << 63);
+        let mut dirty = DirtyPages::new(PAGE as u64);
+        dirty.add(1023, 2);
+        assert_eq!(dirty.bits, 3);
+        dirty.add(5000, 0);
+        assert_eq!(dirty.bits, 3);
+        dirty.add(65_535, 1);
+        assert_eq!(dirty.bits, 3 | 1 << 63);
         // Sixteen megabytes are cut into pieces of 256 KiB.
-        let mut wide = Marks::new(16 << 20);
+        let mut wide = DirtyPages::new(16 << 20);
         wide.add((16 << 20) - 1, 1);
         assert_eq!(wide.bits, 1 << 63);
     }

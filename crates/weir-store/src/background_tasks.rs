@@ -15,7 +15,7 @@ use weir_core::limits::CALL_ITEMS_MAX;
 use weir_core::{GroupStep, Intention, Operation};
 
 use crate::error::StoreError;
-use crate::hands::MaintenanceHandle;
+use crate::maintenance_handle::MaintenanceHandle;
 use crate::proposal::Proposal;
 use crate::queue::Notify;
 use crate::retention;
@@ -97,21 +97,21 @@ impl BackgroundTasks {
     }
 
     /// Some topic has limits: from now on they are looked at now and then.
-    pub(crate) fn watch_retention(&self, hands: &MaintenanceHandle) {
+    pub(crate) fn watch_retention(&self, handle: &MaintenanceHandle) {
         let Some(every) = self.retention_every else {
             return;
         };
         let mut state = self.shared.state.lock();
         if state.retention_due.is_none() {
             state.retention_due = Instant::now().checked_add(every);
-            self.start(state, hands);
+            self.start(state, handle);
         }
     }
 
     /// Takes a cursor to be written later. False when it must be written now.
     pub(crate) fn take_cursor(
         &self,
-        hands: &MaintenanceHandle,
+        handle: &MaintenanceHandle,
         (topic, group): (&str, &str),
         generation: u64,
         offset: u64,
@@ -145,7 +145,7 @@ impl BackgroundTasks {
             due,
         };
         state.cursors.insert(key, waiting);
-        self.start(state, hands);
+        self.start(state, handle);
         true
     }
 
@@ -158,7 +158,7 @@ impl BackgroundTasks {
     /// Writes every cursor that waits, or that of one group, and waits until
     /// those and the ones that are being written are answered; not for any that
     /// comes later.
-    pub(crate) fn flush(&self, hands: &MaintenanceHandle, only: Option<(&str, &str)>) {
+    pub(crate) fn flush(&self, handle: &MaintenanceHandle, only: Option<(&str, &str)>) {
         let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
         let mut state = self.shared.state.lock();
         let waiting: Vec<Cursor> = match &only {
@@ -168,7 +168,7 @@ impl BackgroundTasks {
         let begun = state.rounds.begun;
         state.flushes.begun += 1;
         drop(state);
-        let refused = write(hands, &waiting, Notify::Now);
+        let refused = write(handle, &waiting, Notify::Now);
         let mut state = self.shared.state.lock();
         state.put_back(refused);
         state.flushes.ended += 1;
@@ -178,20 +178,20 @@ impl BackgroundTasks {
         }
     }
 
-    fn start(&self, mut state: MutexGuard<'_, State>, hands: &MaintenanceHandle) {
+    fn start(&self, mut state: MutexGuard<'_, State>, handle: &MaintenanceHandle) {
         if state.started {
             drop(state);
             self.shared.changed.notify_all();
             return;
         }
-        let (shared, hands) = (Arc::clone(&self.shared), hands.clone());
+        let (shared, handle) = (Arc::clone(&self.shared), handle.clone());
         let every = self.retention_every;
         let work = move || {
-            run(&shared, &hands, every);
+            run(&shared, &handle, every);
             shared.state.lock().started = false;
             shared.changed.notify_all();
         };
-        let name = "weir-upkeep".to_owned();
+        let name = "weir-background".to_owned();
         // Without a thread the cursors are written when the store is closed.
         if let Ok(thread) = std::thread::Builder::new().name(name).spawn(work) {
             state.started = true;
@@ -208,7 +208,7 @@ impl BackgroundTasks {
 
     /// Ends the thread, and writes what is left although the store is being
     /// closed. Waits for nothing but what is in the log.
-    pub(crate) fn stop(&self, hands: &MaintenanceHandle) {
+    pub(crate) fn stop(&self, handle: &MaintenanceHandle) {
         self.begin_stop();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -221,7 +221,7 @@ impl BackgroundTasks {
         let left = std::mem::take(&mut state.cursors);
         drop(state);
         let left: Vec<Cursor> = left.into_iter().collect();
-        drop(write(hands, &left, Notify::Last));
+        drop(write(handle, &left, Notify::Last));
     }
 }
 
@@ -234,7 +234,7 @@ fn wait(shared: &Shared, state: &mut MutexGuard<'_, State>, until: Option<Instan
     }
 }
 
-fn run(shared: &Shared, hands: &MaintenanceHandle, every: Option<Duration>) {
+fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
     let mut state = shared.state.lock();
     while !state.stops {
         let now = Instant::now();
@@ -244,16 +244,16 @@ fn run(shared: &Shared, hands: &MaintenanceHandle, every: Option<Duration>) {
             let (now_due, later): (Vec<_>, Vec<_>) =
                 cursors.into_iter().partition(|(_, waiting)| due(waiting));
             state.cursors = later.into_iter().collect();
-            state = round(shared, hands, state, &now_due);
+            state = round(shared, handle, state, &now_due);
             continue;
         }
         if state.retention_due.is_some_and(|due| due <= now) {
             state.retention_due = every.and_then(|every| now.checked_add(every));
             drop(state);
-            if let Some(permit) = hands.maintenance.try_acquire() {
+            if let Some(permit) = handle.maintenance.try_acquire() {
                 // What cannot be removed now is tried again; a failed sync has
                 // poisoned the store.
-                drop(retention::retain(hands, None, &permit));
+                drop(retention::retain(handle, None, &permit));
             }
             state = shared.state.lock();
             continue;
@@ -267,13 +267,13 @@ fn run(shared: &Shared, hands: &MaintenanceHandle, every: Option<Duration>) {
 /// Writes cursors that are due.
 fn round<'a>(
     shared: &'a Shared,
-    hands: &MaintenanceHandle,
+    handle: &MaintenanceHandle,
     mut state: MutexGuard<'a, State>,
     cursors: &[Cursor],
 ) -> MutexGuard<'a, State> {
     state.rounds.begun += 1;
     drop(state);
-    let refused = write(hands, cursors, Notify::Now);
+    let refused = write(handle, cursors, Notify::Now);
     let mut state = shared.state.lock();
     state.put_back(refused);
     state.rounds.ended += 1;
@@ -292,12 +292,12 @@ fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
 /// Writes cursors as intentions and waits for their answers. A verdict that is
 /// not VALID means that another member owns the group: there is nothing to do.
 /// Returns those that the store did not take because it is being closed.
-fn write(hands: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
+fn write(handle: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
     let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts
         .map(|part| {
             let moves: Vec<_> = part.iter().map(intention).collect();
-            (part, hands.propose(&moves, notify))
+            (part, handle.propose(&moves, notify))
         })
         .collect();
     let mut refused = Vec::new();
@@ -310,8 +310,8 @@ fn write(hands: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<C
 }
 
 /// Whether any live topic has limits.
-pub(crate) fn has_limits(hands: &MaintenanceHandle) -> bool {
-    let machine = hands.engine.machine.read();
+pub(crate) fn has_limits(handle: &MaintenanceHandle) -> bool {
+    let machine = handle.engine.machine.read();
     machine.topics().any(|view| {
         view.options
             .is_some_and(|options| options.retention.is_limited())

@@ -1,8 +1,8 @@
-//! The desk: everything that a program sees and changes during an intention.
+//! The context: everything that a program sees and changes during an intention.
 //!
 //! The machine lays the input on it, an engine runs the program against it,
 //! and the machine keeps or reverts what is there afterwards. All limits are
-//! checked here, before anything is stored. The memory of a desk is used again
+//! checked here, before anything is stored. The memory of a context is used again
 //! for the next call.
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ const KEEP_BYTES: usize = 256 << 10;
 /// Emissions of which the room is kept between calls.
 const KEEP_EMITS: usize = 1024;
 
-/// Why the desk refuses something: the call ends with it.
+/// Why the context refuses something: the call ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The program did what no program may do.
@@ -62,7 +62,7 @@ pub(crate) mod op {
 /// Where the bytes of an emitted key or value are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    /// In the desk's arena: start and length.
+    /// In the context's arena: start and length.
     Arena(usize, usize),
     /// The key of the operation.
     Key,
@@ -82,7 +82,7 @@ pub(crate) struct Emit {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct CallContext {
     /// For those who tell what a program said; no program can see it.
     topic: Arc<str>,
     info: CallInfo,
@@ -113,7 +113,7 @@ pub struct Desk {
     fuel: u64,
 }
 
-impl Desk {
+impl CallContext {
     pub(crate) fn new(mode: StateMode, limits: ProgramLimits, args: Arc<[u8]>) -> Self {
         Self {
             mode,
@@ -426,7 +426,7 @@ impl Desk {
             self.may_emit(self.key_bytes, self.value_bytes)?;
             pay(bytes)?;
         } else {
-            // Copied in for a desk that keeps the topic's keys.
+            // Copied in for a context that keeps the topic's keys.
             let (key, value) = (
                 std::mem::take(&mut self.key),
                 std::mem::take(&mut self.value),
@@ -710,35 +710,39 @@ mod tests {
 
     #[test]
     fn a_desk_that_rests_holds_little() {
-        let mut desk = Desk::default();
-        desk.lay(CallInfo::default(), b"k", &vec![1; 4 << 20], true);
-        desk.arena = vec![1; 4 << 20];
-        desk.state.put(b"k", [b"v", b""]);
+        let mut context = CallContext::default();
+        context.lay(CallInfo::default(), b"k", &vec![1; 4 << 20], true);
+        context.arena = vec![1; 4 << 20];
+        context.state.put(b"k", [b"v", b""]);
         for n in 0..100_000_u32 {
-            desk.state.put(&n.to_le_bytes(), [b"v", b""]);
+            context.state.put(&n.to_le_bytes(), [b"v", b""]);
         }
-        desk.keep();
-        desk.rest();
-        let held = desk.value.capacity() + desk.arena.capacity();
+        context.keep();
+        context.rest();
+        let held = context.value.capacity() + context.arena.capacity();
         assert!(held <= 2 * KEEP_BYTES, "{held}");
-        assert_eq!(desk.state.noted_bytes(), 0);
-        assert!(desk.state.room_of_notes() <= 256 << 10);
+        assert_eq!(context.state.noted_bytes(), 0);
+        assert!(context.state.room_of_notes() <= 256 << 10);
     }
 
     #[test]
     fn only_what_was_written_is_looked_at() {
-        let mut desk = Desk::default();
+        let mut context = CallContext::default();
         let mut memory = vec![0; 8 * IMAGE_PAGE_BYTES];
         memory[5] = 1;
-        desk.keep_memory(&memory, std::iter::empty());
-        assert_eq!(desk.image().memory.pages().count(), 1, "all of the first");
+        context.keep_memory(&memory, std::iter::empty());
+        assert_eq!(
+            context.image().memory.pages().count(),
+            1,
+            "all of the first"
+        );
         (memory[2 * IMAGE_PAGE_BYTES], memory[6 * IMAGE_PAGE_BYTES]) = (2, 3);
-        let fold = desk.folded();
-        desk.keep_memory(&memory, std::iter::empty());
-        assert_eq!(desk.folded(), fold);
+        let fold = context.folded();
+        context.keep_memory(&memory, std::iter::empty());
+        assert_eq!(context.folded(), fold);
         let part = 2 * IMAGE_PAGE_BYTES..2 * IMAGE_PAGE_BYTES + 1;
-        desk.keep_memory(&memory, std::iter::once(part));
-        assert_ne!(desk.folded(), fold);
-        assert_eq!(desk.image().memory.pages().count(), 2, "but not page 6");
+        context.keep_memory(&memory, std::iter::once(part));
+        assert_ne!(context.folded(), fold);
+        assert_eq!(context.image().memory.pages().count(), 2, "but not page 6");
     }
 }
