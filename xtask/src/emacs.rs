@@ -76,6 +76,10 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let text = fs::read(&report).context("the tests wrote no report")?;
     let text = String::from_utf8_lossy(&text);
     let (counted, failed) = count(&text, tell);
+    if failed > 0 {
+        // What a person at the terminal saw is in there, and nowhere else.
+        println!("{text}");
+    }
     ensure!(counted > 0, "no test ran:\n{text}");
     ensure!(
         fine == Some(true) || failed > 0,
