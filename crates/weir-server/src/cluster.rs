@@ -87,6 +87,18 @@ impl<'a> ClientAddresses<'a> {
     }
 }
 
+/// What the metrics of a node show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gauges {
+    pub(crate) role: &'static str,
+    pub(crate) term: u64,
+    /// 0: none is known.
+    pub(crate) leader: u64,
+    pub(crate) members: u64,
+    pub(crate) committed: u64,
+    pub(crate) contact: Option<Duration>,
+}
+
 /// An open node.
 pub struct ClusterNode {
     node: Arc<Node>,
@@ -215,6 +227,19 @@ impl ClusterNode {
         (status.term, status.leader, lines.join("\n"))
     }
 
+    /// What the metrics of a node show.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let status = self.node.status();
+        Gauges {
+            role: role(status.role),
+            term: status.term,
+            leader: status.leader.unwrap_or(0),
+            members: status.members.len() as u64,
+            committed: status.committed.map_or(0, |id| id.index.0),
+            contact: status.contact,
+        }
+    }
+
     /// Fields of the status of a node (docs/formats/native.md).
     pub(crate) fn fields(&self) -> Vec<(&'static str, StatusValue)> {
         let status = self.node.status();
@@ -235,6 +260,8 @@ impl ClusterNode {
             fields.extend(number.map(|number| (name, StatusValue::Number(number))));
         }
         fields.push(("cluster_members", text(members(&status))));
+        let is_synced = self.store().durability().is_synced();
+        fields.push(("cluster_synced", StatusValue::Number(is_synced.into())));
         fields.push(("cluster_digest", text(self.store().digest().to_string())));
         fields
     }

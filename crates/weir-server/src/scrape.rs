@@ -9,6 +9,7 @@ use crate::metrics::{Page, seconds};
 use crate::security::Audit;
 use crate::shared::Shared;
 
+mod cluster;
 mod groups;
 
 /// All metrics as text: `OpenMetrics` 1.0 if `open`, else Prometheus 0.0.4. Reads records of
@@ -20,6 +21,7 @@ pub(crate) fn render(shared: &Shared, open: bool) -> String {
     };
     shared.metrics.write(&mut page);
     store(&mut page, shared);
+    cluster::cluster(&mut page, shared);
     groups::groups(&mut page, shared);
     groups::sessions(&mut page, shared);
     connections(&mut page, shared);

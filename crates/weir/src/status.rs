@@ -93,6 +93,9 @@ pub struct ClusterStatus {
     /// Milliseconds since it heard of a leader; on the leader, since a majority
     /// answered. `None` before the first time.
     pub contact_ms: Option<u64>,
+    /// Whether a majority has synced what this node acknowledges as a leader. If not
+    /// (`interval`, `memory`), a power cut of all nodes loses acknowledged writes.
+    pub synced: bool,
     /// Digest of everything that it has applied: equal on all nodes at one `applied`.
     pub digest: String,
     /// The members that it knows.
@@ -127,6 +130,7 @@ impl ClusterStatus {
             "committed" => self.committed = line.number()?,
             "applied" => self.applied = line.number()?,
             "contact_ms" => self.contact_ms = Some(line.number()?),
+            "synced" => self.synced = line.number()? == 1,
             "digest" => self.digest = line.text()?,
             "members" => {
                 let text = line.text()?;

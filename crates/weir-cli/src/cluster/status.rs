@@ -10,7 +10,7 @@ use weir::{ClusterStatus, ErrorCode, MemberStatus, Weir};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, note};
 
 /// Time for a node to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -146,6 +146,15 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         ])?;
     }
     out.finish()?;
+    let all = answers.iter().flatten().map(|answer| answer.as_ref());
+    let mut all = all.map(|answer| answer.unwrap_or(&first));
+    if let Some(loses) = all.find(|answer| !answer.cluster.synced) {
+        let text = format!(
+            "durability {}: a power cut of all nodes loses acknowledged writes",
+            loses.durability
+        );
+        note(caller.quiet, &text);
+    }
     let voters = members.iter().filter(|member| member.votes).count();
     let answering = members
         .iter()

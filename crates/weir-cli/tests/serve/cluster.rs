@@ -57,7 +57,10 @@ fn signal(pid: u32, name: &str) -> bool {
 
 impl Cluster {
     pub(crate) fn start(place: &Path, count: u64) -> Self {
-        let mut command = weir(place);
+        Self::start_by(weir(place), count)
+    }
+
+    fn start_by(mut command: Command, count: u64) -> Self {
         command.args([
             "cluster", "local", "--data", "nodes", "--port", "0", "--nodes",
         ]);
@@ -456,6 +459,11 @@ fn fills_and_recovers(of_the_leader: bool) {
     assert_ne!(cluster.leader(), full);
     let found = value(&node.native, Consistency::Local).unwrap();
     assert_eq!(found.as_deref(), Some(&*large), "reads go on");
+    let metrics = ask(&node.http, "GET /metrics", "");
+    assert!(
+        metrics.contains("\nweir_cluster_role{role=\"full\"} 1\n"),
+        "{metrics}"
+    );
     // A client that knows only this node is sent to the one that leads.
     let answer = ask(&node.http, "POST /v1/topics/orders/events?key=k", "x");
     assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
@@ -475,4 +483,27 @@ fn a_leader_with_a_full_disk_hands_over_and_catches_up_when_there_is_space() {
 #[test]
 fn a_follower_with_a_full_disk_reads_on_and_catches_up_when_there_is_space() {
     fills_and_recovers(false);
+}
+
+#[test]
+fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
+    for (level, synced) in [("memory", false), ("group", true)] {
+        let place = tempfile::tempdir().unwrap();
+        let mut command = weir(place.path());
+        command.env("WEIR_DURABILITY", level);
+        let cluster = Cluster::start_by(command, 1);
+        assert_eq!(cluster.status(1).unwrap().synced, synced);
+        let metrics = ask(&cluster.nodes[&1].http, "GET /metrics", "");
+        let line = format!("\nweir_cluster_synced {}\n", u8::from(synced));
+        assert!(metrics.contains(&line), "{metrics}");
+        let mut status = weir(place.path());
+        let output = status
+            .args(["cluster", "status", "--at", &cluster.at])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let warns = said.contains("a power cut of all nodes loses acknowledged writes");
+        assert_eq!(warns, !synced, "{said}");
+    }
 }

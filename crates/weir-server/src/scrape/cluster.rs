@@ -1,0 +1,66 @@
+//! Metrics of a node of a cluster; a server of its own has none of them.
+
+use crate::metrics::{Page, seconds};
+use crate::shared::Shared;
+
+/// All roles, so that each has a series.
+const ROLES: [&str; 6] = [
+    "leader",
+    "follower",
+    "candidate",
+    "learner",
+    "full",
+    "ended",
+];
+
+/// Where this node stands.
+pub(super) fn cluster(page: &mut Page, shared: &Shared) {
+    let Some(node) = &shared.cluster else { return };
+    let now = node.gauges();
+    page.family(
+        "weir_cluster_role",
+        "gauge",
+        "1 for the role of this node; `full` lacks space, `ended` has to be started again",
+    );
+    for role in ROLES {
+        let labels = format!("{{role=\"{role}\"}}");
+        page.sample("weir_cluster_role", &labels, u64::from(role == now.role));
+    }
+    let is_synced = shared.store.durability().is_synced();
+    for (name, help, value) in [
+        ("weir_cluster_term", "Term of this node", now.term),
+        (
+            "weir_cluster_leader",
+            "Number of the leader that this node knows; 0: none",
+            now.leader,
+        ),
+        (
+            "weir_cluster_members",
+            "Members that this node knows, voters and learners",
+            now.members,
+        ),
+        (
+            "weir_cluster_committed_index",
+            "Newest log entry that this node knows to be committed",
+            now.committed,
+        ),
+        (
+            "weir_cluster_synced",
+            "0 if a power cut of all nodes loses acknowledged writes (`interval`, `memory`)",
+            u64::from(is_synced),
+        ),
+    ] {
+        page.family(name, "gauge", help);
+        page.sample(name, "", value);
+    }
+    if let Some(contact) = now.contact {
+        let name = "weir_cluster_contact_seconds";
+        page.family(
+            name,
+            "gauge",
+            "Time since a leader was heard of; on the leader, since a majority was",
+        );
+        let us = u64::try_from(contact.as_micros()).unwrap_or(u64::MAX);
+        page.line(name, "", &seconds(us));
+    }
+}
