@@ -21,6 +21,7 @@ pub(crate) mod execute;
 pub(crate) mod framing;
 pub(crate) mod groups;
 pub(crate) mod hub;
+pub(crate) mod live;
 pub(crate) mod meta;
 pub(crate) mod openapi;
 pub(crate) mod ops;

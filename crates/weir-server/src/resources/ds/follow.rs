@@ -5,12 +5,9 @@
 //! Lines of text end where a reader of events sees an end: with CR, LF or both;
 //! which of them it was is lost. Bytes come in base64 and lose nothing.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::cursor::cursor;
 use super::lease::Held;
@@ -22,28 +19,18 @@ use crate::http::json::Object;
 use crate::http::problem::Problem;
 use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::TAIL_BYTES;
-use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::hub::Follow;
+use crate::resources::live::{Live, News};
 use crate::resources::streams::place;
-use crate::security::Principal;
 
 struct Follower {
-    edge: Arc<Edge>,
-    topic: String,
+    live: Live,
     incarnation: u64,
-    principal: Arc<Principal>,
-    /// State of the identities at the last look.
-    epoch: u64,
-    _follow: Arc<Follow>,
     _held: Option<Held>,
-    news: watch::Receiver<u64>,
-    phase: watch::Receiver<Phase>,
     position: u64,
     /// What the client was told last.
     told: Option<u64>,
     cursor: Option<u64>,
-    ends: Instant,
     over: bool,
 }
 
@@ -55,26 +42,13 @@ pub(super) fn open(
     position: u64,
     cursor: Option<u64>,
 ) -> Reply {
-    let (follow, news) = edge.hub.follow(&view.topic);
-    let age = edge.shared.config.tail_max_age;
-    let spread = RandomState::new().hash_one(position) % 20;
-    // Between nine and eleven tenths, so that they do not all come back at once.
-    let age = age / 100 * u32::try_from(90 + spread).unwrap_or(100);
-    edge.shared.metrics.tails.add(1);
     let follower = Follower {
-        edge: Arc::clone(edge),
-        topic: view.topic.clone(),
+        live: Live::new(edge, call, &view.topic),
         incarnation: view.incarnation,
-        principal: Arc::clone(&call.principal),
-        epoch: edge.shared.security.epoch(),
-        news,
-        _follow: follow,
         _held: Held::new(edge, view),
-        phase: edge.shared.phase.subscribe(),
         position,
         told: None,
         cursor,
-        ends: Instant::now() + age,
         over: false,
     };
     let mut reply = Reply::new(200).field("content-type", "text/event-stream");
@@ -85,12 +59,6 @@ pub(super) fn open(
     reply.add("x-accel-buffering", "no");
     reply.body = Body::Source(Box::new(follower));
     reply
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.edge.shared.metrics.tails.sub(1);
-    }
 }
 
 impl Source for Follower {
@@ -108,9 +76,9 @@ impl Follower {
     /// `streamClosed` comes again from where it is.
     async fn piece(&mut self) -> Option<Bytes> {
         loop {
-            self.news.borrow_and_update();
-            let ended = *self.phase.borrow() >= Phase::Draining || Instant::now() >= self.ends;
-            if self.over || ended || !self.is_visible() {
+            self.live.mark_seen();
+            let ended = self.live.drains() || self.live.is_old();
+            if self.over || ended || !self.live.is_visible() {
                 return None;
             }
             match self.read().await {
@@ -118,7 +86,7 @@ impl Follower {
                 Ok(None) => {}
                 Err(problem) => {
                     tracing::warn!(
-                        topic = self.topic,
+                        topic = self.live.topic,
                         problem = problem.kind.name(),
                         "a reader of a stream is sent away"
                     );
@@ -128,41 +96,25 @@ impl Follower {
             if self.over {
                 return None;
             }
-            let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
-            let draining = async {
-                drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
-            };
-            tokio::select! {
-                changed = self.news.changed() => if changed.is_err() { return None },
-                () = draining => {}
-                () = tokio::time::sleep_until(heartbeat.min(self.ends)) => {
-                    return Some(Bytes::from_static(b":\n\n"));
-                }
+            match self.live.wait().await {
+                News::Some => {}
+                News::None => return Some(Bytes::from_static(b":\n\n")),
+                News::Over => return None,
             }
         }
     }
 
-    /// Whether the principal may still read the topic.
-    fn is_visible(&mut self) -> bool {
-        let security = &self.edge.shared.security;
-        let epoch = security.epoch();
-        if epoch != self.epoch {
-            self.epoch = epoch;
-            return security.visible(&self.principal, &self.topic);
-        }
-        security.holds(&self.principal)
-    }
-
     /// The next events, `None` when there is nothing to tell.
     async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
-        let store = &self.edge.shared.store;
-        let view = view::look(&self.edge, &self.topic).await?;
+        let store = &self.live.edge.shared.store;
+        let view = view::look(&self.live.edge, &self.live.topic).await?;
         let same = |view: &View| {
             let lives = !view.gone
                 && !self
+                    .live
                     .edge
                     .ds
-                    .is_expired(view, self.edge.shared.store.now_ms());
+                    .is_expired(view, self.live.edge.shared.store.now_ms());
             lives && view.incarnation == self.incarnation
         };
         let Some(view) = view.filter(same) else {
@@ -170,7 +122,7 @@ impl Follower {
             return Ok(None);
         };
         let gathered = Gathered::new(store, &view, self.position, TAIL_BYTES);
-        let (gathered, mut reservation) = gathered.run(&self.edge.shared).await?;
+        let (gathered, mut reservation) = gathered.run(&self.live.edge.shared).await?;
         self.position = gathered.next();
         if gathered.count() == 0 && self.told == Some(self.position) {
             return Ok(None);

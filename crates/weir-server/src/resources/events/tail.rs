@@ -10,8 +10,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use tokio::sync::watch;
-use tokio::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Page, TopicReader};
 
@@ -27,12 +25,11 @@ use crate::http::query::offset_of;
 use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
-use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::hub::{Follow, Piece};
+use crate::resources::hub::Piece;
+use crate::resources::live::{Live, News};
 use crate::resources::problems;
 use crate::resources::records::{Fields, key_field, object};
-use crate::security::Principal;
 
 /// Whether a request asks for a tail.
 pub(crate) fn is_wanted(call: &Call) -> bool {
@@ -102,7 +99,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         gap = gone(edge, call, &mut reader, offset, reset)?;
         after = reader.position().0 - 1;
     }
-    let (follow, news) = edge.hub.follow(&call.matched.topic);
+    let live = Live::new(edge, call, &call.matched.topic);
     // The first record of a life that is not the first one tells it.
     let again = edge
         .shared
@@ -110,10 +107,6 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .read(&call.matched.topic, ConsequenceOffset::ZERO)
         .ok();
     let again = again.is_some_and(|reader| reader.first().0 > 1);
-    let age = edge.shared.config.tail_max_age;
-    let spread = RandomState::new().build_hasher().finish() % 20;
-    // Between nine and eleven tenths, so that they do not all come back at once.
-    let age = age / 100 * u32::try_from(90 + spread).unwrap_or(100);
     let mut hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: ").into_bytes();
     let mut about = Object::new(&mut hello);
     about
@@ -129,15 +122,8 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             &[("first", reader.first().0), ("last", reader.last().0)],
         );
     }
-    edge.shared.metrics.tails.add(1);
     let tail = Tail {
-        edge: Arc::clone(edge),
-        topic: call.matched.topic.clone(),
-        principal: Arc::clone(&call.principal),
-        epoch: edge.shared.security.epoch(),
-        news,
-        phase: edge.shared.phase.subscribe(),
-        follow,
+        live,
         style: Style {
             whole,
             texts,
@@ -151,7 +137,6 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         told: after,
         caught_up: false,
         first: Some(hello.into()),
-        ends: Instant::now() + age,
         over: false,
     };
     let mut reply = Reply::new(200).field("content-type", "text/event-stream");
@@ -179,22 +164,8 @@ impl Style {
     }
 }
 
-/// What a wait brought.
-enum News {
-    Some,
-    None,
-    Over,
-}
-
 struct Tail {
-    edge: Arc<Edge>,
-    topic: String,
-    principal: Arc<Principal>,
-    /// State of the identities at the last look.
-    epoch: u64,
-    follow: Arc<Follow>,
-    news: watch::Receiver<u64>,
-    phase: watch::Receiver<Phase>,
+    live: Live,
     style: Style,
     /// What it renders fits other tails as well.
     plain: bool,
@@ -206,14 +177,7 @@ struct Tail {
     told: u64,
     caught_up: bool,
     first: Option<Bytes>,
-    ends: Instant,
     over: bool,
-}
-
-impl Drop for Tail {
-    fn drop(&mut self) {
-        self.edge.shared.metrics.tails.sub(1);
-    }
 }
 
 impl Source for Tail {
@@ -235,14 +199,14 @@ impl Tail {
             return None;
         }
         loop {
-            self.news.borrow_and_update();
-            if *self.phase.borrow() >= Phase::Draining {
+            self.live.mark_seen();
+            if self.live.drains() {
                 return Some(self.bye("draining"));
             }
-            if Instant::now() >= self.ends {
+            if self.live.is_old() {
                 return Some(self.bye("age"));
             }
-            if !self.is_visible() {
+            if !self.live.is_visible() {
                 return Some(self.bye("forbidden"));
             }
             match self.read().await {
@@ -256,35 +220,12 @@ impl Tail {
                 control(&mut out, "caught-up", &[("after", self.next)]);
                 return Some(out.into());
             }
-            match self.wait().await {
-                News::None if Instant::now() < self.ends => return Some(self.alive()),
+            match self.live.wait().await {
+                News::None if !self.live.is_old() => return Some(self.alive()),
                 News::Some | News::None => {}
                 News::Over => return Some(self.bye("closed")),
             }
         }
-    }
-
-    async fn wait(&mut self) -> News {
-        let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
-        let draining = async {
-            drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
-        };
-        tokio::select! {
-            changed = self.news.changed() => if changed.is_ok() { News::Some } else { News::Over },
-            () = draining => News::Some,
-            () = tokio::time::sleep_until(heartbeat.min(self.ends)) => News::None,
-        }
-    }
-
-    /// Whether the principal may still read the topic.
-    fn is_visible(&mut self) -> bool {
-        let security = &self.edge.shared.security;
-        let epoch = security.epoch();
-        if epoch != self.epoch {
-            self.epoch = epoch;
-            return security.visible(&self.principal, &self.topic);
-        }
-        security.holds(&self.principal)
     }
 
     /// The next events, `None` when there are none.
@@ -294,13 +235,13 @@ impl Tail {
         }
         let from = (self.next, self.style.number());
         if self.plain
-            && let Some(piece) = self.follow.shared(from)
+            && let Some(piece) = self.live.follow.shared(from)
         {
             self.moved(piece.next);
             self.told = piece.next;
             return Ok(Some(piece.bytes));
         }
-        let budget = &self.edge.shared.admission.answers;
+        let budget = &self.live.edge.shared.admission.answers;
         let mut reservation = Reservation::new(budget);
         let mut out = Vec::new();
         while out.len() < TAIL_BYTES {
@@ -317,7 +258,7 @@ impl Tail {
                 break;
             }
             while reservation.cover(lacks).await.is_err() {
-                if *self.phase.borrow() >= Phase::Draining || Instant::now() >= self.ends {
+                if self.live.drains() || self.live.is_old() {
                     return Err(busy(BudgetExhausted));
                 }
             }
@@ -327,7 +268,7 @@ impl Tail {
         }
         let bytes = reservation.attach(out.into());
         if self.plain && bytes.len() <= 2 * TAIL_BYTES {
-            self.follow.share(Piece {
+            self.live.follow.share(Piece {
                 from,
                 next: self.next,
                 bytes: bytes.clone(),
@@ -369,7 +310,9 @@ impl Tail {
         if let Poll::Ready(page) = self.reader.next_page_now() {
             return Ok(page);
         }
-        let permit = Arc::clone(&self.edge.shared.readers).acquire_owned().await;
+        let permit = Arc::clone(&self.live.edge.shared.readers)
+            .acquire_owned()
+            .await;
         let mut reader = self.reader.clone();
         let (reader, page) = offload::run(move || {
             let page = reader.next_page();

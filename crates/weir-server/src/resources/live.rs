@@ -1,0 +1,105 @@
+//! What every stream of server-sent events of a topic has: its wake-ups, its age, and whether its
+//! principal may still read.
+//!
+//! Invariant: each stream is counted in the metrics once, from its start to its end.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::context::{Call, Edge};
+use super::hub::Follow;
+use crate::phase::Phase;
+use crate::security::Principal;
+
+/// A stream of events of one topic.
+pub(super) struct Live {
+    pub(super) edge: Arc<Edge>,
+    pub(super) topic: String,
+    pub(super) follow: Arc<Follow>,
+    principal: Arc<Principal>,
+    /// State of the identities when they were last asked.
+    epoch: u64,
+    news: watch::Receiver<u64>,
+    phase: watch::Receiver<Phase>,
+    ends: Instant,
+}
+
+/// Why a wait ended.
+pub(super) enum News {
+    /// There may be records, or the server drains.
+    Some,
+    /// Nothing came for a heartbeat, or the stream has reached its age.
+    None,
+    /// The store is closed.
+    Over,
+}
+
+impl Live {
+    pub(super) fn new(edge: &Arc<Edge>, call: &Call, topic: &str) -> Self {
+        let (follow, news) = edge.hub.follow(topic);
+        let age = edge.shared.config.tail_max_age;
+        let spread = RandomState::new().build_hasher().finish() % 20;
+        // Between nine and eleven tenths, so that not all clients come back at once.
+        let age = age / 100 * u32::try_from(90 + spread).unwrap_or(100);
+        edge.shared.metrics.tails.add(1);
+        Self {
+            edge: Arc::clone(edge),
+            topic: topic.to_owned(),
+            follow,
+            principal: Arc::clone(&call.principal),
+            epoch: edge.shared.security.epoch(),
+            news,
+            phase: edge.shared.phase.subscribe(),
+            ends: Instant::now() + age,
+        }
+    }
+
+    /// Marks the news so far as seen. Call it before a read: what comes during the read then ends
+    /// the next wait.
+    pub(super) fn mark_seen(&mut self) {
+        self.news.borrow_and_update();
+    }
+
+    /// Whether the server drains.
+    pub(super) fn drains(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
+    }
+
+    /// Whether the stream has reached its age.
+    pub(super) fn is_old(&self) -> bool {
+        Instant::now() >= self.ends
+    }
+
+    /// Whether the principal may still read the topic.
+    pub(super) fn is_visible(&mut self) -> bool {
+        let security = &self.edge.shared.security;
+        let epoch = security.epoch();
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            return security.visible(&self.principal, &self.topic);
+        }
+        security.holds(&self.principal)
+    }
+
+    /// Waits for news, at most for a heartbeat.
+    pub(super) async fn wait(&mut self) -> News {
+        let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
+        let draining = async {
+            drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
+        };
+        tokio::select! {
+            changed = self.news.changed() => if changed.is_ok() { News::Some } else { News::Over },
+            () = draining => News::Some,
+            () = tokio::time::sleep_until(heartbeat.min(self.ends)) => News::None,
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.edge.shared.metrics.tails.sub(1);
+    }
+}
