@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `route`, `openapi` | paths, methods and parameters of all resources, and the document made of them |
-//! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `reading` | the state of the port, conditions, sessions, writing to and reading from the store |
+//! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `live`, `reading` | the state of the port, conditions, sessions, writing to and reading from the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
 //! | `streams` | descriptions and shared state of Durable Streams |
 //! | `events`, `batch`, `topics`, `programs`, `groups`, `ds`, `ops` | the resources |

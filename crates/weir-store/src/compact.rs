@@ -91,25 +91,7 @@ impl Store {
         })?;
         let index = self.checkpoint_under(&permit)?;
         // The older snapshot lists the old segments; the new one is in place.
-        let io = |verb, path: &str| {
-            let path = path.to_owned();
-            move |source| StoreError::Io {
-                subject: path,
-                offset: None,
-                verb,
-                source,
-            }
-        };
-        for old in snapshot::list(&*self.disk)?
-            .into_iter()
-            .filter(|old| *old < index)
-        {
-            let path = snapshot::path(old);
-            self.disk.remove(&path).map_err(io(IoVerb::Remove, &path))?;
-        }
-        self.disk
-            .sync_dir(snapshot::DIRECTORY)
-            .map_err(io(IoVerb::Sync, snapshot::DIRECTORY))?;
+        snapshot::remove_before(&*self.disk, index)?;
         let mut removed = 0;
         for block in &input.blocks {
             if let Home::File(segment, _) = &block.home
@@ -119,7 +101,7 @@ impl Store {
                 segment.cache.forget(&segment.path);
                 self.disk
                     .remove(&segment.path)
-                    .map_err(io(IoVerb::Remove, &segment.path))?;
+                    .map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
             }
         }
         Ok(report)

@@ -77,26 +77,12 @@ pub(crate) fn retain(
         return Ok(report);
     }
     let index = handle.checkpoint(permit)?;
-    let io = |verb, path: &str| {
-        let path = path.to_owned();
-        move |source| StoreError::Io {
-            subject: path,
-            offset: None,
-            verb,
-            source,
-        }
-    };
     let disk = &*handle.disk;
-    for old in snapshot::list(disk)?.into_iter().filter(|old| *old < index) {
-        let path = snapshot::path(old);
-        disk.remove(&path).map_err(io(IoVerb::Remove, &path))?;
-    }
-    let synced = disk.sync_dir(snapshot::DIRECTORY);
-    synced.map_err(io(IoVerb::Sync, snapshot::DIRECTORY))?;
+    snapshot::remove_before(disk, index)?;
     for segment in &segments {
         segment.cache.forget(&segment.path);
         let removed = disk.remove(&segment.path);
-        removed.map_err(io(IoVerb::Remove, &segment.path))?;
+        removed.map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
     }
     Ok(report)
 }

@@ -54,6 +54,18 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<LogIndex>, StoreError> {
     Ok(indexes)
 }
 
+/// Removes the snapshots before `index`, and makes that durable. The caller has one at `index` in
+/// place.
+pub(crate) fn remove_before(disk: &dyn Disk, index: LogIndex) -> Result<(), StoreError> {
+    for old in list(disk)?.into_iter().filter(|old| *old < index) {
+        let path = path(old);
+        disk.remove(&path)
+            .map_err(StoreError::io(IoVerb::Remove, &path))?;
+    }
+    disk.sync_dir(DIRECTORY)
+        .map_err(StoreError::io(IoVerb::Sync, DIRECTORY))
+}
+
 /// Everything a snapshot says.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
