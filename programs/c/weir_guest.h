@@ -120,7 +120,7 @@ void weir_state_put(const void *key, size_t key_len, const void *value, size_t v
 /* Removes a key of the state. */
 WEIR_IMPORT("state_delete") void weir_state_delete(const void *key, size_t key_len);
 
-/* The smallest key of the state behind the given one, as far as it fits;
+/* The smallest key of the state after the given one, as far as it fits;
  * returns its whole length, or -1 when there is none. An empty key comes
  * before all others. */
 WEIR_IMPORT("state_next")

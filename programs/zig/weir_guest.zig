@@ -201,7 +201,7 @@ pub const state = struct {
         host.state_delete(name.ptr, name.len);
     }
 
-    /// The smallest key behind the given one, as far as it fits; an empty key
+    /// The smallest key after the given one, as far as it fits; an empty key
     /// comes before all others.
     pub fn next(name: []const u8, into: []u8) ?Found {
         return found(0, into, host.state_next(name.ptr, name.len, into.ptr, into.len));
@@ -295,7 +295,7 @@ pub fn trap() noreturn {
     @trap();
 }
 
-/// The big-endian number at a byte; `null` behind the end.
+/// The big-endian number at a byte; `null` after the end.
 pub fn getBig(comptime Number: type, bytes: []const u8, at: usize) ?Number {
     const size = @sizeOf(Number);
     if (at > bytes.len or bytes.len - at < size) return null;

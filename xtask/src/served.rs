@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// The same for the native protocol.
+/// As `Server`, for the native protocol.
 pub(crate) struct Native {
     pub(crate) address: String,
     _process: Running,

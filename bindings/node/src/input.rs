@@ -53,7 +53,7 @@ pub(crate) fn number(what: &str, value: &BigInt) -> Answer<u64> {
     Err(Failure::new(ErrorCode::BadOption, text))
 }
 
-/// The same, if there is one.
+/// As `number`, if there is one.
 pub(crate) fn maybe(what: &str, value: Option<&BigInt>) -> Answer<Option<u64>> {
     value.map(|value| number(what, value)).transpose()
 }

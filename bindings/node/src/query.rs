@@ -352,7 +352,7 @@ impl Query {
         })?)
     }
 
-    /// The same in a thread.
+    /// As `enqueue`, in a thread.
     #[napi]
     pub fn enqueue_large<'env>(
         &self,

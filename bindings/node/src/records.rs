@@ -22,13 +22,13 @@ pub struct RecordsOut {
     pub spans: Uint32Array,
     /// Of records that a member of a group has: what they were claimed with.
     pub claims: Option<BigUint64Array>,
-    /// The same: how often each was delivered.
+    /// Of records that a member of a group has: how often each was delivered.
     pub attempts: Option<Uint32Array>,
     /// From a reading of latest values: whether it is from before the reading began.
     pub replay: Option<bool>,
 }
 
-/// The same while it is made.
+/// As `RecordsOut`, while it is made.
 #[derive(Default)]
 struct Table {
     bytes: Vec<u8>,

@@ -30,7 +30,7 @@ impl AsRef<[u8]> for Data {
 }
 
 impl Data {
-    /// The same as a page; nothing is copied.
+    /// As `as_ref`, as a page; nothing is copied.
     pub(crate) fn into_bytes(self) -> Bytes {
         match self {
             Self::Copy(bytes) => Bytes::from(bytes),

@@ -42,7 +42,7 @@ impl Group {
         work(&mut self.inside.lock()?.group)
     }
 
-    /// The same for what changes what the member has: what is kept, it claims again or has no more.
+    /// As `with`, for what changes what the member has: what is kept, it claims again or has no more.
     fn anew<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
         let mut inside = self.inside.lock()?;
         let inside = &mut *inside;

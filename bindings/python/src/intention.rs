@@ -174,7 +174,7 @@ impl Destroy {
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Expect(Condition);
 
-/// The same, owned.
+/// As `Expect`, owned.
 #[derive(Clone)]
 pub(crate) enum Condition {
     KeyOffset(Option<Vec<u8>>, u64),
@@ -284,7 +284,7 @@ impl Op<'_> {
     }
 }
 
-/// The same, good while the interpreter is released.
+/// As `Op`, good while the interpreter is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
     Put(&'a Put),

@@ -33,7 +33,7 @@ impl Query {
         work(&mut *self.query.lock()?)
     }
 
-    /// The same for what moves a source on.
+    /// As `with`, for what moves a source on.
     fn hand<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
         let done = self.with(work)?;
         self.handed.fetch_add(1, Relaxed);

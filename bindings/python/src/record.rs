@@ -81,7 +81,7 @@ impl Record {
         }
     }
 
-    /// The same, marked as from before the reading began or not.
+    /// As `of_work`, marked as from before the reading began or not.
     pub(crate) fn replayed(mut self, replay: bool) -> Self {
         self.replay = replay;
         self

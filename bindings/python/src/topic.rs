@@ -291,7 +291,7 @@ impl Topic {
     /// Pages of records up to the newest: an iterator.
     ///
     /// Reading begins at the first record; or after the offset `after`, at the `last` n records,
-    /// at `time_ms` (milliseconds since 1970), or behind the newest with `end`.
+    /// at `time_ms` (milliseconds since 1970), or after the newest with `end`.
     #[pyo3(signature = (*, after=None, last=None, time_ms=None, end=false))]
     fn pages(
         &self,

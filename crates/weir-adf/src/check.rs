@@ -120,7 +120,7 @@ fn shape(expected: &'static str) -> AdfError {
 }
 
 impl AdfError {
-    /// The same fault, seen from the parent of the part at `step`.
+    /// This fault, seen from the parent of the part at `step`.
     fn under(mut self, step: &str) -> Self {
         if let Self::Shape { pointer, .. } | Self::TooDeep { pointer, .. } = &mut self {
             *pointer = format!("/{step}{pointer}");

@@ -168,7 +168,7 @@ typedef struct weir_page_info {
     uint64_t bytes;    /* of all items */
     uint64_t skipped;  /* of results: bad items left out so far, in the whole query */
     uint64_t hint;     /* of needs: suggested bytes of a page */
-    uint64_t position; /* of records: where reading goes on: behind this offset */
+    uint64_t position; /* of records: where reading goes on: after this offset */
     uint32_t state;    /* of a parsed packet: 0, '=' or '?' */
     uint32_t reserved;
 } weir_page_info;
@@ -455,7 +455,7 @@ int32_t weir_get(weir *store, weir_slice topic, weir_slice key, weir_page **out,
 int32_t weir_at(weir *store, weir_slice topic, uint64_t offset, weir_page **out, weir_error *error);
 
 enum {
-    WEIR_SCAN_BEHIND = 1, /* begin behind the key `after` */
+    WEIR_SCAN_BEHIND = 1, /* begin after the key `after` */
     WEIR_SCAN_VALUES = 2  /* with values; else records have key and offset alone */
 };
 /* Keys with a value in byte order, those that begin with `prefix`, at most `limit` (0: 1,000). WEIR_OK

@@ -33,7 +33,7 @@ macro_rules! calls {
     )* };
 }
 
-/// The same for those that need no room for words: the number says it all.
+/// As above for functions that need no room for a text: the number says it all.
 macro_rules! marks {
     ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
         $(#[$doc])*

@@ -69,7 +69,7 @@ impl Fail {
         )
     }
 
-    /// The same about an element of an array.
+    /// As `option`, about an element of an array.
     pub(crate) fn at_index(mut self, index: usize) -> Self {
         self.detail = u32::try_from(index).unwrap_or(u32::MAX);
         self

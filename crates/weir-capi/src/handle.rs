@@ -92,7 +92,7 @@ impl Caller {
         self.values(slice.ptr, slice.len, BYTES_MAX)
     }
 
-    /// The same, of at most [`TEXT_BYTES_MAX`].
+    /// As `bytes`, of at most [`TEXT_BYTES_MAX`].
     pub(crate) fn short(&self, slice: Slice) -> Result<&[u8], Fail> {
         self.values(slice.ptr, slice.len, TEXT_BYTES_MAX)
     }
@@ -253,7 +253,7 @@ impl Caller {
         self.write_all(out, std::slice::from_ref(&value))
     }
 
-    /// The same if there is a place.
+    /// As `write`, if there is a place.
     pub(crate) fn write_if<T: Copy>(&self, out: *mut T, value: T) -> Result<(), Fail> {
         if out.is_null() {
             return Ok(());

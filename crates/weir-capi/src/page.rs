@@ -191,7 +191,7 @@ impl Page {
         self.give_in(registry::room()?, caller, out)
     }
 
-    /// The same in a slot that was taken before; the place was checked as well.
+    /// As `give`, in a slot that was taken before; the place was checked as well.
     pub(crate) fn give_in(
         self,
         room: Room,

@@ -297,7 +297,7 @@ fn enqueue(
 ) -> Result<(), Fail> {
     let next = match coming.has_next {
         0 if coming.next.len == 0 => None,
-        0 => return Err(Fail::option("the next page", "named behind the last one")),
+        0 => return Err(Fail::option("the next page", "named after the last one")),
         1 => Some(Bytes::from(c.owned(coming.next)?)),
         other => return Err(Fail::option("has_next", other)),
     };

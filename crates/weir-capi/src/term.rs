@@ -67,7 +67,7 @@ pub(crate) trait Watch {
     /// Whether the wait shall end.
     fn is_over(&self) -> bool;
 
-    /// The same; what was asked for one call is done with it.
+    /// As `is_over`, and takes back a request for one call.
     fn take(&self) -> bool {
         self.is_over()
     }
@@ -117,7 +117,7 @@ impl Term {
         })
     }
 
-    /// The same for what writes, which may come about when it was broken off: `Indeterminate`.
+    /// As `run`, for what writes, which may come about when it was broken off: `Indeterminate`.
     pub(crate) fn write<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
         self.broken_off(call, |_| Fail::of(ErrorCode::Indeterminate))
     }
@@ -168,7 +168,7 @@ pub(crate) struct Mark {
     scope: Arc<Scope>,
     /// How often it is looked at.
     every: Duration,
-    /// The same while a server owes an answer; none: what is asked ends by itself.
+    /// As `every`, while a server owes an answer; none: what is asked ends by itself.
     unanswered: Option<Duration>,
 }
 
@@ -237,7 +237,7 @@ impl Mark {
         })
     }
 
-    /// The same, also when the store was closed.
+    /// As `wait`, also when the store was closed.
     pub(crate) fn wait_on<T>(
         self: &Arc<Self>,
         timeout_ms: u64,

@@ -206,7 +206,7 @@ impl Cli {
 }
 
 impl Common {
-    /// The same, with what is not set taken from `first`.
+    /// These options; those that are not set are taken from `first`.
     fn or(self, first: Self) -> Self {
         Self {
             at: self.at.or(first.at),
@@ -279,7 +279,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             crate::$module::run(&caller, &args)
         }};
     }
-    /// The same for the tools, which have exit codes of their own.
+    /// As `split`, for the tools, which have exit codes of their own.
     macro_rules! tool {
         ($module:ident, $with:expr) => {{
             let (args, mut caller) = $with.split(first)?;

@@ -85,7 +85,7 @@ impl Credentials {
         }
     }
 
-    /// The same, with what is not said taken from `other`.
+    /// These credentials; what they lack is taken from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         let token = self.token_file.is_some() || self.token_env.is_some();
         let (token_file, token_env) = if token {
@@ -150,7 +150,7 @@ impl Credentials {
         }
     }
 
-    /// The same with names of files that hold wherever they are used.
+    /// These credentials with absolute paths of files.
     pub(crate) fn absolute(&self) -> anyhow::Result<Self> {
         let whole = |path: &Option<PathBuf>| {
             let path = path.as_ref().map(std::path::absolute);

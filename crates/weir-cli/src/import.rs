@@ -193,8 +193,8 @@ fn interrupted(args: &ImportArgs, source: &Source, counts: &Counts) -> Failure {
     .because(format!("{written} items were written by this run"));
     match source.identity() {
         Some(_) if args.again => failure.advise("run the same command without --again to go on"),
-        Some(_) => failure.advise("run the same command again: it goes on behind these items"),
-        None => failure.advise("this input cannot be read again: give what is behind these items"),
+        Some(_) => failure.advise("run the same command again: it goes on after these items"),
+        None => failure.advise("this input cannot be read again: give what is after these items"),
     }
 }
 

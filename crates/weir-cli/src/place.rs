@@ -19,7 +19,7 @@ use crate::report::{Because, Failure, note};
 
 /// What the lock file calls this program.
 pub(crate) const PROGRAM: &str = "weir";
-/// The same for one that follows, opens often and waits for nobody.
+/// What the lock file calls one that follows, opens often and waits for nobody.
 pub(crate) const FOLLOWER: &str = "weir tail -f";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -62,7 +62,7 @@ pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
     open_as(caller, access, PROGRAM, caller.lock_wait)
 }
 
-/// The same under a name of its own and with a wait while somebody else has it.
+/// As `open`, under a name of its own and with a wait while somebody else has it.
 pub(crate) fn open_as(
     caller: &Caller,
     access: Access,

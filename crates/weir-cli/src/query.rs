@@ -62,7 +62,7 @@ pub(crate) struct QueryArgs {
     /// Files with items; - is standard input
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
-    /// The same
+    /// A file with items, also after the options of topics
     #[arg(long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Topics or patterns (`orders.*`, `orders.**`) in place of files

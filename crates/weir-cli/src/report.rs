@@ -68,19 +68,19 @@ impl Failure {
         }
     }
 
-    /// The same with a reason.
+    /// As `new`, with a reason.
     pub(crate) fn because(mut self, why: impl fmt::Display) -> Self {
         self.why = Some(why.to_string());
         self
     }
 
-    /// The same with advice.
+    /// As `because`, with advice.
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// The same with the exit codes of the store tools.
+    /// As `advise`, with the exit codes of the store tools.
     pub(crate) fn tool(mut self) -> Self {
         self.tool = true;
         self
@@ -179,7 +179,7 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// The same error with the exit codes of the store tools.
+/// This error with the exit codes of the store tools.
 pub(crate) fn tool(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => failure.tool().into(),

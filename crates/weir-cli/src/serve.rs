@@ -35,7 +35,7 @@ use crate::report::{self, Because, Failure, note, stdout};
 
 /// How often it is looked whether the server has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The same when it was asked to end.
+/// How often it looks once it was asked to end.
 const LOOK_EVERY_AT_END: Duration = Duration::from_millis(5);
 /// How often the service manager is told that an open goes on.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ fn flag(key: &Key) -> String {
     key.name.replace('_', "-")
 }
 
-/// The same for as long as the process lives, which clap asks for; one for each
+/// As `flag`, for as long as the process lives, which clap asks for; one for each
 /// key of the table.
 fn long_name(key: &Key) -> &'static str {
     Box::leak(flag(key).into_boxed_str())

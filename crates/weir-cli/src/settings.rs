@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     /// How to show a server who is asking, and what to trust.
     pub(crate) credentials: Credentials,
-    /// The same for people: key, value, origin. No secret is in it.
+    /// The credentials as they are shown: key, value, origin. No secret is in it.
     pub(crate) shown_credentials: Vec<(&'static str, Option<String>, String)>,
     /// What its table `[serve]` says: key, value as text, place.
     pub(crate) serve: Vec<(String, String, String)>,

@@ -170,7 +170,7 @@ fn cannot_read((topic, group): (&str, &str)) -> String {
     format!("cannot read {topic} as group {group}")
 }
 
-/// The same in a directory, which is open only when somebody may have written.
+/// Reads as a member of a group in a directory, which is open only when somebody may have written.
 fn directory_as_group(
     caller: &Caller,
     at: &Path,

@@ -101,7 +101,7 @@ pub(crate) fn failure(topic: &str, commit: &Commit) -> Option<Failure> {
     })
 }
 
-/// The same with advice that knows the topic.
+/// As `failure`, with advice that knows the topic.
 pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Failure> {
     let failure = failure(topic, commit)?;
     let intention = commit.intention.0;

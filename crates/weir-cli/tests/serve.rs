@@ -89,7 +89,7 @@ fn ask(address: &str, line: &str, body: &str) -> String {
     ask_with(address, line, "", body)
 }
 
-/// The same with header fields, each with its end of line.
+/// As `ask`, with header fields, each with its end of line.
 fn ask_with(address: &str, line: &str, fields: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -159,7 +159,7 @@ impl Shared {
         Ok(locked(&self.index).refresh(&self.replica)?)
     }
 
-    /// The same after many changes: lists answer from the old rows meanwhile. Returns `changed`.
+    /// As `refresh`, after many changes: lists answer from the old rows meanwhile. Returns `changed`.
     fn replace(&self, changed: usize) -> Result<usize, Failure> {
         let index = Index::load(&self.replica)?;
         *locked(&self.index) = index;

@@ -259,7 +259,7 @@ pub fn fields(replica: &Replica, key: &str) -> Result<Vec<FieldInfo>> {
     fields_of(replica, &replica.issue(key)?)
 }
 
-/// The same for an issue that is at hand.
+/// As `fields`, for an issue that is at hand.
 pub(crate) fn fields_of(replica: &Replica, issue: &Value) -> Result<Vec<FieldInfo>> {
     let id = issue["id"].as_str().unwrap_or_default();
     let edit: Option<Value> = replica.read("meta", &edit_key(id))?;
@@ -351,7 +351,7 @@ pub fn transitions(replica: &Replica, key: &str) -> Result<Vec<String>> {
     transitions_of(replica, &replica.issue(key)?)
 }
 
-/// The same for an issue that is at hand.
+/// As `transitions`, for an issue that is at hand.
 pub(crate) fn transitions_of(replica: &Replica, issue: &Value) -> Result<Vec<String>> {
     let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
     if let Some(found) = found {

@@ -43,7 +43,7 @@ pub struct Shares {
 }
 
 impl Moment {
-    /// The same moment with `ours_ns` more CPU time of ours, of processes that
+    /// This moment with `ours_ns` more CPU time of ours, of processes that
     /// have ended.
     #[must_use]
     pub fn with_ours(mut self, ours_ns: u64) -> Moment {

@@ -40,12 +40,12 @@ pub mod limits {
     /// Blocks, loops, branches and targets of branch tables in a function. A
     /// compiler's time grows with their square.
     pub const BRANCHES_MAX: u64 = 8192;
-    /// The same in all functions of a module.
+    /// As `BRANCHES_MAX`, in all functions of a module.
     pub const BRANCHES_TOTAL_MAX: u64 = 100_000;
     /// Units of work to compile a function, about microseconds (this crate's
     /// README).
     pub const WORK_FUNCTION_MAX: u64 = 500_000;
-    /// The same for a module.
+    /// As `WORK_FUNCTION_MAX`, for a module.
     pub const WORK_MAX: u64 = 2_000_000;
     /// Stack that nested calls of one entry may take, in the units of the stack
     /// meter: about a byte of the frame of a function that calls others.

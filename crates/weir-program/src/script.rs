@@ -32,7 +32,7 @@ pub struct Block {
     pub expected: String,
     /// What happened.
     pub actual: String,
-    /// The same command by command. What is expected beyond the last of them
+    /// What happened, command by command. What is expected beyond the last of them
     /// belongs to that one.
     pub steps: Vec<Ran>,
 }

@@ -259,7 +259,7 @@ impl ClientConnection {
             nonce
         };
         let Some(behind) = first.checked_add(u64::from(count)) else {
-            return Err("a nonce behind the last one");
+            return Err("a nonce after the last one");
         };
         if behind > self.last + 1 && self.client.is_none() {
             return Err("an answer to what was never sent");

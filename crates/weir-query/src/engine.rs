@@ -89,7 +89,7 @@ pub(super) struct Flow {
     pub(super) used: Option<u32>,
     /// Keys and source of the last item handed on, once its page is gone.
     pub(super) last: Option<Last>,
-    /// The same while the page is there: source and row.
+    /// Source and row of that item while its page is there.
     pub(super) last_row: Option<(u32, usize)>,
     /// Results handed out, in earlier runs too.
     pub(super) results: u64,
@@ -484,7 +484,7 @@ impl Query {
         Ok(())
     }
 
-    /// The same with the next item of the sorter; false at the end.
+    /// As `hand_on`, with the next item of the sorter; false at the end.
     fn hand_on_sorted(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
         let (mut made, mut fault) = (None, Ok(()));
         let sorter = &mut self.flow.sorter;
@@ -574,7 +574,7 @@ impl Stages {
         Ok(())
     }
 
-    /// The same for what the engine made.
+    /// As `take`, for what the engine made.
     fn take_made(&mut self, made: &[u8], out: &mut Filling) {
         if self.offset > 0 {
             self.offset -= 1;

@@ -145,7 +145,7 @@ impl QueryError {
         error.in_record(topic, record, byte)
     }
 
-    /// The same error about a topic as a whole: without places that depend on
+    /// This error about a topic as a whole: without places that depend on
     /// how its records came.
     #[must_use]
     pub fn in_topic(mut self, topic: &str) -> Self {
@@ -156,7 +156,7 @@ impl QueryError {
         self
     }
 
-    /// The same error, with the record in the place of page and item.
+    /// This error, with the record in the place of page and item.
     #[must_use]
     pub fn in_record(mut self, topic: &str, record: u64, byte: Option<u64>) -> Self {
         self.place.name = topic.as_bytes().into();

@@ -93,7 +93,7 @@ pub(crate) fn canonical(kind: Kind, literal: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The same for bytes of a property.
+/// As `canonical`, for bytes of a property.
 pub(crate) fn canonical_raw(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for character in String::from_utf8_lossy(bytes).chars() {

@@ -133,7 +133,7 @@ impl Reduced {
         self.0 & 0xff != 0
     }
 
-    /// The same of what [`turned`](Self::turned) gave.
+    /// As `is_exact`, of what [`turned`](Self::turned) gave.
     pub(crate) const fn is_exact_turned(key: u128, descending: bool) -> bool {
         let key = if descending { !key } else { key };
         key & 0xff != 0

@@ -39,7 +39,7 @@ pub struct QueryText {
     pub offset: u64,
     /// Most results.
     pub limit: Option<u64>,
-    /// The same; with both, the smaller counts.
+    /// Most results, as in `limit`; with both, the smaller counts.
     pub top: Option<u64>,
     /// Values for `param(NAME)`: name, and a JSON scalar.
     pub params: Vec<(String, String)>,

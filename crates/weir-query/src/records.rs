@@ -27,7 +27,7 @@ pub const RECORD_PROPERTIES: &[&str] = &[
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Property {
-    /// The same for all records of a source, which says it.
+    /// Equal for all records of a source, which names it.
     Topic,
     Offset,
     Intention,

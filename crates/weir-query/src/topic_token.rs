@@ -58,7 +58,7 @@ impl<'a> TopicToken<'a> {
 }
 
 impl Plan {
-    /// The same query over these sources: its tokens are of no others.
+    /// This query over these sources: its tokens are of no others.
     #[must_use]
     pub fn over(mut self, sources: &[u8]) -> Self {
         let mut bytes = self.fingerprint.map(u64::to_le_bytes).concat();

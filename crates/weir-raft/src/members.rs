@@ -23,7 +23,7 @@ const LAG_MAX: u64 = 64;
 /// Why a change is not made: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Declined {
-    /// The same may succeed later.
+    /// The call may succeed later.
     Later(String),
     /// Another node leads; its peers connect to this address.
     Elsewhere(String),

@@ -35,7 +35,7 @@ pub(crate) const PAGE_RECORDS: u64 = 100;
 pub(crate) const PAGE_RECORDS_MAX: u64 = 10_000;
 /// Bytes after which a page ends unless asked otherwise.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
-/// The same at most.
+/// Most bytes that a request may ask of a page.
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
 /// Seconds for which a request may wait for a record.
 pub(crate) const WAIT_SECONDS_MAX: u64 = 60;

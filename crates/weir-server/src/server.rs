@@ -337,7 +337,7 @@ impl Opening {
         self.serve(store, None)
     }
 
-    /// The same for the store of a node of a cluster. The node stays with its owner.
+    /// As `start`, for the store of a node of a cluster. The node stays with its owner.
     ///
     /// # Errors
     /// As for [`start`](Self::start).

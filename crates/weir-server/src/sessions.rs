@@ -138,7 +138,7 @@ impl Sessions {
         self.count(principal, id, begins, last_nonce)
     }
 
-    /// The same for an id that is the principal's whatever it is called.
+    /// As `enter`, for an id that is the principal's whatever it is called.
     pub(crate) fn enter_own(
         self: &Arc<Self>,
         principal: &Principal,

@@ -86,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// The same for a node of a cluster.
+    /// As `new`, for a node of a cluster.
     #[must_use]
     pub(crate) fn with_cluster(mut self, cluster: Option<Arc<ClusterNode>>) -> Self {
         self.cluster = cluster;

@@ -104,7 +104,7 @@ pub(crate) fn check_place(disk: &dyn Disk) -> Result<(), StoreError> {
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Fills `buffer` from `offset`; `UnexpectedEof` when the file is shorter.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-    /// The same, if no device has to be waited for. Whether it was done; if
+    /// As `read_exact_at`, if no device has to be waited for. Whether it was done; if
     /// not, what is in `buffer` means nothing.
     fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
         let _ = (buffer, offset);

@@ -388,7 +388,7 @@ impl StoreError {
         }
     }
 
-    /// The same failure for another one of the callers that share a batch.
+    /// This failure for another one of the callers that share a batch.
     pub(crate) fn for_another(&self) -> Self {
         match self {
             Self::DiskFull {

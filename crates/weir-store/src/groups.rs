@@ -158,7 +158,7 @@ impl Store {
         Some(info)
     }
 
-    /// The same group with the stamp of its oldest record, which is read.
+    /// This group with the stamp of its oldest record, which is read.
     #[must_use]
     pub fn with_oldest(&self, info: GroupInfo) -> GroupInfo {
         let oldest_ms = self.oldest(&info);
@@ -278,7 +278,7 @@ impl Store {
         self.background.flush(&self.maintenance_handle(), None);
     }
 
-    /// The same for the cursor of one group: those of others are not waited
+    /// As `flush_cursors`, for the cursor of one group: those of others are not waited
     /// for.
     pub fn flush_cursor(&self, topic: &str, group: &str) {
         self.background

@@ -74,7 +74,7 @@ impl MaintenanceHandle {
         self.finish_checkpoint(&checkpoint, permit)
     }
 
-    /// The same for a state that was taken. A purge that fails is tried again
+    /// As `checkpoint`, for a state that was taken. A purge that fails is tried again
     /// after the next snapshot.
     pub(crate) fn finish_checkpoint(
         &self,

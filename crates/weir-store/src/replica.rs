@@ -196,7 +196,7 @@ impl Store {
         Self::open_node_on(Arc::new(disk), options, node, provider, Some(lock))
     }
 
-    /// The same on a disk that nobody else uses.
+    /// As `open_node`, on a disk that nobody else uses.
     pub fn open_node_disk(
         disk: Arc<dyn Disk>,
         options: &OpenOptions,

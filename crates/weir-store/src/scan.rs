@@ -139,7 +139,7 @@ impl Store {
         self.scan_from(topic, prefix, &from, limit)
     }
 
-    /// The same, of keys that are not below `from`.
+    /// As `scan`, of keys that are not below `from`.
     ///
     /// # Errors
     /// As for [`scan`](Self::scan).

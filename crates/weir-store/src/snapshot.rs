@@ -279,7 +279,7 @@ pub(crate) fn check(
     check_watched(disk, store_id, index, &mut |_| true)
 }
 
-/// The same; `watch` hears of the bytes of each chunk, and says whether to go
+/// As `check`; `watch` hears of the bytes of each chunk, and says whether to go
 /// on.
 pub(crate) fn check_watched(
     disk: &dyn Disk,

@@ -204,7 +204,7 @@ pub(crate) fn open_closed(
     Ok((Arc::new(disk), lock))
 }
 
-/// The same on any disk.
+/// As `open_closed`, on any disk.
 pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
     verify_disk_with(disk, None, &mut |_| {})
 }

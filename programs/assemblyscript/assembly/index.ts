@@ -80,7 +80,7 @@ export class Bytes {
     return changetype<usize>(this) + offsetof<Bytes>();
   }
 
-  /** The byte at a place; a place behind the end is a trap. */
+  /** The byte at a place; a place after the end is a trap. */
   @operator("[]")
   at(index: u32): u8 {
     if (index >= this.length) trap();
@@ -128,7 +128,7 @@ export class Bytes {
     return this;
   }
 
-  /** The big-endian number at a place; one behind the end is a trap. */
+  /** The big-endian number at a place; one after the end is a trap. */
   get<T extends number>(at: u32): T {
     if (at > this.length || this.length - at < sizeof<T>()) trap();
     return bswap<T>(load<T>(this.ptr + at));
@@ -325,7 +325,7 @@ export namespace state {
   export function remove(key: Bytes): void {
     host_state_delete(key.ptr, key.length);
   }
-  /** The smallest key behind the given one (none: the first); returns its whole length, or -1. */
+  /** The smallest key after the given one (none: the first); returns its whole length, or -1. */
   export function next(key: Bytes, into: Bytes): i32 {
     return found(into, 0, host_state_next(key.ptr, key.length, into.ptr, into.capacity));
   }
@@ -395,7 +395,7 @@ export namespace json {
   }
 }
 
-// The little-endian number at a place; one behind the end is a trap.
+// The little-endian number at a place; one after the end is a trap.
 function word(found: Bytes, at: u32): u32 {
   if (at > found.length || found.length - at < 4) trap();
   return load<u32>(found.ptr + at);

@@ -2,7 +2,7 @@
 
 macro_rules! be {
     ($($name:ident: $kind:ty;)*) => {$(
-        /// The number at a byte, big-endian; `None` behind the end.
+        /// The number at a byte, big-endian; `None` after the end.
         #[must_use]
         pub fn $name(bytes: &[u8], at: usize) -> Option<$kind> {
             const N: usize = size_of::<$kind>();

@@ -280,7 +280,7 @@ pub mod state {
         host::state_delete(key);
     }
 
-    /// The smallest key behind the given one, as far as it fits; its full
+    /// The smallest key after the given one, as far as it fits; its full
     /// length. An empty key comes before all others.
     pub fn next<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::state_next(key, into)

@@ -17,17 +17,25 @@ const PHRASES: &[(&str, &str)] = &[
     ("behind one another", "write `one after the other`"),
     ("in the clothes of", "say what the value is"),
     ("no matter of ours", "say what does not affect us"),
+    ("behind the end", "write `after the end`"),
+    ("behind its end", "write `after its end`"),
+    ("behind the last", "write `after the last`"),
+    ("behind the given", "write `after the given`"),
+    ("behind an error", "write `after an error`"),
+    ("behind offset", "write `after offset`"),
+    ("behind that offset", "write `after that offset`"),
+    ("behind this offset", "write `after this offset`"),
+    ("behind the key", "write `after the key`"),
+    ("behind the newest", "write `after the newest`"),
+    ("behind these items", "write `after these items`"),
+    ("records behind", "write `records after`"),
+    ("key behind", "write `key after`"),
+    ("goes on behind", "write `goes on after`"),
+    ("go on behind", "write `go on after`"),
 ];
 
-/// An opening of a doc comment that makes the reader look for another comment. It is gone from
-/// these folders, and must not come back.
+/// An opening of a doc comment that makes the reader look for another comment.
 const OPENING: &str = "/// the same";
-const WITHOUT_OPENING: &[&str] = &[
-    "crates/weir-core/",
-    "crates/weir-psyc/",
-    "crates/weir-scan/",
-    "crates/weir/src/",
-];
 
 /// Kinds of files with prose.
 const KINDS: &[&str] = &[
@@ -48,10 +56,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         for (number, what) in found(&text) {
             findings.wrong(&format!("{name}:{number}"), &what);
         }
-        if WITHOUT_OPENING
-            .iter()
-            .any(|folder| name.starts_with(folder))
-        {
+        if tree::is(name, "rs") {
             for number in openings(&text) {
                 let what = "a comment that opens with `The same`: say what is the same as what";
                 findings.wrong(&format!("{name}:{number}"), what);

@@ -44,7 +44,7 @@ pub(crate) fn zero<T: Copy>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-/// The same with its size.
+/// As `zero`, with its size.
 macro_rules! sized {
     ($type:ty) => {{
         let mut value = $crate::kit::zero::<$type>();

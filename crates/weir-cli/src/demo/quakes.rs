@@ -82,7 +82,7 @@ impl Quake {
         topic(self.network)
     }
 
-    /// The same feature with another magnitude.
+    /// This feature with another magnitude.
     pub(super) fn revised(&self, magnitude: &str) -> anyhow::Result<String> {
         let text = std::str::from_utf8(self.bytes)?;
         let (before, rest) = text.split_once("\"mag\":").context("no magnitude")?;

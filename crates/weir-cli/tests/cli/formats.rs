@@ -55,7 +55,7 @@ fn filled() -> Place {
     place
 }
 
-/// The same with a program.
+/// As `filled`, with a program.
 fn programmed() -> Place {
     let place = filled();
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

@@ -191,7 +191,7 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
     let expect = [(1, true), (3, false), (4, true)];
     for _ in 0..2 {
         assert_eq!(place.run(line).ok().json()["broken"], 3);
-        assert_eq!(letters(), expect, "also those behind the last good line");
+        assert_eq!(letters(), expect, "also those after the last good line");
     }
     // What a crash cut is written again, whole.
     let text = std::fs::read_to_string(place.path("dead")).unwrap();

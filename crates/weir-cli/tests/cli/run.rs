@@ -64,7 +64,7 @@ impl Place {
         done(self.weir().args(words).output().unwrap())
     }
 
-    /// The same with an input.
+    /// As `words`, with an input.
     pub(crate) fn pipe(&self, line: &str, input: impl AsRef<[u8]>) -> Done {
         let mut command = self.weir();
         command.args(line.split(' ')).stdin(Stdio::piped());
@@ -91,7 +91,7 @@ pub(crate) fn done(output: Output) -> Done {
 }
 
 impl Done {
-    /// The same, if it succeeded.
+    /// As `pipe`, if it succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         self.code(0)

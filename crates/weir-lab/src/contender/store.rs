@@ -83,7 +83,7 @@ impl Load {
         Ok(load)
     }
 
-    /// The same with few enough messages for a check.
+    /// As `read`, with few enough messages for a check.
     #[must_use]
     pub fn for_check(self) -> Load {
         let most = CHECK_MESSAGES_MAX / self.producers * self.producers;

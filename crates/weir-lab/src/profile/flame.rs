@@ -94,7 +94,7 @@ fn label(name: &str, left: f64, y: usize, width: f64) -> String {
     )
 }
 
-/// The same colour for a class in every graph.
+/// A class has one colour in every graph.
 fn colour(class: &str) -> String {
     let sum = class.bytes().fold(7_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())

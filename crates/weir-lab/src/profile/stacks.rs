@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Class of a sample in which no frame has one.
 pub(super) const UNKNOWN: &str = "unknown";
-/// The same when the innermost frame is of the kernel.
+/// Class of a sample in which no frame has one and the innermost is of the kernel.
 const KERNEL: &str = "other kernel";
 /// A stack beyond this many frames is cut at its root.
 const FRAMES_MAX: usize = 256;

@@ -304,7 +304,7 @@ fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
     Some(speaks(&made.to_bytes()))
 }
 
-/// The same module with its memory exported and a `weir_abi` that returns 1.
+/// This module with its memory exported and a `weir_abi` that returns 1.
 fn speaks(code: &[u8]) -> Vec<u8> {
     use wasmparser::{Parser, Payload, TypeRef};
     let (mut imported, mut abi, mut apply, mut bodies) = (0, None, None, Vec::new());

@@ -70,7 +70,7 @@ pub(crate) fn play(script: &str, programs: &[(&str, &str)]) -> String {
     play_on(&hosts(), script, programs).0
 }
 
-/// The same on some engines, with the machine at the end.
+/// As `play`, on some engines, with the machine at the end.
 pub(crate) fn play_on(
     hosts: &[Arc<dyn ProgramHost>],
     script: &str,

@@ -116,7 +116,7 @@ fn walk<T>(
             None => return None,
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                assert!(events.next().is_none(), "goes on behind an error");
+                assert!(events.next().is_none(), "goes on after an error");
                 return Some(error.offset);
             }
         }

@@ -208,7 +208,7 @@ fn a_reader_hands_out_whole_packets_for_every_piece_size() {
     assert!(reader.next_packet().expect("greeting").is_some());
     assert!(reader.next_packet().is_err());
     reader.feed(b"|\n");
-    assert!(reader.next_packet().is_err(), "nothing behind an error");
+    assert!(reader.next_packet().is_err(), "nothing after an error");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::drive::{Host, compile};
 use crate::oracle::{compare, member};
 use crate::properties::{Case, case, texts};
 
-/// The same value with all numbers written alike.
+/// This value with all numbers written alike.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Number(number) => {

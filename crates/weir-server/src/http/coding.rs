@@ -139,7 +139,7 @@ fn undo(coding: Coding, body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
 fn bad() -> Problem {
     Problem::new(
         Kind::BadCoding,
-        "the body is truncated, corrupted, or goes on behind its end",
+        "the body is truncated, corrupted, or goes on after its end",
     )
 }
 

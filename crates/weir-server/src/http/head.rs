@@ -494,7 +494,7 @@ impl Head {
         Some(cut(&self.text, value))
     }
 
-    /// The same as text; `None` also for bytes that are none.
+    /// As `raw`, as text; `None` also for bytes that are none.
     pub(crate) fn text(&self, known: Known) -> Option<&str> {
         std::str::from_utf8(self.raw(known)?).ok()
     }

@@ -48,7 +48,7 @@ impl Query {
         Self::parse(query, known, false)
     }
 
-    /// The same for a protocol in which others are for somebody else.
+    /// As `read`, for a protocol in which others are for somebody else.
     pub(crate) fn read_known(query: Option<&str>, known: &[&'static str]) -> Result<Self, Problem> {
         Self::parse(query, known, true)
     }

@@ -105,7 +105,7 @@ impl Reply {
         self
     }
 
-    /// The same in place.
+    /// As `field`, in place.
     pub(crate) fn add(&mut self, name: &str, value: impl fmt::Display) {
         self.fields.extend_from_slice(name.as_bytes());
         self.fields.extend_from_slice(b": ");

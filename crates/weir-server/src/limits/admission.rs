@@ -85,7 +85,7 @@ impl Admission {
         admit(&self.bytes, bytes, self.limits.writes)
     }
 
-    /// The same for what the store would queue after costly calls
+    /// As `admit`, for what the store would queue after costly calls
     /// (`Store::is_costly`).
     pub(crate) fn admit_costly(&self, bytes: usize) -> Option<Permit> {
         admit(&self.costly, bytes, self.limits.costly)

@@ -63,7 +63,7 @@ impl MemoryBudget {
         reservation.try_cover(bytes).then_some(reservation)
     }
 
-    /// The same; waits for up to two seconds.
+    /// As `try_reserve`; waits for up to two seconds.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation, BudgetExhausted> {
         let mut reservation = Reservation::all_counted(self);
         reservation.cover(bytes).await?;

@@ -34,7 +34,7 @@ impl Refused {
         Self::new(code, code.sentence())
     }
 
-    /// The same, and the connection ends after it.
+    /// As `plain`; the connection ends after it.
     pub(super) fn fatal(mut self) -> Self {
         self.message.fatal = true;
         self

@@ -31,7 +31,7 @@ pub(crate) async fn execute(
     with(edge, call, operation, body, conditions).await
 }
 
-/// The same without the conditions of the topic.
+/// As `execute`, without the conditions of the topic.
 pub(crate) async fn execute_plain(
     edge: &Arc<Edge>,
     call: &Call,

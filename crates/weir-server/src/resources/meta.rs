@@ -172,7 +172,7 @@ pub(crate) fn payload(head: &Head, body: &[u8], meta: &mut MetaWriter) -> Result
     typed(text, body, meta)
 }
 
-/// The same for a media type from elsewhere.
+/// As `payload`, for a media type from elsewhere.
 pub(crate) fn typed(
     content_type: Option<&str>,
     body: &[u8],

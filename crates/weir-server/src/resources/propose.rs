@@ -25,7 +25,7 @@ pub(crate) fn propose(
     propose_many(edge, call, intentions).map_err(|stopped| stopped.1)
 }
 
-/// The same; says which one is not taken.
+/// As `propose`; says which one is not taken.
 pub(crate) fn propose_many(
     edge: &Edge,
     call: &Call,
@@ -36,7 +36,7 @@ pub(crate) fn propose_many(
     queue(edge, intentions)
 }
 
-/// The same as [`propose`] for steps of a request whose rights were asked about
+/// As `propose_many`, for steps of a request whose rights were asked about
 /// as a whole, and for what nobody has requested.
 pub(crate) fn hand_over(
     edge: &Edge,

@@ -264,7 +264,7 @@ pub(crate) fn object(
     reframed
 }
 
-/// The same into an object that has other members, too.
+/// As `object`, into an object that has other members, too.
 pub(crate) fn members(
     record: &Record<'_>,
     fields: Fields,

@@ -25,7 +25,7 @@ pub(crate) struct Session {
     pub(crate) fingerprint: Option<u64>,
     /// Held while the request is in flight.
     pub(crate) keyed: Option<Keyed>,
-    /// The same for a session.
+    /// As `keyed`, for a session.
     pub(crate) entered: Option<InUse>,
 }
 

@@ -224,7 +224,7 @@ impl IdentitiesFile {
         })
     }
 
-    /// The same file with one token more, at its end. Not yet written.
+    /// This file with one token more, at its end. Not yet written.
     ///
     /// # Errors
     /// When the name, the rights or the number of entries are not allowed; the
@@ -257,7 +257,7 @@ impl IdentitiesFile {
         Self::parse(&self.path, text)
     }
 
-    /// The same file with a token marked as taken back. Its entry stays, so
+    /// This file with a token marked as taken back. Its entry stays, so
     /// that its id keeps its meaning in old audit records.
     ///
     /// # Errors

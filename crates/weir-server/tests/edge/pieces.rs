@@ -126,7 +126,7 @@ fn noise(dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// The same in one piece, in two and byte by byte.
+/// Reads the bytes in one piece, in two and byte by byte, with equal results.
 fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
     let whole = read(bytes, [], limits);
     let shown = String::from_utf8_lossy(bytes);
@@ -196,7 +196,7 @@ fn answers(world: &World, bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Ve
         .collect()
 }
 
-/// The same answers; but a body that is not there yet when its request is
+/// Compares the answers; but a body that is not there yet when its request is
 /// refused ends the connection, and one that is there does not.
 fn alike(whole: &[String], pieces: &[String], place: &str) {
     for (whole, pieces) in whole.iter().zip(pieces) {

@@ -27,7 +27,7 @@ pub fn with(settings: &[(&str, &str)]) -> World {
     on(tempfile::tempdir().unwrap(), &options(), settings)
 }
 
-/// The same with values of up to 64 MiB.
+/// As `with`, with values of up to 64 MiB.
 pub fn large(settings: &[(&str, &str)]) -> World {
     let mut options = options();
     options.limits.value_bytes_max = 64 << 20;

@@ -9,7 +9,7 @@ use weir::{
 
 use crate::world::{CLIENT, World, put};
 
-/// The same without its bytes, which depend on how fast the clock ran.
+/// This information without its bytes, which depend on how fast the clock ran.
 fn sizeless(mut info: weir::TopicInfo) -> weir::TopicInfo {
     info.bytes = 0;
     info

@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// The same store, in this process.
+    /// The store of the server, in this process.
     pub(crate) fn near(&self) -> Weir {
         self.near.clone()
     }

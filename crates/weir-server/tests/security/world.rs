@@ -43,7 +43,7 @@ impl Authority {
         self.sign_until(names, 2050)
     }
 
-    /// The same with the first day of a year as its end.
+    /// As `sign`, with the first day of a year as its end.
     pub(crate) fn sign_until(&self, names: &[&str], year: i32) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -132,7 +132,7 @@ impl Files {
         self.serve(store, change)
     }
 
-    /// The same for a store that is open.
+    /// As `start`, for a store that is open.
     pub(crate) fn serve(self, store: Arc<Store>, change: impl FnOnce(&mut ServerConfig)) -> World {
         let mut config = self.config();
         change(&mut config);

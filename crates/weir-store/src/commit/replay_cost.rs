@@ -7,7 +7,7 @@ use std::time::Duration;
 const FUEL_MAX: u64 = 10_000_000_000;
 /// Time of applies after which a snapshot is due.
 const TIME_MAX: Duration = Duration::from_secs(3);
-/// The same for a store that is closed: fuel of some 0.25 s. A cheap history is
+/// As `TIME_MAX`, for a store that is closed: fuel of some 0.25 s. A cheap history is
 /// replayed, which takes no longer than a snapshot.
 const CLOSE_FUEL_MAX: u64 = 1_000_000_000;
 /// Time of applies after which a close writes a snapshot.

@@ -151,7 +151,7 @@ impl Topics {
         Ok(())
     }
 
-    /// The same for one topic. Whatever comes of it is counted.
+    /// As `flush_all`, for one topic. Whatever comes of it is counted.
     pub(crate) fn flush_topic(&mut self, id: TopicId) -> Result<(), StoreError> {
         let Some(writer) = self.writers.get_mut(id.index()) else {
             return Ok(());

@@ -76,7 +76,7 @@ pub fn volatile_kind(path: &Path) -> Option<&'static str> {
     kind(&found, device)
 }
 
-/// The same for an open directory.
+/// As `volatile_kind`, for an open directory.
 pub(super) fn kind_of(directory: &impl AsFd) -> Option<&'static str> {
     kind(&fstatfs(directory).ok()?, fstat(directory).ok()?.st_dev)
 }

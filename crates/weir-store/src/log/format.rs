@@ -9,7 +9,7 @@ use super::sectors::{SECTOR, SECTOR_BYTES, crc};
 
 /// Bytes of the header block of a segment.
 pub(crate) const SEGMENT_HEADER: usize = 4096;
-/// The same as a file offset: where the first batch stands.
+/// `SEGMENT_HEADER` as a file offset: where the first batch stands.
 pub(crate) const FIRST_POSITION: u64 = 4096;
 /// Bytes of a batch header.
 pub(crate) const BATCH_HEADER: usize = 128;

@@ -9,7 +9,7 @@ use weir_core::exact::to_u32;
 
 /// The disk writes this many bytes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
-/// The same as a file offset.
+/// `SECTOR` as a file offset.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 /// CRC-32C of `bytes`.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {

@@ -133,7 +133,7 @@ pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport,
     verify_watched(disk, store_id, &mut |_| {})
 }
 
-/// The same; `watch` hears of the bytes of each file that was checked.
+/// As `verify`; `watch` hears of the bytes of each file that was checked.
 pub(crate) fn verify_watched(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],

@@ -253,7 +253,7 @@ impl TopicFiles {
             .wait(|| self.contents.read().readable() > after, deadline)
     }
 
-    /// The same for a task: its waker is called when it may be so.
+    /// As `wait_past`, for a task: its waker is called when it may be so.
     pub(crate) fn watch_past(&self, after: u64, waker: &Waker) -> Watch {
         self.signal
             .watch(|| self.contents.read().readable() > after, waker)
@@ -280,7 +280,7 @@ impl TopicFiles {
         }
     }
 
-    /// The same, if it is short and nothing has to be waited for.
+    /// As `load_from`, if it is short and nothing has to be waited for.
     pub(crate) fn load_from_now(&self, from: u64) -> Poll<Option<LoadedBlock>> {
         let contents = self.contents.read();
         if contents.open.len() > NOW_BYTES_MAX {
@@ -328,7 +328,7 @@ impl TopicFiles {
         loaded
     }
 
-    /// The same, and damage leaves no mark.
+    /// As `load`, but damage leaves no mark.
     pub(crate) fn check(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
         let read = |segment: &Segment, buffer: &mut [u8], position| {
             let file = segment.file().map_err(|error| self.or_removed(error))?;

@@ -165,7 +165,7 @@ impl TopicWriter {
                 .is_some_and(|block| block.base.first <= removed)
         {
             let file = directory(self.files.id);
-            let what = "records behind those that were removed";
+            let what = "records after those that were removed";
             return Err(StoreError::damage(&file, 0, what, 0));
         }
         if blocks.last().is_some_and(|block| block.last > last) {
@@ -173,7 +173,7 @@ impl TopicWriter {
             return Err(StoreError::damage(
                 &file,
                 0,
-                "no block behind the newest record",
+                "no block after the newest record",
                 0,
             ));
         }

@@ -250,7 +250,7 @@ pub fn entries(log: &Log) -> Entries {
     read_all(log).unwrap()
 }
 
-/// The same where reading may fail.
+/// As `entries`, where reading may fail.
 pub fn read_all(log: &Log) -> Result<Entries, StoreError> {
     let mut reader = log.reader(log.first_index());
     let mut found = Vec::new();

@@ -35,7 +35,7 @@ impl Op {
 pub enum Rule {
     /// Waits for [`Gate::release`]; fails after a minute.
     Hold,
-    /// The same for the first thread that comes; others pass.
+    /// As `Hold`, for the first thread that comes; others pass.
     HoldOne,
     /// Fails with this error number of the system.
     Fail(i32),

@@ -16,7 +16,7 @@ mod zlib;
 
 /// Bytes of a body, at most.
 pub const BODY_MAX: usize = 4 << 20;
-/// The same inflated.
+/// Bytes of a body after inflation, at most.
 pub const PLAIN_MAX: usize = 16 << 20;
 
 const JSON: &str = "application/json";

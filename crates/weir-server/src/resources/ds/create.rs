@@ -175,7 +175,7 @@ async fn plan(
         return Err(problem.text("content_type", ours.clone()));
     }
     let at = fork.at.unwrap_or(source.tail);
-    let beyond = || Problem::bad("the place to fork at is behind the end of the source");
+    let beyond = || Problem::bad("the place to fork at is after the end of the source");
     if at > source.tail {
         return Err(beyond());
     }

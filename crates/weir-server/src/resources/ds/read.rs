@@ -81,7 +81,7 @@ fn start(view: &View, place: Place) -> Result<u64, Problem> {
         Place::Start | Place::After(0) => Ok(0),
         Place::Now => Ok(view.tail),
         Place::After(position) if position > view.tail => {
-            Err(Problem::bad("the offset is behind the end of the stream"))
+            Err(Problem::bad("the offset is after the end of the stream"))
         }
         Place::After(position) if view.is_before(position) => Err(Problem::new(
             Kind::Gone,

@@ -71,7 +71,7 @@ pub(super) fn expiring(topic: &str, expiry: Expiry, seal: &str) -> Change {
     Change::Put(expiry_key(topic), value)
 }
 
-/// The same, taken away.
+/// As `expiring`, taken away.
 pub(super) fn expired(topic: &str) -> Change {
     Change::Delete(expiry_key(topic))
 }
@@ -81,7 +81,7 @@ pub(super) fn forked(source: &str, fork: &str, seal: &str) -> Change {
     Change::Put(fork_key(source, fork), seal.as_bytes().to_vec())
 }
 
-/// The same, taken away.
+/// As `forked`, taken away.
 pub(super) fn unforked(source: &str, fork: &str) -> Change {
     Change::Delete(fork_key(source, fork))
 }
@@ -91,7 +91,7 @@ pub(super) fn gone(topic: &str, incarnation: u64) -> Change {
     Change::Put(gone_key(topic), incarnation.to_string().into_bytes())
 }
 
-/// The same, taken away.
+/// As `gone`, taken away.
 pub(super) fn forgotten(topic: &str) -> Change {
     Change::Delete(gone_key(topic))
 }

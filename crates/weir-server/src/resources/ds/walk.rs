@@ -97,7 +97,7 @@ impl Walk {
         self.take((at, reader), page, each)
     }
 
-    /// The same without waiting; `Pending`: the block is not at hand.
+    /// As `step`, without waiting; `Pending`: the block is not at hand.
     pub(crate) fn step_now(
         &mut self,
         each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
@@ -195,7 +195,7 @@ impl Gathered {
         Ok(self.ends(done))
     }
 
-    /// The same without waiting; `Pending`: the block is not at hand.
+    /// As `step`, without waiting; `Pending`: the block is not at hand.
     fn step_now(&mut self, reservation: &mut Reservation) -> Poll<Result<bool, Problem>> {
         let (content, lacks) = (&mut self.content, &mut self.lacks);
         let done = self

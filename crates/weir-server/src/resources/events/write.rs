@@ -69,7 +69,7 @@ pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<R
     single(edge, call, Way::Post, body).await
 }
 
-/// The same for a key.
+/// As `post`, for a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     let way = way(call).unwrap_or(Way::Put);
     single(edge, call, way, body).await

@@ -185,7 +185,7 @@ fn fork(head: &Head) -> Result<Option<AskedFork>, Problem> {
     })?;
     if sub > 0 && at.is_none() {
         return Err(Problem::bad(
-            "Stream-Fork-Sub-Offset counts from a Stream-Fork-Offset; there is nothing behind the end",
+            "Stream-Fork-Sub-Offset counts from a Stream-Fork-Offset; there is nothing after the end",
         ));
     }
     Ok(Some(AskedFork {

@@ -73,13 +73,13 @@ impl Analysis {
         Self::read(disk, files, true)
     }
 
-    /// The same for a reader: without what is unproven, which would take memory
+    /// As `of`, for a reader: without what is unproven, which would take memory
     /// in proportion to the log where nothing waits for syncs.
     pub(crate) fn to_read(disk: &dyn Disk, files: &Files) -> Result<Self, StoreError> {
         Self::read(disk, files, false)
     }
 
-    /// The same up to the first damage, which is returned.
+    /// As `to_read`, up to the first damage, which is returned.
     pub(crate) fn to_damage(
         disk: &dyn Disk,
         files: &Files,

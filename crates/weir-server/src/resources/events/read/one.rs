@@ -57,7 +57,7 @@ fn lacks(page: Option<&Page>, reservation: &mut Reservation) -> Result<Option<us
     Ok((!reservation.try_cover(bytes)).then_some(bytes))
 }
 
-/// The same on a thread that may wait.
+/// The record at an offset, read on a thread that may wait.
 pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let offset = call.matched.offset;
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
@@ -150,7 +150,7 @@ pub(crate) fn key_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply
     }
 }
 
-/// The same, if it can be had without waiting.
+/// The current value of a key, if it is at hand; the conditions are checked by the caller.
 pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
     let checked = consistency(call).and_then(|_| call.query.number("wait", 0, WAIT_SECONDS_MAX));
     if let Err(problem) = checked {
