@@ -201,8 +201,39 @@ impl Cli {
     pub(crate) fn build() -> clap::Command {
         // After its name each command has these options again, so here they
         // are only for those who put them first.
-        Self::command().mut_args(|arg| arg.global(false))
+        reflowed(Self::command().mut_args(|arg| arg.global(false)))
     }
+}
+
+/// A line of help that is at least this long goes on in the next line of its paragraph.
+const WRAPPED_CHARS: usize = 70;
+
+/// The command with each paragraph of its help, and of the help of its commands, as one line: clap
+/// wraps it to the width of the terminal, and would wrap the lines of the source a second time.
+fn reflowed(command: clap::Command) -> clap::Command {
+    let help = command.get_after_long_help().map(ToString::to_string);
+    let command = match help {
+        Some(help) => command.after_long_help(joined(&help)),
+        None => command,
+    };
+    command.mut_subcommands(reflowed)
+}
+
+/// The text with the lines of each paragraph joined. Lines that are indented, and short ones before
+/// another line, are no paragraph.
+fn joined(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = "";
+    for (at, line) in text.lines().enumerate() {
+        let goes_on = before.chars().count() >= WRAPPED_CHARS && !before.starts_with(' ');
+        if at > 0 {
+            let is_text = !line.is_empty() && !line.starts_with([' ', '-']);
+            out.push(if goes_on && is_text { ' ' } else { '\n' });
+        }
+        out.push_str(line);
+        before = line;
+    }
+    out
 }
 
 impl Common {

@@ -503,3 +503,31 @@ fn the_lab_is_a_program_of_its_own() {
     );
     assert_eq!((ran.code, ran.text().as_str()), (4, "lab run x --quick\n"));
 }
+
+#[test]
+fn help_is_wrapped_once_to_the_width_of_the_terminal() {
+    let place = Place::new();
+    for width in [60, 80, 100] {
+        let mut command = place.weir();
+        command
+            .args(["compact", "--help"])
+            .env("COLUMNS", width.to_string());
+        let help = done(command.output().unwrap()).ok().text();
+        let (_, after) = help.split_once("Removes the records").expect("the help");
+        let lines: Vec<&str> = after.lines().collect();
+        let mut wrapped = 0;
+        for pair in lines.windows(2) {
+            let [line, next] = pair else { continue };
+            if line.is_empty() || next.is_empty() || next.starts_with(' ') || next == &lines[0] {
+                continue;
+            }
+            let word = next.split(' ').next().unwrap();
+            let whole = line.len() + 1 + word.len();
+            // The first line begins in the middle of its text.
+            let whole = whole + if line == &lines[0] { 19 } else { 0 };
+            assert!(whole > width, "`{word}` fits after `{line}` at {width}");
+            wrapped += 1;
+        }
+        assert!(wrapped >= 3, "{help}");
+    }
+}
