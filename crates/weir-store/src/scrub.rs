@@ -69,7 +69,10 @@ pub(crate) struct Scrubber {
 struct Pace<'a> {
     stop: &'a Stop,
     bytes_per_s: u64,
+    /// Bytes that were read, and when they may be, are counted from here.
     start: Instant,
+    since_start: u64,
+    /// All bytes of the round.
     bytes: u64,
 }
 
@@ -81,13 +84,27 @@ fn time_for(bytes: u64, bytes_per_s: u64) -> Duration {
 }
 
 impl Pace<'_> {
+    /// When reading may go on after so many more bytes, which were read by `now`.
+    fn due_after(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
+        self.bytes += bytes;
+        let piece = time_for(bytes, self.bytes_per_s);
+        let due = self
+            .start
+            .checked_add(time_for(self.since_start, self.bytes_per_s))
+            .and_then(|due| due.checked_add(piece))?;
+        if due < now {
+            // The disk was slower than the rate. What it owes is not caught up with.
+            (self.start, self.since_start) = (now, 0);
+            return Some(now);
+        }
+        self.since_start += bytes;
+        Some(due)
+    }
+
     /// So many bytes were read: waits until that was not too fast. Returns
     /// whether to go on.
     fn add(&mut self, bytes: u64) -> bool {
-        self.bytes += bytes;
-        let due = self
-            .start
-            .checked_add(time_for(self.bytes, self.bytes_per_s));
+        let due = self.due_after(bytes, Instant::now());
         // A time that no clock reaches: only the end of the store comes before.
         self.stop
             .wait_until(due.unwrap_or(self.start + Duration::from_hours(24)))
@@ -209,6 +226,7 @@ pub(crate) fn round(
         stop,
         bytes_per_s,
         start: Instant::now(),
+        since_start: 0,
         bytes: 0,
     };
     let mut round = Round {
@@ -280,6 +298,24 @@ impl Scrubber {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_slow_disk_owes_is_not_caught_up_with() {
+        let stop = Stop::default();
+        let start = Instant::now();
+        let mut pace = Pace {
+            stop: &stop,
+            bytes_per_s: 1_000,
+            start,
+            since_start: 0,
+            bytes: 0,
+        };
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(pace.due_after(1_000, at(10)), Some(at(1_000)));
+        // The disk stood still for a minute.
+        assert_eq!(pace.due_after(1_000, at(60_000)), Some(at(60_000)));
+        assert_eq!(pace.due_after(1_000, at(60_010)), Some(at(61_000)));
+    }
 
     #[test]
     fn a_rate_is_time() {
