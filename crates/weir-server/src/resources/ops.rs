@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use weir_core::ErrorCode;
 use weir_protocol::StatusValue;
 
 use super::route::Resource;
@@ -18,6 +19,7 @@ use crate::http::reply::Reply;
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
 use crate::resources::problems::of_store;
+use crate::shared::Shared;
 
 /// Names of the media types of metrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -315,28 +317,50 @@ fn root(edge: &Edge) -> Reply {
 /// Whether requests should be sent here.
 fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
     let shared = &edge.shared;
-    let store_takes = !shared.store.is_poisoned();
-    let stays = shared.phase() == Phase::Open;
-    let good = shared.is_ready();
-    let status = if good { 200 } else { 503 };
-    if !call.query.flag("verbose")? {
-        return Ok(plain(status, if good { "ready\n" } else { "not ready\n" }));
+    let verbose = call.query.flag("verbose")?;
+    if !shared.is_ready() {
+        return Err(not_ready(shared));
+    }
+    if !verbose {
+        return Ok(plain(200, "ready\n"));
     }
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);
     object
-        .flag("ready", good)
-        .flag("store", store_takes)
-        .flag("draining", !stays);
-    if let Some(failure) = shared.store.failure() {
-        object.text("failure", &failure);
-    }
-    object.number("in_flight_bytes", shared.admission.bytes() as u64);
+        .flag("ready", true)
+        .flag("store", true)
+        .flag("draining", false)
+        .number("in_flight_bytes", shared.admission.bytes() as u64);
     object.end();
     body.push(b'\n');
-    Ok(Reply::new(status)
+    Ok(Reply::new(200)
         .field("cache-control", "no-store")
         .with("application/json", body))
+}
+
+/// Why requests should not be sent here.
+fn not_ready(shared: &Shared) -> Problem {
+    let draining = shared.phase() != Phase::Open;
+    let failure = shared.store.failure();
+    let (kind, code, detail) = match &failure {
+        Some(failure) => (Kind::ReadOnly, ErrorCode::IoFatal, failure.as_str()),
+        None if draining => (
+            Kind::Draining,
+            ErrorCode::Draining,
+            ErrorCode::Draining.sentence(),
+        ),
+        None => (
+            Kind::ReadOnly,
+            ErrorCode::ReadOnly,
+            "the node of the cluster has ended",
+        ),
+    };
+    let flag = |flag: bool| flag.to_string().into_bytes();
+    Problem::new(kind, detail)
+        .code(code)
+        .raw("ready", flag(false))
+        .raw("store", flag(failure.is_none()))
+        .raw("draining", flag(draining))
 }
 
 /// GET of the status.

@@ -202,7 +202,15 @@ fn the_end_of_the_server_is_told() {
     assert_eq!(idle.reply(false).status, 200);
     let server = world.server.as_ref().unwrap();
     server.leave();
-    assert_eq!(world.ask("GET /readyz", "", b"").status, 503);
+    for path in ["/readyz", "/readyz?verbose"] {
+        let ready = world.ask(&format!("GET {path}"), "", b"");
+        assert_eq!(ready.status, 503, "{path}");
+        let kind = ready.get("content-type");
+        assert_eq!(kind, Some("application/problem+json"), "{path}");
+        let problem: serde_json::Value = serde_json::from_slice(&ready.body).unwrap();
+        assert_eq!(problem["type"], "/problems/draining");
+        assert_eq!(problem["draining"], true);
+    }
     assert_eq!(world.ask("GET /healthz", "", b"").status, 200);
     server.drain();
     let reply = poll.reply(false);
