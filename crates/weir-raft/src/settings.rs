@@ -14,6 +14,7 @@ pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
         election_timeout_max: 500,
         enable_pre_vote: Some(true),
         quorum_loss_probe_interval: Some(1_000),
+        enable_leader_restore: Some(false),
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         replication_lag_threshold: REQUEST_ENTRIES_MAX,
@@ -38,6 +39,7 @@ mod tests {
         assert_eq!(election, (250, 500));
         assert_eq!(config.enable_pre_vote, Some(true));
         assert_eq!(config.quorum_loss_probe_interval, Some(1_000));
+        assert_eq!(config.enable_leader_restore, Some(false));
         assert_eq!(config.snapshot_policy, SnapshotPolicy::Never);
         assert_eq!(config.max_in_snapshot_log_to_keep, u64::MAX);
         assert!(config.enable_tick && config.enable_elect && config.enable_heartbeat);
