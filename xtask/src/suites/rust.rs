@@ -14,10 +14,15 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What is run: a test binary, or the documentation examples of all crates.
+/// Crates whose assertions are the invariants that ARCHITECTURE.md marks with †.
+const ASSERTED: [&str; 2] = ["weir-core", "weir-store"];
+
+/// What is run: a test binary, the documentation examples of all crates, or the tests of the
+/// crates of the invariants as they are in a release.
 enum Job {
     Binary(Binary),
     Examples,
+    Release,
 }
 
 /// A test binary.
@@ -45,6 +50,8 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
         return Ok(Queue(Mutex::default()));
     };
     let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
+    // It builds first, so it begins while much else is left to run beside it.
+    jobs.push_front(Job::Release);
     jobs.push_back(Job::Examples);
     Ok(Queue(Mutex::new(jobs)))
 }
@@ -89,6 +96,7 @@ impl Job {
         match self {
             Self::Binary(binary) => format!("{} {}", binary.package, binary.target),
             Self::Examples => "documentation examples".to_owned(),
+            Self::Release => format!("{} in release", ASSERTED.join(" and ")),
         }
     }
 
@@ -103,6 +111,10 @@ impl Job {
             Self::Examples => (
                 cargo(&["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]),
                 None,
+            ),
+            Self::Release => (
+                release(),
+                Some(("release".to_owned(), "of the invariants".to_owned())),
             ),
         };
         let (reader, writer) = std::io::pipe()?;
@@ -140,6 +152,17 @@ impl Job {
         }
         Ok(output)
     }
+}
+
+/// The tests of the crates of the invariants, built as a release is: without overflow checks and
+/// without assertions of debug builds. Optimising across crates changes neither, and takes longer.
+fn release() -> Command {
+    let mut command = cargo(&["test", "--release", "--locked", "--no-fail-fast", "--tests"]);
+    for package in ASSERTED {
+        command.args(["--package", package]);
+    }
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command
 }
 
 /// Builds the tests; `None` if they do not build.
