@@ -12,6 +12,8 @@ demo: ## the main job on real data, shown as it happens (under a minute after th
 	@echo "Building weir in release mode; the first time takes a few minutes, then seconds."
 	@cargo build --release --locked --package weir-cli
 	@"$${CARGO_TARGET_DIR:-target}/release/weir" demo
+	@echo "Run the command as $${CARGO_TARGET_DIR:-target}/release/weir;"
+	@echo "cargo install --locked --path crates/weir-cli puts it on your path."
 
 test: ## every check and every test of the project (minutes; the first time more)
 	@$(XTASK) test
