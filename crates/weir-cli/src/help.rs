@@ -48,10 +48,24 @@ pub(crate) fn run(args: &HelpArgs, grammar: clap::Command) -> anyhow::Result<Exi
     let text = match args.words.as_slice() {
         [word] if word == "exit" => EXITS.to_owned(),
         [word] if error_code(word).is_some() => error_code(word).map(explain).unwrap_or_default(),
+        [word] if looks_like_code(word) => {
+            let text = format!(
+                "there is no error code {word}; codes are E and three digits, as in `weir help E104`\n"
+            );
+            let kind = clap::error::ErrorKind::InvalidValue;
+            return Err(clap::Error::raw(kind, text).into());
+        }
         words => command(grammar, words)?,
     };
     report::stdout(std::io::stdout().write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether `word` is written as an error code: E and digits alone.
+fn looks_like_code(word: &str) -> bool {
+    word.strip_prefix(['E', 'e']).is_some_and(|digits| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn error_code(word: &str) -> Option<ErrorCode> {

@@ -45,7 +45,26 @@ fn errors_have_three_lines_and_codes_that_help_explains() {
     check(&place.run("get t --key k").code(4).err, "E317");
     check(&place.run("tail u").code(4).err, "E316");
     check(&place.run("topic ls --columns nothing").code(2).err, "E415");
-    assert_eq!(place.run("help E999").code, 2);
+}
+
+#[test]
+fn help_says_that_there_is_no_such_error_code() {
+    let place = Place::new();
+    for code in ["E999", "e7", "E99999999999"] {
+        let help = place.run(&format!("help {code}")).code(2);
+        let wanted = format!("there is no error code {code};");
+        assert!(help.err.contains(&wanted), "{}", help.err);
+        assert!(!help.err.contains("no command"), "{}", help.err);
+    }
+    // A word that only begins like a code is a command that does not exist.
+    for word in ["E", "E1x", "exits"] {
+        let help = place.run(&format!("help {word}")).code(2);
+        assert!(
+            help.err.contains(&format!("there is no command {word};")),
+            "{}",
+            help.err
+        );
+    }
 }
 
 #[test]
