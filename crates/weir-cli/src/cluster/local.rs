@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir::{ConnectOptions, ErrorCode, Weir};
+use weir::{ConnectOptions, Durability, ErrorCode, Weir};
 use weir_server::cluster::ClusterNode;
 use weir_server::{Address, ServerConfig};
 
@@ -71,16 +71,24 @@ struct LocalNode {
     file: PathBuf,
     log: PathBuf,
     config: ServerConfig,
+    /// The level of `--durability`; the nodes inherit what comes from elsewhere.
+    durability: Option<String>,
 }
 
 impl LocalNode {
-    fn new(data: &Path, number: u64) -> Self {
+    fn new(caller: &Caller, data: &Path, number: u64) -> Self {
+        let durability = &caller.settings.durability;
+        let level = || match durability.value {
+            Durability::Interval(every) => format!("interval:{}ms", every.as_millis()),
+            level => level.name().to_owned(),
+        };
         Self {
             number,
             directory: data.join(format!("node-{number}")),
             file: data.join(format!("node-{number}.toml")),
             log: data.join(format!("node-{number}.log")),
             config: ServerConfig::default(),
+            durability: (durability.origin == "flag").then(level),
         }
     }
 
@@ -91,11 +99,13 @@ impl LocalNode {
 
     /// The command that starts it.
     fn command(&self) -> String {
-        format!(
-            "weir serve --at {} --config {}",
-            self.directory.display(),
-            self.file.display()
-        )
+        let (directory, file) = (self.directory.display(), self.file.display());
+        let mut command = format!("weir serve --at {directory} --config {file}");
+        if let Some(level) = &self.durability {
+            command += " --durability ";
+            command += level;
+        }
+        command
     }
 }
 
@@ -117,6 +127,9 @@ impl Started {
         let mut command = Command::new(std::env::current_exe().failed(failed)?);
         command.arg("serve").arg("--at").arg(&node.directory);
         command.arg("--config").arg(&node.file);
+        if let Some(level) = &node.durability {
+            command.arg("--durability").arg(level);
+        }
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             // What holds for one node does not hold for all.
@@ -253,7 +266,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
     let what = || format!("cannot make a cluster in {}", data.display());
     let mut nodes = Vec::new();
     for number in 1.. {
-        let mut node = LocalNode::new(data, number);
+        let mut node = LocalNode::new(caller, data, number);
         if !node.file.exists() {
             break;
         }
@@ -263,7 +276,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
     if nodes.is_empty() {
         std::fs::create_dir_all(data).failed(what)?;
         for (number, ports) in (1..).zip(ports(args).failed(what)?) {
-            let mut node = LocalNode::new(data, number);
+            let mut node = LocalNode::new(caller, data, number);
             let [http, native, peer] = ports.map(|port| Some(Address(any_port(port))));
             (node.config.http, node.config.native, node.config.peer) = (http, native, peer);
             nodes.push(node);

@@ -490,7 +490,7 @@ fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
     for (level, synced) in [("memory", false), ("group", true)] {
         let place = tempfile::tempdir().unwrap();
         let mut command = weir(place.path());
-        command.env("WEIR_DURABILITY", level);
+        command.args(["--durability", level]);
         let cluster = Cluster::start_by(command, 1);
         assert_eq!(cluster.status(1).unwrap().synced, synced);
         let metrics = ask(&cluster.nodes[&1].http, "GET /metrics", "");
