@@ -497,7 +497,7 @@ fn a_quota_that_refuses_a_good_call_bills_its_instance() {
     let (good, reason) = refused(&code(0), None);
     assert_eq!(reason, None);
     // What the reference has for an instance (decision 0041).
-    assert!(quota >= good + 8_000, "{quota} behind {good}");
+    assert!(quota >= good + 8_000, "{quota} after {good}");
 }
 
 /// The number stands for one version of the engine and of the validator, whose
@@ -514,10 +514,10 @@ fn the_meter_names_the_versions_that_are_built() {
         ))
     };
     let fingerprint = WasmtimeHost::default().fingerprint();
-    assert_eq!(
-        fingerprint,
-        format!("wasmtime 48.0.8 {} meter 1", std::env::consts::ARCH)
-    );
+    let words: Vec<&str> = fingerprint.split(' ').collect();
+    // Features of the CPU come after the versions.
+    let versions = ["wasmtime", "48.0.8", std::env::consts::ARCH, "meter", "1"];
+    assert!(words.starts_with(&versions), "{fingerprint}");
     assert!(built("wasmtime 48.0.8\""), "the engine of meter 1");
     assert!(built("wasmparser 0.254."), "the validator of meter 1");
 }
