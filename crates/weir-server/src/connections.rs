@@ -24,7 +24,7 @@ use crate::descriptors::Descriptors;
 use crate::metrics::{Gauge, Metrics};
 use crate::security::Door;
 
-/// For how long a newcomer waits for the slot of a connection that was closed for another.
+/// For how long a newcomer waits for slots of connections that are being closed.
 const EVICTION_MAX: Duration = Duration::from_secs(1);
 
 /// The connections of all ports.
@@ -100,16 +100,27 @@ impl ConnectionTable {
         door: Door,
         address: Option<IpAddr>,
     ) -> Option<Arc<Slot>> {
-        loop {
-            let released = self.released.notified();
-            if let Some(slot) = self.try_slot(door, address) {
-                return Some(slot);
+        let found = async {
+            loop {
+                let released = self.released.notified();
+                if let Some(slot) = self.try_slot(door, address) {
+                    return Some(slot);
+                }
+                if !self.is_full_of_leaving() {
+                    // One may have left since.
+                    return self.try_slot(door, address);
+                }
+                released.await;
             }
-            if self.lock().leaving.is_empty() {
-                return None;
-            }
-            timeout(EVICTION_MAX, released).await.ok()?;
-        }
+        };
+        timeout(EVICTION_MAX, found).await.ok().flatten()
+    }
+
+    /// Whether there is no slot because connections that are being closed have theirs still.
+    /// An address or a port that has too many is refused at once.
+    fn is_full_of_leaving(&self) -> bool {
+        let inner = self.lock();
+        inner.open >= self.descriptors.connections_max && !inner.leaving.is_empty()
     }
 
     /// As [`slot`](Self::slot), without a wait for those that are being closed.
