@@ -35,10 +35,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Arc<Turns>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
-    /// Permits of those who read records for an answer.
+    /// Permits of those who read and render records for an answer.
     pub(crate) readers: Arc<Semaphore>,
-    /// Permits of those of them who render what they read.
-    pub(crate) renderers: Arc<Semaphore>,
     /// Connections of all ports.
     pub(crate) connections: Arc<ConnectionTable>,
     /// How many descriptors they may take.
@@ -70,7 +68,6 @@ impl Shared {
         Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
             readers: Arc::new(Semaphore::new(limits.readers)),
-            renderers: Arc::new(Semaphore::new(limits.renderers)),
             admission: Admission::new(limits),
             store,
             cluster: None,

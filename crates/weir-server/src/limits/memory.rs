@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread::available_parallelism;
 
 use rustix::process::{Resource, getrlimit};
 
@@ -27,14 +26,11 @@ const SMALL_BYTES_MIN: usize = 16 << 10;
 /// so many bytes of memory. Each may have header fields of 32 KiB.
 const STREAM_SHARE: usize = 256 << 10;
 const STREAMS_MAX: usize = 100_000;
-/// Answers that are read at a time: one for so many bytes of memory, as many as a slow disk is
-/// kept busy by.
+/// Answers that are read and rendered at a time: one for so many bytes of memory, as many as a
+/// slow disk is kept busy by.
 const READER_SHARE: usize = 16 << 20;
 const READERS_MIN: usize = 16;
 const READERS_MAX: usize = 64;
-/// Answers that are rendered at a time, for each processor: with more, those who write wait for a
-/// processor.
-const RENDERERS_PER_CPU: usize = 2;
 
 /// What connections may use together, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +47,6 @@ pub(crate) struct MemoryLimits {
     pub(crate) streams: usize,
     /// Answers that are read at a time, not bytes.
     pub(crate) readers: usize,
-    /// Answers that are rendered at a time, not bytes.
-    pub(crate) renderers: usize,
 }
 
 impl Default for MemoryLimits {
@@ -82,7 +76,6 @@ impl MemoryLimits {
             small: share(SMALL_SHARE, SMALL_BYTES_MIN, SMALL_BYTES_MAX),
             streams: share(STREAM_SHARE, 64, STREAMS_MAX),
             readers: share(READER_SHARE, READERS_MIN, READERS_MAX),
-            renderers: RENDERERS_PER_CPU * available_parallelism().map_or(1, usize::from),
         }
     }
 }

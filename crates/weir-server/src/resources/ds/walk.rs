@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use weir_core::{ConsequenceOffset, Record};
-use weir_store::{Page, Store, StoreError, TopicReader};
+use weir_store::{Page, Store, TopicReader};
 
 use super::view::View;
 use crate::http::exchange::busy;
@@ -14,7 +14,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::limits::budget::Reservation;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
-use crate::resources::reading::{self, Attempt, Processor};
+use crate::resources::reading::{self, Attempt};
 use crate::resources::streams::config::Part;
 use crate::resources::streams::terms::is_data;
 use crate::shared::Shared;
@@ -80,19 +80,10 @@ impl Walk {
         &mut self,
         each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
     ) -> Result<bool, Problem> {
-        self.step_by(TopicReader::next_page, each)
-    }
-
-    /// As [`step`](Self::step), with another way to wait for the block.
-    fn step_by(
-        &mut self,
-        next: impl FnOnce(&mut TopicReader) -> Result<Option<Page>, StoreError>,
-        each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, Problem> {
         let Some((at, mut reader)) = self.reader()? else {
             return Ok(true);
         };
-        let page = next(&mut reader);
+        let page = reader.next_page();
         let page = page.map_err(|error| problems::of_store(&error))?;
         self.take((at, reader), page, each)
     }
@@ -182,16 +173,11 @@ impl Gathered {
 
     /// Takes one block more. Returns whether it is complete: it has so many
     /// bytes, though one record at least, or everything; or it lacks memory.
-    fn step(
-        &mut self,
-        reservation: &mut Reservation,
-        processor: &mut Processor,
-    ) -> Result<bool, Problem> {
+    fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
         let (content, lacks) = (&mut self.content, &mut self.lacks);
-        let wait = |reader: &mut TopicReader| processor.released(|| reader.next_page());
         let done = self
             .walk
-            .step_by(wait, |record| content.add(record, reservation, lacks))?;
+            .step(|record| content.add(record, reservation, lacks))?;
         Ok(self.ends(done))
     }
 
@@ -221,11 +207,11 @@ impl Gathered {
             reservation.cover(bytes).await.map_err(busy)?;
         }
         let mut gathered = Some(self);
-        reading::read(shared, reservation, move |reservation, processor| {
+        reading::read(shared, reservation, move |reservation| {
             let Some(mut one) = gathered.take() else {
                 return Err(Problem::new(Kind::Internal, "a stream is read twice"));
             };
-            while !one.step(reservation, processor)? {}
+            while !one.step(reservation)? {}
             match one.lacks.take() {
                 None => Ok(Attempt::Done(one)),
                 Some(bytes) => {

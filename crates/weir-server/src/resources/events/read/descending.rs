@@ -44,7 +44,7 @@ pub(super) async fn descending(
     let form = writer.form;
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let ((writer, next), reservation) =
-        reading::read(&edge.shared, reservation, move |reservation, processor| {
+        reading::read(&edge.shared, reservation, move |reservation| {
             // Nothing of an attempt that lacked memory is kept.
             let mut writer = writer.again();
             let mut end = before.unwrap_or(last + 1);
@@ -59,11 +59,7 @@ pub(super) async fn descending(
                 reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
                 let mut pages = Vec::new();
                 let written = writer.out.len();
-                loop {
-                    let page = processor.released(|| reader.next_page());
-                    let Some(page) = page.map_err(|error| store_error(&error))? else {
-                        break;
-                    };
+                while let Some(page) = reader.next_page().map_err(|error| store_error(&error))? {
                     let beyond = page.last().0 + 1 >= end;
                     looked += page.wire_bytes();
                     pages.push(page);

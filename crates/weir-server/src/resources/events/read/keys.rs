@@ -37,7 +37,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     }
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let ((writer, next), reservation) =
-        reading::read(&edge.shared, reservation, move |reservation, _| {
+        reading::read(&edge.shared, reservation, move |reservation| {
             let found = store
                 .scan(&topic, &prefix, after.as_deref(), limit)
                 .map_err(|error| store_error(&error))?;

@@ -62,7 +62,7 @@ pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     let offset = call.matched.offset;
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
     let reservation = Reservation::new(&edge.shared.admission.answers);
-    let read = reading::read(&edge.shared, reservation, move |reservation, _| {
+    let read = reading::read(&edge.shared, reservation, move |reservation| {
         let reader = store.read(&topic, ConsequenceOffset(offset - 1));
         let mut reader = reader.map_err(|error| store_error(&error))?;
         let page = reader.next_page().map_err(|error| store_error(&error))?;
@@ -115,7 +115,7 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let store = Arc::clone(&edge.shared.store);
     let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
     let reservation = Reservation::new(&edge.shared.admission.answers);
-    let read = reading::read(&edge.shared, reservation, move |reservation, _| {
+    let read = reading::read(&edge.shared, reservation, move |reservation| {
         let page = store.get(&topic, &key);
         let page = page.map_err(|error| store_error(&error))?;
         if let Some(bytes) = lacks(page.as_ref(), reservation)? {

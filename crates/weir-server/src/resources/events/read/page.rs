@@ -26,7 +26,7 @@ use crate::limits::budget::Reservation;
 use crate::limits::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::reading::{self, Attempt, Processor};
+use crate::resources::reading::{self, Attempt};
 use crate::resources::records::{Fields, Fit, Form, Writer};
 
 /// A page of records.
@@ -173,12 +173,8 @@ struct Collector {
 
 impl Collector {
     /// Reads one block. Returns whether the page is complete.
-    fn step(
-        &mut self,
-        reservation: &mut Reservation,
-        processor: &mut Processor,
-    ) -> Result<bool, Problem> {
-        let page = processor.released(|| self.reader.next_page());
+    fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
+        let page = self.reader.next_page();
         match page.map_err(|error| store_error(&error))? {
             Some(page) => self.take(&page, reservation),
             None => Ok(true),
@@ -244,11 +240,11 @@ impl Collector {
             reservation.cover(bytes).await.map_err(busy)?;
         }
         let mut collector = Some(self);
-        reading::read(&edge.shared, reservation, move |reservation, processor| {
+        reading::read(&edge.shared, reservation, move |reservation| {
             let Some(mut one) = collector.take() else {
                 return Err(Problem::new(Kind::Internal, "a page is read twice"));
             };
-            while !one.step(reservation, processor)? {}
+            while !one.step(reservation)? {}
             match one.attempted.take() {
                 None => Ok(Attempt::Done(one)),
                 Some(bytes) => {
