@@ -1,11 +1,11 @@
 //! Programs: what a topic may ask before a write becomes history.
 //!
 //! The machine owns everything that a program can see or change (its
-//! [`CallContext`]); an engine behind [`ProgramHost`] only runs
+//! [`CallContext`]); an engine, which implements [`ProgramHost`], only runs
 //! code. So the rules of limits, revert and state are here, once, whatever
 //! engine is used, and two engines can be compared.
 //!
-//! What must never happen after these traits: an outcome that depends on
+//! What no implementation of these traits may do: give an outcome that depends on
 //! anything but the code, the call and the context.
 
 use std::fmt;

@@ -167,13 +167,13 @@ impl Weir {
     /// The store underneath: statistics, maintenance, proposals in bulk.
     ///
     /// # Errors
-    /// `Remote` with `Unsupported` when the store is behind a server, so that it
+    /// `Remote` with `Unsupported` when the store is at a server, so that it
     /// is not open here; see [`local`](Self::local).
     pub fn store(&self) -> Result<&Store, WeirError> {
         self.local().ok_or_else(|| {
             WeirError::Store(StoreError::Remote {
                 code: ErrorCode::Unsupported,
-                text: "the store is behind a server, so it is not open here".to_owned(),
+                text: "the store is at a server, so it is not open here".to_owned(),
             })
         })
     }
