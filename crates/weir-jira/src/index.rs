@@ -205,7 +205,7 @@ impl Index {
         if !id.contains('+') {
             self.overlay.lay(&mut issue);
         }
-        let pending = self.overlay.of_issue(&id).len();
+        let pending = self.overlay.pending(&id);
         lighten(&mut issue);
         let number = self.entries.len();
         for word in words_of(&issue) {

@@ -40,8 +40,21 @@ pub struct Op {
     /// Fields that somebody else changed in another way.
     #[serde(default)]
     pub conflicts: Vec<FieldConflict>,
+    /// What it created at the site; only of one in state `sent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Created>,
     /// The change.
     pub action: Action,
+}
+
+/// An issue, comment or worklog that an operation created.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    /// Id at the site.
+    pub id: String,
+    /// Key of an issue; empty for a comment or worklog.
+    #[serde(default)]
+    pub key: String,
 }
 
 /// How far the push of an operation is.
@@ -58,6 +71,8 @@ pub enum State {
     Conflict,
     /// The site refused it: a person changes or drops it.
     Rejected,
+    /// The site executed it. It leaves the outbox once the replica has the issue as it is now.
+    Sent,
 }
 
 impl State {
@@ -69,6 +84,7 @@ impl State {
             Self::Unknown => "unknown",
             Self::Conflict => "conflict",
             Self::Rejected => "rejected",
+            Self::Sent => "sent",
         }
     }
 
@@ -85,6 +101,10 @@ pub struct FieldEdit {
     pub base: Value,
     /// The value after it.
     pub mine: Value,
+    /// Whether `base` is a guess: the replica did not have the issue yet, so values that the site gave to
+    /// the new issue were not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unread: bool,
 }
 
 /// Items that an edit adds to a list and removes from it.
@@ -240,7 +260,7 @@ impl Op {
     /// Whether a later operation must wait for this one.
     pub fn precedes(&self, later: &Self) -> bool {
         let same = self.issue == later.issue || later.refers_to(&self.issue);
-        if !same || self.number >= later.number {
+        if !same || self.number >= later.number || self.state == State::Sent {
             return false;
         }
         // While it can be sent, the order of an issue is kept; one that is stuck holds up only what
@@ -251,6 +271,32 @@ impl Op {
         let (own, other) = (self.action.touches(), later.action.touches());
         let all = |list: &[String]| list.iter().any(|name| name == "*");
         all(&own) || all(&other) || own.iter().any(|name| other.contains(name))
+    }
+
+    /// Ids of the issues at the site that differ after the execution.
+    pub fn issues(&self) -> Vec<String> {
+        match (&self.action, &self.created) {
+            (Action::Create { .. }, Some(created)) => vec![created.id.clone()],
+            (
+                Action::Link {
+                    inward, outward, ..
+                },
+                _,
+            ) => vec![inward.clone(), outward.clone()],
+            _ => vec![self.issue.clone()],
+        }
+    }
+
+    /// The names of issues in the operation that may be temporary keys. A creation keeps its own name
+    /// until it is done.
+    pub(crate) fn names_mut(&mut self) -> Vec<&mut String> {
+        match &mut self.action {
+            Action::Create { .. } if self.created.is_none() => Vec::new(),
+            Action::Link {
+                inward, outward, ..
+            } => vec![&mut self.issue, inward, outward],
+            _ => vec![&mut self.issue],
+        }
     }
 
     /// Whether the change names this issue besides its own.

@@ -69,6 +69,8 @@ struct Target {
     key: String,
     /// The issue with pending operations laid over it.
     issue: Value,
+    /// Whether the replica does not have the issue yet.
+    unread: bool,
 }
 
 impl<'a> Outbox<'a> {
@@ -121,23 +123,35 @@ impl<'a> Outbox<'a> {
     fn target(&self, overlay: &Overlay, key: &str) -> Result<Target> {
         let unknown = || JiraError::UnknownIssue(key.to_owned());
         let name = key.to_uppercase();
-        let issue = if let Some(location) = self.replica.locate(&name)? {
-            let topic = format!("issues.{}", location.project);
-            let stored: Option<Value> = self.replica.read(&topic, &location.id)?;
-            let mut issue = stored.ok_or_else(unknown)?;
-            issue["fields"]["comment"]["comments"] = self.replica.comments(&location)?.into();
-            overlay.lay(&mut issue);
-            issue
-        } else {
-            let mut created = overlay.created().into_iter();
-            let found = created.find(|issue| issue["key"] == *name);
-            found.ok_or_else(unknown)?
+        let location = self.replica.locate(&name)?;
+        let stored: Option<Value> = match &location {
+            Some(location) => {
+                let topic = format!("issues.{}", location.project);
+                self.replica.read(&topic, &location.id)?
+            }
+            None => None,
+        };
+        let unread = stored.is_none();
+        let issue = match (stored, location) {
+            (Some(mut issue), Some(location)) => {
+                issue["fields"]["comment"]["comments"] = self.replica.comments(&location)?.into();
+                overlay.lay(&mut issue);
+                issue
+            }
+            // The outbox has created it, and the replica does not show it yet.
+            (_, location) => {
+                let id = location.map_or_else(|| name.clone(), |location| location.id);
+                let mut created = overlay.created().into_iter();
+                let found = created.find(|issue| issue["key"] == *name || issue["id"] == *id);
+                found.ok_or_else(unknown)?
+            }
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Ok(Target {
             id: text(&issue["id"]),
             key: text(&issue["key"]),
             issue,
+            unread,
         })
     }
 
@@ -160,7 +174,8 @@ impl<'a> Outbox<'a> {
                 Reading::Value(mine) if op::same(current, &mine) => {}
                 Reading::Value(mine) => {
                     let base = current.clone();
-                    fields.insert(info.id.clone(), FieldEdit { base, mine });
+                    let unread = target.unread;
+                    fields.insert(info.id.clone(), FieldEdit { base, mine, unread });
                 }
                 Reading::Set(edit) if edit.add.is_empty() && edit.remove.is_empty() => {}
                 Reading::Set(edit) => {
@@ -417,6 +432,7 @@ impl<'a> Outbox<'a> {
                 id: op.issue.clone(),
                 key: op.key.clone(),
                 issue: Value::Null,
+                unread: true,
             };
             self.queue(&clone, &action)?;
         }
@@ -517,6 +533,7 @@ impl<'a> Outbox<'a> {
             not_before_ms: 0,
             problem: None,
             conflicts: Vec::new(),
+            created: None,
             action: action.clone(),
         };
         let change = Change {
@@ -612,6 +629,10 @@ impl<'a> Outbox<'a> {
         field: Option<&str>,
         value: Option<&str>,
     ) -> Result<bool> {
+        if op.state == State::Sent {
+            let text = "it is at the site; the next push or pull removes it from the outbox";
+            return Err(JiraError::Change(text.to_owned()));
+        }
         match choice {
             Choice::Drop => {
                 if matches!(op.state, State::Sending | State::Unknown) {
@@ -732,6 +753,7 @@ fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
             Choice::Mine => {
                 if let Some(edit) = fields.get_mut(field) {
                     edit.base = theirs;
+                    edit.unread = false;
                     edit.mine = merged.unwrap_or(&edit.mine).clone();
                 }
             }
@@ -800,10 +822,22 @@ fn comment_of<'v>(issue: &'v Value, comment: &str) -> Result<&'v Value> {
 
 /// An operation as it is stored, with its offset.
 pub(crate) fn read(replica: &Replica, number: u64) -> Result<Option<(Op, u64)>> {
-    let found = replica.get(TOPIC, &Op::record_key(number))?;
-    let read =
-        |found: crate::replica::Stored| Ok((serde_json::from_slice(&found.bytes)?, found.offset));
-    found.map(read).transpose()
+    let Some(found) = replica.get(TOPIC, &Op::record_key(number))? else {
+        return Ok(None);
+    };
+    let op = overlay::named(replica, serde_json::from_slice(&found.bytes)?)?;
+    Ok(Some((op, found.offset)))
+}
+
+/// Removes an operation in state `sent`, after the replica was brought up to date.
+pub(crate) fn remove_sent(replica: &Replica, number: u64) -> Result<()> {
+    if let Some((op, found)) = read(replica, number)?
+        && op.state == State::Sent
+    {
+        // If the removal fails, another process has removed it.
+        remove(replica, &op, found)?;
+    }
+    Ok(())
 }
 
 /// Replaces an operation that was found at an offset. Returns whether it was still there.

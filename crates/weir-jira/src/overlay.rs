@@ -1,11 +1,11 @@
 //! Pending operations laid over the issues of the replica, so that an edit is seen before its push.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::op::{self, Action, Op, SetEdit};
+use crate::op::{self, Action, Op, SetEdit, State};
 use crate::replica::Replica;
 use crate::time;
 
@@ -16,14 +16,28 @@ pub struct Overlay {
     me: Value,
     /// Projects by key, for issues that are not created yet.
     projects: BTreeMap<String, Value>,
+    /// Numbers of creations whose issue the replica has.
+    arrived: BTreeSet<u64>,
     statuses: Vec<Value>,
 }
 
 /// The operations of a replica's outbox, in the order in which they were made.
 pub fn ops(replica: &Replica) -> Result<Vec<Op>> {
     let found = replica.values("outbox", "op.")?.into_iter();
-    let found = found.map(|(_, value)| Ok(serde_json::from_value(value)?));
+    let found = found.map(|(_, value)| named(replica, serde_json::from_value(value)?));
     found.collect()
+}
+
+/// An operation whose temporary keys are replaced by the ids of issues that exist by now.
+pub(crate) fn named(replica: &Replica, mut op: Op) -> Result<Op> {
+    for name in op.names_mut() {
+        if name.contains('+')
+            && let Some(location) = replica.locate(name)?
+        {
+            *name = location.id;
+        }
+    }
+    Ok(op)
 }
 
 impl Overlay {
@@ -32,7 +46,13 @@ impl Overlay {
         let all = ops(replica)?;
         let mut ops: BTreeMap<String, Vec<Op>> = BTreeMap::new();
         let mut projects = BTreeMap::new();
+        let mut arrived = BTreeSet::new();
         for op in all {
+            if let Some(created) = &op.created
+                && replica.has_issue(&created.id)?
+            {
+                arrived.insert(op.number);
+            }
             ops.entry(op.issue.clone()).or_default().push(op);
         }
         if !ops.is_empty() {
@@ -48,6 +68,7 @@ impl Overlay {
             ops,
             me,
             projects,
+            arrived,
             statuses,
         })
     }
@@ -72,24 +93,32 @@ impl Overlay {
         self.ops.keys().map(String::as_str)
     }
 
-    /// Lays the operations of an issue over it; `pending` beside `fields` then has them. Returns how
-    /// many there are.
+    /// Number of operations of an issue that are not at the site yet.
+    pub fn pending(&self, id: &str) -> usize {
+        let own = self.of_issue(id).iter();
+        own.filter(|op| op.state != State::Sent).count()
+    }
+
+    /// Lays the operations of an issue over it; `pending` beside `fields` then has those that are not at
+    /// the site yet. Returns how many these are.
     pub fn lay(&self, issue: &mut Value) -> usize {
         let id = issue["id"].as_str().unwrap_or_default().to_owned();
         let own = self.of_issue(&id);
         for op in own {
             self.apply(op, issue);
         }
-        if !own.is_empty() {
-            issue["pending"] = json!(own);
+        let pending: Vec<&Op> = own.iter().filter(|op| op.state != State::Sent).collect();
+        if !pending.is_empty() {
+            issue["pending"] = json!(pending);
         }
-        own.len()
+        pending.len()
     }
 
-    /// The issues that are not created yet, with their other operations laid over them.
+    /// The issues that the replica does not have yet, with their other operations laid over them.
     pub fn created(&self) -> Vec<Value> {
         let creates = self.ops.values().flatten();
         let creates = creates.filter(|op| matches!(op.action, Action::Create { .. }));
+        let creates = creates.filter(|op| !self.arrived.contains(&op.number));
         creates.map(|op| self.fresh(op)).collect()
     }
 
@@ -114,7 +143,11 @@ impl Overlay {
             let details = known.unwrap_or_else(|| json!({"key": project}));
             fields.insert("project".to_owned(), details);
         }
-        let mut issue = json!({"id": create.issue, "key": create.issue, "fields": fields});
+        let (id, key) = match &create.created {
+            Some(created) => (&created.id, &created.key),
+            None => (&create.issue, &create.key),
+        };
+        let mut issue = json!({"id": id, "key": key, "fields": fields});
         self.lay(&mut issue);
         issue
     }
@@ -147,7 +180,7 @@ impl Overlay {
             }
             Action::CommentAdd { body } => {
                 let at = time::format(op.created_ms);
-                let comment = json!({"id": format!("+{}", op.number), "author": self.me,
+                let comment = json!({"id": item_id(op), "author": self.me,
                     "body": body, "created": at, "updated": at});
                 push(&mut fields["comment"], "comments", comment);
             }
@@ -166,12 +199,18 @@ impl Overlay {
                 started,
                 comment,
             } => {
-                let worklog = json!({"id": format!("+{}", op.number), "author": self.me,
+                let worklog = json!({"id": item_id(op), "author": self.me,
                     "timeSpentSeconds": seconds, "started": started, "comment": comment});
                 push(&mut fields["worklog"], "worklogs", worklog);
             }
         }
     }
+}
+
+/// The id of a comment or worklog: that at the site where it is there, else `+` and the operation.
+fn item_id(op: &Op) -> String {
+    let created = op.created.as_ref().map(|created| created.id.clone());
+    created.unwrap_or_else(|| format!("+{}", op.number))
 }
 
 /// Adds items to a list and removes others.
@@ -197,7 +236,11 @@ fn items<'v>(part: &'v mut Value, list: &str) -> &'v mut Vec<Value> {
 }
 
 fn push(part: &mut Value, list: &str, item: Value) {
+    let held = items(part, list);
+    if held.iter().any(|other| other["id"] == item["id"]) {
+        return;
+    }
+    held.push(item);
     let total = part["total"].as_u64().unwrap_or(0) + 1;
-    items(part, list).push(item);
     part["total"] = total.into();
 }

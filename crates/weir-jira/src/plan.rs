@@ -5,7 +5,7 @@
 //! - What may have been executed and cannot be repeated is not planned again before the site had time
 //!   to finish it and to show it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::meta;
-use crate::op::{self, Action, FieldConflict, FieldEdit, MARKER, Op, SetEdit, State};
+use crate::op::{self, Action, Created, FieldConflict, FieldEdit, MARKER, Op, SetEdit, State};
 use crate::replica::Replica;
 use crate::time::{self, MINUTE_MS};
 
@@ -37,8 +37,8 @@ pub(crate) struct Request {
 /// What is to be done for an operation.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// The site is as the operation wants it. A created issue: its id and key.
-    Already(Option<(String, String)>),
+    /// The site is as the operation wants it, with what it created.
+    Already(Option<Created>),
     /// A write, and what becomes of the operation afterwards: `None`, it is done.
     Send(Request, Option<Box<Op>>),
     /// A person decides; the operation holds the conflicts.
@@ -57,8 +57,8 @@ pub(crate) struct Planner<'a> {
     /// The time at the site when the push began, in milliseconds.
     site_start_ms: i64,
     started: Instant,
-    /// Issues that own operations created: id and key by marker. `None`: not looked for yet.
-    created: Option<BTreeMap<String, (String, String)>>,
+    /// Issues that own operations created, by marker. `None`: not looked for yet.
+    created: Option<BTreeMap<String, Created>>,
     /// Edits of texts that were merged with those of others.
     pub(crate) merged: u64,
     /// When issues had changed before a write, by id: a foreign change after it was overwritten.
@@ -199,7 +199,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The issues that operations of this outbox created, as far as the index shows them.
-    fn created(&mut self, all: &[Op]) -> Result<&BTreeMap<String, (String, String)>> {
+    fn created(&mut self, all: &[Op]) -> Result<&BTreeMap<String, Created>> {
         if self.created.is_none() {
             let open = all.iter().filter(|op| op.state != State::Queued);
             let sent = open.filter(|op| matches!(op.action, Action::Create { .. }));
@@ -210,7 +210,7 @@ impl<'a> Planner<'a> {
         Ok(self.created.get_or_insert_default())
     }
 
-    fn look_for_created(&self, since_ms: i64) -> Result<BTreeMap<String, (String, String)>> {
+    fn look_for_created(&self, since_ms: i64) -> Result<BTreeMap<String, Created>> {
         let since = since_ms.max(0);
         let jql = format!("creator = currentUser() AND created >= {since} ORDER BY created ASC");
         let mut found = BTreeMap::new();
@@ -226,7 +226,8 @@ impl<'a> Planner<'a> {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let marker = text(&issue["properties"][MARKER]["id"]);
                 if !marker.is_empty() {
-                    found.insert(marker, (text(&issue["id"]), text(&issue["key"])));
+                    let (id, key) = (text(&issue["id"]), text(&issue["key"]));
+                    found.insert(marker, Created { id, key });
                 }
             }
             let next = page["nextPageToken"].as_str().map(str::to_owned);
@@ -257,11 +258,21 @@ impl<'a> Planner<'a> {
             .map(String::as_str)
             .collect();
         let there = self.look(id, &names.join(","))?;
+        let foreign = if fields.values().any(|edit| edit.unread) {
+            self.foreign_fields(id)?
+        } else {
+            BTreeSet::new()
+        };
         let (mut set, mut update) = (Map::new(), Map::new());
         let mut conflicts = Vec::new();
         for (name, edit) in fields {
             let theirs = &there[name.as_str()];
-            match compare(edit, theirs, op.state != State::Queued) {
+            let mut edit = edit.clone();
+            if edit.unread && !foreign.contains(name) {
+                // The site gave this value to the new issue.
+                edit.base = theirs.clone();
+            }
+            match compare(&edit, theirs, op.state != State::Queued) {
                 Compared::Already => {}
                 Compared::Mine => {
                     set.insert(name.clone(), self.sendable(&edit.mine)?);
@@ -316,6 +327,21 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(request, rest))
     }
 
+    /// Ids of the fields of an issue that somebody else has changed since its creation.
+    fn foreign_fields(&self, id: &str) -> Result<BTreeSet<String>> {
+        let me = meta::myself(self.replica)?["accountId"].clone();
+        let path = format!("issue/{id}?fields=updated&expand=changelog");
+        let issue: Value = self.client.get(&path)?;
+        let entries = issue["changelog"]["histories"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let foreign = entries.filter(|entry| entry["author"]["accountId"] != me);
+        let items = foreign.flat_map(|entry| entry["items"].as_array().into_iter().flatten());
+        let fields = items.filter_map(|item| item["fieldId"].as_str().map(str::to_owned));
+        Ok(fields.collect())
+    }
+
     fn transition(
         &mut self,
         op: &Op,
@@ -367,8 +393,9 @@ impl<'a> Planner<'a> {
     fn add(&mut self, op: &Op, id: &str, kind: &str, list: &str, body: Value) -> Result<Plan> {
         if op.state != State::Queued {
             let sent = op.sent_ms.unwrap_or(op.created_ms);
-            if self.is_added(op, id, kind, list, sent - LOOK_BACK_MS)? {
-                return Ok(Plan::Already(None));
+            let added = self.added(op, id, kind, list, sent - LOOK_BACK_MS)?;
+            if added.is_some() {
+                return Ok(Plan::Already(added));
             }
             if self.site_now_ms() < sent + WRITE_OVER_MS {
                 return Ok(Plan::Wait(sent + WRITE_OVER_MS));
@@ -379,7 +406,15 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(Request { method, path, body }, None))
     }
 
-    fn is_added(&self, op: &Op, id: &str, kind: &str, list: &str, since_ms: i64) -> Result<bool> {
+    /// Looks for what the operation added.
+    fn added(
+        &self,
+        op: &Op,
+        id: &str,
+        kind: &str,
+        list: &str,
+        since_ms: i64,
+    ) -> Result<Option<Created>> {
         let mut start = 0;
         for _ in 0..PAGES_MAX {
             // Worklogs have no order; then all of them are read.
@@ -388,16 +423,17 @@ impl<'a> Planner<'a> {
             );
             let page: Value = self.client.get(&path)?;
             let items = page[list].as_array().cloned().unwrap_or_default();
-            if items
-                .iter()
-                .any(|item| marker_of(item) == Some(op.id.as_str()))
-            {
-                return Ok(true);
+            let own = |item: &&Value| marker_of(item) == Some(op.id.as_str());
+            if let Some(item) = items.iter().find(own) {
+                return Ok(Some(Created {
+                    id: item["id"].as_str().unwrap_or_default().to_owned(),
+                    key: String::new(),
+                }));
             }
             let created = |item: &Value| time::parse(item["created"].as_str()?);
             let old = |item: &Value| created(item).is_some_and(|at| at < since_ms);
             if items.is_empty() || (kind == "comment" && items.iter().all(old)) {
-                return Ok(false);
+                return Ok(None);
             }
             start += items.len();
         }
@@ -427,6 +463,7 @@ impl<'a> Planner<'a> {
         let edit = FieldEdit {
             base: base.clone(),
             mine: mine.cloned().unwrap_or_default(),
+            unread: false,
         };
         let conflict = || {
             let conflicts = vec![FieldConflict {

@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::meta;
+use crate::op::State;
+use crate::outbox;
+use crate::overlay;
 use crate::replica::{Change, Replica};
 use crate::time::{self, DAY_MS, MINUTE_MS};
 
@@ -29,6 +32,8 @@ const EMPTY_MAX: usize = 3;
 const RESTARTS_MAX: usize = 3;
 /// Projects of which the fields are read ahead, once a day; those of others when they are needed.
 const FIELDS_OF_PROJECTS_MAX: usize = 20;
+/// Times that one issue is stored again because another process was faster.
+const RACES_MAX: u32 = 10;
 /// A census that would remove a larger part than one fifth asks first.
 const GONE_PART: usize = 5;
 
@@ -111,23 +116,11 @@ pub fn pull(client: &Client, replica: &Replica, options: &PullOptions) -> Result
     Pull::new(client, replica, options)?.run()
 }
 
-/// Stores an issue that was just read, and its comments.
-pub(crate) fn keep(client: &Client, replica: &Replica, issue: &Value) -> Result<()> {
-    let raw = serde_json::value::to_raw_value(issue)?;
+/// Reads an issue from the site into the replica. Returns the issue with its history under `changelog`;
+/// `None` after the site answered 404 and the issue was removed.
+pub(crate) fn refresh(client: &Client, replica: &Replica, id: &str) -> Result<Option<Value>> {
     let options = PullOptions::default();
-    let mut pull = Pull::new(client, replica, &options)?;
-    pull.keep(&parsed(&[raw])?)?;
-    Ok(())
-}
-
-/// Removes an issue that the site no longer shows.
-pub(crate) fn forget(client: &Client, replica: &Replica, id: &str) -> Result<()> {
-    let options = PullOptions::default();
-    let mut pull = Pull::new(client, replica, &options)?;
-    if let Some(location) = replica.locate(id)? {
-        pull.forget(&location.project, id, true)?;
-    }
-    Ok(())
+    Pull::new(client, replica, &options)?.refresh(id)
 }
 
 struct Pull<'a> {
@@ -177,6 +170,7 @@ impl<'a> Pull<'a> {
                 return Err(JiraError::Paging(what));
             }
         }
+        self.read_back()?;
         if census || self.options.census {
             if !reference {
                 self.projects()?;
@@ -338,6 +332,48 @@ impl<'a> Pull<'a> {
             body["reconcileIssues"] = current.into();
         }
         self.client.ask("search/jql", &body)
+    }
+
+    /// Reads the issues of operations that were sent and not read back, because a push was cut short.
+    fn read_back(&mut self) -> Result<()> {
+        let sent = overlay::ops(self.replica)?.into_iter();
+        for op in sent.filter(|op| op.state == State::Sent) {
+            for id in op.issues() {
+                self.refresh(&id)?;
+            }
+            outbox::remove_sent(self.replica, op.number)?;
+        }
+        Ok(())
+    }
+
+    fn refresh(&mut self, id: &str) -> Result<Option<Value>> {
+        let found: Result<Value> = self.client.get(&format!("issue/{id}?expand=changelog"));
+        let issue = match found {
+            Err(JiraError::Status { status: 404, .. }) => {
+                if let Some(location) = self.replica.locate(id)? {
+                    self.forget(&location.project, id, true)?;
+                }
+                return Ok(None);
+            }
+            found => found?,
+        };
+        let mut stored = issue.clone();
+        if let Some(stored) = stored.as_object_mut() {
+            stored.remove("changelog");
+        }
+        let raw = serde_json::value::to_raw_value(&stored)?;
+        let rows = [raw];
+        for attempt in 1.. {
+            match self.keep(&parsed(&rows)?) {
+                // Another pull wrote to the same topic at the same time.
+                Err(JiraError::Busy) if attempt < RACES_MAX => {}
+                kept => {
+                    kept?;
+                    break;
+                }
+            }
+        }
+        Ok(Some(issue))
     }
 
     /// Stores issues that are new or have changed. Returns how many.

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - An operation is marked as sent, durably, before its request.
-//! - An operation leaves the outbox after the site answered that it was executed, or shows it.
+//! - An operation becomes `sent` after the site answered that it was executed, or shows it. It leaves
+//!   the outbox after the issue was read back into the replica.
 //! - A creation without answer is sent again only after the index of the site had time to show it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::meta;
-use crate::op::{Action, Op, State};
+use crate::op::{Action, Created, Op, State};
 use crate::outbox;
 use crate::overlay;
 use crate::plan::{Plan, Planner, Request};
@@ -94,6 +95,7 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
         report,
         left: Vec::new(),
         done: BTreeMap::new(),
+        executed: Vec::new(),
         ask_again: BTreeSet::new(),
     };
     let mut end = Ok(());
@@ -118,6 +120,7 @@ fn count(report: &mut PushReport, op: &Op) {
         State::Rejected => report.rejected += 1,
         State::Unknown | State::Sending => report.unknown += 1,
         State::Queued => report.waiting += 1,
+        State::Sent => {}
     }
 }
 
@@ -131,6 +134,8 @@ struct Push<'a> {
     left: Vec<Op>,
     /// Fields that were written, by issue.
     done: BTreeMap<String, BTreeSet<String>>,
+    /// Operations in state `sent`, with the issues that are not read back yet.
+    executed: Vec<(u64, BTreeSet<String>)>,
     /// Projects whose fields are not as they were known.
     ask_again: BTreeSet<String>,
 }
@@ -141,6 +146,10 @@ impl Push<'_> {
         let Some((op, found)) = outbox::read(self.replica, number)? else {
             return Ok(());
         };
+        if op.state == State::Sent {
+            self.executed(&op);
+            return Ok(());
+        }
         let waits =
             op.not_before_ms > self.now_ms || self.left.iter().any(|left| left.precedes(&op));
         if op.state.is_stuck() || waits {
@@ -213,7 +222,7 @@ impl Push<'_> {
                 .write(request.method, &request.path, &request.body);
             match result {
                 Ok(answer) => {
-                    let created = created(&op, &answer);
+                    let created = created(&op.action, &answer);
                     if created.is_none() && matches!(op.action, Action::Create { .. }) {
                         op.state = State::Unknown;
                         op.problem = Some("the answer names no issue".to_owned());
@@ -321,46 +330,44 @@ impl Push<'_> {
         &mut self,
         op: &Op,
         found: u64,
-        created: Option<(String, String)>,
+        created: Option<Created>,
         rest: Option<Box<Op>>,
     ) -> Result<()> {
-        let mut ids = Vec::new();
-        match (&op.action, created) {
-            (Action::Create { project, .. }, Some((id, _))) => {
-                // The temporary key goes on finding the issue.
-                let projects = self.replica.projects()?;
-                let own = projects
-                    .iter()
-                    .find(|(_, value)| value["project"]["key"] == **project);
-                let project = own.map(|(id, _)| id.clone()).unwrap_or_default();
-                if let Some(alias) = self.replica.alias(&op.issue, &id, &project)? {
-                    self.replica.apply("aliases", &[alias])?;
-                }
-                ids.push(id);
+        if let (Action::Create { project, .. }, Some(created)) = (&op.action, &created) {
+            // The temporary key still finds the issue.
+            let projects = self.replica.projects()?;
+            let own = projects
+                .iter()
+                .find(|(_, value)| value["project"]["key"] == **project);
+            let project = own.map(|(id, _)| id.clone()).unwrap_or_default();
+            if let Some(alias) = self.replica.alias(&op.issue, &created.id, &project)? {
+                self.replica.apply("aliases", &[alias])?;
             }
-            (
-                Action::Link {
-                    inward, outward, ..
-                },
-                _,
-            ) => {
-                ids.extend(self.planner.site_id(inward)?);
-                ids.extend(self.planner.site_id(outward)?);
-            }
-            _ => ids.extend(self.planner.site_id(&op.issue)?),
-        }
-        for id in ids {
-            self.done.entry(id).or_default().extend(op.action.touches());
         }
         if let Some(mut rest) = rest {
+            for id in op.issues() {
+                self.done.entry(id).or_default().extend(op.action.touches());
+            }
             rest.state = State::Conflict;
             self.say(&rest);
             return self.stay(*rest, found);
         }
-        if !outbox::remove(self.replica, op, found)? {
-            return Err(JiraError::Busy);
-        }
+        let mut sent = op.clone();
+        sent.state = State::Sent;
+        sent.problem = None;
+        sent.created = created;
+        self.save(&sent, found)?;
+        self.executed(&sent);
         Ok(())
+    }
+
+    /// Notes that the issues of an operation are to be read back.
+    fn executed(&mut self, op: &Op) {
+        for id in op.issues() {
+            self.done.entry(id).or_default().extend(op.action.touches());
+        }
+        self.executed
+            .push((op.number, op.issues().into_iter().collect()));
     }
 
     /// Reads the issues that were written into the replica, and looks for changes that were overwritten.
@@ -370,27 +377,14 @@ impl Push<'_> {
         let mut own: BTreeSet<String> = BTreeSet::new();
         for (id, fields) in done {
             let seen = self.planner.seen.get(&id).copied();
-            let found: Result<Value> = self.client.get(&format!("issue/{id}?expand=changelog"));
-            let mut issue = match found {
-                Err(JiraError::Status { status: 404, .. }) => {
-                    pull::forget(self.client, self.replica, &id)?;
-                    continue;
+            if let Some(issue) = pull::refresh(self.client, self.replica, &id)? {
+                let history = issue["changelog"]["histories"].as_array();
+                for entry in history.into_iter().flatten() {
+                    self.compare(entry, &issue, &me, seen, &fields);
                 }
-                found => found?,
-            };
-            let history = issue["changelog"]["histories"].take();
-            if let Some(issue) = issue.as_object_mut() {
-                issue.remove("changelog");
+                own.insert(id.clone());
             }
-            for entry in history.as_array().into_iter().flatten() {
-                self.compare(entry, &issue, &me, seen, &fields);
-            }
-            match pull::keep(self.client, self.replica, &issue) {
-                // A pull was faster.
-                Ok(()) | Err(JiraError::Busy) => {}
-                Err(error) => return Err(error),
-            }
-            own.insert(id);
+            self.remove_sent(&id)?;
         }
         if !own.is_empty() {
             let waiting: Option<BTreeSet<String>> = self.replica.read("cursors", "reconcile")?;
@@ -399,6 +393,16 @@ impl Push<'_> {
         }
         for issue in std::mem::take(&mut self.ask_again) {
             self.ask_project(&issue)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the operations whose issues have all been read back, after that of this one.
+    fn remove_sent(&mut self, id: &str) -> Result<()> {
+        for (number, left) in &mut self.executed {
+            if left.remove(id) && left.is_empty() {
+                outbox::remove_sent(self.replica, *number)?;
+            }
         }
         Ok(())
     }
@@ -456,11 +460,13 @@ impl Push<'_> {
     }
 }
 
-/// Id and key of a created issue, from the answer.
-fn created(op: &Op, answer: &Value) -> Option<(String, String)> {
-    if !matches!(op.action, Action::Create { .. }) {
-        return None;
-    }
+/// The issue, comment or worklog that was created, from the answer.
+fn created(action: &Action, answer: &Value) -> Option<Created> {
     let text = |name: &str| answer[name].as_str().map(str::to_owned);
-    Some((text("id")?, text("key")?))
+    let (id, key) = match action {
+        Action::Create { .. } => (text("id")?, text("key")?),
+        Action::CommentAdd { .. } | Action::WorklogAdd { .. } => (text("id")?, String::new()),
+        _ => return None,
+    };
+    Some(Created { id, key })
 }

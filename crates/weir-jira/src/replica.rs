@@ -249,6 +249,15 @@ impl Replica {
         self.read(&topic, &location.id)?.ok_or_else(unknown)
     }
 
+    /// Whether the replica has the issue with this id.
+    pub fn has_issue(&self, id: &str) -> Result<bool> {
+        let Some(location) = self.locate(id)? else {
+            return Ok(false);
+        };
+        let topic = format!("issues.{}", location.project);
+        Ok(self.get(&topic, &location.id)?.is_some())
+    }
+
     /// The comments of an issue, in the order of their ids.
     pub fn comments(&self, location: &Location) -> Result<Vec<Value>> {
         let topic = format!("comments.{}", location.project);

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_jira::JiraError;
 use weir_jira::client::Client;
+use weir_jira::index::Index;
+use weir_jira::offline;
 use weir_jira::op::State;
 use weir_jira::outbox::Choice;
 use weir_jira::push::{PushOptions, push};
@@ -362,4 +364,106 @@ fn a_creation_without_answer_waits_for_the_index() {
         assert_eq!(fresh.count(), 1, "{fault}");
         world.converged();
     }
+}
+
+/// Pushes while no issue can be read back: what was queued is executed, and the answer is lost.
+fn push_without_reading_back(world: &World) {
+    let fault = json!({"name": "reset-before"});
+    world.fault("GET", "/rest/api/3/issue/*", 1, 0, &fault);
+    let error = world.try_push().unwrap_err();
+    assert!(matches!(error, JiraError::Transport { .. }), "{error}");
+    world
+        .sim
+        .control("DELETE", "/_sim/faults", &serde_json::Value::Null);
+}
+
+#[test]
+fn an_issue_whose_push_was_cut_short_stays_in_sight() {
+    for settles_by_pull in [false, true] {
+        let world = pulled();
+        let outbox = world.outbox();
+        let fields = [("labels".to_owned(), "red".to_owned())];
+        outbox
+            .create("AA", "Task", "the new issue", &fields, None)
+            .unwrap();
+        push_without_reading_back(&world);
+        // The site has it; until it is read back, the outbox shows it under both keys.
+        let shown = outbox.show("AA+1").unwrap();
+        assert_eq!(shown["fields"]["summary"], "the new issue");
+        assert_eq!(shown["fields"]["labels"], json!(["red"]));
+        assert_eq!(shown["pending"], Value::Null);
+        let key = shown["key"].as_str().unwrap().to_owned();
+        assert_eq!(world.there(&key)["id"], shown["id"]);
+        assert_eq!(outbox.show(&key).unwrap(), shown);
+        assert_eq!(outbox.find("1").unwrap().state, State::Sent);
+        assert!(outbox.resolve("1", Choice::Drop, None, None).is_err());
+        let mut index = Index::load(&world.replica).unwrap();
+        let found = |index: &Index| -> Vec<String> {
+            let rows = index.search("the new issue", 10).into_iter();
+            rows.map(|row| format!("{} {}", row.key, row.pending))
+                .collect()
+        };
+        assert_eq!(found(&index), [format!("{key} 0")]);
+        let query = "summary ~ \"the new issue\"";
+        let listed = |now| offline::select(&world.replica, query, now).unwrap().len();
+        assert_eq!(listed(world.now()), 1);
+        // It can be changed under its temporary key.
+        outbox.comment("AA+1", "and more").unwrap();
+        outbox
+            .edit("AA+1", &[("priority".to_owned(), "High".to_owned())])
+            .unwrap();
+        outbox
+            .edit("AA+1", &[("due".to_owned(), "2030-01-31".to_owned())])
+            .unwrap();
+        // What the site gave to the new issue is no conflict; a change by somebody else is one.
+        world.edit(&key, &json!({"duedate": "2030-02-28"}));
+        index.refresh(&world.replica).unwrap();
+        assert_eq!(found(&index), [format!("{key} 2")]);
+        if settles_by_pull {
+            assert_eq!(world.pull().stored, 1);
+            assert_eq!(outbox.ops().unwrap().len(), 2);
+        }
+        let report = world.push();
+        assert_eq!((report.conflicts, report.waiting), (1, 0), "{report:?}");
+        let conflict = outbox.ops().unwrap().remove(0);
+        assert_eq!(conflict.conflicts[0].field, "duedate");
+        outbox
+            .resolve(&conflict.id, Choice::Theirs, None, None)
+            .unwrap();
+        index.refresh(&world.replica).unwrap();
+        assert_eq!(found(&index), [format!("{key} 0")]);
+        assert_eq!(listed(world.now()), 1);
+        let there = world.there(&key);
+        assert_eq!(there["fields"]["priority"]["name"], "High");
+        assert_eq!(there["fields"]["comment"]["total"], 1);
+        world.converged();
+    }
+}
+
+#[test]
+fn a_change_whose_push_was_cut_short_is_neither_taken_back_nor_shown_twice() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.create("AA", "Task", "first", &[], None).unwrap();
+    world.push();
+    let id = outbox.show("AA+1").unwrap()["id"].clone();
+    outbox.comment("AA+1", "once").unwrap();
+    // A comment is planned without a look at the issue.
+    push_without_reading_back(&world);
+    let comments = || {
+        let shown = outbox.show("AA+1").unwrap()["fields"]["comment"].clone();
+        let all = shown["comments"].as_array().unwrap().clone();
+        assert_eq!(shown["total"], all.len());
+        all.iter()
+            .map(|item| item["id"].clone())
+            .collect::<Vec<_>>()
+    };
+    let there = world.there(outbox.show("AA+1").unwrap()["key"].as_str().unwrap());
+    assert_eq!(there["id"], id);
+    let sent = there["fields"]["comment"]["comments"][0]["id"].clone();
+    assert_eq!(comments(), std::slice::from_ref(&sent));
+    world.pull();
+    assert_eq!(comments(), [sent]);
+    assert!(outbox.ops().unwrap().is_empty());
+    world.converged();
 }
