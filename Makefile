@@ -1,7 +1,7 @@
 # The commands one types in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust abuse check fuzz miri arm wasm lab
+.PHONY: help demo test test-rust abuse check fuzz outbox miri arm wasm lab
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -29,6 +29,9 @@ check: ## the gate without the tests: format, rules, licences, lints, docs
 
 fuzz: ## every fuzz target for an hour each; SECONDS=N for N seconds each
 	@$(XTASK) fuzz $(SECONDS)
+
+outbox: ## 10,000 changes of Jira issues while connections are reset (minutes)
+	@OUTBOX_OPERATIONS=3334 cargo test --quiet --locked --workspace --exclude fuzz --test jira -- chaos
 
 miri: ## the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
 	@$(XTASK) miri

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on says where"
 )]
 
+mod chaos;
 mod faults;
 mod outbox;
 mod pull;
