@@ -8,7 +8,7 @@
 //! bounded in bytes; a caller blocks while its lane is full.
 //!
 //! Invariant: calls that share a topic or a client are logged in the order in
-//! which they were proposed. Group steps keep their order with writes of their
+//! which they were proposed; so are the parts of one call. Group steps keep their order with writes of their
 //! client and with the start of their topic's program, not with other writes of
 //! their topic.
 
@@ -541,8 +541,10 @@ impl Queue {
         if let Some((last, _)) = batches.last_mut() {
             last.prepared.extend(prepared.programs);
         }
+        let whole = (batches.len() > 1).then(|| inner.slow.divide());
         let answers = answer.split(batches.len());
-        for ((mut pending, part), answer) in batches.into_iter().zip(answers) {
+        for ((mut pending, mut part), answer) in batches.into_iter().zip(answers) {
+            part.names.whole = whole;
             pending.waiters.push((count(part.intentions), answer));
             inner.slow_bytes += pending.builder.bytes();
             inner.slow.push(pending, part.names, part.flow, part.fuel);

@@ -6,7 +6,7 @@
 //! gets an equal share of fuel, however many calls another flow has waiting.
 //!
 //! Invariant: calls that share a topic or a client leave in the order in which
-//! they came.
+//! they came; so do the parts of one call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -23,9 +23,11 @@ pub(super) struct Names {
     pub(super) clients: BTreeSet<ClientId>,
     /// Topics that a program start is for.
     pub(super) starts: BTreeSet<Box<str>>,
+    /// The divided call that it is a part of.
+    pub(super) whole: Option<u64>,
 }
 
-/// The calls that name one topic or client, in order, and how many of them
+/// The calls that name one topic, client or divided call, in order, and how many of them
 /// start a program.
 #[derive(Debug, Default)]
 struct Line {
@@ -49,6 +51,9 @@ pub(super) struct Lane<T> {
     next: u64,
     topics: HashMap<Box<str>, Line>,
     clients: HashMap<ClientId, Line>,
+    wholes: HashMap<u64, Line>,
+    /// Divided calls so far.
+    divided: u64,
     /// Start tag and number of each call that is first in all its lines.
     ready: BTreeSet<(u64, u64)>,
     /// Where each flow's next call would start.
@@ -64,6 +69,8 @@ impl<T> Default for Lane<T> {
             next: 0,
             topics: HashMap::new(),
             clients: HashMap::new(),
+            wholes: HashMap::new(),
+            divided: 0,
             ready: BTreeSet::new(),
             finish: HashMap::new(),
             clock: 0,
@@ -89,6 +96,12 @@ impl<T> Lane<T> {
     /// Whether a call of this client waits here.
     pub(super) fn has_client(&self, client: ClientId) -> bool {
         self.clients.contains_key(&client)
+    }
+
+    /// A number for a call that is divided.
+    pub(super) fn divide(&mut self) -> u64 {
+        self.divided += 1;
+        self.divided
     }
 
     /// The call that another one may be added to: the last one in each line
@@ -167,6 +180,9 @@ impl<T> Lane<T> {
         for client in &names.clients {
             enter(self.clients.entry(*client).or_default());
         }
+        if let Some(whole) = names.whole {
+            enter(self.wholes.entry(whole).or_default());
+        }
         blocked
     }
 
@@ -226,6 +242,11 @@ impl<T> Lane<T> {
                 self.clients.remove(client);
             }
         }
+        if let Some(whole) = &entry.names.whole
+            && self.wholes.get_mut(whole).is_some_and(&mut leave)
+        {
+            self.wholes.remove(whole);
+        }
         for number in unblocked {
             if let Some(entry) = self.entries.get_mut(&number) {
                 entry.blocked -= 1;
@@ -255,7 +276,7 @@ mod tests {
         Names {
             topics: topics.iter().map(|name| Box::from(*name)).collect(),
             clients: clients.iter().map(|id| ClientId([*id; 16])).collect(),
-            starts: BTreeSet::new(),
+            ..Names::default()
         }
     }
 
@@ -314,6 +335,24 @@ mod tests {
         assert_eq!(order(&mut lane), ["0", "4", "1", "2", "3"]);
         assert!(lane.is_empty());
         assert!(!lane.has_topic("c") && !lane.has_client(ClientId([1; 16])));
+    }
+
+    #[test]
+    fn the_parts_of_a_call_keep_their_order() {
+        let mut lane = Lane::default();
+        lane.push("before", names(&["a"], &[]), "a", 1_000);
+        let whole = Some(lane.divide());
+        for (part, topic) in [("first", "a"), ("second", "b"), ("third", "c")] {
+            let names = Names {
+                whole,
+                ..names(&[topic], &[])
+            };
+            lane.push(part, names, topic, 10);
+        }
+        lane.push("after", names(&["d"], &[]), "d", 10);
+        let expected = ["before", "after", "first", "second", "third"];
+        assert_eq!(order(&mut lane), expected);
+        assert!(lane.wholes.is_empty());
     }
 
     #[test]

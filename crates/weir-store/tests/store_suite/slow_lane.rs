@@ -17,7 +17,7 @@ use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::{OpenOptions, Proposal, Store, StoreError};
 
 use crate::disks::{ENOSPC, Gate as Gates, Op, PATIENCE, Rule};
-use crate::world::{CLIENT, Draw, create, execute, options, put};
+use crate::world::{CLIENT, Draw, create, execute, options, put, records};
 
 /// Holds calls whose value says so.
 #[derive(Debug, Default)]
@@ -489,6 +489,38 @@ fn a_call_of_which_a_part_failed_is_not_executed_further() {
     disk.observe(|_, _| {});
     disk.release();
     assert_eq!(store.applied().0, before + 1, "the first part alone");
+}
+
+#[test]
+fn a_call_for_several_topics_is_executed_and_answered_in_its_order() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    learned(&store);
+    let (call, _waiting) = while_held(&disk, &store, || {
+        // `slow` has calls that wait, `slower` has none.
+        let waiting: Vec<_> = (0..200).map(|_| send(&store, "slow", "costly")).collect();
+        let mut many = vec![put("slow", b"k", b"costly"); 20];
+        many.extend(vec![put("slower", b"k", b"costly"); 20]);
+        (store.propose(&many).unwrap(), waiting)
+    });
+    let all = offsets(call);
+    let newest = |topic| records(&store, topic).last().map(|record| record.intention);
+    assert_eq!(all.len(), 40);
+    assert_eq!(newest("slow"), all.get(19).copied(), "{all:?}");
+    assert_eq!(newest("slower"), all.last().copied(), "{all:?}");
+    assert!(all.is_sorted(), "{all:?}");
+    store.close().unwrap();
+}
+
+/// Lets the queue learn what calls of the costly topics use.
+fn learned(store: &Store) {
+    for topic in ["slow", "slower"] {
+        for _ in 0..4 {
+            execute(store, &vec![put(topic, b"k", b"costly"); 100]);
+        }
+        // So little is charged to the topic when the test begins.
+        execute(store, &[put(topic, b"k", b"costly")]);
+    }
 }
 
 #[test]
