@@ -205,6 +205,7 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
             WeirError::Store(
                 store @ (StoreError::Io { .. }
                 | StoreError::InDoubt { .. }
+                | StoreError::PartlyLogged { .. }
                 | StoreError::Panicked { .. }
                 | StoreError::Remote {
                     code: ErrorCode::Indeterminate,
@@ -415,12 +416,15 @@ mod tests {
             error.and_then(|error| error.downcast_ref::<Failure>().map(|found| found.code))
         };
         let thread = "a thread";
-        let cause = Arc::new(StoreError::Panicked { thread });
+        let panicked = Arc::new(StoreError::Panicked { thread });
         let in_doubt = StoreError::InDoubt {
-            cause: Arc::clone(&cause),
+            cause: Arc::clone(&panicked),
         };
         assert_eq!(code(in_doubt), Some(ErrorCode::Indeterminate));
-        let poisoned = StoreError::Poisoned { cause };
+        let cause = Box::new(StoreError::Closed);
+        let partly = StoreError::PartlyLogged { cause };
+        assert_eq!(code(partly), Some(ErrorCode::Indeterminate));
+        let poisoned = StoreError::Poisoned { cause: panicked };
         assert_eq!(code(poisoned), Some(ErrorCode::IoFatal));
         assert_eq!(ErrorCode::Indeterminate.exit_code(), 6);
         assert_eq!(code(StoreError::Closed), Some(ErrorCode::Closed));

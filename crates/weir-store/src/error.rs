@@ -157,6 +157,15 @@ pub enum StoreError {
         /// The failure. Never itself `Poisoned` or `InDoubt`.
         cause: Arc<StoreError>,
     },
+    /// A part of the call is or will be in the log, and the rest is not. Under a
+    /// session, the same nonces sent again execute what is missing, each at most
+    /// once. The store goes on.
+    #[error("a part of the call may have been executed, the rest was not: {cause}")]
+    PartlyLogged {
+        /// Why the rest is not in the log. Never itself `Poisoned`, `InDoubt` or
+        /// `PartlyLogged`.
+        cause: Box<StoreError>,
+    },
     /// A thread of this process panicked before it answered.
     #[error("{thread} panicked before it answered")]
     Panicked {
@@ -367,6 +376,7 @@ impl StoreError {
     pub fn root(&self) -> &Self {
         match self {
             Self::Poisoned { cause } | Self::InDoubt { cause } => cause,
+            Self::PartlyLogged { cause } => cause,
             other => other,
         }
     }
@@ -377,6 +387,18 @@ impl StoreError {
         match self {
             Self::Poisoned { cause } => Self::InDoubt { cause },
             other => other,
+        }
+    }
+
+    /// This error of a part of a call, for the whole call: an earlier part may be
+    /// in the log.
+    #[must_use]
+    pub(crate) fn after_a_part(self) -> Self {
+        match self.in_doubt() {
+            error @ (Self::InDoubt { .. } | Self::PartlyLogged { .. }) => error,
+            error => Self::PartlyLogged {
+                cause: Box::new(error),
+            },
         }
     }
 
@@ -469,7 +491,7 @@ impl StoreError {
             Self::Missing { .. } => ErrorCode::NotAStore,
             Self::Locked { .. } => ErrorCode::Locked,
             Self::Poisoned { .. } => ErrorCode::IoFatal,
-            Self::InDoubt { .. } => ErrorCode::Indeterminate,
+            Self::InDoubt { .. } | Self::PartlyLogged { .. } => ErrorCode::Indeterminate,
             Self::Panicked { .. } => ErrorCode::Internal,
             Self::DiskFull { .. } => ErrorCode::DiskFull,
             Self::LimitExceeded { .. } => ErrorCode::TooLarge,
@@ -522,6 +544,7 @@ impl StoreError {
             Self::Locked { .. }
             | Self::Poisoned { .. }
             | Self::InDoubt { .. }
+            | Self::PartlyLogged { .. }
             | Self::Panicked { .. }
             | Self::ChangedWhileRead { .. }
             | Self::DiskFull { .. }
@@ -541,6 +564,7 @@ impl StoreError {
             | Self::Panicked { .. }
             | Self::ChangedWhileRead { .. }
             | Self::Io { .. } => Retry::Reopen,
+            Self::PartlyLogged { cause } => cause.retry(),
             _ => Retry::Never,
         }
     }

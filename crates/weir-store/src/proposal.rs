@@ -54,7 +54,9 @@ impl Proposal {
             slot: Arc::clone(&slot),
             costly,
         };
-        (proposal, Answer(Some(slot)))
+        let slot = Some(slot);
+        let is_later = false;
+        (proposal, Answer { slot, is_later })
     }
 
     /// Whether the intentions wait in the slow lane, because they are expected
@@ -129,10 +131,19 @@ impl Future for Proposal {
 /// The duty to answer a proposal, or one part of it. Dropping it answers that the
 /// outcome is not known, because a thread panicked.
 #[derive(Debug)]
-pub struct Answer(Option<Arc<Slot>>);
+pub struct Answer {
+    /// `None` once it is answered.
+    slot: Option<Arc<Slot>>,
+    /// It is for a part that is not the first one. Parts are logged in order, so
+    /// until one of them fails, the parts before it are in the log or on their way
+    /// there.
+    is_later: bool,
+}
 
 impl Answer {
-    /// Answers the proposal, and wakes its waiter. Parts are answered in order.
+    /// Answers the proposal, and wakes its waiter. Parts are answered in order. An
+    /// error of a later part says that the outcome of the call is not known: the
+    /// parts before it are in the log.
     pub fn complete(mut self, result: Result<Outcomes, StoreError>) {
         self.give(result);
     }
@@ -140,32 +151,40 @@ impl Answer {
     /// One answer for each part of the proposal: the waiter gets the outcomes of
     /// all together, or the first error.
     pub(crate) fn split(mut self, parts: usize) -> Vec<Self> {
-        let Some(slot) = self.0.take() else {
+        let Some(slot) = self.slot.take() else {
             return Vec::new();
         };
         slot.state.lock().parts = parts;
-        (0..parts).map(|_| Self(Some(Arc::clone(&slot)))).collect()
+        let part = |number| Self {
+            slot: Some(Arc::clone(&slot)),
+            is_later: number > 0,
+        };
+        (0..parts).map(part).collect()
     }
 
     /// A part is admitted to the log.
     pub(crate) fn begin(&self) {
-        if let Some(slot) = &self.0 {
+        if let Some(slot) = &self.slot {
             slot.state.lock().begun = true;
         }
     }
 
     /// Whether a part was admitted to the log.
     pub(crate) fn has_begun(&self) -> bool {
-        self.0.as_ref().is_some_and(|slot| slot.state.lock().begun)
+        self.slot
+            .as_ref()
+            .is_some_and(|slot| slot.state.lock().begun)
     }
 
     /// Whether a part was answered with an error.
     pub(crate) fn has_failed(&self) -> bool {
-        self.0.as_ref().is_some_and(|slot| slot.state.lock().failed)
+        self.slot
+            .as_ref()
+            .is_some_and(|slot| slot.state.lock().failed)
     }
 
     fn give(&mut self, result: Result<Outcomes, StoreError>) {
-        let Some(slot) = self.0.take() else { return };
+        let Some(slot) = self.slot.take() else { return };
         let mut state = slot.state.lock();
         state.parts = state.parts.saturating_sub(1);
         if state.failed {
@@ -174,7 +193,11 @@ impl Answer {
         state.result = Some(match result {
             Err(error) => {
                 state.failed = true;
-                Err(error)
+                Err(if self.is_later {
+                    error.after_a_part()
+                } else {
+                    error
+                })
             }
             Ok(outcomes) if state.parts == 0 && state.gathered.is_empty() => Ok(outcomes),
             Ok(outcomes) => {

@@ -79,9 +79,9 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
             refused
         }
         StoreError::DiskFull { .. } => Refused::plain(ErrorCode::ReadOnly),
-        StoreError::Poisoned { .. } | StoreError::InDoubt { .. } => {
-            Refused::new(error.code(), error.to_string())
-        }
+        StoreError::Poisoned { .. }
+        | StoreError::InDoubt { .. }
+        | StoreError::PartlyLogged { .. } => Refused::new(error.code(), error.to_string()),
         StoreError::Closed => Refused::plain(ErrorCode::Draining),
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             Refused::plain(ErrorCode::EngineMissing)

@@ -67,7 +67,9 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
                 .number("last", *last);
         }
         StoreError::Closed => (ErrorCode::Draining, ""),
-        StoreError::Poisoned { .. } | StoreError::InDoubt { .. } => {
+        StoreError::Poisoned { .. }
+        | StoreError::InDoubt { .. }
+        | StoreError::PartlyLogged { .. } => {
             let code = error.code();
             return Problem::new(kind_of(code), error.to_string()).code(code);
         }

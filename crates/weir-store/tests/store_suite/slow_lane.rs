@@ -16,7 +16,7 @@ use weir_core::{
 use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::{OpenOptions, Proposal, Store, StoreError};
 
-use crate::disks::{ENOSPC, Gate as Gates, Op, PATIENCE, Rule};
+use crate::disks::{EIO, ENOSPC, Gate as Gates, Op, PATIENCE, Rule};
 use crate::world::{CLIENT, Draw, create, execute, options, put, records};
 
 /// Holds calls whose value says so.
@@ -521,6 +521,73 @@ fn learned(store: &Store) {
         // So little is charged to the topic when the test begins.
         execute(store, &[put(topic, b"k", b"costly")]);
     }
+}
+
+/// Proposes a call of two batches and one for `slower`, which shares a sync with
+/// the second batch; both write `value`. `harm` is called when the first batch is
+/// in the log.
+fn harmed(
+    disk: &Gates,
+    store: &Store,
+    value: &[u8],
+    harm: impl FnOnce() + Send + 'static,
+) -> (StoreError, StoreError) {
+    learned(store);
+    let (mut syncs, mut harm) = (0, Some(harm));
+    disk.observe(move |op, path| {
+        syncs += u32::from(op == Op::Sync && path.starts_with("log/"));
+        if syncs == 2
+            && let Some(harm) = harm.take()
+        {
+            harm();
+        }
+    });
+    let before = store.applied().0;
+    let (call, neighbour) = while_held(disk, store, || {
+        let mut many = vec![put("slow", b"k", b"costly"); 20];
+        many.push(put("slow", b"k", value));
+        let call = store.propose(&many).unwrap();
+        let neighbour = store.propose(&[put("slower", b"k", value)]).unwrap();
+        (call, neighbour)
+    });
+    let (call, neighbour) = (call.wait().unwrap_err(), neighbour.wait().unwrap_err());
+    disk.observe(|_, _| {});
+    disk.release();
+    let first = 1 + 20;
+    assert_eq!(store.applied().0, before + first, "the call's first batch");
+    (call, neighbour)
+}
+
+#[test]
+fn a_call_of_which_a_part_is_logged_is_in_doubt_when_the_next_part_is_not() {
+    let mut world = World::new();
+    world.options.log_segment_bytes = 1 << 20;
+    let (disk, store) = world.gated();
+    let failing = disk.clone();
+    let (call, neighbour) = harmed(&disk, &store, b"costly", move || {
+        failing.rule(Op::Write, "log/", Rule::Fail(EIO));
+    });
+    assert_eq!(neighbour.code(), ErrorCode::Indeterminate, "{neighbour}");
+    assert_eq!(call.code(), ErrorCode::Indeterminate, "{call}");
+}
+
+#[test]
+fn a_call_of_which_a_part_is_logged_is_in_doubt_when_the_disk_is_full() {
+    let world = World::new();
+    let sim = SimDisk::new();
+    let disk = Gates::new(sim.clone());
+    let store = Store::open_disk(disk.disk(), &world.options).unwrap();
+    fill(&store);
+    // The second batch needs a new segment of the log.
+    let value = vec![7; 64 << 10];
+    let full = sim.clone();
+    let (call, neighbour) = harmed(&disk, &store, &value, move || full.set_capacity(0));
+    assert_eq!(neighbour.code(), ErrorCode::DiskFull, "{neighbour}");
+    assert_eq!(call.code(), ErrorCode::Indeterminate, "{call}");
+    assert!(store.poison_cause().is_none());
+    sim.set_capacity(u64::MAX);
+    valid(send(&store, "plain", "again"));
+    store.close().unwrap();
 }
 
 #[test]
