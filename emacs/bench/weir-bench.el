@@ -11,13 +11,26 @@
 ;; Each line of the output is a JSON object: the experiment, the row, the
 ;; column, and nanoseconds for one call (least and median of the rounds).
 ;; The contenders of a row take turns.  The variable WEIR_BENCH_ROUNDS sets the
-;; number of rounds, WEIR_BENCH_MS the milliseconds of a round.
+;; number of rounds, WEIR_BENCH_MS the milliseconds of a round.  A contender that
+;; needs a package which is not installed gives a line with `skipped'.
+;;
+;; The experiments of HTTP need the command `weir' in the variable WEIR_BINARY,
+;; which they start as `weir notes-sim'; or WEIR_BENCH_NOTES names the two
+;; addresses of one that runs, with a space between them.  The variables
+;; WEIR_BENCH_GETS and WEIR_BENCH_REMOTE_GETS set the number of requests of one
+;; measured call.
 
 ;;; Code:
 
 (require 'cl-lib)
 (require 'json)
+(require 'url)
 (require 'weir-jira)
+
+(defvar url-http-end-of-headers)
+(declare-function plz "ext:plz")
+(declare-function request "ext:request")
+(declare-function request-response-data "ext:request")
 
 (declare-function weir--bench-bytes "ext:weir-module")
 (declare-function weir--bench-call "ext:weir-module")
@@ -25,7 +38,10 @@
 (declare-function weir--bench-json "ext:weir-module")
 (declare-function weir--bench-make "ext:weir-module")
 (declare-function weir--bench-next "ext:weir-module")
+(declare-function weir--bench-notes "ext:weir-module")
+(declare-function weir--bench-notes-loop "ext:weir-module")
 (declare-function weir--bench-nothing "ext:weir-module")
+(declare-function weir--bench-repeat "ext:weir-module")
 (declare-function weir--bench-sum "ext:weir-module")
 (declare-function weir--bench-take "ext:weir-module")
 (declare-function weir--bench-take-owned "ext:weir-module")
@@ -161,6 +177,179 @@
                      (weir-bench--deepest-alist
                       (json-parse-string text :object-type 'alist)))))))))
 
+;;;; HTTP
+
+(defun weir-bench--notes-of (text)
+  "Return the messages of the notes in TEXT, which is JSON."
+  (mapcar (lambda (note) (alist-get 'message note))
+          (json-parse-string text :object-type 'alist :array-type 'list)))
+
+(defvar weir-bench--socket nil "The connection of `weir-bench--get-socket'.")
+(defvar weir-bench--address nil "The address of the connection.")
+
+(defun weir-bench--socket (url)
+  "Return a connection to the host of URL, the one of the last time if it is open."
+  (unless (and (process-live-p weir-bench--socket) (equal weir-bench--address url))
+    (weir-bench--close-socket)
+    (let ((parsed (url-generic-parse-url url))
+          (process-adaptive-read-buffering nil))
+      (setq weir-bench--address url
+            weir-bench--socket
+            (make-network-process :name "weir-bench" :host (url-host parsed)
+                                  :service (url-port parsed) :nodelay t :noquery t
+                                  :buffer (generate-new-buffer " *weir-bench*")
+                                  :coding 'binary))))
+  weir-bench--socket)
+
+(defun weir-bench--close-socket ()
+  "Close the connection of `weir-bench--get-socket'."
+  (when weir-bench--socket
+    (let ((buffer (process-buffer weir-bench--socket)))
+      (delete-process weir-bench--socket)
+      (kill-buffer buffer))
+    (setq weir-bench--socket nil)))
+
+(defun weir-bench--get-socket (url)
+  "Return the notes at URL over a connection that is kept, in Lisp alone."
+  (let ((process (weir-bench--socket url)))
+    (with-current-buffer (process-buffer process)
+      (erase-buffer)
+      (process-send-string
+       process (format "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                       (url-filename (url-generic-parse-url url))))
+      (let ((end nil))
+        (while (not (and end (>= (point-max) end)))
+          (unless (accept-process-output process 30)
+            (error "No answer from %s" url))
+          (unless end
+            (goto-char (point-min))
+            (when (search-forward "\r\n\r\n" nil t)
+              (let ((body (point)))
+                (goto-char (point-min))
+                (re-search-forward "^content-length: *\\([0-9]+\\)" body)
+                (setq end (+ body (string-to-number (match-string 1))))
+                (goto-char body)))))
+        (weir-bench--notes-of
+         (decode-coding-string (buffer-substring (point) end) 'utf-8))))))
+
+(defun weir-bench--get-url (url)
+  "Return the notes at URL by url.el."
+  (with-current-buffer (url-retrieve-synchronously url t)
+    (prog1 (weir-bench--notes-of
+            (decode-coding-string
+             (buffer-substring (1+ url-http-end-of-headers) (point-max)) 'utf-8))
+      (kill-buffer))))
+
+(defun weir-bench--get-curl (url)
+  "Return the notes at URL by a process of curl."
+  (with-temp-buffer
+    (let ((coding-system-for-read 'utf-8))
+      (call-process "curl" nil t nil "-s" url))
+    (weir-bench--notes-of (buffer-string))))
+
+(defun weir-bench--get-request (url)
+  "Return the notes at URL by request.el."
+  (mapcar (lambda (note) (alist-get 'message note))
+          (request-response-data (request url :sync t :parser #'json-read))))
+
+(defun weir-bench--get-plz (url)
+  "Return the notes at URL by plz.el."
+  (weir-bench--notes-of (plz 'get url)))
+
+(defun weir-bench--clients (url count)
+  "Return the contenders for COUNT requests to URL, which has notes.
+Of one that cannot run, the second part is a text in place of a function."
+  (let* ((lisp (lambda (get) (lambda () (dotimes (_ count) (funcall get url)))))
+         (rust (lambda (get) (lambda () (weir--bench-repeat (lambda () (funcall get url)) count))))
+         (needs (lambda (feature function)
+                  (if (require feature nil t) function (format "%s.el is not installed" feature)))))
+    (list
+     (cons "1 Lisp alone, request.el"
+           (funcall needs 'request (funcall lisp #'weir-bench--get-request)))
+     (cons "2 Lisp over the module"
+           (lambda () (dotimes (_ count) (weir--bench-notes url nil))))
+     (cons "3 module alone" (lambda () (weir--bench-notes-loop url count nil 1)))
+     (cons "4 module over request.el"
+           (funcall needs 'request (funcall rust #'weir-bench--get-request)))
+     (cons "Lisp alone, socket" (funcall lisp #'weir-bench--get-socket))
+     (cons "module alone, 4 threads" (lambda () (weir--bench-notes-loop url count nil 4)))
+     (cons "Lisp over the module, new connections"
+           (lambda () (dotimes (_ count) (weir--bench-notes url t))))
+     (cons "module alone, new connections" (lambda () (weir--bench-notes-loop url count t 1)))
+     (cons "Lisp alone, url.el" (funcall lisp #'weir-bench--get-url))
+     (cons "module over url.el" (funcall rust #'weir-bench--get-url))
+     (cons "Lisp alone, plz.el" (funcall needs 'plz (funcall lisp #'weir-bench--get-plz)))
+     (cons "Lisp alone, process of curl"
+           (if (executable-find "curl")
+               (funcall lisp #'weir-bench--get-curl)
+             "curl is not installed")))))
+
+(defun weir-bench--http (experiment url count)
+  "Measure COUNT requests to URL for EXPERIMENT."
+  (let* ((row (format "%d requests" count))
+         (all (weir-bench--clients url count))
+         (ready (cl-remove-if-not (lambda (one) (functionp (cdr one))) all)))
+    (dolist (one all)
+      (unless (functionp (cdr one))
+        (weir-bench--print :experiment experiment :row row :column (car one)
+                           :skipped (cdr one))))
+    (weir-bench--row experiment row ready)
+    (weir-bench--close-socket)))
+
+(defun weir-bench--server ()
+  "Start `weir notes-sim'.  Return (URL SLOW-URL PROCESS)."
+  (let* ((text "")
+         (process (make-process
+                   :name "weir-notes-sim" :noquery t :connection-type 'pipe
+                   :command (list (getenv "WEIR_BINARY") "notes-sim" "--port" "0")
+                   :filter #'ignore
+                   :stderr (make-pipe-process
+                            :name "weir-notes-sim-says" :noquery t :sentinel #'ignore
+                            :filter (lambda (_ new) (setq text (concat text new)))))))
+    (while (not (string-match "notes at \\(http://[0-9.:]+\\), delayed at \\(http://[0-9.:]+\\)\n"
+                              text))
+      (unless (or (accept-process-output nil 30) (process-live-p process))
+        (error "The command `weir notes-sim' did not start: %s" text)))
+    (list (match-string 1 text) (match-string 2 text) process)))
+
+(defun weir-bench-http ()
+  "Measure clients of HTTP: the experiments emacs-http-local and emacs-http-remote.
+The first four contenders of the local one are the tiers 1 to 4."
+  (let* ((given (getenv "WEIR_BENCH_NOTES"))
+         (server (if given (split-string given) (weir-bench--server))))
+    (unwind-protect
+        (progn
+          (weir-bench--http "emacs-http-local" (concat (nth 0 server) "/notes")
+                            (weir-bench--number "WEIR_BENCH_GETS" "100"))
+          ;; Each request takes 0.3 s: one round.
+          (let ((process-environment (cons "WEIR_BENCH_ROUNDS=1" process-environment)))
+            (weir-bench--http "emacs-http-remote" (concat (nth 1 server) "/notes")
+                              (weir-bench--number "WEIR_BENCH_REMOTE_GETS" "20"))
+            (weir-bench--replica (nth 0 server))))
+      (when (nth 2 server)
+        (delete-process (nth 2 server))))))
+
+(defun weir-bench--replica (url)
+  "Measure a local replica of the notes at URL."
+  (let* ((folder (make-temp-file "weir-bench" t))
+         (store (weir-open folder))
+         (count (weir-bench--number "WEIR_BENCH_REMOTE_GETS" "20"))
+         (text (with-current-buffer (url-retrieve-synchronously (concat url "/notes") t)
+                 (buffer-substring (1+ url-http-end-of-headers) (point-max)))))
+    (unwind-protect
+        (progn
+          (weir-await (weir-create store "notes"))
+          (weir-await (weir-put store "notes" "all" text))
+          (cl-assert (weir-bench--notes-of (weir-get store "notes" "all")))
+          (weir-bench--row
+           "emacs-http-remote" (format "%d requests" count)
+           (list (cons "local replica"
+                       (lambda ()
+                         (dotimes (_ count)
+                           (weir-bench--notes-of (weir-get store "notes" "all"))))))))
+      (weir-close store)
+      (delete-directory folder t))))
+
 (defun weir-bench-jira ()
   "Measure a replica: WEIR_BENCH_JIRA is its `weir-jira-directory'."
   (let ((weir-jira-directory (or (getenv "WEIR_BENCH_JIRA") (error "No WEIR_BENCH_JIRA")))
@@ -186,13 +375,16 @@
     (weir-jira-close)))
 
 (defun weir-bench-all ()
-  "Run all experiments that need no server; that of Jira where it has a replica."
+  "Run all experiments.
+Those of HTTP run if there is a server, that of Jira if it has a replica."
   (setq weir-module-file (or weir-module-file (getenv "WEIR_MODULE")))
   (weir--ensure)
   (weir-bench--about)
   (weir-bench-call)
   (weir-bench-strings)
   (weir-bench-json)
+  (when (or (getenv "WEIR_BINARY") (getenv "WEIR_BENCH_NOTES"))
+    (weir-bench-http))
   (when (getenv "WEIR_BENCH_JIRA")
     (weir-bench-jira)))
 

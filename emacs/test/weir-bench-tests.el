@@ -15,6 +15,9 @@
 (declare-function weir--bench-call "ext:weir-module")
 (declare-function weir--bench-make "ext:weir-module")
 (declare-function weir--bench-next "ext:weir-module")
+(declare-function weir--bench-notes "ext:weir-module")
+(declare-function weir--bench-notes-loop "ext:weir-module")
+(declare-function weir--bench-repeat "ext:weir-module")
 (declare-function weir--bench-sum "ext:weir-module")
 (declare-function weir--bench-take "ext:weir-module")
 
@@ -39,6 +42,37 @@
   (should (= (weir--bench-sum "RRR") (* 3 ?R)))
   (should (= (weir-bench--sum (weir--bench-make 3)) (* 3 ?R)))
   (should (= (weir--bench-call 5 #'weir--bench-sum) (* 5 ?R))))
+
+(ert-deftest weir-bench-tests-clients-of-http-agree ()
+  (weir--ensure)
+  (let* ((server (weir-bench--server))
+         (url (concat (car server) "/notes"))
+         (wanted '("note 0" "note 1" "note 2")))
+    (unwind-protect
+        (progn
+          (dolist (get '(weir-bench--get-socket weir-bench--get-url))
+            (should (equal (funcall get url) wanted))
+            (should (equal (weir--bench-repeat (lambda () (funcall get url)) 2) wanted)))
+          (when (executable-find "curl")
+            (should (equal (weir-bench--get-curl url) wanted)))
+          (dolist (fresh '(nil t))
+            (should (equal (weir--bench-notes url fresh) wanted))
+            (should (= (weir--bench-notes-loop url 5 fresh 1) 15))
+            (should (= (weir--bench-notes-loop url 5 fresh 4) 15)))
+          (should-error (weir--bench-notes (concat (car server) "/") nil) :type 'weir-protocol)
+          (let* ((process-environment
+                  (append (list "WEIR_BENCH_ROUNDS=1" "WEIR_BENCH_MS=0" "WEIR_BENCH_GETS=2"
+                                "WEIR_BENCH_REMOTE_GETS=1"
+                                ;; Without the delay: the rows are checked, not the times.
+                                (format "WEIR_BENCH_NOTES=%s %s" (car server) (car server)))
+                          process-environment))
+                 (text (with-output-to-string (weir-bench-http)))
+                 (rows (mapcar #'json-parse-string (split-string text "\n" t))))
+            (should (= (length rows) (+ 12 12 1)))
+            (dolist (row rows)
+              (should (or (gethash "skipped" row) (numberp (gethash "min_ns" row)))))))
+      (weir-bench--close-socket)
+      (delete-process (nth 2 server)))))
 
 (provide 'weir-bench-tests)
 ;;; weir-bench-tests.el ends here

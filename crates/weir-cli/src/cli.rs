@@ -180,6 +180,8 @@ enum Command {
     Jira(With<crate::jira::JiraArgs>),
     /// Run a server that answers like Jira, for tests and demonstrations
     JiraSim(With<crate::jira_sim::JiraSimArgs>),
+    /// Run a server of notes, for measurements of HTTP clients
+    NotesSim(With<crate::notes_sim::NotesSimArgs>),
     /// Print a completion script for a shell
     Completion(crate::completion::CompletionArgs),
     /// Write the manual pages
@@ -347,6 +349,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Psyc(args) => crate::psyc::run(&args),
         Command::Jira(with) => call!(jira, with),
         Command::JiraSim(with) => call!(jira_sim, with),
+        Command::NotesSim(with) => call!(notes_sim, with),
         Command::Lab(args) => crate::lab::run(&args),
         Command::Man(args) => crate::man::run(&args, Cli::build()),
         Command::Context(with) => call!(context, with),

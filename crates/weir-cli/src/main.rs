@@ -37,6 +37,7 @@ mod jira_sim;
 mod key;
 mod lab;
 mod man;
+mod notes_sim;
 mod output;
 mod paint;
 mod place;

@@ -8,8 +8,15 @@
 
 use emacs::{Env, IntoLisp, Result, Value, defun};
 use serde::Deserialize;
+use weir_jira::notes;
 
+use crate::answer::lisp;
+use crate::failure::Failure;
 use crate::text;
+use crate::threads::thread;
+
+/// Largest number of threads that send requests at the same time.
+const THREADS_MAX: usize = 64;
 
 /// A node of the tree of the experiment `emacs-json`.
 #[derive(Deserialize)]
@@ -88,4 +95,61 @@ fn json(text: Value<'_>) -> Result<Option<i64>> {
         }
         Some(node.value)
     })
+}
+
+/// Reads the notes at URL, over a new connection if FRESH is not nil. Returns their messages, a list.
+#[defun(name = "-bench-notes")]
+fn bench_notes<'e>(env: &'e Env, url: Value<'e>, fresh: Value<'e>) -> Result<Value<'e>> {
+    let url = text::text(url)?;
+    let notes = notes::read(&url, fresh.is_not_nil()).map_err(Failure::from);
+    let messages = lisp(env, notes)?.into_iter();
+    let messages: Result<Vec<_>> = messages.map(|text| text.into_lisp(env)).collect();
+    env.list(&messages?)
+}
+
+/// Reads the notes at URL COUNT times without Lisp, from so many THREADS at the same time. FRESH is as
+/// for `weir--bench-notes`. Returns the number of notes that were read.
+#[defun(name = "-bench-notes-loop")]
+fn notes_loop(
+    env: &Env,
+    url: Value<'_>,
+    count: usize,
+    fresh: Value<'_>,
+    threads: usize,
+) -> Result<usize> {
+    let (url, fresh) = (text::text(url)?, fresh.is_not_nil());
+    let threads = threads.clamp(1, THREADS_MAX);
+    if threads == 1 {
+        return lisp(env, read(&url, fresh, 0..count));
+    }
+    let (sender, sums) = std::sync::mpsc::channel();
+    for number in 0..threads {
+        let (url, sender) = (url.clone(), sender.clone());
+        let started = thread("weir-bench", move || {
+            let part = (number..count).step_by(threads);
+            drop(sender.send(read(&url, fresh, part)));
+        });
+        lisp(env, started)?;
+    }
+    drop(sender);
+    lisp(env, sums.iter().sum())
+}
+
+/// Reads the notes once for each number. Returns how many were read.
+fn read(
+    url: &str,
+    fresh: bool,
+    mut numbers: impl Iterator<Item = usize>,
+) -> std::result::Result<usize, Failure> {
+    numbers.try_fold(0, |sum, _| Ok(sum + notes::read(url, fresh)?.len()))
+}
+
+/// Calls FUNCTION without arguments COUNT times. Returns its last value.
+#[defun(name = "-bench-repeat")]
+fn repeat<'e>(env: &'e Env, function: Value<'e>, count: usize) -> Result<Value<'e>> {
+    let mut last = ().into_lisp(env)?;
+    for _ in 0..count {
+        last = function.call([])?;
+    }
+    Ok(last)
 }

@@ -1,5 +1,5 @@
-//! A durable replica of a Jira site in topics, queries over it without a request, and a simulator of
-//! Jira for tests.
+//! A durable replica of a Jira site in topics, queries over it without a request, and simulated servers
+//! for tests and measurements.
 //!
 //! Invariants:
 //! - A token is in no topic, log or message.
@@ -13,6 +13,7 @@ pub mod error;
 pub mod index;
 pub mod jql;
 pub mod meta;
+pub mod notes;
 pub mod offline;
 pub mod op;
 pub mod outbox;
@@ -24,5 +25,6 @@ pub mod replica;
 pub mod sim;
 pub mod time;
 mod values;
+mod wire;
 
 pub use error::{JiraError, Result};

@@ -6,24 +6,22 @@
 
 mod faults;
 mod routes;
-mod wire;
 mod world;
 mod writes;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use crate::wire::{self, Listening, Request, Response};
 use faults::Rule;
-use wire::{Request, Response};
 use world::World;
 
 /// The port that `weir jira-sim` listens at unless told otherwise.
@@ -88,14 +86,12 @@ impl Default for SimOptions {
 /// A simulator that runs. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Simulator {
-    address: SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
-    listener: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    ends: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -118,37 +114,30 @@ impl Simulator {
     /// # Errors
     /// When the port is taken.
     pub fn start(options: SimOptions) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))?;
-        let address = listener.local_addr()?;
+        let port = options.port;
         let state = State {
             world: World::new(options),
             rules: Vec::new(),
             log: Vec::new(),
         };
         let shared = Arc::new(Shared {
-            ends: AtomicBool::new(false),
             state: Mutex::new(state),
         });
-        let accepting = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("jira-sim".to_owned());
-        let listener = thread.spawn(move || accept(&listener, &accepting))?;
-        Ok(Self {
-            address,
-            shared,
-            listener: Some(listener),
-        })
+        let answering = Arc::clone(&shared);
+        let listening = Listening::start(port, "jira-sim", move |stream, ends| {
+            converse(stream, &answering, ends)
+        })?;
+        Ok(Self { listening, shared })
     }
 
     /// `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.listening.url()
     }
 
     /// Blocks until the simulator ends, which it does not by itself.
     pub fn wait(mut self) {
-        if let Some(thread) = self.listener.take() {
-            drop(thread.join());
-        }
+        self.listening.wait();
     }
 
     /// Carries out a request to `/_sim/…` without a connection.
@@ -164,35 +153,11 @@ impl Simulator {
     }
 }
 
-impl Drop for Simulator {
-    fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
-        drop(TcpStream::connect(self.address));
-        if let Some(thread) = self.listener.take() {
-            drop(thread.join());
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming() {
-        if shared.ends.load(Ordering::SeqCst) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let shared = Arc::clone(shared);
-        let thread = std::thread::Builder::new().name("jira-sim-client".to_owned());
-        // A connection that breaks, or for which there is no thread, concerns its client only.
-        drop(thread.spawn(move || drop(converse(stream, &shared))));
-    }
-}
-
-fn converse(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+fn converse(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut kept = Vec::new();
     while let Some(request) = wire::read(&mut stream, &mut kept)? {
-        if shared.ends.load(Ordering::SeqCst) {
+        if ends.load(Ordering::SeqCst) {
             return Ok(());
         }
         if request.path.starts_with("/_sim/") {

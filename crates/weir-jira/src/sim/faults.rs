@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::wire::{Delivery, Request, Response};
+use crate::wire::{Delivery, Request, Response};
 
 /// A fault with its settings; see jira.md, section 9.3, for the names.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::faults::Fault;
-use super::wire::{Request, Response};
 use super::world::{World, status_of};
 use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
 use crate::jql;
 use crate::time;
+use crate::wire::{Request, Response};
 
 /// Most ids of one `bulkfetch`.
 const BULK_MAX: usize = 100;

@@ -7,6 +7,7 @@
 
 mod chaos;
 mod faults;
+mod notes;
 mod outbox;
 mod pull;
 mod push;

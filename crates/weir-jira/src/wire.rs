@@ -1,8 +1,12 @@
-//! HTTP/1.1 of the simulator: one request read, one response written, and the ways to break one.
+//! HTTP/1.1 of the simulators: a listener, one request read, one response written, and the ways to
+//! break one.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Largest head of a request, in bytes.
@@ -12,20 +16,84 @@ const BODY_BYTES_MAX: usize = 32 << 20;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 
+/// A listener at 127.0.0.1 with a thread for each connection. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    address: SocketAddr,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listening {
+    /// Listens at a port, 0 for one that is free. `converse` is called with each connection, and with
+    /// whether the listener ends.
+    pub(crate) fn start(
+        port: u16,
+        name: &str,
+        converse: impl Fn(TcpStream, &AtomicBool) -> io::Result<()> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let address = listener.local_addr()?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let (accepting, converse) = (Arc::clone(&ends), Arc::new(converse));
+        let client = format!("{name}-client");
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || {
+            for stream in listener.incoming() {
+                if accepting.load(Ordering::SeqCst) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                let (ends, converse) = (Arc::clone(&accepting), Arc::clone(&converse));
+                let thread = std::thread::Builder::new().name(client.clone());
+                // A connection that breaks, or for which there is no thread, concerns its client only.
+                drop(thread.spawn(move || drop(converse(stream, &ends))));
+            }
+        })?;
+        let thread = Some(thread);
+        Ok(Self {
+            address,
+            ends,
+            thread,
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Blocks until the listener ends, which it does not by itself.
+    pub(crate) fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect(self.address));
+        self.wait();
+    }
+}
+
 /// A request.
 #[derive(Debug, Default)]
-pub(super) struct Request {
-    pub(super) method: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
     /// Path without query.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Decoded pairs of the query.
-    pub(super) query: Vec<(String, String)>,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
             .iter()
@@ -33,12 +101,12 @@ impl Request {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn argument(&self, name: &str) -> Option<&str> {
+    pub(crate) fn argument(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn number(&self, name: &str, default: usize) -> usize {
+    pub(crate) fn number(&self, name: &str, default: usize) -> usize {
         let number = self.argument(name).and_then(|text| text.parse().ok());
         number.unwrap_or(default)
     }
@@ -46,27 +114,33 @@ impl Request {
 
 /// A response.
 #[derive(Debug, Default)]
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// How much of a response is sent, and how.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Delivery {
+pub(crate) struct Delivery {
     /// The connection is reset after so many bytes of the body.
-    pub(super) reset_after: Option<usize>,
+    pub(crate) reset_after: Option<usize>,
     /// The connection is closed after so many bytes of the body.
-    pub(super) close_after: Option<usize>,
+    pub(crate) close_after: Option<usize>,
     /// The body is chunked and never ends.
-    pub(super) endless: bool,
+    pub(crate) endless: bool,
     /// Time before each block of 1024 bytes of the body.
-    pub(super) drip: Option<Duration>,
+    pub(crate) drip: Option<Duration>,
+}
+
+impl Delivery {
+    fn is_plain(self) -> bool {
+        self.reset_after.is_none() && self.close_after.is_none() && self.drip.is_none()
+    }
 }
 
 /// Reads the next request; `None` at the end of the connection.
-pub(super) fn read(stream: &mut TcpStream, kept: &mut Vec<u8>) -> io::Result<Option<Request>> {
+pub(crate) fn read(stream: &mut TcpStream, kept: &mut Vec<u8>) -> io::Result<Option<Request>> {
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut block = [0; 8192];
     let (mut request, head, length) = loop {
@@ -149,7 +223,7 @@ fn decode(text: &str) -> String {
 }
 
 /// Writes a response. Returns whether the connection can be used again.
-pub(super) fn write(
+pub(crate) fn write(
     stream: &mut TcpStream,
     response: &Response,
     delivery: Delivery,
@@ -169,7 +243,13 @@ pub(super) fn write(
         _ = write!(head, "Content-Length: {}\r\n", response.body.len());
     }
     head.push_str("\r\n");
-    stream.write_all(head.as_bytes())?;
+    let mut whole = head.into_bytes();
+    if delivery.is_plain() {
+        whole.extend_from_slice(&response.body);
+        stream.write_all(&whole)?;
+        return Ok(true);
+    }
+    stream.write_all(&whole)?;
     let most = delivery.reset_after.or(delivery.close_after);
     let sent = response
         .body
@@ -187,6 +267,6 @@ pub(super) fn write(
 }
 
 /// Makes the end of the connection a reset (RST).
-pub(super) fn reset(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn reset(stream: &TcpStream) -> io::Result<()> {
     rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).map_err(Into::into)
 }

@@ -1,0 +1,64 @@
+//! `weir notes-sim`: a server of notes, the target of measurements of HTTP clients.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use weir::ErrorCode;
+use weir_jira::notes::{NOTES_PORT, NotesOptions, NotesServer};
+
+use crate::caller::Caller;
+use crate::report::{Failure, note};
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+It listens at 127.0.0.1 only, keeps its notes in memory, and writes no log. `GET /notes` lists them,
+`POST /notes` adds one, `GET` and `PUT /notes/ID` read and replace one. A second listener at the next port
+delays its answers like a remote server. Ctrl-C ends it.
+
+Examples:
+  weir notes-sim --port 0 --check
+  weir notes-sim --port 0 --think 300 --connect-latency 100 --check")]
+pub(crate) struct NotesSimArgs {
+    /// Port at 127.0.0.1; 0: one that is free
+    #[arg(long, default_value_t = NOTES_PORT)]
+    port: u16,
+    /// Number of notes at the start
+    #[arg(long, default_value_t = 3)]
+    notes: usize,
+    /// Milliseconds of the slow listener once for each connection
+    #[arg(long, default_value_t = 100, value_name = "MS")]
+    connect_latency: u64,
+    /// Milliseconds of the slow listener before each answer
+    #[arg(long, default_value_t = 300, value_name = "MS")]
+    think: u64,
+    /// Close each connection after one answer
+    #[arg(long)]
+    no_keep_alive: bool,
+    /// Listen, and end at once
+    #[arg(long)]
+    check: bool,
+}
+
+/// Carries out `weir notes-sim`.
+pub(crate) fn run(caller: &Caller, args: &NotesSimArgs) -> anyhow::Result<ExitCode> {
+    let options = NotesOptions {
+        port: args.port,
+        notes: args.notes,
+        connect_latency: Duration::from_millis(args.connect_latency),
+        think: Duration::from_millis(args.think),
+        keep_alive: !args.no_keep_alive,
+    };
+    let server = NotesServer::start(&options).map_err(|error| {
+        let ports = format!("cannot listen at port {} and the next one", args.port);
+        Failure::new(ErrorCode::AddressTaken, ports)
+            .because(error)
+            .advise("choose another port: `--port 0` takes two that are free")
+    })?;
+    let (url, slow) = (server.url(), server.slow_url());
+    note(caller.quiet, &format!("notes at {url}, delayed at {slow}"));
+    if !args.check {
+        server.wait();
+    }
+    Ok(ExitCode::SUCCESS)
+}

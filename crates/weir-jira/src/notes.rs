@@ -1,0 +1,224 @@
+//! A server of notes in memory, the target of measurements of HTTP clients, and the client to measure.
+//!
+//! It listens at 127.0.0.1 only and writes no log. A second listener delays its answers, as a remote
+//! server does.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ureq::Agent;
+
+use crate::error::{JiraError, Result};
+use crate::wire::{self, Delivery, Listening, Request, Response};
+
+/// The port that `weir notes-sim` listens at unless another is given.
+pub const NOTES_PORT: u16 = 1937;
+/// Notes that the server holds at most.
+pub const NOTES_MAX: usize = 1_000_000;
+
+/// How the server is set up.
+#[derive(Clone, Debug)]
+pub struct NotesOptions {
+    /// Port; 0: one that is free. Default 1937. The slow listener has the next port, or one that is free.
+    pub port: u16,
+    /// Notes at the start; default 3, at most 1,000,000.
+    pub notes: usize,
+    /// Delay of the slow listener once for each connection; default 100 ms.
+    pub connect_latency: Duration,
+    /// Delay of the slow listener before each answer; default 300 ms.
+    pub think: Duration,
+    /// Whether a connection takes more than one request; default yes.
+    pub keep_alive: bool,
+}
+
+impl Default for NotesOptions {
+    fn default() -> Self {
+        Self {
+            port: NOTES_PORT,
+            notes: 3,
+            connect_latency: Duration::from_millis(100),
+            think: Duration::from_millis(300),
+            keep_alive: true,
+        }
+    }
+}
+
+/// A server of notes that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub struct NotesServer {
+    fast: Listening,
+    slow: Listening,
+}
+
+impl NotesServer {
+    /// Starts to listen at two ports.
+    ///
+    /// # Errors
+    /// When one of the ports is taken.
+    pub fn start(options: &NotesOptions) -> io::Result<Self> {
+        let count = options.notes.min(NOTES_MAX);
+        let notes: Vec<String> = (0..count).map(|id| format!("note {id}")).collect();
+        let notes = Arc::new(Mutex::new(notes));
+        let keep_alive = options.keep_alive;
+        let own = Arc::clone(&notes);
+        let fast = Listening::start(options.port, "notes-sim", move |stream, ends| {
+            converse(stream, &own, ends, Duration::ZERO, keep_alive)
+        })?;
+        let (connect, think) = (options.connect_latency, options.think);
+        let port = options.port.checked_add(1).unwrap_or(0);
+        let port = if options.port == 0 { 0 } else { port };
+        let slow = Listening::start(port, "notes-sim-slow", move |stream, ends| {
+            std::thread::sleep(connect);
+            converse(stream, &notes, ends, think, keep_alive)
+        })?;
+        Ok(Self { fast, slow })
+    }
+
+    /// `http://127.0.0.1:PORT`, which answers at once.
+    pub fn url(&self) -> String {
+        self.fast.url()
+    }
+
+    /// `http://127.0.0.1:PORT`, which delays its answers.
+    pub fn slow_url(&self) -> String {
+        self.slow.url()
+    }
+
+    /// Blocks until the server ends, which it does not by itself.
+    pub fn wait(mut self) {
+        self.fast.wait();
+    }
+}
+
+fn converse(
+    mut stream: TcpStream,
+    notes: &Mutex<Vec<String>>,
+    ends: &AtomicBool,
+    think: Duration,
+    keep_alive: bool,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut kept = Vec::new();
+    while let Some(request) = wire::read(&mut stream, &mut kept)? {
+        if ends.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if !think.is_zero() {
+            std::thread::sleep(think);
+        }
+        let mut response = answer(&mut notes.lock(), &request);
+        let asks = request.header("connection");
+        let last = !keep_alive || asks.is_some_and(|text| text.eq_ignore_ascii_case("close"));
+        if last {
+            response.headers.push(("Connection", "close".to_owned()));
+        }
+        wire::write(&mut stream, &response, Delivery::default())?;
+        if last {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn answer(notes: &mut Vec<String>, request: &Request) -> Response {
+    let note = |id: usize, message: &str| json!({"id": id, "message": message});
+    let (status, body) = match (request.method.as_str(), request.path.as_str()) {
+        ("GET", "/") => {
+            return Response {
+                status: 200,
+                headers: vec![("Content-Type", "text/plain".to_owned())],
+                body: b"notes\n".to_vec(),
+            };
+        }
+        ("GET", "/notes") => {
+            let all = notes.iter().enumerate();
+            (200, all.map(|(id, message)| note(id, message)).collect())
+        }
+        ("POST", "/notes") => match message(request) {
+            Some((true, message)) if notes.len() < NOTES_MAX => {
+                notes.push(message);
+                let id = notes.len() - 1;
+                (201, note(id, notes.last().map_or("", String::as_str)))
+            }
+            _ => (400, Value::Null),
+        },
+        (method, path) => {
+            let id = path.strip_prefix("/notes/").and_then(|id| id.parse().ok());
+            let found = id.and_then(|id: usize| Some((id, notes.get_mut(id)?)));
+            match (method, found) {
+                (_, None) => (404, Value::Null),
+                ("GET", Some((id, held))) => (200, note(id, held)),
+                // The server that this one stands for took POST, and its client sent PUT.
+                ("PUT" | "POST", Some((id, held))) => match message(request) {
+                    Some((_, message)) => {
+                        *held = message;
+                        (200, note(id, held))
+                    }
+                    None => (400, Value::Null),
+                },
+                _ => (405, Value::Null),
+            }
+        }
+    };
+    Response {
+        status,
+        headers: vec![("Content-Type", "application/json".to_owned())],
+        body: body.to_string().into_bytes(),
+    }
+}
+
+/// The message of a note in a request, and whether the note has no id.
+fn message(request: &Request) -> Option<(bool, String)> {
+    let note: Value = serde_json::from_slice(&request.body).ok()?;
+    let message = note["message"].as_str()?.to_owned();
+    Some((note["id"].is_null(), message))
+}
+
+/// The client of [`read`], which keeps connections.
+static AGENT: LazyLock<Agent> = LazyLock::new(Agent::new_with_defaults);
+
+/// Reads the messages of the notes at an address, `http://HOST:PORT/notes`; with `fresh` over a new
+/// connection.
+///
+/// # Errors
+/// `Transport` when there is no answer, `Garbage` when it is not a list of notes.
+pub fn read(url: &str, fresh: bool) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Note {
+        message: String,
+    }
+    let (method, path) = ("GET", url.to_owned());
+    let answer = if fresh {
+        Agent::new_with_defaults().get(url).call()
+    } else {
+        AGENT.get(url).call()
+    };
+    let body = answer.and_then(|mut answer| answer.body_mut().read_to_vec());
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => {
+            let cause = error.to_string();
+            return Err(JiraError::Transport {
+                method,
+                path,
+                cause,
+                sent: true,
+            });
+        }
+    };
+    let notes: std::result::Result<Vec<Note>, _> = serde_json::from_slice(&body);
+    match notes {
+        Ok(notes) => Ok(notes.into_iter().map(|note| note.message).collect()),
+        Err(error) => Err(JiraError::Garbage {
+            method,
+            path,
+            cause: error.to_string(),
+        }),
+    }
+}
