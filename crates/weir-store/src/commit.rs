@@ -255,6 +255,7 @@ impl Committer {
     pub(crate) fn fail(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Poisoned { .. } => self.poison(error),
+            StoreError::InDoubt { .. } => self.poison(error).in_doubt(),
             other => other,
         }
     }
@@ -477,7 +478,7 @@ impl Committer {
                 (appended, short)
             });
             if let Err(error) = appended {
-                return (done, Some(self.fail(error).in_doubt()));
+                return (done, Some(self.fail(error)));
             }
             let counters = &self.engine.counters;
             counters.batches.add(1);

@@ -225,7 +225,8 @@ impl Log {
     ///
     /// [`StoreError::DiskFull`], [`StoreError::LimitExceeded`] and a new segment
     /// that cannot be created leave everything as it was; any other error
-    /// poisons the log.
+    /// poisons the log. [`StoreError::InDoubt`]: a part of the entry may have
+    /// been written; with any other error none of it was.
     pub fn append(
         &mut self,
         term: u64,
@@ -264,7 +265,9 @@ impl Log {
             epoch: self.epoch,
             count,
         };
-        let position = self.write_batch(&batch, parts, payload_bytes)?;
+        // Up to here nothing of the entry was written.
+        let written = self.write_batch(&batch, parts, payload_bytes);
+        let position = written.map_err(StoreError::in_doubt)?;
         let first_sequence = self.segment.header.first_sequence;
         self.shared
             .write()

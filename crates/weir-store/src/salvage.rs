@@ -245,7 +245,8 @@ fn copy(
     if let Some(readers) = &readers {
         let mut reader = readers.reader(next);
         while let Some(entry) = reader.next(readers.last_index())? {
-            log.append(entry.term, entry.count, &[&entry.payload])?;
+            let appended = log.append(entry.term, entry.count, &[&entry.payload]);
+            appended.map_err(|error| error.without_doubt())?;
         }
     }
     report.index = log.last_index();

@@ -187,6 +187,47 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
 }
 
 #[test]
+fn a_log_segment_that_cannot_be_made_leaves_no_write_in_doubt() {
+    let segment_bytes = 64 << 10;
+    let mut codes = Vec::new();
+    for op in [Op::Create, Op::Write, Op::Sync, Op::Rename] {
+        let disk = SimDisk::new();
+        let gate = Gate::new(disk.clone());
+        let small = OpenOptions {
+            log_segment_bytes: segment_bytes,
+            ..options()
+        };
+        let store = Store::open_disk(gate.disk(), &small).unwrap();
+        create(&store, "t");
+        let value = vec![7_u8; 1_000];
+        // The path of a rename is the final one.
+        let path = if op == Op::Rename { "log/" } else { ".log.new" };
+        gate.rule(op, path, Rule::Fail(EIO));
+        let mut acknowledged = 0;
+        let refusal = loop {
+            match try_execute(&store, &[put("t", b"k", &value)]) {
+                Ok(_) => acknowledged += 1,
+                Err(error) => break error,
+            }
+            assert!(acknowledged * value.len() < 100 * segment_bytes as usize);
+        };
+        assert!(acknowledged > 0, "{op:?}");
+        codes.push((op, refusal.code()));
+        drop(store);
+        let after = Store::open_disk(Arc::new(disk.killed()), &options()).unwrap();
+        assert_eq!(records(&after, "t").len(), acknowledged + 1, "{op:?}");
+    }
+    // Nothing of the entry was written, so each answer is definite.
+    let expected = [
+        (Op::Create, ErrorCode::Io),
+        (Op::Write, ErrorCode::IoFatal),
+        (Op::Sync, ErrorCode::IoFatal),
+        (Op::Rename, ErrorCode::IoFatal),
+    ];
+    assert_eq!(codes, expected);
+}
+
+#[test]
 fn close_tells_when_the_last_sync_failed() {
     let disk = SimDisk::new();
     let level = OpenOptions {
