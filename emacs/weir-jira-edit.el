@@ -25,6 +25,7 @@
 (declare-function weir--jira-conflict "ext:weir-module")
 (declare-function weir--jira-offered "ext:weir-module")
 (declare-function weir--jira-outbox "ext:weir-module")
+(declare-function weir--jira-project "ext:weir-module")
 (declare-function weir--jira-push "ext:weir-module")
 (declare-function weir--jira-resolve "ext:weir-module")
 (declare-function weir--jira-projects "ext:weir-module")
@@ -245,6 +246,64 @@ On a comment, edit the comment."
     (unless (equal typed key)
       (user-error "Nothing is deleted"))
     (weir-jira--change (weir-jira--here) "delete" key (and subtasks "subtasks"))))
+
+;;;; Projects
+
+(defun weir-jira--project (verb site &rest words)
+  "Send the change VERB of a project of SITE with WORDS.  It is not queued."
+  (let ((key (car words)))
+    (message "Jira: %s project %s" verb key)
+    (weir--expect
+     (weir--jira-project (weir-jira--site-handle site) (weir-jira--token site) verb words)
+     (lambda (status value)
+       (if (eq status 'failed)
+           (progn
+             (weir-jira--log site (weir--error-text value))
+             (message "Jira: %s" (weir--error-text value)))
+         (message "Jira: %s project %s: done" verb key)
+         (weir-jira--refresh site))))))
+
+(defun weir-jira--project-here ()
+  "Return the key of the project at point, or ask for one."
+  (or (and (derived-mode-p 'weir-jira-projects-mode) (tabulated-list-get-id))
+      (completing-read "Project: "
+                       (mapcar (lambda (project) (plist-get project :key))
+                               (weir--jira-projects (weir-jira--site-handle (weir-jira--here))))
+                       nil t)))
+
+(defun weir-jira-project-create (key name type lead)
+  "Create the project KEY called NAME, of TYPE and led by LEAD, a person.
+The request is sent at once; the account needs the right ADMINISTER."
+  (interactive
+   (progn
+     (weir-jira--here)
+     (list (read-string "Key of the new project: ")
+           (read-string "Name: ")
+           (completing-read "Type: " '("software" "business" "service_desk") nil t)
+           (weir-jira--read-person "Lead (empty: me): "))))
+  (weir-jira--project "create" (weir-jira--here) key name type lead))
+
+(defun weir-jira-project-edit (key field value)
+  "Set FIELD of the project KEY to VALUE; the request is sent at once."
+  (interactive
+   (let* ((key (weir-jira--project-here))
+          (field (completing-read "Field: " '("name" "description" "url" "lead" "assignee")
+                                  nil t)))
+     (list key field
+           (pcase field
+             ("lead" (weir-jira--read-person "Lead: "))
+             ("assignee" (completing-read "Assignee of new issues: " '("lead" "none") nil t))
+             (_ (read-string (format "%s: " (capitalize field))))))))
+  (weir-jira--project "edit" (weir-jira--here) key field value))
+
+(defun weir-jira-project-delete (key typed)
+  "Delete the project KEY with its issues at the site; the user has TYPED its key."
+  (interactive
+   (let ((key (weir-jira--project-here)))
+     (list key (read-string (format "Type %s to delete it with its issues: " key)))))
+  (unless (equal typed key)
+    (user-error "Nothing is deleted"))
+  (weir-jira--project "delete" (weir-jira--here) key))
 
 ;;;; Texts in a buffer
 

@@ -41,6 +41,9 @@
 (declare-function weir--jira-size "ext:weir-module")
 (declare-function weir--jira-tree "ext:weir-module")
 (declare-function weir-jira--push "weir-jira-edit")
+(declare-function weir-jira-project-create "weir-jira-edit")
+(declare-function weir-jira-project-delete "weir-jira-edit")
+(declare-function weir-jira-project-edit "weir-jira-edit")
 
 (defgroup weir-jira nil
   "Jira without waiting, over a replica in a store."
@@ -356,7 +359,8 @@ TELL: report a pull without changes too."
   "Show the present state of SITE in its buffers."
   (dolist (buffer (weir-jira--buffers site))
     (with-current-buffer buffer
-      (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode 'weir-jira-outbox-mode)
+      (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode 'weir-jira-outbox-mode
+                              'weir-jira-projects-mode)
         (condition-case error
             (revert-buffer nil t)
           ;; An issue that was deleted meanwhile.
@@ -626,11 +630,15 @@ OPTIONS: `:words' of a search, `:tree'."
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map tabulated-list-mode-map)
     (define-key map (kbd "RET") #'weir-jira-project-tree)
+    (define-key map "+" #'weir-jira-project-create)
+    (define-key map "e" #'weir-jira-project-edit)
+    (define-key map "D" #'weir-jira-project-delete)
     map)
   "Keys of `weir-jira-projects-mode'.")
 
 (define-derived-mode weir-jira-projects-mode tabulated-list-mode "Jira-Projects"
-  "Projects of a site."
+  "Projects of a site.
+\\{weir-jira-projects-mode-map}"
   (setq tabulated-list-format
         [("Key" 10 t) ("Open" 8 nil) ("Issues" 8 nil) ("Name" 40 t)]
         tabulated-list-entries #'weir-jira--project-rows)

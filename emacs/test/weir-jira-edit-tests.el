@@ -296,5 +296,29 @@ MINE is written here, THEIRS by somebody else."
           (should-not (weir-jira-edit-tests-push opened))
           (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Survives")))))))
 
+(ert-deftest weir-jira-edit-tests-projects-are-created-edited-and-deleted ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let* ((site (weir-jira-tests-pulled url))
+           (shows (lambda (text)
+                    (weir-tests-until (lambda () (string-match-p text (buffer-string)))))))
+      (weir-jira-projects)
+      (with-current-buffer (format "*jira projects %s*" (weir-jira--site-name site))
+        (weir-jira-project-create "NEW" "The new one" "software" "")
+        (funcall shows "^NEW .* The new one$")
+        (goto-char (point-min))
+        (re-search-forward "^NEW ")
+        (weir-jira-project-edit (tabulated-list-get-id) "name" "Renamed")
+        (funcall shows "^NEW .* Renamed$")
+        (should-error (weir-jira-project-delete "NEW" "OLD") :type 'user-error)
+        (weir-jira-project-delete "NEW" "NEW")
+        (funcall shows "^NEW .* Renamed (not visible)$")
+        ;; What the site refuses is reported, and changes nothing.
+        (weir-jira-project-create "AA" "Again" "software" "")
+        (weir-tests-until
+         (lambda ()
+           (with-current-buffer "*weir-jira-log*"
+             (string-match-p "already exists" (buffer-string)))))
+        (should-not (string-match-p "Again" (buffer-string)))))))
+
 (provide 'weir-jira-edit-tests)
 ;;; weir-jira-edit-tests.el ends here

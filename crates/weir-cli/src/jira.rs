@@ -1,12 +1,13 @@
 //! `weir jira`: keeps a replica of a Jira site and reads it without a request.
 //!
 //! Invariants:
-//! - Only `login`, `pull`, `push`, `watch` and `fields --ask` send requests.
+//! - Only `login`, `pull`, `push`, `watch`, `fields --ask` and changes of projects send requests.
 //! - A change is durable in the outbox before its command ends.
 //! - A token is never printed.
 
 mod edit;
 mod outbox;
+mod project;
 mod read;
 mod site;
 mod sync;
@@ -34,8 +35,8 @@ const VALUE_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The replica lies in topics `jira.SITE.…` of the store: every other command reads them too. Only
-login, pull, push and watch ask the site; what reads the replica never does. Changes wait in the
-outbox, and are shown at once, until `push` or `watch` sends them.")]
+login, pull, push, watch and changes of projects ask the site; what reads the replica never does. Changes
+of issues wait in the outbox, and are shown at once, until `push` or `watch` sends them.")]
 pub(crate) struct JiraArgs {
     /// Name of the site [else the only one]
     #[arg(long, global = true, value_name = "NAME")]
@@ -88,6 +89,8 @@ enum Verb {
     Resolve(outbox::ResolveArgs),
     /// List the fields of an issue that can be edited
     Fields(outbox::FieldsArgs),
+    /// List, create, edit and delete projects
+    Project(project::ProjectArgs),
 }
 
 /// Carries out `weir jira`.
@@ -115,6 +118,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraArgs) -> anyhow::Result<ExitCode> 
         Verb::Outbox(own) => outbox::list(caller, named, own),
         Verb::Resolve(own) => outbox::resolve(caller, named, own),
         Verb::Fields(own) => outbox::fields(caller, named, own),
+        Verb::Project(own) => project::run(caller, named, own),
     }
 }
 

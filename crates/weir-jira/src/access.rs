@@ -54,6 +54,12 @@ const RIGHTS: &[(&str, &str)] = &[
     ("EDIT_ISSUES", "edit"),
     ("TRANSITION_ISSUES", "transition"),
     ("ADD_COMMENTS", "comment"),
+    ("ASSIGN_ISSUES", "assign"),
+    ("LINK_ISSUES", "link"),
+    ("WORK_ON_ISSUES", "worklog"),
+    ("DELETE_ISSUES", "delete"),
+    ("ADMINISTER_PROJECTS", "project edit"),
+    ("ADMINISTER", "project create and delete"),
 ];
 
 impl Site {

@@ -19,6 +19,7 @@ pub mod op;
 pub mod outbox;
 pub mod overlay;
 mod plan;
+pub mod project;
 pub mod pull;
 pub mod push;
 pub mod replica;

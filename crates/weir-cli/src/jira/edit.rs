@@ -273,7 +273,7 @@ pub(super) enum Change<'a> {
 }
 
 /// Reads `FIELD=VALUE`.
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
         .ok_or("it has no `=` between field and value")?;

@@ -1,7 +1,9 @@
 //! Changes of issues: each becomes an operation of the outbox, durable before its result reaches Lisp.
 
 use serde_json::Value;
+use weir_jira::client::Client;
 use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::project::{self, NewProject};
 use weir_jira::replica::Replica;
 
 use super::now_ms;
@@ -56,6 +58,36 @@ pub(super) fn queue(replica: &Replica, verb: &str, words: &[String]) -> Result<V
         }
     };
     Ok(serde_json::to_value(&op).unwrap_or_default())
+}
+
+/// Sends the change `verb` of a project with its `words`. Returns the project; null when it is deleted.
+pub(super) fn project(
+    client: &Client,
+    replica: &Replica,
+    verb: &str,
+    words: &[String],
+) -> Result<Value, Failure> {
+    Ok(match (verb, words) {
+        ("create", [key, name, kind, lead]) => {
+            let new = NewProject {
+                key: key.clone(),
+                name: name.clone(),
+                kind: kind.clone(),
+                lead: lead.clone(),
+                ..NewProject::default()
+            };
+            project::create(client, replica, &new)?
+        }
+        ("edit", [key, fields @ ..]) => project::edit(client, replica, key, &pairs(fields))?,
+        ("delete", [key]) => {
+            project::delete(client, replica, key)?;
+            Value::Null
+        }
+        _ => {
+            let text = format!("no such change of a project: {verb}");
+            return Err(Failure::new("weir-usage", text));
+        }
+    })
 }
 
 /// Decides about an operation. Returns it as JSON; null when it left the outbox.

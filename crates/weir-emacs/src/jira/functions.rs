@@ -369,6 +369,27 @@ fn change(env: &Env, jira: &Site, verb: Value<'_>, words: Value<'_>) -> Result<u
     lisp(env, queued)
 }
 
+/// Sends the change VERB of a project of JIRA with TOKEN (nil: that of its file): create with the WORDS
+/// KEY NAME TYPE LEAD, edit with KEY and fields with their values, delete with KEY. Returns the number of
+/// the operation.
+#[defun(name = "-jira-project")]
+fn project(
+    env: &Env,
+    jira: &Site,
+    token: Value<'_>,
+    verb: Value<'_>,
+    words: Value<'_>,
+) -> Result<u64> {
+    let client = text::maybe(token).map(|token| jira.client(token))?;
+    let client = lisp(env, client)?;
+    let (verb, words) = (text::text(verb)?, text::list(words)?);
+    let shared = Arc::clone(&jira.shared);
+    let started = work::task("weir-jira-project", move |_| {
+        edits::project(&client, &shared.replica, &verb, &words).map(Answer::Json)
+    });
+    lisp(env, started)
+}
+
 /// Decides about the operation OP of the outbox of JIRA: CHOICE is mine, theirs, retry or drop, for
 /// FIELD or all (nil), with VALUE or the present one (nil). Returns the number of the operation.
 #[defun(name = "-jira-resolve")]

@@ -149,6 +149,31 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
                 "isLast": last, "values": page}),
             ))
         }
+        ("POST", ["project"]) => {
+            writes::allow(world, "ADMINISTER")?;
+            let project = writes::create_project(world, &body()?)?;
+            let (id, key) = (&project["id"], &project["key"]);
+            let number = id.as_str().and_then(|id| id.parse::<u64>().ok());
+            Ok((201, json!({"id": number, "key": key})))
+        }
+        (_, ["project", name]) => {
+            let found = world.project(name).filter(|id| !world.revoked.contains(id));
+            let unknown = || (404, format!("No project could be found with key '{name}'."));
+            let id = found.ok_or_else(unknown)?;
+            match method {
+                "PUT" => {
+                    writes::allow(world, "ADMINISTER_PROJECTS")?;
+                    writes::edit_project(world, id, &body()?)?;
+                }
+                "DELETE" => {
+                    writes::allow(world, "ADMINISTER")?;
+                    world.delete_project(id);
+                    return Ok((204, Value::Null));
+                }
+                _ => {}
+            }
+            Ok((200, world.projects.get(&id).cloned().unwrap_or_default()))
+        }
         ("GET" | "POST", ["search"]) => Err((
             410,
             "The requested API has been removed. Please migrate to the /rest/api/3/search/jql API."

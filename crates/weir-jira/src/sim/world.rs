@@ -321,6 +321,28 @@ impl World {
         true
     }
 
+    /// The id of the project with this id or key.
+    pub(super) fn project(&self, name: &str) -> Option<u64> {
+        let called = |project: &Value| project["key"] == name || project["id"] == name;
+        let mut all = self.projects.iter();
+        all.find(|(_, project)| called(project)).map(|(id, _)| *id)
+    }
+
+    /// Deletes a project with its issues.
+    pub(super) fn delete_project(&mut self, id: u64) {
+        let name = id.to_string();
+        let own = |issue: &Issue| {
+            let project = issue.fields.get("project");
+            project.is_some_and(|project| project["id"] == name.as_str())
+        };
+        let issues = self.issues.iter().filter(|(_, issue)| own(issue));
+        let issues: Vec<u64> = issues.map(|(id, _)| *id).collect();
+        for issue in issues {
+            self.delete(issue);
+        }
+        self.projects.remove(&id);
+    }
+
     /// Moves an issue into another project; the old key keeps finding it.
     pub(super) fn relocate(&mut self, id: u64, project: u64) -> bool {
         let now = self.now_ms();

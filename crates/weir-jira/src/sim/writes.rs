@@ -34,6 +34,60 @@ pub(super) fn allow(world: &World, right: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Creates a project. Returns it.
+pub(super) fn create_project(world: &mut World, body: &Value) -> Result<Value, Refusal> {
+    let key = body["key"].as_str().unwrap_or_default();
+    if key.len() < 2
+        || !key
+            .chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+    {
+        return Err(field_error(
+            "projectKey",
+            "Project keys must start with an uppercase letter.",
+        ));
+    }
+    if world.project(key).is_some() {
+        let text = "A project with that project key already exists.";
+        return Err(field_error("projectKey", text));
+    }
+    for field in ["name", "projectTypeKey", "leadAccountId"] {
+        if body[field].as_str().is_none_or(str::is_empty) {
+            return Err(field_error(field, "It is required."));
+        }
+    }
+    let last = world.projects.keys().next_back().copied();
+    let id = last.unwrap_or(9_999) + 1;
+    let project = json!({"id": id.to_string(), "key": key, "projectTypeKey": body["projectTypeKey"],
+        "style": "classic"});
+    world.projects.insert(id, project);
+    edit_project(world, id, body)?;
+    Ok(world.projects.get(&id).cloned().unwrap_or_default())
+}
+
+/// Sets fields of a project.
+pub(super) fn edit_project(world: &mut World, id: u64, body: &Value) -> Result<(), Refusal> {
+    let lead = match body["leadAccountId"].as_str() {
+        Some(account) => {
+            let found = world.users.iter().find(|user| user["accountId"] == account);
+            let unknown = || field_error("projectLead", "The user does not exist.");
+            Some(found.cloned().ok_or_else(unknown)?)
+        }
+        None => None,
+    };
+    if let Some(project) = world.projects.get_mut(&id) {
+        for field in ["name", "description", "url", "assigneeType"] {
+            if !body[field].is_null() {
+                project[field] = body[field].clone();
+            }
+        }
+        if let Some(lead) = lead {
+            project["lead"] = lead;
+        }
+    }
+    Ok(())
+}
+
 /// A named thing of a list, as fields have it.
 pub(super) fn named(list: &[&str], at: usize, name: &str) -> Value {
     let found = list.get(at).copied().unwrap_or_default();

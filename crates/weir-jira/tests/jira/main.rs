@@ -9,6 +9,7 @@ mod chaos;
 mod faults;
 mod notes;
 mod outbox;
+mod project;
 mod pull;
 mod push;
 mod push_faults;
