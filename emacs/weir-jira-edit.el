@@ -43,9 +43,16 @@ Otherwise `weir-jira-push' sends the outbox."
 
 (defun weir-jira--change (site verb &rest words)
   "Queue the change VERB of SITE with WORDS."
+  (apply #'weir-jira--change-then site #'ignore verb words))
+
+(defun weir-jira--change-then (site function verb &rest words)
+  "Queue the change VERB of SITE with WORDS; call FUNCTION once it is durable."
   (weir--expect
    (weir--jira-change (weir-jira--site-handle site) verb (mapcar (lambda (word) (or word "")) words))
-   (lambda (status value) (weir-jira--queued site status value))))
+   (lambda (status value)
+     (unless (eq status 'failed)
+       (funcall function))
+     (weir-jira--queued site status value))))
 
 (defun weir-jira--queued (site status value)
   "Tell what became of a change of SITE: STATUS and VALUE."
@@ -117,10 +124,10 @@ Otherwise `weir-jira-push' sends the outbox."
                     (equal (downcase (plist-get info :name)) (downcase field))))
               (weir-jira--offered "fields")))
 
-(defun weir-jira--read-value (field old)
-  "Ask for a value of FIELD, which is OLD."
-  (let ((allowed (plist-get (weir-jira--field-info field) :allowed))
-        (prompt (format "%s: " (capitalize field))))
+(defun weir-jira--read-value (field old &optional info)
+  "Ask for a value of FIELD, which is OLD; INFO is what is known of the field."
+  (let ((allowed (plist-get (or info (weir-jira--field-info field)) :allowed))
+        (prompt (format "%s: " (if info (plist-get info :name) (capitalize field)))))
     (cond
      ((member field '("assignee" "reporter")) (weir-jira--read-person prompt))
      ((equal field "labels")
@@ -164,12 +171,32 @@ On a comment, edit the comment."
                                  ""))))
            (weir-jira--change site "edit" key field value))))))
 
-(defun weir-jira-transition (status &optional comment)
-  "Move the issue at point to STATUS; with a prefix ask for a COMMENT too."
+(defun weir-jira--read-fields (infos)
+  "Ask for values of the fields INFOS; return names and values in turn.
+An empty value leaves a field out."
+  (let ((words nil))
+    (dolist (info infos words)
+      (let ((value (weir-jira--read-value (plist-get info :id) "" info)))
+        (unless (equal value "")
+          (setq words (append words (list (plist-get info :id) value))))))))
+
+(defun weir-jira-transition (status &optional comment fields)
+  "Move the issue at point to STATUS.
+The fields that the transition requires are asked for; with a prefix
+argument all fields of its screen, and a COMMENT.  FIELDS are names and
+values in turn."
   (interactive
-   (list (completing-read "Status: " (weir-jira--offered "transitions"))
-         (and current-prefix-arg (read-string "Comment: "))))
-  (weir-jira--change (weir-jira--here) "transition" (weir-jira--key-or-error) status comment))
+   (let* ((status (completing-read "Status: " (weir-jira--offered "transitions")))
+          (screen (weir-jira--offered
+                   "screen" (concat (weir-jira--key-or-error) "\n" status))))
+     (list status
+           (and current-prefix-arg (read-string "Comment: "))
+           (weir-jira--read-fields
+            (if current-prefix-arg
+                screen
+              (cl-remove-if-not (lambda (info) (plist-get info :required)) screen))))))
+  (apply #'weir-jira--change (weir-jira--here) "transition" (weir-jira--key-or-error)
+         status comment fields))
 
 (defun weir-jira-assign (who)
   "Assign the issue at point to WHO: a name, me or none."
@@ -205,17 +232,25 @@ On a comment, edit the comment."
   (weir-jira--change (weir-jira--here) "link" (weir-jira--key-or-error) phrase other
                      (and remove "remove")))
 
-(defun weir-jira-create (project type summary &optional parent)
-  "Create an issue of TYPE in PROJECT with SUMMARY, below PARENT if it is given."
+(defun weir-jira--read-required (project type)
+  "Ask for the fields without which no issue of TYPE is created in PROJECT."
+  (weir-jira--read-fields
+   (cl-remove "parent" (weir-jira--offered "required" (concat project "\n" type))
+              :key (lambda (info) (plist-get info :id)) :test #'equal)))
+
+(defun weir-jira-create (project type summary &optional parent fields)
+  "Create an issue of TYPE in PROJECT with SUMMARY, below PARENT if it is given.
+FIELDS are names of fields and values in turn.  Interactively, fields without
+which the site creates no such issue are asked for."
   (interactive
    (let* ((site (weir-jira--here))
           (projects (mapcar (lambda (project) (plist-get project :key))
                             (weir--jira-projects (weir-jira--site-handle site))))
-          (project (completing-read "Project: " projects nil t)))
-     (list project
-           (completing-read "Type: " (weir-jira--offered "types" project))
-           (read-string "Summary: "))))
-  (weir-jira--change (weir-jira--here) "create" project type summary parent))
+          (project (completing-read "Project: " projects nil t))
+          (type (completing-read "Type: " (weir-jira--offered "types" project))))
+     (list project type (read-string "Summary: ") nil
+           (weir-jira--read-required project type))))
+  (apply #'weir-jira--change (weir-jira--here) "create" project type summary parent fields))
 
 (defun weir-jira-create-subtask (summary)
   "Create a subtask of the issue at point with SUMMARY."
@@ -223,11 +258,10 @@ On a comment, edit the comment."
   (let* ((key (weir-jira--key-or-error))
          (row (weir--jira-row (weir-jira--site-handle (weir-jira--here)) key))
          (project (plist-get row :project))
-         (types (weir-jira--offered "types" project)))
-    (weir-jira-create project
-                      (or (cl-find-if (lambda (type) (string-match-p "sub" (downcase type))) types)
-                          (completing-read "Type: " types))
-                      summary key)))
+         (types (weir-jira--offered "types" project))
+         (type (or (cl-find-if (lambda (type) (string-match-p "sub" (downcase type))) types)
+                   (completing-read "Type: " types))))
+    (weir-jira-create project type summary key (weir-jira--read-required project type))))
 
 (defun weir-jira-clone (summary)
   "Create a copy of the issue at point with SUMMARY."
@@ -495,16 +529,23 @@ argument DRY-RUN only show what would be logged."
          (weir-jira--default)
          (lambda (site)
            (dolist (clock new)
-             (weir-jira--change
-              site "worklog" key (number-to-string (nth 1 clock))
+             (weir-jira--change-then
+              site
+              (lambda () (weir-jira--note-clock buffer place (car clock)))
+              "worklog" key (number-to-string (nth 1 clock))
               (format "%d" (* 1000 (float-time
                                     (encode-time (org-parse-time-string (car clock))))))
-              ""))
-           (with-current-buffer buffer
-             (save-excursion
-               (goto-char place)
-               (org-entry-put nil "JIRA_LOGGED"
-                              (string-join (append logged (mapcar #'car new)) ";")))))))))))
+              "")))))))))
+
+(defun weir-jira--note-clock (buffer place clock)
+  "Note at PLACE, a heading of BUFFER, that CLOCK is in the outbox."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (save-excursion
+        (goto-char place)
+        (let ((logged (split-string (or (org-entry-get nil "JIRA_LOGGED") "") ";" t)))
+          (unless (member clock logged)
+            (org-entry-put nil "JIRA_LOGGED" (string-join (append logged (list clock)) ";"))))))))
 
 ;;;; Outbox
 

@@ -906,8 +906,8 @@ RET leaves the issues that were found in a list."
     (message "%s" url)))
 
 (defun weir-jira-export (format)
-  "Show the issues of the list as FORMAT, csv, org or md, in a buffer."
-  (interactive (list (completing-read "Format: " '("org" "csv" "md") nil t)))
+  "Show the issues of the list as FORMAT, csv, json, org or md, in a buffer."
+  (interactive (list (completing-read "Format: " '("org" "csv" "md" "json") nil t)))
   (let ((text (weir--jira-export (weir-jira--site-handle (weir-jira--here)) weir-jira--set format)))
     (pop-to-buffer (weir-jira--export-buffer text format))))
 

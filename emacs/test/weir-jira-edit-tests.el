@@ -13,6 +13,7 @@
 (require 'org)
 (require 'weir-jira-tests)
 
+(declare-function weir--jira-offered "ext:weir-module")
 (declare-function weir--jira-list "ext:weir-module")
 (declare-function weir--jira-outbox "ext:weir-module")
 
@@ -251,6 +252,8 @@ MINE is written here, THEIRS by somebody else."
         (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
           (weir-jira-worklog-from-clocks)
           (weir-jira-edit-tests-queued site 2)
+          (weir-tests-until
+           (lambda () (string-match-p "JIRA_LOGGED:.*09:00.*11:00" (buffer-string))))
           (weir-jira-worklog-from-clocks))
         (should (= (length (weir-jira-edit-tests-queued site 2)) 2))
         (should (string-match-p "JIRA_LOGGED" (buffer-string))))
@@ -295,6 +298,60 @@ MINE is written here, THEIRS by somebody else."
           (should (= (length (weir-jira-edit-tests-ops opened)) 1))
           (should-not (weir-jira-edit-tests-push opened))
           (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Survives")))))))
+
+(ert-deftest weir-jira-edit-tests-a-clock-that-was-refused-is-not-noted ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (weir-jira-edit-tests-site url)
+    (with-temp-buffer
+      (org-mode)
+      (insert "* Work\n:PROPERTIES:\n:JIRA_KEY: NO-1\n:END:\n"
+              "CLOCK: [2026-11-23 Mon 09:00]--[2026-11-23 Mon 10:30] =>  1:30\n")
+      (goto-char (point-min))
+      (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+        (weir-jira-worklog-from-clocks))
+      (weir-tests-until (lambda ()
+                          (with-current-buffer "*weir-jira-log*"
+                            (string-match-p "no issue NO-1" (buffer-string)))))
+      (should-not (string-match-p "JIRA_LOGGED" (buffer-string))))))
+
+(ert-deftest weir-jira-edit-tests-fields-of-a-transition-and-of-a-new-issue ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
+                 (handle (weir-jira--site-handle site)))
+      ;; An issue that waits for its creation has fields and statuses too.
+      (weir-jira-create "AA" "Task" "Fresh")
+      (weir-jira-edit-tests-queued site 1)
+      (dolist (what '("fields" "transitions"))
+        (should (weir--jira-offered handle what "AA+1")))
+      (should-not (weir--jira-offered handle "required" "AA\nTask"))
+      (should (equal (mapcar (lambda (info) (plist-get info :id))
+                             (weir--jira-offered handle "required" "AA\nSubtask"))
+                     '("parent")))
+      (should-not (weir-jira-edit-tests-push site))
+      ;; A push to a status tells which fields its screen has.
+      (weir-jira-tests-post url "/_sim/edit"
+                            `((issue . ,key) (fields . ((status . ((id . "1") (name . "To Do")))))))
+      (weir-jira-tests-sync site)
+      (with-current-buffer weir-jira--issue-buffer
+        (weir-jira--show site key)
+        (weir-jira-transition "In Progress")
+        (weir-jira-edit-tests-queued site 1)
+        (should-not (weir-jira-edit-tests-push site))
+        (weir-jira-tests-post url "/_sim/edit"
+                              `((issue . ,key) (fields . ((status . ((id . "1") (name . "To Do")))))))
+        (weir-jira-tests-sync site)
+        (should (equal (plist-get (car (weir--jira-offered handle "screen" (concat key "\nDone")))
+                                  :id)
+                       "resolution"))
+        (cl-letf (((symbol-function 'completing-read)
+                   (lambda (prompt &rest _) (if (equal prompt "Status: ") "Done" "Fixed")))
+                  ((symbol-function 'read-string) (lambda (&rest _) "shipped")))
+          (let ((current-prefix-arg '(4)))
+            (call-interactively #'weir-jira-transition)))
+        (weir-jira-edit-tests-queued site 2)
+        (should-not (weir-jira-edit-tests-push site)))
+      (should (equal (weir-jira-edit-tests-at-site url key 'resolution 'name) "Fixed"))
+      (should (equal (weir-jira-edit-tests-at-site url key 'status 'name) "Done")))))
 
 (ert-deftest weir-jira-edit-tests-projects-are-created-edited-and-deleted ()
   (weir-jira-tests-with url '("--issues" "5")

@@ -82,6 +82,13 @@ pub struct FieldInfo {
     pub has_default: bool,
 }
 
+impl FieldInfo {
+    /// Whether a new issue needs a value of this field that nobody gives but the person.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.required && !self.has_default && self.id != "project" && self.id != "reporter"
+    }
+}
+
 /// A person of the site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Person {
@@ -255,11 +262,6 @@ fn pages(client: &Client, path: &str, names: &[&str]) -> Result<Vec<Value>> {
 }
 
 /// The fields of an issue that can be set, in the order of their names.
-pub fn fields(replica: &Replica, key: &str) -> Result<Vec<FieldInfo>> {
-    fields_of(replica, &replica.issue(key)?)
-}
-
-/// As `fields`, for an issue that is at hand.
 pub(crate) fn fields_of(replica: &Replica, issue: &Value) -> Result<Vec<FieldInfo>> {
     let id = issue["id"].as_str().unwrap_or_default();
     let edit: Option<Value> = replica.read("meta", &edit_key(id))?;
@@ -345,13 +347,34 @@ pub(crate) fn field<'f>(fields: &'f [FieldInfo], given: &str) -> Result<&'f Fiel
     })
 }
 
-/// Names of the statuses to which an issue can be moved, as far as they are known: those of the last
-/// answer for its type and status, else all statuses of the site.
-pub fn transitions(replica: &Replica, key: &str) -> Result<Vec<String>> {
-    transitions_of(replica, &replica.issue(key)?)
+/// The fields without which no issue of a type is created, by the id of the project and the name of the
+/// type; empty: none, or the project was not asked.
+pub fn required(replica: &Replica, project: &str, kind: &str) -> Result<Vec<FieldInfo>> {
+    if types(replica, project)?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut fields = fields_for(replica, project, kind)?;
+    fields.retain(|info| info.is_asked_for() && info.id != "summary" && info.id != "issuetype");
+    Ok(fields)
 }
 
-/// As `transitions`, for an issue that is at hand.
+/// The fields that a transition of an issue to a status sets, as far as they are known.
+pub(crate) fn transition_fields_of(
+    replica: &Replica,
+    issue: &Value,
+    to: &str,
+) -> Result<Vec<FieldInfo>> {
+    let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
+    let mut ways = found.unwrap_or_default().into_iter();
+    let way = ways.find(|way| name_of(&way["to"]).eq_ignore_ascii_case(to));
+    let way = way.unwrap_or_default();
+    let fields = way["fields"].as_object().into_iter().flatten();
+    let fields = fields.map(|(id, raw)| described(raw, Some(id)));
+    Ok(sorted(fields.collect()))
+}
+
+/// Names of the statuses to which an issue can be moved, as far as they are known: those of the last
+/// answer for its type and status, else all statuses of the site.
 pub(crate) fn transitions_of(replica: &Replica, issue: &Value) -> Result<Vec<String>> {
     let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
     if let Some(found) = found {

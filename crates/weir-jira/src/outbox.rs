@@ -120,6 +120,22 @@ impl<'a> Outbox<'a> {
         Ok(op::text(&comment_of(&self.show(key)?, comment)?["body"]))
     }
 
+    /// The fields of an issue that can be set, in the order of their names.
+    pub fn fields(&self, key: &str) -> Result<Vec<FieldInfo>> {
+        meta::fields_of(self.replica, &self.show(key)?)
+    }
+
+    /// Names of the statuses to which an issue can be moved, as far as they are known: those of the last
+    /// answer for its type and status, else all statuses of the site.
+    pub fn transitions(&self, key: &str) -> Result<Vec<String>> {
+        meta::transitions_of(self.replica, &self.show(key)?)
+    }
+
+    /// The fields that a transition of an issue to a status sets, as far as they are known.
+    pub fn transition_fields(&self, key: &str, to: &str) -> Result<Vec<FieldInfo>> {
+        meta::transition_fields_of(self.replica, &self.show(key)?, to)
+    }
+
     fn target(&self, overlay: &Overlay, key: &str) -> Result<Target> {
         let unknown = || JiraError::UnknownIssue(key.to_owned());
         let name = key.to_uppercase();
@@ -231,7 +247,8 @@ impl<'a> Outbox<'a> {
                 return Err(JiraError::Field { field, what });
             }
         };
-        let known = meta::fields_of(self.replica, &target.issue)?;
+        let mut known = meta::transition_fields_of(self.replica, &target.issue, &to)?;
+        known.extend(meta::fields_of(self.replica, &target.issue)?);
         let fields = self.plain_fields(&known, assignments, &target.issue["fields"])?;
         let body = comment.map(|text| body(text, &Value::Null)).transpose()?;
         let from = target.issue["fields"]["status"].clone();
@@ -728,8 +745,7 @@ impl<'a> Outbox<'a> {
 fn complete(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()> {
     let missing = known.iter().find(|info| {
         let given = fields.get(&info.id).is_some_and(|value| !value.is_null());
-        let own = info.id != "project" && info.id != "reporter";
-        info.required && !info.has_default && !given && own
+        info.is_asked_for() && !given
     });
     missing.map_or(Ok(()), |info| {
         let possible = if info.allowed.is_empty() {

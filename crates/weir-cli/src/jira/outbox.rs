@@ -284,7 +284,8 @@ pub(super) fn fields(
         let asked = meta::ask_issue(&client, &replica, &args.key);
         asked.map_err(|error| failed(&what, &error))?;
     }
-    let found = meta::fields(&replica, &args.key).map_err(|error| failed(&what, &error))?;
+    let found = Outbox::new(&replica, now_ms()).fields(&args.key);
+    let found = found.map_err(|error| failed(&what, &error))?;
     for info in &found {
         let text = |text| Cell::Text(Cow::Borrowed(text));
         let allowed = match info.allowed.as_slice() {

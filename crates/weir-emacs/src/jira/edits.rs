@@ -139,18 +139,27 @@ pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value
     Ok(serde_json::to_value(texts).unwrap_or_default())
 }
 
-/// What completion offers: `fields`, `transitions`, `people`, `phrases` of an issue, `types` of a project.
+/// What completion offers: `fields`, `transitions`, `people`, `phrases` of an issue, `types` of a project;
+/// `required`, the fields that a new issue needs, for PROJECT and type, and `screen`, the fields of a
+/// transition, for an issue and a status, with a line break between the two.
 pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
+    let outbox = Outbox::new(replica, now_ms());
     let value = match what {
-        "fields" => serde_json::to_value(weir_jira::meta::fields(replica, key)?),
-        "transitions" => serde_json::to_value(weir_jira::meta::transitions(replica, key)?),
+        "fields" => serde_json::to_value(outbox.fields(key)?),
+        "transitions" => serde_json::to_value(outbox.transitions(key)?),
+        "screen" => {
+            let (key, to) = key.split_once('\n').unwrap_or((key, ""));
+            serde_json::to_value(outbox.transition_fields(key, to)?)
+        }
+        "required" => {
+            let (project, kind) = key.split_once('\n').unwrap_or((key, ""));
+            let id = project_id(replica, project)?;
+            serde_json::to_value(weir_jira::meta::required(replica, &id, kind)?)
+        }
         "people" => serde_json::to_value(weir_jira::meta::people(replica)?),
         "phrases" => serde_json::to_value(weir_jira::meta::link_phrases(replica)?),
         "types" => {
-            let mut all = replica.projects()?.into_iter();
-            let project = all.find(|(_, value)| value["project"]["key"] == key);
-            let id = project.map(|(id, _)| id).unwrap_or_default();
-            let types = weir_jira::meta::types(replica, &id)?;
+            let types = weir_jira::meta::types(replica, &project_id(replica, key)?)?;
             let names = types.iter().map(weir_jira::meta::name_of);
             serde_json::to_value(names.collect::<Vec<_>>())
         }
@@ -162,6 +171,12 @@ pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value,
         }
     };
     Ok(value.unwrap_or_default())
+}
+
+fn project_id(replica: &Replica, key: &str) -> Result<String, Failure> {
+    let mut all = replica.projects()?.into_iter();
+    let project = all.find(|(_, value)| value["project"]["key"] == key);
+    Ok(project.map(|(id, _)| id).unwrap_or_default())
 }
 
 /// The text of the description, or of a comment, as org, to be edited.

@@ -341,7 +341,7 @@ fn projects<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
     json(env, &found.into())
 }
 
-/// Returns the issues of JIRA in SET as FORMAT: csv, org or md.
+/// Returns the issues of JIRA in SET as FORMAT: csv, json, org or md.
 #[defun(name = "-jira-export")]
 fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<String> {
     let format = text::text(format)?;
@@ -443,7 +443,8 @@ fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> R
     json(env, &texts)
 }
 
-/// Returns what completion offers as WHAT for KEY of JIRA: fields, transitions, people, phrases, types.
+/// Returns what completion offers as WHAT for KEY of JIRA: fields, transitions, people, phrases, types,
+/// required (KEY: project, line break, type), screen (KEY: issue, line break, status).
 #[defun(name = "-jira-offered")]
 fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
     let (what, key) = (text::text(what)?, text::text(key)?);

@@ -109,7 +109,7 @@ const EXPORT: &[&str] = &[
     "key", "type", "status", "priority", "assignee", "labels", "parent", "due", "summary",
 ];
 
-/// Rows as `org`, `md` or `csv`; `None` for another format.
+/// Rows as `org`, `md`, `csv` or `json`; `None` for another format.
 pub(crate) fn export(rows: &[&Row], format: &str) -> Option<String> {
     let mut out = String::new();
     let cells =
@@ -120,6 +120,12 @@ pub(crate) fn export(rows: &[&Row], format: &str) -> Option<String> {
             for row in rows {
                 let fields: Vec<String> = cells(row).iter().map(|text| quoted(text)).collect();
                 _ = writeln!(out, "{}", fields.join(","));
+            }
+        }
+        "json" => {
+            // One object on each line.
+            for row in rows {
+                _ = writeln!(out, "{}", serde_json::to_string(row).ok()?);
             }
         }
         "org" | "md" => {

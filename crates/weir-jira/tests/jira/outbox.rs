@@ -173,17 +173,17 @@ fn an_issue_that_waits_for_its_creation_can_be_used() {
 #[test]
 fn what_the_site_takes_is_known_without_a_request() {
     let world = pulled();
-    let fields = meta::fields(&world.replica, "AA-1").unwrap();
+    let fields = world.outbox().fields("AA-1").unwrap();
     let team = fields.iter().find(|field| field.name == "Team").unwrap();
     assert_eq!(team.allowed, ["Red", "Blue"]);
     assert_eq!(meta::people(&world.replica).unwrap().len(), 5);
     let phrases = meta::link_phrases(&world.replica).unwrap();
     assert!(phrases.contains(&"is blocked by".to_owned()));
-    assert_eq!(meta::transitions(&world.replica, "AA-1").unwrap().len(), 3);
+    assert_eq!(world.outbox().transitions("AA-1").unwrap().len(), 3);
     assert_eq!(requests(&world), 0);
     meta::ask_issue(&world.client, &world.replica, "AA-1").unwrap();
-    assert!(meta::transitions(&world.replica, "AA-1").unwrap().len() < 3);
-    assert!(!meta::fields(&world.replica, "AA-1").unwrap().is_empty());
+    assert!(world.outbox().transitions("AA-1").unwrap().len() < 3);
+    assert!(!world.outbox().fields("AA-1").unwrap().is_empty());
 }
 
 #[test]
