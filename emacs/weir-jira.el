@@ -62,8 +62,9 @@
 
 (defcustom weir-jira-token-store 'auth-source
   "Where `weir-jira-setup' keeps a token.
-The symbol `file' means a file of mode 0600 beside the settings."
-  :type '(choice (const auth-source) (const file))
+The symbol `file' means a file of mode 0600 beside the settings, `keyring'
+the keyring of the desktop, which needs the program secret-tool."
+  :type '(choice (const auth-source) (const file) (const keyring))
   :package-version '(weir . "0.1.0"))
 
 (defcustom weir-jira-sync-interval 60
@@ -240,7 +241,8 @@ The token is read from auth-source, or asked for."
   (let* ((with-token (not (equal email "")))
          (known (and with-token (weir-jira--secret url email)))
          (token (or known (and with-token (read-passwd "API token: "))))
-         (keep (and token (not known) (eq weir-jira-token-store 'file))))
+         (keep (and token (not known) (not (eq weir-jira-token-store 'auth-source))
+                    (symbol-name weir-jira-token-store))))
     (message "Jira: logging in at %s" url)
     (weir--expect
      (weir--jira-login (expand-file-name weir-jira-directory) url gateway

@@ -49,7 +49,7 @@ pub(crate) struct Login {
     pub(crate) folder: PathBuf,
     pub(crate) settings: Settings,
     pub(crate) token: Option<String>,
-    /// Whether the token is kept in a file of mode 0600, in place of auth-source.
+    /// Whether the token is kept as the settings say, in place of auth-source.
     pub(crate) keep: bool,
 }
 
@@ -111,16 +111,24 @@ impl Site {
         }
     }
 
-    /// A client of the site; the token is the given one, or that of the file.
-    fn client(&self, token: Option<String>) -> Result<Client, Failure> {
-        let token = match token {
-            Some(token) => Some(token),
-            None => self.settings.token(&self.folder, &self.name)?,
-        };
-        self.settings.check(token.is_some())?;
-        let email = self.settings.email.as_str();
-        let login = token.as_deref().map(|token| (email, token));
-        Ok(Client::new(&self.settings.api_url, login))
+    /// Makes a client of the site, on a task: the token is the given one, or that of the file or
+    /// keyring, which may ask a person.
+    fn client(
+        &self,
+        token: Option<String>,
+    ) -> impl FnOnce() -> Result<Client, Failure> + Send + use<> {
+        let (settings, folder) = (self.settings.clone(), self.folder.clone());
+        let name = self.name.clone();
+        move || {
+            let token = match token {
+                Some(token) => Some(token),
+                None => settings.token(&folder, &name)?,
+            };
+            settings.check(token.is_some())?;
+            let email = settings.email.as_str();
+            let login = token.as_deref().map(|token| (email, token));
+            Ok(Client::new(&settings.api_url, login))
+        }
     }
 
     /// What a pull needs, without the site itself.

@@ -1,7 +1,7 @@
 //! Where a site is, and the token for it.
 //!
 //! Two files a site in one folder: `NAME.json` with the settings and `NAME.token` with the token, which
-//! only its owner may read (mode 0600). Two addresses, never one: that of people (links) and that of
+//! only its owner may read (mode 0600), unless the keyring of the desktop keeps the token. Two addresses, never one: that of people (links) and that of
 //! requests (a token with scopes needs the gateway).
 
 use std::fs;
@@ -14,10 +14,22 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::error::{JiraError, Result};
+use crate::keyring;
 use crate::time::{self, DAY_MS};
 
 /// Days before the end of a token from which on a warning is due.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
+
+/// What keeps the token of a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenStore {
+    /// A file of mode 0600 beside the settings.
+    #[default]
+    File,
+    /// The keyring of the desktop, through `secret-tool`.
+    Keyring,
+}
 
 /// Settings of a site. They hold no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +46,9 @@ pub struct Site {
     /// Keys of the projects of the replica; empty: all that the account sees.
     #[serde(default)]
     pub projects: Vec<String>,
+    /// What keeps the token; default a file.
+    #[serde(default)]
+    pub token_store: TokenStore,
 }
 
 /// A right that is needed, and whether the token has it.
@@ -111,7 +126,15 @@ impl Site {
         let mode = fs::Permissions::from_mode(0o700);
         fs::set_permissions(folder, mode).map_err(|source| file_error(folder, source))?;
         if let Some(token) = token {
-            write(&folder.join(format!("{name}.token")), token.as_bytes())?;
+            let path = folder.join(format!("{name}.token"));
+            match self.token_store {
+                TokenStore::File => write(&path, token.as_bytes())?,
+                TokenStore::Keyring => {
+                    keyring::keep(name, &self.email, token)?;
+                    // An older token is in one place only.
+                    drop(fs::remove_file(&path));
+                }
+            }
         }
         let text = serde_json::to_vec_pretty(self)?;
         write(&folder.join(format!("{name}.json")), &text)
@@ -120,10 +143,13 @@ impl Site {
     /// Reads the token of a site; `None` for a site without authentication.
     ///
     /// # Errors
-    /// `Settings` when others may read the file.
+    /// `Settings` when others may read the file, or the keyring has no token.
     pub fn token(&self, folder: &Path, name: &str) -> Result<Option<String>> {
         if self.email.is_empty() {
             return Ok(None);
+        }
+        if self.token_store == TokenStore::Keyring {
+            return keyring::token(name, &self.email).map(Some);
         }
         let path = folder.join(format!("{name}.token"));
         let about = fs::metadata(&path).map_err(|source| file_error(&path, source))?;

@@ -12,6 +12,7 @@ pub mod client;
 pub mod error;
 pub mod index;
 pub mod jql;
+mod keyring;
 pub mod meta;
 pub mod notes;
 pub mod offline;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use weir::ErrorCode;
-use weir_jira::access::{self, Site};
+use weir_jira::access::{self, Site, TokenStore};
 use weir_jira::client::Client;
 
 use super::{failed, folder, now_ms};
@@ -20,7 +20,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The token is read from --token-file, else from standard input, and kept in a file that only you may
-read (mode 0600). A token with scopes needs --gateway: links go on to use the URL of the site.
+read (mode 0600), or with --keep keyring in the keyring of the desktop (needs the program secret-tool). A token with scopes needs --gateway: links go on to use the URL of the site.
 
 Examples:
   weir jira login https://acme.atlassian.net --email me@example.com --token-file ./token
@@ -37,9 +37,19 @@ pub(super) struct LoginArgs {
     /// Date at which the token expires, YYYY-MM-DD
     #[arg(long, value_name = "DATE")]
     expires: Option<String>,
+    /// What keeps the token: a file of mode 0600, or the keyring of the desktop
+    #[arg(long, value_enum, default_value_t = Keep::File, value_name = "WHERE")]
+    keep: Keep,
     /// Keys of the projects of the replica [else all that you see]
     #[arg(long, value_delimiter = ',', value_name = "KEY")]
     project: Vec<String>,
+}
+
+/// What keeps a token.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Keep {
+    File,
+    Keyring,
 }
 
 /// Fields of a right.
@@ -70,6 +80,10 @@ pub(super) fn login(
         email: args.email.clone().unwrap_or_default(),
         expires: args.expires.clone(),
         projects: args.project.clone(),
+        token_store: match args.keep {
+            Keep::File => TokenStore::File,
+            Keep::Keyring => TokenStore::Keyring,
+        },
     };
     if let Some(date) = &site.expires
         && weir_jira::time::parse_literal(date, 0).is_none()

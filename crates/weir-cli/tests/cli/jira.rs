@@ -200,3 +200,102 @@ fn a_wrong_change_is_refused_before_it_is_queued() {
         serde_json::json!([])
     );
 }
+
+/// A stand-in for the program that speaks with the keyring of a desktop: it keeps secrets in files.
+const SECRET_TOOL: &str = r#"#!/bin/sh
+command=$1; shift
+[ "$command" = store ] && shift 2
+name=$(printf '%s-' "$@" | tr -c 'a-z0-9' '-')
+case $command in
+store) cat >"$KEYRING/$name" ;;
+lookup) cat "$KEYRING/$name" ;;
+esac
+"#;
+
+/// A token is kept by the keyring where that is asked for, is in no file of the settings and in no
+/// record, and is not printed.
+#[test]
+fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, "s3cret-of-the-test").unwrap();
+    let file = file.to_str().unwrap();
+    let options = [
+        "--issues",
+        "5",
+        "--email",
+        "me@example.com",
+        "--token-file",
+        file,
+    ];
+    let site = Site::new(&place, &options);
+    let url = &site.url;
+    let login =
+        format!("weir jira login {url} --email me@example.com --token-file {file} --keep keyring");
+    // Without the program the login says what to install, and keeps nothing.
+    let refused = shell(&place, &login);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("libsecret-tools"), "{}", refused.err);
+    let bin = folder.path().join("bin");
+    let keyring = folder.path().join("keyring");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&keyring).unwrap();
+    let tool = bin.join("secret-tool");
+    fs::write(&tool, SECRET_TOOL).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let with = |command: &str| {
+        let (bin, keyring) = (bin.display(), keyring.display());
+        shell(
+            &place,
+            &format!("export PATH={bin}:$PATH KEYRING={keyring}; {command}"),
+        )
+    };
+    let mut said = with(&login).ok().text();
+    assert_eq!(fs::read_dir(&keyring).unwrap().count(), 1);
+    for command in [
+        "weir jira pull --verbose",
+        "weir jira list -o json",
+        "weir jira create AA Task Fresh",
+        "weir jira push",
+        "weir topic ls",
+        "weir doctor",
+    ] {
+        let done = with(command);
+        said.push_str(&done.text());
+        said.push_str(&done.err);
+    }
+    assert!(said.contains("Fresh"), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+    // A token that has expired is warned of, whatever the site answers.
+    with(&format!("{login} --expires 2020-01-01")).ok();
+    let late = with("weir jira pull").ok();
+    assert!(late.err.contains("has expired"), "{}", late.err);
+    // A token that the keyring has lost is one clear sentence.
+    for entry in fs::read_dir(&keyring).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let lost = with("weir jira pull");
+    assert_ne!(lost.code, 0);
+    assert!(
+        lost.err.contains("the keyring has no token"),
+        "{}",
+        lost.err
+    );
+    // Neither a file of the settings nor the store has it.
+    let mut folders = vec![place.path("")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.is_file() {
+                let bytes = fs::read(&path).unwrap();
+                let found = bytes.windows(6).any(|part| part == b"s3cret");
+                assert!(!found, "{}", path.display());
+            }
+        }
+    }
+}

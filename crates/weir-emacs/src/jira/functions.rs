@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use emacs::{Env, FromLisp, IntoLisp, Result, Value, defun};
 use serde_json::json;
-use weir_jira::access::Site as Settings;
+use weir_jira::access::{Site as Settings, TokenStore};
 use weir_jira::index::Row;
 use weir_jira::outbox::Outbox;
 
@@ -42,8 +42,8 @@ fn sites<'e>(env: &'e Env, folder: Value<'e>) -> Result<Value<'e>> {
 }
 
 /// Tests the rights of an account at SITE-URL and keeps the settings in FOLDER. API-URL, EMAIL, TOKEN
-/// and EXPIRES may be nil, PROJECTS is a list of keys. With KEEP the token is kept in a file of mode
-/// 0600. Returns the number of the operation.
+/// and EXPIRES may be nil, PROJECTS is a list of keys. KEEP is nil, or what keeps the token: file (of mode
+/// 0600) or keyring. Returns the number of the operation.
 #[defun(name = "-jira-login")]
 #[allow(clippy::too_many_arguments, reason = "Lisp has keywords for them")]
 fn login(
@@ -57,6 +57,7 @@ fn login(
     projects: Value<'_>,
     keep: Value<'_>,
 ) -> Result<u64> {
+    let keep = text::maybe(keep)?;
     let site_url = text::text(site_url)?.trim_end_matches('/').to_owned();
     let api_url = text::maybe(api_url)?.unwrap_or_else(|| site_url.clone());
     let login = Login {
@@ -67,9 +68,13 @@ fn login(
             email: text::maybe(email)?.unwrap_or_default(),
             expires: text::maybe(expires)?,
             projects: text::list(projects)?,
+            token_store: match keep.as_deref() {
+                Some("keyring") => TokenStore::Keyring,
+                _ => TokenStore::File,
+            },
         },
         token: text::maybe(token)?,
-        keep: keep.is_not_nil(),
+        keep: keep.is_some(),
     };
     let started = work::task("weir-jira-login", move |_| login.run().map(Answer::Json));
     lisp(env, started)
@@ -114,11 +119,10 @@ fn pull(
     confirm: Value<'_>,
 ) -> Result<u64> {
     let client = text::maybe(token).map(|token| jira.client(token))?;
-    let client = lisp(env, client)?;
     let options = jira.pull_options(census.is_not_nil(), confirm.is_not_nil());
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-pull", move |_| {
-        shared.pull(&client, &options).map(Answer::Json)
+        shared.pull(&client()?, &options).map(Answer::Json)
     });
     lisp(env, started)
 }
@@ -381,11 +385,10 @@ fn project(
     words: Value<'_>,
 ) -> Result<u64> {
     let client = text::maybe(token).map(|token| jira.client(token))?;
-    let client = lisp(env, client)?;
     let (verb, words) = (text::text(verb)?, text::list(words)?);
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-project", move |_| {
-        edits::project(&client, &shared.replica, &verb, &words).map(Answer::Json)
+        edits::project(&client()?, &shared.replica, &verb, &words).map(Answer::Json)
     });
     lisp(env, started)
 }
@@ -418,11 +421,10 @@ fn resolve(
 #[defun(name = "-jira-push")]
 fn push(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
     let client = text::maybe(token).map(|token| jira.client(token))?;
-    let client = lisp(env, client)?;
     let options = jira.pull_options(false, false);
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-push", move |_| {
-        shared.push(&client, &options).map(Answer::Json)
+        shared.push(&client()?, &options).map(Answer::Json)
     });
     lisp(env, started)
 }

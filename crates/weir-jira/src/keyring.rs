@@ -1,0 +1,97 @@
+//! Tokens in the keyring of the desktop, through `secret-tool` of libsecret.
+//!
+//! Invariants: a token is in no argument of a process; a keyring that waits for a person is waited for
+//! two minutes at most.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::error::{JiraError, Result};
+
+/// The program that speaks with the keyring.
+const PROGRAM: &str = "secret-tool";
+/// Longest wait for the keyring, which may ask a person to unlock it.
+const WAIT_MAX: Duration = Duration::from_mins(2);
+/// Bytes of a token.
+const TOKEN_BYTES_MAX: u64 = 4096;
+
+fn failed(what: &str) -> JiraError {
+    JiraError::Settings(format!(
+        "{what}; `weir jira login --keep file` keeps the token in a file that only you may read"
+    ))
+}
+
+/// By which attributes the token of an account is found.
+fn attributes<'a>(site: &'a str, email: &'a str) -> [&'a str; 6] {
+    ["service", "weir-jira", "site", site, "account", email]
+}
+
+fn start(command: &mut Command) -> Result<Child> {
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    child.map_err(|error| {
+        failed(&format!(
+            "cannot start {PROGRAM}, which keeps tokens in the keyring (Debian: libsecret-tools): {error}"
+        ))
+    })
+}
+
+/// Waits for the end of the program. Returns what it wrote, if it succeeded.
+fn end(mut child: Child) -> Result<Option<String>> {
+    let output = child.stdout.take();
+    let (sender, written) = channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = output.map(|output| output.take(TOKEN_BYTES_MAX).read_to_string(&mut text));
+        drop(sender.send(matches!(read, Some(Ok(_))).then_some(text)));
+    });
+    let Ok(text) = written.recv_timeout(WAIT_MAX) else {
+        drop(child.kill());
+        drop(child.wait());
+        return Err(failed("the keyring did not answer within two minutes"));
+    };
+    let status = child.wait();
+    let fine = status.is_ok_and(|status| status.success());
+    Ok(text.filter(|_| fine))
+}
+
+/// Keeps the token of an account at a site.
+pub(crate) fn keep(site: &str, email: &str, token: &str) -> Result<()> {
+    let label = format!("Weir: token of {email} for Jira at {site}");
+    let mut child = start(
+        Command::new(PROGRAM)
+            .args(["store", "--label", &label])
+            .args(attributes(site, email)),
+    )?;
+    let sent = child
+        .stdin
+        .take()
+        .map(|mut input| input.write_all(token.as_bytes()));
+    let ended = end(child)?;
+    match (sent, ended) {
+        (Some(Ok(())), Some(_)) => Ok(()),
+        _ => Err(failed("the keyring did not take the token")),
+    }
+}
+
+/// The token of an account at a site.
+pub(crate) fn token(site: &str, email: &str) -> Result<String> {
+    let mut child = start(
+        Command::new(PROGRAM)
+            .arg("lookup")
+            .args(attributes(site, email)),
+    )?;
+    drop(child.stdin.take());
+    let found = end(child)?.map(|text| text.trim().to_owned());
+    found.filter(|token| !token.is_empty()).ok_or_else(|| {
+        let text = format!("the keyring has no token of {email} for {site}");
+        failed(&format!(
+            "{text}: log in again with `weir jira login --keep keyring`"
+        ))
+    })
+}
