@@ -55,6 +55,9 @@ pub struct Facts {
     pub has_upgrade: bool,
     /// Bytes that its linear memory may have.
     pub memory_bytes_max: u64,
+    /// Time to compile it, in microseconds: an estimate from its code, which
+    /// decides no outcome.
+    pub compile_us: u64,
 }
 
 /// An engine that runs programs. Shared by all topics of a store.

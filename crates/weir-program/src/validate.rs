@@ -134,6 +134,7 @@ impl Look {
         };
         self.report.memory_bytes_max = pages.saturating_mul(PAGE_BYTES);
         self.report.facts.memory_bytes_max = self.report.memory_bytes_max;
+        self.report.facts.compile_us = self.work.total();
         // Asked before anything is compiled: the first instance of a module
         // has all the memory that it begins with.
         may_grow(self.report.memory_bytes_max, MEMORY_BYTES_MAX)?;

@@ -98,6 +98,11 @@ impl Work {
         self.fits(at)
     }
 
+    /// Units of the module so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     fn function_fits(&self) -> Result<(), Fault> {
         if self.here <= WORK_FUNCTION_MAX {
             return Ok(());

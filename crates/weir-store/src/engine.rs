@@ -3,6 +3,7 @@
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId};
 
@@ -42,6 +43,9 @@ pub(crate) struct Engine {
     pub(crate) poison: OnceLock<Arc<StoreError>>,
     /// Why the last checkpoint failed; `None` after one that succeeded.
     pub(crate) checkpoint_failure: Mutex<Option<String>>,
+    /// Time to compile the modules that were proposed, in microseconds, as far as the cost of a
+    /// replay does not contain it.
+    pub(crate) compile_us: AtomicU64,
 }
 
 /// Numbers that only grow, readable at any time.
@@ -114,7 +118,7 @@ impl Counter {
 }
 
 /// The setup that admits every module which some topic may run.
-fn widest() -> Setup {
+pub(crate) fn widest() -> Setup {
     Setup {
         mode: StateMode::Kv,
         memory_bytes_max: MEMORY_BYTES_MAX,
@@ -166,12 +170,22 @@ impl Engine {
             };
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
             match host.admit(code, &widest()) {
-                Ok(program) => prepared.programs.push(program),
+                Ok(program) => {
+                    // Also for one that is compiled already: another process will compile it.
+                    let time_us = program.facts().compile_us;
+                    self.compile_us.fetch_add(time_us, Ordering::Relaxed);
+                    prepared.programs.push(program);
+                }
                 Err(Refusal::Bad(_)) => {}
                 Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),
             }
         }
         Ok(prepared)
+    }
+
+    /// Time that a replay will need to compile the modules that were proposed since the last call.
+    pub(crate) fn take_compile_time(&self) -> Duration {
+        Duration::from_micros(self.compile_us.swap(0, Ordering::Relaxed))
     }
 
     /// Whether, as the state is now, every program start among these intentions

@@ -9,6 +9,7 @@
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use std::time::Instant;
@@ -30,7 +31,7 @@ use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
 use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
-use crate::replay::{AppliedMembership, Replay};
+use crate::replay::{Ahead, AppliedMembership, Replay};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
@@ -364,6 +365,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         poison: OnceLock::new(),
         checkpoint_failure: Mutex::default(),
         clock: OnceLock::new(),
+        compile_us: AtomicU64::new(0),
     })
 }
 
@@ -507,21 +509,32 @@ fn replay(
     let mut unpublished = 0;
     let mut replayed = 0;
     let mut machine = start.engine.machine.write();
-    while let Some(entry) = replay.next(&mut machine, &mut start.topics)? {
-        report.replayed_entries += 1;
-        report.replayed_intentions += u64::from(entry.count);
-        report.replayed_fuel = report
-            .replayed_fuel
-            .saturating_add(fuel_of(replay.outcomes()));
-        progress(report.replayed_entries);
-        replayed += batch_bytes(entry.payload.len());
-        unpublished += entry.payload.len();
-        if unpublished > PUBLISH_BYTES {
-            start.topics.publish();
-            start.topics.write_out();
-            unpublished = 0;
+    let host = start.engine.host.clone().filter(|_| entries > 0);
+    std::thread::scope(|scope| {
+        let mut ahead = host.and_then(|host| {
+            let reader = log.reader(start.index.next());
+            Ahead::start(scope, reader, last, host)
+        });
+        while let Some(entry) = replay.next(&mut machine, &mut start.topics)? {
+            if let Some(ahead) = &mut ahead {
+                ahead.applied(entry.index);
+            }
+            report.replayed_entries += 1;
+            report.replayed_intentions += u64::from(entry.count);
+            report.replayed_fuel = report
+                .replayed_fuel
+                .saturating_add(fuel_of(replay.outcomes()));
+            progress(report.replayed_entries);
+            replayed += batch_bytes(entry.payload.len());
+            unpublished += entry.payload.len();
+            if unpublished > PUBLISH_BYTES {
+                start.topics.publish();
+                start.topics.write_out();
+                unpublished = 0;
+            }
         }
-    }
+        Ok::<_, StoreError>(())
+    })?;
     drop(machine);
     start.membership = replay.into_membership().or(start.membership.take());
     start.topics.publish();

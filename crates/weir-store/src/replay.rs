@@ -1,12 +1,15 @@
 //! The loop that feeds log entries to a machine: an open, a check and a history
 //! replay through it, so that all of them read an entry alike.
 
+mod ahead;
+
 use bytes::Bytes;
 use weir_core::batch::BATCH_VERSION;
 use weir_core::{Batch, BatchError, ConsequenceSink, Machine, Outcomes};
 
 use crate::error::StoreError;
 use crate::log::{Entry, LogIndex, LogReader};
+pub(crate) use ahead::Ahead;
 
 /// Bytes before the body of an entry that is no batch.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 16;

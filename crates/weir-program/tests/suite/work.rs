@@ -52,6 +52,14 @@ fn variables_that_live_through_loops_are_counted_as_often() {
 }
 
 #[test]
+fn a_module_tells_how_long_it_takes_to_compile() {
+    let estimate = |code: &[u8]| inspect(code).unwrap().facts.compile_us;
+    assert!(estimate(&module("", "")) < 1_000);
+    let costly = carried(500, 500).repeat(8);
+    assert!(estimate(&module("", &costly)) > 1_000_000);
+}
+
+#[test]
 fn long_chains_of_floats_are_refused() {
     let chain = |count: usize| {
         let sums = "(f64.sqrt)".repeat(count);

@@ -91,7 +91,7 @@ impl Applier {
             self.engine.queue.recycle(pending);
             self.topics.write_out();
             let time = start.elapsed();
-            self.cost.add(fuel, time);
+            self.cost.add(fuel, time + self.engine.take_compile_time());
             if is_slow {
                 self.slow_time += time;
             }
@@ -174,6 +174,7 @@ impl Applier {
 
     /// Counts what an entry that was fed has cost.
     pub(crate) fn spent(&mut self, outcomes: &Outcomes, time: Duration) {
+        let time = time + self.engine.take_compile_time();
         self.cost.add(fuel_of(outcomes), time);
     }
 

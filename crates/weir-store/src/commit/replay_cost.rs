@@ -5,12 +5,12 @@ use std::time::Duration;
 /// Fuel of replayed calls after which a snapshot is due: some 2.5 s of a fast
 /// machine.
 const FUEL_MAX: u64 = 10_000_000_000;
-/// Time of applies after which a snapshot is due.
+/// Time of applies and compilations after which a snapshot is due.
 const TIME_MAX: Duration = Duration::from_secs(3);
 /// As `TIME_MAX`, for a store that is closed: fuel of some 0.25 s. A cheap history is
 /// replayed, which takes no longer than a snapshot.
 const CLOSE_FUEL_MAX: u64 = 1_000_000_000;
-/// Time of applies after which a close writes a snapshot.
+/// Time of applies and compilations after which a close writes a snapshot.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Counted from the newest snapshot on; see the module.
@@ -18,7 +18,8 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct ReplayCost {
     /// Fuel that programs used.
     pub(crate) fuel: u64,
-    /// Time that applying took, replays included.
+    /// Time that applying took, replays included, and that the modules which were proposed take
+    /// to compile.
     pub(crate) time: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! What an open replays after histories whose programs used much fuel.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use weir_core::call_context::{CallContext, Image};
 use weir_core::intention::{Intention, Operation};
@@ -11,6 +12,7 @@ use weir_core::{
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{OnProgress, OpenOptions, Store};
 
+use crate::disks::PATIENCE;
 use crate::world::{create, execute, options, put};
 
 /// Fuel of each call.
@@ -72,6 +74,104 @@ fn burning() -> OpenOptions {
         host: Some(Arc::new(Burner)),
         ..options()
     }
+}
+
+/// Microseconds that each module of a [`Compiler`] takes to compile.
+const COMPILE_US: u64 = 2_700_000;
+
+/// Has modules that take seconds to compile, as their facts say. While it is armed, a call waits
+/// until the module `later` was compiled.
+#[derive(Clone, Debug, Default)]
+struct Compiler(Arc<(Mutex<Compiled>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Compiled {
+    codes: Vec<Vec<u8>>,
+    is_armed: bool,
+    waited: bool,
+}
+
+impl ProgramHost for Compiler {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        CodeHash([code[0]; 32])
+    }
+
+    fn admit(&self, code: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        self.0.0.lock().unwrap().codes.push(code.to_vec());
+        self.0.1.notify_all();
+        Ok(Box::new(self.clone()))
+    }
+
+    fn fingerprint(&self) -> String {
+        "compiler".to_owned()
+    }
+}
+
+impl Program for Compiler {
+    fn facts(&self) -> Facts {
+        Facts {
+            compile_us: COMPILE_US,
+            ..Facts::default()
+        }
+    }
+
+    fn fits(&self, _: &Setup) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn accepts(&self, _: &Image) -> bool {
+        true
+    }
+
+    fn judge(
+        &mut self,
+        _: Entry,
+        _: u64,
+        context: &mut Box<CallContext>,
+    ) -> Result<Decision, Trap> {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
+        if state.is_armed {
+            let missing = |state: &mut Compiled| !state.codes.iter().any(|code| code == b"later");
+            let waited = changed.wait_timeout_while(state, PATIENCE, missing);
+            let (found, late) = waited.unwrap();
+            assert!(!late.timed_out(), "the later module was not compiled ahead");
+            state = found;
+            state.waited = true;
+        }
+        drop(state);
+        context.burn(1);
+        context.emit_input(|_| Ok(())).unwrap();
+        Ok(Decision::Accept)
+    }
+
+    fn settle(&mut self, _: bool, _: &mut CallContext) {}
+
+    fn fork(&self) -> Box<dyn Program> {
+        Box::new(self.clone())
+    }
+}
+
+impl Compiler {
+    fn open(&self, disk: &SimDisk) -> Store {
+        let options = OpenOptions {
+            host: Some(Arc::new(self.clone())),
+            ..options()
+        };
+        Store::open_disk(Arc::new(disk.clone()), &options).unwrap()
+    }
+}
+
+/// Makes a topic with a module.
+fn deploy(store: &Store, topic: &str, code: &[u8]) -> Effect {
+    let mut options = TopicOptions::default();
+    options.program.state = StateMode::None;
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code,
+        args: b"",
+    };
+    execute(store, &[Intention::new(topic, operation)])[0].effect
 }
 
 fn open(disk: &SimDisk) -> Store {
@@ -151,6 +251,68 @@ fn what_a_kill_leaves_to_replay_is_bounded_by_its_fuel() {
         assert!(fuel <= SNAPSHOT_FUEL + CALL_FUEL, "after {n}: {fuel}");
         assert_eq!(killed.digest(), store.digest());
     }
+    store.close().unwrap();
+}
+
+#[test]
+fn no_module_is_compiled_by_a_replay_after_a_close() {
+    let disk = SimDisk::new();
+    let store = Compiler::default().open(&disk);
+    for n in 0..10 {
+        let made = deploy(&store, &format!("t{n}"), &[n; 4]);
+        assert_eq!(made, Effect::Valid);
+    }
+    store.close().unwrap();
+    let store = Compiler::default().open(&disk);
+    assert_eq!(store.report().replayed_intentions, 0);
+    // A module that was compiled before costs the next process as much.
+    let again = deploy(&store, "again", &[0; 4]);
+    assert_eq!(again, Effect::Valid);
+    store.close().unwrap();
+    let store = Compiler::default().open(&disk);
+    assert_eq!(store.report().replayed_intentions, 0);
+    store.close().unwrap();
+}
+
+#[test]
+fn what_a_kill_leaves_to_compile_is_bounded() {
+    let disk = SimDisk::new();
+    let store = Compiler::default().open(&disk);
+    let mut snapshots = 0;
+    for n in 0..10_u8 {
+        deploy(&store, &format!("t{n}"), &[n; 4]);
+        if n % 2 == 1 {
+            // Two modules take more than three seconds.
+            snapshots += 1;
+            let until = Instant::now() + PATIENCE;
+            while store.stats().snapshots < snapshots {
+                assert!(Instant::now() < until, "no snapshot after {n}");
+                std::thread::yield_now();
+            }
+        }
+        let killed = Compiler::default().open(&disk.killed());
+        let replayed = killed.report().replayed_intentions;
+        assert!(replayed <= 2, "after {n}: {replayed}");
+        assert_eq!(killed.digest(), store.digest());
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn a_replay_compiles_modules_ahead_of_their_apply() {
+    let disk = SimDisk::new();
+    let store = Compiler::default().open(&disk);
+    deploy(&store, "first", b"first");
+    execute(&store, &[put("first", b"k", b"v")]);
+    deploy(&store, "later", b"later");
+    let digest = store.digest();
+    let killed = disk.killed();
+    store.close().unwrap();
+    let compiler = Compiler::default();
+    compiler.0.0.lock().unwrap().is_armed = true;
+    let store = compiler.open(&killed);
+    assert_eq!(store.digest(), digest);
+    assert!(compiler.0.0.lock().unwrap().waited, "the call was replayed");
     store.close().unwrap();
 }
 
