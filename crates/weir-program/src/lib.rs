@@ -32,8 +32,8 @@ pub use host::limits;
 #[cfg(feature = "wasmi")]
 pub use interpreted::WasmiHost;
 pub use lines::{
-    LINE_BYTES_MAX, LINE_TOPICS_MAX, LINES_PER_SECOND, Level, LogLine, TOPIC_LINE_BYTES_MAX,
-    TOPIC_LINES_MAX,
+    HOST_LINES_PER_SECOND, LINE_BYTES_MAX, LINE_TOPICS_MAX, LINES_PER_SECOND, Level, LogLine,
+    PRINCIPAL_LINES_PER_SECOND, TOPIC_LINE_BYTES_MAX, TOPIC_LINES_MAX,
 };
 pub use native::WasmtimeHost;
 pub use report::Report;

@@ -3,10 +3,13 @@
 //! The node that runs the call shows the line. A line is no part of an outcome,
 //! and a program cannot learn whether it was kept. Each topic has a budget of
 //! its own: lines for each second, and lines and bytes that are kept, so a topic
-//! that floods drops its own lines and no other topic's. The rate is counted in
-//! the log's own time, so no clock is needed here.
+//! that floods drops its own lines and no other topic's. Each principal has a
+//! rate for all topics that it writes to, and the host has one. Rates are counted
+//! in the log's own time, so no clock is needed here, and apart from the lines
+//! that are kept.
 
 use parking_lot::Mutex;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -23,6 +26,15 @@ pub const TOPIC_LINE_BYTES_MAX: usize = 32 << 10;
 pub const LINE_TOPICS_MAX: usize = 512;
 /// Lines of one topic that are taken for each second of the log's time.
 pub const LINES_PER_SECOND: u32 = 100;
+/// As [`LINES_PER_SECOND`], for all calls of one principal; those without one
+/// count together.
+pub const PRINCIPAL_LINES_PER_SECOND: u32 = 1_000;
+/// As [`LINES_PER_SECOND`], for all topics of a host. It bounds what the rates
+/// take of memory.
+pub const HOST_LINES_PER_SECOND: u32 = 2_000;
+
+/// The part of a call's input that is its principal.
+const PRINCIPAL: u32 = 3;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +114,7 @@ pub(crate) struct Lines(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     topics: BTreeMap<Arc<str>, TopicLines>,
+    rates: Rates,
     /// Number of the next line, over all topics.
     next: u64,
     dropped: u64,
@@ -113,22 +126,44 @@ struct TopicLines {
     lines: VecDeque<(u64, LogLine)>,
     /// Bytes of their texts.
     bytes: usize,
-    /// Second of the log's time in which lines are counted.
+    /// Who made the call that wrote the newest one.
+    principal: Box<[u8]>,
+}
+
+/// Lines that were taken in one second of the log's time.
+#[derive(Debug, Default)]
+struct Rates {
     second: u64,
     taken: u32,
+    topics: BTreeMap<Arc<str>, u32>,
+    principals: BTreeMap<Box<[u8]>, u32>,
+}
+
+impl Rates {
+    /// Whether a line may be written in this second; then it is counted.
+    fn admits(&mut self, topic: &Arc<str>, principal: &[u8], second: u64) -> bool {
+        if second != self.second {
+            *self = Self {
+                second,
+                ..Self::default()
+            };
+        }
+        let of_topic = self.topics.get(topic).copied().unwrap_or(0);
+        let of_principal = self.principals.get(principal).copied().unwrap_or(0);
+        let admitted = self.taken < HOST_LINES_PER_SECOND
+            && of_topic < LINES_PER_SECOND
+            && of_principal < PRINCIPAL_LINES_PER_SECOND;
+        if admitted {
+            self.taken += 1;
+            self.topics.insert(Arc::clone(topic), of_topic + 1);
+            self.principals
+                .insert(Box::from(principal), of_principal + 1);
+        }
+        admitted
+    }
 }
 
 impl TopicLines {
-    /// Whether the topic may write one more line in this second.
-    fn admits(&mut self, second: u64) -> bool {
-        if second != self.second {
-            (self.second, self.taken) = (second, 0);
-        }
-        let admitted = self.taken < LINES_PER_SECOND;
-        self.taken += u32::from(admitted);
-        admitted
-    }
-
     fn push(&mut self, number: u64, line: LogLine) {
         self.bytes += line.text.len();
         self.lines.push_back((number, line));
@@ -147,10 +182,19 @@ impl TopicLines {
 }
 
 impl Kept {
-    /// The lines of a topic; the topic that wrote longest ago makes room.
+    /// The lines of a topic. Of the principal with most topics, the topic that
+    /// wrote longest ago makes room.
     fn topic(&mut self, name: &Arc<str>) -> &mut TopicLines {
         if self.topics.len() >= LINE_TOPICS_MAX && !self.topics.contains_key(name) {
-            let quietest = self.topics.iter().min_by_key(|(_, lines)| lines.newest());
+            let mut counts = BTreeMap::<&[u8], usize>::new();
+            for lines in self.topics.values() {
+                *counts.entry(&lines.principal).or_default() += 1;
+            }
+            let count = |lines: &TopicLines| counts.get(&*lines.principal).copied();
+            let quietest = self
+                .topics
+                .iter()
+                .min_by_key(|(_, lines)| (Reverse(count(lines)), lines.newest()));
             if let Some(quietest) = quietest.map(|(name, _)| Arc::clone(name)) {
                 self.topics.remove(&quietest);
             }
@@ -160,16 +204,23 @@ impl Kept {
 }
 
 impl Lines {
-    /// Takes a line, or counts it when its topic wrote too many.
+    /// Takes a line, or counts it when its topic or principal wrote too many.
     pub(crate) fn add(&self, context: &CallContext, level: i32, text: &[u8]) {
-        self.take(context.topic(), context.time_ms(), || {
+        let principal = context.input(PRINCIPAL, 0).unwrap_or_default();
+        self.take(context.topic(), principal, context.time_ms(), || {
             LogLine::new(context, level, text)
         });
     }
 
-    fn take(&self, topic: &Arc<str>, time_ms: u64, line: impl FnOnce() -> LogLine) {
+    fn take(
+        &self,
+        topic: &Arc<str>,
+        principal: &[u8],
+        time_ms: u64,
+        line: impl FnOnce() -> LogLine,
+    ) {
         let mut kept = self.0.lock();
-        if !kept.topic(topic).admits(time_ms / 1000) {
+        if !kept.rates.admits(topic, principal, time_ms / 1000) {
             kept.dropped += 1;
             return;
         }
@@ -177,11 +228,15 @@ impl Lines {
         tell(&line);
         kept.next += 1;
         let number = kept.next;
-        kept.topic(topic).push(number, line);
+        let lines = kept.topic(topic);
+        if *lines.principal != *principal {
+            lines.principal = Box::from(principal);
+        }
+        lines.push(number, line);
     }
 
     /// The lines that are kept, oldest first, and how many were dropped for
-    /// the rate of their topic.
+    /// the rate of their topic, of their principal or of the host.
     pub(crate) fn read(&self) -> (Vec<LogLine>, u64) {
         let kept = self.0.lock();
         let lines = kept.topics.values().flat_map(|topic| topic.lines.iter());
@@ -220,6 +275,10 @@ mod tests {
     use super::*;
 
     fn add(lines: &Lines, topic: &str, text: &str) {
+        add_by(lines, "", topic, text);
+    }
+
+    fn add_by(lines: &Lines, principal: &str, topic: &str, text: &str) {
         let topic: Arc<str> = Arc::from(topic);
         let line = LogLine {
             topic: Arc::clone(&topic),
@@ -228,7 +287,7 @@ mod tests {
             level: Level::Debug,
             text: text.to_owned(),
         };
-        lines.take(&topic, 5000, || line);
+        lines.take(&topic, principal.as_bytes(), 5000, || line);
     }
 
     fn of<'a>(lines: &'a [LogLine], topic: &str) -> Vec<&'a LogLine> {
@@ -268,6 +327,51 @@ mod tests {
         let (kept, dropped) = lines.read();
         assert_eq!((kept.len(), dropped), (most, 0));
         assert!(kept.last().is_some_and(|line| line.text.starts_with('y')));
+    }
+
+    #[test]
+    fn topics_that_log_in_turn_have_a_rate_together() {
+        let lines = Lines::default();
+        let topics = LINE_TOPICS_MAX + 1;
+        add_by(&lines, "quiet", "q", "before");
+        let rounds = 4;
+        for _ in 0..rounds {
+            for number in 0..topics {
+                add_by(&lines, "hostile", &format!("t{number}"), "x");
+            }
+        }
+        add_by(&lines, "quiet", "q", "after");
+        let (kept, dropped) = lines.read();
+        let texts: Vec<_> = of(&kept, "q").iter().map(|l| &*l.text).collect();
+        assert_eq!(texts, ["before", "after"]);
+        let taken = PRINCIPAL_LINES_PER_SECOND as usize;
+        assert_eq!(dropped, (rounds * topics - taken) as u64);
+        assert_eq!(lines.0.lock().rates.topics.len(), topics + 1);
+    }
+
+    #[test]
+    fn a_topic_that_is_not_kept_any_more_has_its_rate() {
+        let lines = Lines::default();
+        for _ in 0..LINES_PER_SECOND {
+            add_by(&lines, "a", "loud", "x");
+        }
+        // Each is written by another principal: the quietest topic goes.
+        for number in 0..LINE_TOPICS_MAX {
+            add_by(&lines, &format!("p{number}"), &format!("t{number}"), "x");
+        }
+        assert!(of(&lines.read().0, "loud").is_empty());
+        add_by(&lines, "a", "loud", "one more");
+        assert_eq!(lines.read().1, 1, "in the same second");
+    }
+
+    #[test]
+    fn a_host_has_a_rate_for_all_principals() {
+        let lines = Lines::default();
+        let principals = HOST_LINES_PER_SECOND + 7;
+        for number in 0..principals {
+            add_by(&lines, &format!("p{number}"), &format!("t{number}"), "x");
+        }
+        assert_eq!(lines.read().1, 7);
     }
 
     #[test]
