@@ -19,13 +19,16 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use weir_store::LogIndex;
 
+use crate::convert::io_error;
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
-use crate::machine::StateMachineSnapshot;
-use crate::types::{Member, Types};
-use crate::wire::{self, Hello};
+use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
+use crate::types::{Member, Types, Vote};
+use crate::wire::{self, Hello, SnapshotHead};
 
 /// How long a peer may take to sync what it was sent.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may take to check and install a snapshot.
+const INSTALL_TIMEOUT: Duration = Duration::from_mins(10);
 /// The least time for a connection and a short request.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(250);
 
@@ -129,6 +132,54 @@ impl Peer {
         Ok(result)
     }
 
+    /// Sends all files of a snapshot, one part after the other, and has them installed.
+    async fn send_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: StateMachineSnapshot,
+    ) -> io::Result<Vote> {
+        let none = || io::Error::other("a snapshot that was received is not sent on");
+        let shipped = snapshot.shipped().ok_or_else(none)?;
+        let files = shipped.files.clone();
+        let head = SnapshotHead {
+            vote,
+            id: shipped.id,
+            files: files.clone(),
+        };
+        tracing::info!(
+            peer = self.address,
+            index = shipped.id.index.0,
+            bytes = files.iter().map(|file| file.bytes).sum::<u64>(),
+            "sending a snapshot"
+        );
+        self.in_time(
+            Kind::Snapshot,
+            &wire::encode_snapshot(&head),
+            APPEND_TIMEOUT,
+        )
+        .await?;
+        for (number, file) in files.iter().enumerate() {
+            let mut at = 0;
+            while at < file.bytes {
+                let source = snapshot.clone();
+                let part = blocking(move || {
+                    let shipped = source.shipped().ok_or_else(none)?;
+                    shipped.read(number, at, PART_BYTES).map_err(io_error)
+                });
+                let part = part.await?;
+                let body = wire::encode_part(number, at, &part);
+                self.in_time(Kind::Part, &body, APPEND_TIMEOUT).await?;
+                at += part.len() as u64;
+            }
+        }
+        let answer = self.in_time(Kind::Install, &[], INSTALL_TIMEOUT).await?;
+        wire::decode_snapshot_answer(&answer)
+    }
+
+    async fn in_time(&mut self, kind: Kind, body: &[u8], time: Duration) -> io::Result<Bytes> {
+        timeout(time, self.exchange(kind, body)).await?
+    }
+
     async fn request(
         &mut self,
         kind: Kind,
@@ -199,15 +250,23 @@ impl RaftNetworkV2<Types> for Peer {
 
     async fn full_snapshot(
         &mut self,
-        _: VoteOf<Types>,
-        _: SnapshotOf<Types, StateMachineSnapshot>,
-        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        vote: VoteOf<Types>,
+        snapshot: SnapshotOf<Types, StateMachineSnapshot>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        // No node purges its log, so none asks for this (docs/decisions/0065, point 5).
-        let what = "a node of this version sends no snapshot";
-        let error = io::Error::new(io::ErrorKind::Unsupported, what);
-        Err(StreamingError::Unreachable(Unreachable::new(&error)))
+        tokio::select! {
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = self.send_snapshot(vote, snapshot.snapshot) => match sent {
+                Ok(vote) => Ok(SnapshotResponse { vote }),
+                Err(error) => {
+                    // The answer may still come, and would be taken for that of another.
+                    self.stream = None;
+                    tracing::warn!(%error, peer = self.address, "a snapshot was not sent");
+                    Err(StreamingError::Unreachable(Unreachable::new(&error)))
+                }
+            },
+        }
     }
 
     async fn transfer_leader(

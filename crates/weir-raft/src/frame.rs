@@ -36,6 +36,12 @@ pub(crate) enum Kind {
     Promote = 20,
     /// A node asks what it must have applied before it answers a read.
     ReadIndex = 21,
+    /// A leader begins to send a snapshot.
+    Snapshot = 22,
+    /// Bytes of a file of it.
+    Part = 23,
+    /// All of it was sent.
+    Install = 24,
     Answer = 32,
     /// The request could not be carried out; the body says why.
     Failed = 33,
@@ -54,6 +60,9 @@ impl Kind {
             19 => Self::Transfer,
             20 => Self::Promote,
             21 => Self::ReadIndex,
+            22 => Self::Snapshot,
+            23 => Self::Part,
+            24 => Self::Install,
             32 => Self::Answer,
             33 => Self::Failed,
             _ => return None,

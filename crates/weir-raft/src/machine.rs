@@ -1,22 +1,27 @@
 //! The machine of a store as the state machine of openraft.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use openraft::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{OptionalSend, SnapshotMeta};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weir_core::program::PROGRAM_STACK_BYTES;
-use weir_store::StoreError;
-use weir_store::replica::{Replica, ReplicaEntry};
+use weir_store::replica::{EntryId, Replica, ReplicaEntry, ShippedSnapshot, StagedSnapshot};
+use weir_store::{LogIndex, StoreError};
 
-use crate::convert::{io_error, log_id, stored_entry, stored_membership};
+use crate::convert::{entry_id, io_error, log_id, stored_entry, stored_membership};
 use crate::types::{LogId, StoredMembership, Types};
 
 /// Entries that are applied before openraft hears of them.
 const ENTRIES_AT_ONCE: usize = 64;
+/// Bytes of a snapshot that are read or sent at a time.
+pub(crate) const PART_BYTES: usize = 1 << 20;
 
 type Applied = (ReplicaEntry, Option<ApplyResponder<Types>>);
 
@@ -31,20 +36,93 @@ struct Job {
 pub struct StateMachine {
     replica: Replica,
     jobs: mpsc::Sender<Job>,
-    newest: Option<SnapshotMetaOf<Types>>,
+    /// The newest entry of the snapshot that openraft knows, as an index of the log.
+    known: Arc<AtomicU64>,
 }
 
-/// A snapshot of a state machine: which one.
+/// A snapshot of a state machine: the files of this node, or those that another one
+/// has sent.
 #[derive(Clone, Debug)]
-pub struct StateMachineSnapshot {
-    /// What it covers.
-    pub meta: SnapshotMetaOf<Types>,
+pub struct StateMachineSnapshot(Arc<Content>);
+
+#[derive(Debug)]
+enum Content {
+    Shipped(ShippedSnapshot),
+    /// `None` after it was installed.
+    Staged(Mutex<Option<StagedSnapshot>>),
 }
 
-/// Builds a snapshot of the state when it was made.
+impl StateMachineSnapshot {
+    /// A snapshot that another node has sent.
+    pub(crate) fn staged(staged: StagedSnapshot) -> Self {
+        Self(Arc::new(Content::Staged(Mutex::new(Some(staged)))))
+    }
+
+    /// The files, if they are those of this node.
+    pub(crate) fn shipped(&self) -> Option<&ShippedSnapshot> {
+        match &*self.0 {
+            Content::Shipped(shipped) => Some(shipped),
+            Content::Staged(_) => None,
+        }
+    }
+
+    /// Puts it in the place of the state of `replica`.
+    fn install(&self, replica: &Replica) -> io::Result<()> {
+        let staged = match &*self.0 {
+            Content::Staged(staged) => staged.lock().take(),
+            Content::Shipped(shipped) => Some(copy(shipped, replica)?),
+        };
+        let gone = || io::Error::other("the snapshot was installed before");
+        replica.install(staged.ok_or_else(gone)?).map_err(io_error)
+    }
+}
+
+/// Stages a snapshot of another store of this process.
+fn copy(shipped: &ShippedSnapshot, replica: &Replica) -> io::Result<StagedSnapshot> {
+    let staged = replica.stage(shipped.id, shipped.files.clone());
+    let mut staged = staged.map_err(io_error)?;
+    for (number, file) in shipped.files.iter().enumerate() {
+        let mut at = 0;
+        while at < file.bytes {
+            let part = shipped.read(number, at, PART_BYTES).map_err(io_error)?;
+            staged.write(number, at, &part).map_err(io_error)?;
+            at += part.len() as u64;
+        }
+    }
+    Ok(staged)
+}
+
+/// What a snapshot covers.
+pub(crate) fn meta(
+    id: EntryId,
+    membership: Option<(EntryId, Bytes)>,
+) -> io::Result<SnapshotMetaOf<Types>> {
+    Ok(SnapshotMeta {
+        // One of the empty state covers nothing.
+        last_log_id: (id.index > LogIndex::ZERO).then(|| log_id(id)),
+        last_membership: stored_membership(membership)?,
+    })
+}
+
+fn snapshot_of(shipped: ShippedSnapshot) -> io::Result<SnapshotOf<Types, StateMachineSnapshot>> {
+    let meta = meta(shipped.id, shipped.membership.clone())?;
+    let snapshot = StateMachineSnapshot(Arc::new(Content::Shipped(shipped)));
+    Ok(SnapshotOf::<Types, _> { meta, snapshot })
+}
+
+/// Runs work that waits for a disk.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)?
+}
+
+/// Finds the newest snapshot, and makes one if openraft knows it already.
 #[derive(Debug)]
 pub struct SnapshotBuilder {
-    meta: io::Result<SnapshotMetaOf<Types>>,
+    replica: Replica,
+    known: Arc<AtomicU64>,
 }
 
 impl StateMachine {
@@ -67,15 +145,7 @@ impl StateMachine {
         Ok(Self {
             replica,
             jobs,
-            newest: None,
-        })
-    }
-
-    fn meta(&self) -> io::Result<SnapshotMetaOf<Types>> {
-        let (last_log_id, last_membership) = self.state()?;
-        Ok(SnapshotMeta {
-            last_log_id,
-            last_membership,
+            known: Arc::default(),
         })
     }
 
@@ -124,31 +194,33 @@ impl RaftStateMachine<Types> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
-        let meta = self.meta();
-        if let Ok(meta) = &meta {
-            self.newest = Some(meta.clone());
+        SnapshotBuilder {
+            replica: self.replica.clone(),
+            known: Arc::clone(&self.known),
         }
-        SnapshotBuilder { meta }
     }
 
     async fn install_snapshot(
         &mut self,
-        _: &SnapshotMetaOf<Types>,
-        _: StateMachineSnapshot,
+        meta: &SnapshotMetaOf<Types>,
+        snapshot: StateMachineSnapshot,
     ) -> Result<(), io::Error> {
-        // No node purges its log, so none needs this (docs/decisions/0065, point 5).
-        let what = "a node of this version installs no snapshot of another node";
-        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        let replica = self.replica.clone();
+        blocking(move || snapshot.install(&replica)).await?;
+        let index = meta
+            .last_log_id
+            .as_ref()
+            .map_or(0, |id| entry_id(id).index.0);
+        self.known.fetch_max(index, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn get_current_snapshot(
         &mut self,
     ) -> Result<Option<SnapshotOf<Types, StateMachineSnapshot>>, io::Error> {
-        let newest = self.newest.clone();
-        Ok(newest.map(|meta| SnapshotOf::<Types, _> {
-            snapshot: StateMachineSnapshot { meta: meta.clone() },
-            meta,
-        }))
+        let replica = self.replica.clone();
+        let newest = blocking(move || replica.ship().map_err(io_error)).await?;
+        newest.map(snapshot_of).transpose()
     }
 }
 
@@ -158,13 +230,19 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
     async fn build_snapshot(
         &mut self,
     ) -> Result<SnapshotOf<Types, StateMachineSnapshot>, io::Error> {
-        let meta = match &self.meta {
-            Ok(meta) => meta.clone(),
-            Err(error) => return Err(io::Error::new(error.kind(), error.to_string())),
-        };
-        Ok(SnapshotOf::<Types, _> {
-            snapshot: StateMachineSnapshot { meta: meta.clone() },
-            meta,
-        })
+        let (replica, known) = (self.replica.clone(), self.known.load(Ordering::Relaxed));
+        let newest = blocking(move || {
+            let newest = replica.ship().map_err(io_error)?;
+            let is_new = |newest: &ShippedSnapshot| newest.id.index.0 > known;
+            if newest.as_ref().is_some_and(is_new) {
+                return Ok(newest);
+            }
+            replica.checkpoint().map_err(io_error)?;
+            replica.ship().map_err(io_error)
+        });
+        let missing = || io::Error::other("the snapshot that was made is not there");
+        let newest = newest.await?.ok_or_else(missing)?;
+        self.known.fetch_max(newest.id.index.0, Ordering::Relaxed);
+        snapshot_of(newest)
     }
 }

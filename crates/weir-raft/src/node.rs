@@ -20,7 +20,7 @@ use weir_core::ErrorCode;
 use weir_store::replica::{
     EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch, Replica, Waiters,
 };
-use weir_store::{LogIndex, OpenOptions, Store, StoreError};
+use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::client::{Peer, Peers};
 use crate::convert::{encode_members, entry_id};
@@ -50,6 +50,8 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause before the next round after one that failed.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(20);
+/// How long openraft may take to learn of a snapshot that is on the disk.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before a learner asks again to vote.
 const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -81,6 +83,8 @@ pub struct Status {
     pub leader: Option<u64>,
     /// Its term.
     pub term: u64,
+    /// The newest entry that its log has let go.
+    pub purged: Option<EntryId>,
     /// The newest entry of its log.
     pub last: Option<EntryId>,
     /// The newest entry that it knows to be committed.
@@ -96,22 +100,27 @@ pub struct Status {
     pub contact: Option<Duration>,
 }
 
-/// Hands batches of the store to openraft.
-struct Proposals(mpsc::UnboundedSender<ProposedBatch>);
+/// Hands batches of the store to openraft, and what the store needs no more.
+struct Proposals {
+    batches: mpsc::UnboundedSender<ProposedBatch>,
+    purges: mpsc::UnboundedSender<EntryId>,
+}
 
 impl IntentionLog for Proposals {
     fn propose(&self, batch: ProposedBatch) {
         // After the end, dropping the batch answers those who wait.
-        drop(self.0.send(batch));
+        drop(self.batches.send(batch));
     }
 
     fn latency_class(&self) -> LatencyClass {
         LatencyClass::Network
     }
 
-    fn purge_floor(&self) -> LogIndex {
-        // Until nodes ship snapshots, each one needs its whole log.
-        LogIndex::ZERO
+    fn purgeable(&self, id: EntryId) {
+        // A node that lacks these entries gets a snapshot.
+        if self.purges.send(id).is_err() {
+            tracing::debug!("the log of a closed node was not purged");
+        }
     }
 }
 
@@ -124,7 +133,7 @@ pub struct Node {
     address: SocketAddr,
     port: Arc<Port>,
     reads: Reads,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
 }
 
 /// Linearizable reads that wait for a round.
@@ -173,6 +182,7 @@ impl Node {
         let settings = settings::config(cluster);
         let settings = settings.map_err(|error| NodeError::consensus(&error))?;
         let (sender, batches) = mpsc::unbounded_channel();
+        let (purges, purgeable) = mpsc::unbounded_channel();
         let engine = fingerprint(options);
         let (directory, options) = (directory.to_owned(), options.clone());
         let opened = tokio::task::spawn_blocking(move || {
@@ -181,7 +191,11 @@ impl Node {
                 cluster,
                 holes: false,
             };
-            Store::open_node(&directory, &options, &node, Arc::new(Proposals(sender)))
+            let proposals = Proposals {
+                batches: sender,
+                purges,
+            };
+            Store::open_node(&directory, &options, &node, Arc::new(proposals))
         });
         let opened = opened.await.map_err(std::io::Error::other)?;
         let (store, replica) = opened?;
@@ -202,10 +216,12 @@ impl Node {
             members: Members::new(identity, raft.clone(), engine),
             contact: Contact::new(),
             room: Arc::clone(&room),
+            replica: replica.clone(),
         });
         let tasks = [
             tokio::spawn(propose(batches, raft.clone(), room)),
             tokio::spawn(peer::serve(listener, Arc::clone(&port))),
+            tokio::spawn(purge(purgeable, raft.clone())),
         ];
         Ok(Self {
             store: Arc::new(store),
@@ -288,6 +304,7 @@ impl Node {
     /// Where the node stands.
     #[must_use]
     pub fn status(&self) -> Status {
+        let log = self.replica.log_state();
         let metrics = self.raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
         let voters: Vec<u64> = members.voter_ids().collect();
@@ -305,7 +322,8 @@ impl Node {
             },
             leader: leader_of(&metrics, &self.port.room),
             term: metrics.current_term,
-            last: self.replica.log_state().last,
+            purged: log.purged,
+            last: log.last,
             committed: id(metrics.cluster_committed.as_ref()),
             applied: self.replica.applied().last,
             contact: match metrics.state {
@@ -603,6 +621,29 @@ fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, room: &Room) 
         Some((node, member)) => waiters.redirect(node, &member.client),
         None if members.voter_ids().count() > 1 => waiters.refuse(ErrorCode::NoLeader, FULL),
         None => waiters.refuse(ErrorCode::DiskFull, FULL),
+    }
+}
+
+/// Purges the log up to what the store needs no more. openraft purges what is in a
+/// snapshot that it knows, so it is shown the newest one first.
+async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types, StateMachine>) {
+    while let Some(mut id) = purgeable.recv().await {
+        while let Ok(newer) = purgeable.try_recv() {
+            id = newer;
+        }
+        let raft_index = id.index.0.saturating_sub(1);
+        if raft.trigger().snapshot().await.is_err() {
+            return;
+        }
+        let is_known = |metrics: &RaftMetrics<Types>| {
+            let newest = metrics.snapshot.as_ref();
+            newest.is_some_and(|newest| newest.index >= raft_index)
+        };
+        let wait = raft.wait(Some(SNAPSHOT_TIMEOUT));
+        match wait.metrics(is_known, "a snapshot").await {
+            Ok(_) => drop(raft.trigger().purge_log(raft_index).await),
+            Err(error) => tracing::warn!(%error, "the log was not purged"),
+        }
     }
 }
 

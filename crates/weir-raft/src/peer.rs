@@ -8,26 +8,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use openraft::alias::SnapshotOf;
+use openraft::async_runtime::WatchReceiver;
 use openraft::raft::AppendEntriesResponse;
 use openraft::{Raft, ReadPolicy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use weir_store::replica::NodeIdentity;
+use weir_store::replica::{NodeIdentity, Replica, StagedSnapshot};
 
-use crate::convert::index_of;
+use crate::convert::{index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
-use crate::machine::StateMachine;
+use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members};
 use crate::room::{FULL, Room};
-use crate::types::Types;
-use crate::wire::{self, Hello, Join};
+use crate::types::{Types, Vote};
+use crate::wire::{self, Hello, Join, SnapshotHead};
 
 /// Connections of peers at a time; further ones are closed.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a connection may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a leader may take for the next part of a snapshot.
+const PART_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for want of a descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,6 +42,7 @@ pub(crate) struct Port {
     pub(crate) members: Members,
     pub(crate) contact: Contact,
     pub(crate) room: Arc<Room>,
+    pub(crate) replica: Replica,
 }
 
 /// When a leader was heard of last.
@@ -113,14 +118,97 @@ async fn talk(mut stream: TcpStream, port: &Port) -> io::Result<()> {
         }
     };
     frame::write(&mut stream, Kind::Welcome, hello.number, &[]).await?;
-    while let Some(request) = frame::read(&mut stream, BODY_BYTES_MAX).await? {
-        let (kind, body) = match answer(&request, from, port).await? {
+    let mut incoming = None;
+    loop {
+        let next = frame::read(&mut stream, BODY_BYTES_MAX);
+        // A snapshot on its way keeps space, and others from being received.
+        let next = match &incoming {
+            Some(_) => timeout(PART_TIMEOUT, next).await??,
+            None => next.await?,
+        };
+        let Some(request) = next else { return Ok(()) };
+        let answered = match request.kind {
+            Kind::Snapshot | Kind::Part | Kind::Install => {
+                receive(&request, &mut incoming, port).await
+            }
+            _ => answer(&request, from, port).await,
+        };
+        let (kind, body) = match answered? {
             Ok(body) => (Kind::Answer, body),
             Err(why) => (Kind::Failed, why.into_bytes()),
         };
         frame::write(&mut stream, kind, request.number, &body).await?;
     }
-    Ok(())
+}
+
+/// A snapshot that a leader sends, as far as it has come.
+struct Incoming {
+    vote: Vote,
+    staged: StagedSnapshot,
+}
+
+/// Takes a frame of a snapshot. After a failure the sender begins again.
+async fn receive(
+    request: &Frame,
+    incoming: &mut Option<Incoming>,
+    port: &Port,
+) -> io::Result<Result<Vec<u8>, String>> {
+    let before = incoming.take();
+    if port.room.is_full() {
+        return Ok(Err(FULL.to_owned()));
+    }
+    if request.kind == Kind::Snapshot {
+        drop(before);
+        let SnapshotHead { vote, id, files } = wire::decode_snapshot(&request.body)?;
+        let known = port.raft.metrics().borrow_watched().vote;
+        let leads = vote.is_committed() && vote >= known && id.term <= vote.leader_id().term;
+        if !leads {
+            return Ok(Err("the sender of the snapshot does not lead".to_owned()));
+        }
+        let replica = port.replica.clone();
+        return Ok(
+            match blocking(move || replica.stage(id, files).map_err(io_error)).await {
+                Ok(staged) => {
+                    *incoming = Some(Incoming { vote, staged });
+                    Ok(Vec::new())
+                }
+                Err(error) => Err(error.to_string()),
+            },
+        );
+    }
+    let Some(Incoming { vote, mut staged }) = before else {
+        return Ok(Err("no snapshot was begun on this connection".to_owned()));
+    };
+    port.contact.heard();
+    if request.kind == Kind::Part {
+        let body = request.body.clone();
+        let written = blocking(move || {
+            let (file, at, content) = wire::decode_part(&body)?;
+            staged.write(file, at, content).map_err(io_error)?;
+            Ok(staged)
+        });
+        return Ok(match written.await {
+            Ok(staged) => {
+                *incoming = Some(Incoming { vote, staged });
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error.to_string()),
+        });
+    }
+    let described = blocking(move || {
+        let membership = staged.membership().map_err(io_error)?;
+        let meta = machine::meta(staged.id(), membership)?;
+        let snapshot = StateMachineSnapshot::staged(staged);
+        Ok(SnapshotOf::<Types, _> { meta, snapshot })
+    });
+    let installed = match described.await {
+        Ok(snapshot) => {
+            let installed = port.raft.install_full_snapshot(vote, snapshot).await;
+            installed.map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    Ok(installed.map(|answer| wire::encode_snapshot_answer(&answer.vote)))
 }
 
 /// Answers a process that wants a number for its directory.

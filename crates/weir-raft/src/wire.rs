@@ -9,7 +9,7 @@ use openraft::raft::{
 };
 use weir_core::codec::{Reader, Short, put_varint};
 use weir_store::LogIndex;
-use weir_store::replica::{EntryBody, EntryId, ReplicaEntry, Vote as StoredVote};
+use weir_store::replica::{EntryBody, EntryId, ReplicaEntry, SnapshotFile, Vote as StoredVote};
 
 use crate::convert::{
     entry, entry_id, log_id, put_text, read_text, stored_entry, stored_vote, vote,
@@ -339,6 +339,87 @@ pub(crate) fn decode_append_answer(body: &[u8]) -> io::Result<AppendEntriesRespo
             _ => return Err(Short),
         })
     })
+}
+
+/// The first frame of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotHead {
+    /// Of the leader that sends it.
+    pub(crate) vote: Vote,
+    /// The newest entry in it.
+    pub(crate) id: EntryId,
+    pub(crate) files: Vec<SnapshotFile>,
+}
+
+pub(crate) fn encode_snapshot(head: &SnapshotHead) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(&mut out, &head.vote);
+    put_id(&mut out, Some(&log_id(head.id)));
+    put_varint(&mut out, head.files.len() as u64);
+    for file in &head.files {
+        put_bool(&mut out, file.segment.is_some());
+        if let Some((topic, number)) = file.segment {
+            put_varint(&mut out, topic.into());
+            put_varint(&mut out, number.into());
+        }
+        put_varint(&mut out, file.bytes);
+    }
+    out
+}
+
+pub(crate) fn decode_snapshot(body: &[u8]) -> io::Result<SnapshotHead> {
+    whole(body, |reader| {
+        let vote = read_vote(reader)?;
+        let id = read_id(reader)?.ok_or(Short)?;
+        let count = reader.varint()?;
+        let mut files = Vec::new();
+        for _ in 0..count {
+            let number = |reader: &mut Reader<'_>| {
+                let number = reader.varint()?;
+                u32::try_from(number).map_err(|_| Short)
+            };
+            let segment = if read_bool(reader)? {
+                Some((number(reader)?, number(reader)?))
+            } else {
+                None
+            };
+            let bytes = reader.varint()?;
+            files.push(SnapshotFile { segment, bytes });
+        }
+        Ok(SnapshotHead {
+            vote,
+            id: entry_id(&id),
+            files,
+        })
+    })
+}
+
+/// Number of the file, place in it, content.
+pub(crate) fn encode_part(file: usize, at: u64, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(content.len() + 20);
+    put_varint(&mut out, file as u64);
+    put_varint(&mut out, at);
+    out.extend_from_slice(content);
+    out
+}
+
+pub(crate) fn decode_part(body: &[u8]) -> io::Result<(usize, u64, &[u8])> {
+    let mut reader = Reader::new(body);
+    let mut read = || {
+        let file = usize::try_from(reader.varint()?).map_err(|_| Short)?;
+        Ok((file, reader.varint()?, reader.rest()))
+    };
+    read().map_err(|_: Short| invalid("a part of a snapshot is not as it is written"))
+}
+
+pub(crate) fn encode_snapshot_answer(vote: &Vote) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(&mut out, vote);
+    out
+}
+
+pub(crate) fn decode_snapshot_answer(body: &[u8]) -> io::Result<Vote> {
+    whole(body, read_vote)
 }
 
 pub(crate) fn encode_vote(request: &VoteRequest<Types>) -> Vec<u8> {

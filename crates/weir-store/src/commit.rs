@@ -38,7 +38,7 @@ pub(crate) use apply::Applier;
 use apply::Logged;
 use helper::Helper;
 pub(crate) use replay_cost::ReplayCost;
-pub(crate) use sink::Topics;
+pub(crate) use sink::{Topics, attached};
 use turn::SlowTurn;
 
 /// Idle time after which the log is sealed, so that a later open can prove its
@@ -82,7 +82,7 @@ pub(crate) struct Committer {
     /// Something was synced since the log was sealed.
     unsealed: bool,
     /// Log bytes of this process at the newest snapshot.
-    snapshot_at: u64,
+    pub(crate) snapshot_at: u64,
     /// Log bytes after the newest snapshot when the store was opened.
     pub(crate) replayed_bytes: u64,
     pub(crate) snapshot_log_bytes: u64,
@@ -186,7 +186,7 @@ impl Committer {
     }
 
     /// Nothing is known yet of what the programs of the topics cost.
-    fn learn_programs(&self) {
+    pub(crate) fn learn_programs(&self) {
         let machine = self.engine.machine.read();
         let programmed = machine.topics().filter(|topic| topic.program.is_some());
         let limit = |topic: &TopicView<'_>| topic.options.map(fuel_of_a_call);

@@ -10,6 +10,7 @@
 //! by its caller.
 
 mod file;
+mod prefix;
 mod read_only;
 #[cfg(feature = "sim")]
 mod sim;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use crate::error::{IoVerb, StoreError};
 
 pub use self::file::FileDisk;
+pub(crate) use self::prefix::PrefixDisk;
 pub(crate) use self::read_only::ReadOnlyDisk;
 #[cfg(feature = "sim")]
 pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp};

@@ -68,6 +68,8 @@ pub(crate) struct Counters {
     pub(crate) snapshot_index: Counter,
     pub(crate) purged_index: Counter,
     pub(crate) log_bytes: Counter,
+    /// Snapshots of other nodes that took the place of the state.
+    pub(crate) installs: Counter,
     pub(crate) scrubbed_bytes: Counter,
     pub(crate) scrub_rounds: Counter,
     pub(crate) damage: Counter,

@@ -3,6 +3,8 @@
 /// Keys of one topic in ascending byte order, with their slots.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
+    /// Snapshots of other nodes that were installed before it was made.
+    pub(crate) installs: u64,
     pub(crate) incarnation: u64,
     pub(crate) generation: u64,
     pub(crate) slots: u32,

@@ -22,3 +22,12 @@ impl fmt::Display for LogIndex {
         self.0.fmt(f)
     }
 }
+
+/// Names one entry for good: two entries with equal ids are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryId {
+    /// Term of the leader that appended it.
+    pub term: u64,
+    /// Its place in the log.
+    pub index: LogIndex,
+}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use self::files::{CommittedFile, VoteFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
+use crate::permit::Exclusive;
 use crate::provider::IntentionLog;
 
 /// The vote of a node: in one term it votes once.
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) holes: bool,
     pub(crate) vote: Mutex<Option<Vote>>,
     pub(crate) committed: Mutex<CommittedFile>,
+    /// Held while a snapshot of another node is received.
+    pub(crate) staging: Arc<Exclusive>,
 }
 
 /// Called with the result of an operation, on the writer thread.

@@ -10,7 +10,7 @@ use weir_core::{ErrorCode, Outcomes};
 use crate::conclude::conclude;
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::log::LogIndex;
+use crate::log_index::EntryId;
 use crate::queue::Pending;
 
 /// What a provider waits for before it reports an entry as committed.
@@ -46,9 +46,11 @@ pub trait IntentionLog: Send + Sync {
     /// What a proposal waits for.
     fn latency_class(&self) -> LatencyClass;
 
-    /// Highest entry that the store may purge on its own account. The provider
-    /// purges the rest through [`Replica::purge_through`](crate::replica::Replica::purge_through).
-    fn purge_floor(&self) -> LogIndex;
+    /// This node needs the entries up to `id` no more: two snapshots from there on are in
+    /// place, and were read back. The provider lets them go by
+    /// [`Replica::purge_through`](crate::replica::Replica::purge_through) when it does not
+    /// need them either. Called on the writer thread, so it must not block.
+    fn purgeable(&self, id: EntryId);
 }
 
 /// A batch on its way to a provider.

@@ -16,6 +16,7 @@ use crate::commit::Committer;
 use crate::engine::Positions;
 use crate::error::StoreError;
 use crate::log::LogIndex;
+use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::permit::ExclusivePermit;
 use crate::snapshot;
@@ -32,12 +33,6 @@ fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)>
 }
 
 impl Committer {
-    /// The highest entry that a log provider lets go; none without one.
-    fn purge_floor(&self) -> Option<LogIndex> {
-        let replica = self.replica.as_ref()?;
-        Some(replica.provider.purge_floor())
-    }
-
     /// How far this store is.
     pub(crate) fn positions(&self) -> Positions {
         Positions {
@@ -48,21 +43,18 @@ impl Committer {
         }
     }
 
-    /// Purges the log up to an entry.
+    /// Purges the log up to an entry, or tells the log provider that it may do so.
     pub(crate) fn purge(&mut self, through: LogIndex) -> Result<(), StoreError> {
-        if let Some(floor) = self.purge_floor().filter(|floor| *floor < through) {
-            return Err(StoreError::IndexOutOfRange {
-                what: "the cluster still needs later entries of the log",
-                index: through.0,
-                low: 0,
-                high: floor.0,
-            });
+        if let Some(replica) = &self.replica {
+            if let Some(term) = self.log.term_at(through) {
+                let index = through;
+                replica.provider.purgeable(EntryId { term, index });
+            }
+            return Ok(());
         }
-        if self.replica.is_none() {
-            let mut positions = self.positions();
-            positions.purged = positions.purged.max(through);
-            positions.assert_order();
-        }
+        let mut positions = self.positions();
+        positions.purged = positions.purged.max(through);
+        positions.assert_order();
         let purged = self.log.purge_through(through);
         purged.map_err(|error| self.fail(error))?;
         let counters = &self.engine.counters;
@@ -83,9 +75,6 @@ impl MaintenanceHandle {
         let older = *older;
         let through = self.ask(move |committer| {
             let keep_bytes = committer.log_keep_bytes?;
-            let older = committer
-                .purge_floor()
-                .map_or(older, |floor| floor.min(older));
             committer.log.purgeable_through(older, keep_bytes)
         })?;
         let Some(through) = through else {

@@ -26,6 +26,7 @@ use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
 use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
+use crate::install;
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
@@ -93,11 +94,14 @@ pub(crate) fn recover(
         now_unix_s: now_ms() / 1000,
         ..defaults
     };
-    let (log, log_recovery) = Log::open(Arc::clone(&disk), identity.store_id, log_options)?;
+    let (mut log, log_recovery) = Log::open(Arc::clone(&disk), identity.store_id, log_options)?;
     if report.created {
         Identity::name(&*disk)?;
     }
     report.log = log_recovery;
+    if node.is_some() {
+        install::resume(&*disk, &mut log, &identity.store_id)?;
+    }
     let is_empty = log.last_index() == LogIndex::ZERO;
     let node_files = match node {
         Some(node) => Some(node_files(&disk, identity.store_id, node, is_empty)?),

@@ -26,6 +26,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::log::{LogIndex, LogReader, LogReaders};
+pub use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::node::files::{self, CommittedFile, VoteFile};
 pub use crate::node::{Done, NodeOptions, Vote};
@@ -36,17 +37,9 @@ use crate::recovery::recover;
 use crate::replay::{
     AppliedMembership, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
 };
+pub use crate::ship::{ShippedSnapshot, SnapshotFile, StagedSnapshot};
 use crate::store::Store;
 use crate::topic::cache::FileCache;
-
-/// Names one entry for good: two entries with equal ids are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EntryId {
-    /// Term of the leader that appended it.
-    pub term: u64,
-    /// Its place in the log.
-    pub index: LogIndex,
-}
 
 /// What an entry holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,10 +138,13 @@ pub struct NodeIdentity {
 /// The seam's half of an open store: what a provider drives. Cheap to clone.
 #[derive(Clone)]
 pub struct Replica {
-    handle: MaintenanceHandle,
+    pub(crate) handle: MaintenanceHandle,
     readers: LogReaders,
     applier: Arc<Mutex<Applier>>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cache: Arc<FileCache>,
+    /// Seed of the hashes of a machine that is loaded; `None`: random.
+    pub(crate) seed: Option<u64>,
 }
 
 impl std::fmt::Debug for Replica {
@@ -220,8 +216,15 @@ impl Store {
         };
         let shared = committer.follow(files, node, provider)?;
         let applier = Arc::clone(&committer.applier);
-        let store = Self::start(cache, options, lock, committer, report)?;
-        let replica = Replica::new(&store, applier, shared);
+        let store = Self::start(Arc::clone(&cache) as _, options, lock, committer, report)?;
+        let replica = Replica {
+            handle: store.maintenance_handle(),
+            readers: store.readers.clone(),
+            applier,
+            shared,
+            cache,
+            seed: options.seed,
+        };
         Ok((store, replica))
     }
 
@@ -237,19 +240,6 @@ impl Store {
 }
 
 impl Replica {
-    pub(crate) fn new(
-        store: &Store,
-        committer_applier: Arc<Mutex<Applier>>,
-        shared: Arc<Shared>,
-    ) -> Self {
-        Self {
-            handle: store.maintenance_handle(),
-            readers: store.readers.clone(),
-            applier: committer_applier,
-            shared,
-        }
-    }
-
     /// Number of the node.
     #[must_use]
     pub fn node(&self) -> u64 {
@@ -455,6 +445,7 @@ impl Committer {
             holes: options.holes,
             vote: Mutex::new(vote.vote),
             committed: Mutex::new(committed),
+            staging: Arc::default(),
         });
         self.engine
             .queue

@@ -162,7 +162,11 @@ impl Store {
             let view = machine.topic_by_id(id);
             let now = view.and_then(|v| Some((v.incarnation?.0, v.keys?.generation())));
             // Slots may have been numbered anew between the two locks.
-            if now.is_none_or(|now| now == (order.incarnation, order.generation)) {
+            let is_known = |now| {
+                now == (order.incarnation, order.generation)
+                    && self.engine.has_installed(order.installs)
+            };
+            if now.is_none_or(is_known) {
                 break machine;
             }
         };
@@ -232,8 +236,11 @@ impl Store {
             let (Some(keys), Some(incarnation)) = (view.keys, view.incarnation) else {
                 return;
             };
-            if (order.incarnation, order.generation) != (incarnation.0, keys.generation()) {
+            let installs = self.engine.counters.installs.get();
+            let known = (order.installs, order.incarnation, order.generation);
+            if known != (installs, incarnation.0, keys.generation()) {
                 *order = KeyOrder {
+                    installs,
                     incarnation: incarnation.0,
                     generation: keys.generation(),
                     ..KeyOrder::default()

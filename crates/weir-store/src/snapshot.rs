@@ -221,14 +221,7 @@ impl Snapshot {
         let (file, len, header) = open(disk, store_id, index, &name)?;
         Chunks::new(&*file, &name, len, &header).check()?;
         let mut source = Chunks::new(&*file, &name, len, &header);
-        let mut membership = None;
-        if header[10] & HAS_MEMBERSHIP != 0 {
-            let framed = source.framed()?;
-            let read = read_membership(&framed).filter(|read| read.index <= index);
-            membership = Some(read.ok_or_else(|| damage(512, "members of the cluster"))?);
-        }
-        let list = source.framed()?;
-        let topics = read_list(&list).ok_or_else(|| damage(512, "list of topic segments"))?;
+        let (membership, topics) = read_front(&mut source, &header, index)?;
         let machine = load(&mut source, seed, host.cloned()).map_err(|error| match error {
             SnapshotError::Version { found, known } => StoreError::NewerFormat {
                 file: name.clone(),
@@ -251,6 +244,55 @@ impl Snapshot {
             membership,
         })
     }
+}
+
+/// What a snapshot says of what is outside of the machine.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub(crate) term: u64,
+    pub(crate) membership: Option<AppliedMembership>,
+    pub(crate) topics: Vec<(TopicId, SegmentList)>,
+    /// Bytes of the file.
+    pub(crate) bytes: u64,
+}
+
+/// Reads members and segments of a snapshot, and not the machine.
+pub(crate) fn describe(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+    index: LogIndex,
+) -> Result<Description, StoreError> {
+    let name = path(index);
+    let (file, bytes, header) = open(disk, store_id, index, &name)?;
+    let mut source = Chunks::new(&*file, &name, bytes, &header);
+    let (membership, topics) = read_front(&mut source, &header, index)?;
+    Ok(Description {
+        term: word(&header, 40),
+        membership,
+        topics,
+        bytes,
+    })
+}
+
+type Front = (Option<AppliedMembership>, Vec<(TopicId, SegmentList)>);
+
+/// What precedes the machine.
+fn read_front(
+    source: &mut Chunks<'_>,
+    header: &Header,
+    index: LogIndex,
+) -> Result<Front, StoreError> {
+    let damage = |name: &str, what| StoreError::damage(name, 512, what, 0);
+    let mut membership = None;
+    if header[10] & HAS_MEMBERSHIP != 0 {
+        let framed = source.framed()?;
+        let read = read_membership(&framed).filter(|read| read.index <= index);
+        membership = Some(read.ok_or_else(|| damage(source.name, "members of the cluster"))?);
+    }
+    let list = source.framed()?;
+    let topics = read_list(&list);
+    let topics = topics.ok_or_else(|| damage(source.name, "list of topic segments"))?;
+    Ok((membership, topics))
 }
 
 /// Index and term of the entry, then its body, with their length before them.

@@ -17,6 +17,8 @@ const CLIENT: ClientId = ClientId([0x11; 16]);
 fn options() -> OpenOptions {
     OpenOptions {
         retention_every: None,
+        log_segment_bytes: 32 << 10,
+        log_keep_bytes: Some(0),
         ..OpenOptions::default()
     }
 }
@@ -285,6 +287,131 @@ async fn a_follower_redirects_and_a_minority_does_not_answer() {
     assert_eq!(refused.code(), ErrorCode::NoLeader);
     assert_eq!(records(alone.store()), 1, "reads go on");
     cluster.stop(follower).await;
+}
+
+/// Passes bytes on to an address while it is open.
+struct Proxy {
+    address: String,
+    open: tokio::sync::watch::Sender<bool>,
+}
+
+impl Proxy {
+    async fn start(to: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (open, is_open) = tokio::sync::watch::channel(true);
+        let to = to.to_owned();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (mut is_open, to) = (is_open.clone(), to.clone());
+                tokio::spawn(async move {
+                    if !*is_open.borrow() {
+                        return;
+                    }
+                    let Ok(mut far) = tokio::net::TcpStream::connect(to).await else {
+                        return;
+                    };
+                    tokio::select! {
+                        _ = is_open.wait_for(|open| !open) => {}
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    }
+                });
+            }
+        });
+        Self { address, open }
+    }
+}
+
+impl Cluster {
+    /// Compacts the log of a node, and waits until entries are gone.
+    async fn purge(&self, node: u64) {
+        let node = &self.nodes[&node];
+        let store = std::sync::Arc::clone(node.store());
+        let compacted = tokio::task::spawn_blocking(move || store.compact_log());
+        compacted.await.unwrap().unwrap();
+        while node.status().purged.is_none() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let follower = 2;
+    let mut members = cluster.members.clone();
+    let behind = Proxy::start(&members[&follower].peer).await;
+    members.get_mut(&follower).unwrap().peer = behind.address.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    for nonce in 2..=100 {
+        cluster.put(nonce).await;
+    }
+    cluster.agreed().await;
+    if cluster.leader().await == follower {
+        cluster.nodes[&follower].hand_over(1).await.unwrap();
+    }
+    // The follower is cut off at its port, and not closed: its readers stay.
+    let reader = {
+        let store = cluster.nodes[&follower].store();
+        let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
+        let first = reader.next_page().unwrap().unwrap();
+        assert!(first.iter().count() > 0);
+        reader
+    };
+    behind.open.send_replace(false);
+    for nonce in 101..=1000 {
+        cluster.put(nonce).await;
+    }
+    for node in 1..=3 {
+        if node != follower {
+            cluster.purge(node).await;
+        }
+    }
+    let purged = cluster.nodes[&1].status().purged.unwrap();
+    assert!(purged > cluster.nodes[&follower].status().last.unwrap());
+    behind.open.send_replace(true);
+    cluster.put(1001).await;
+    cluster.agreed().await;
+    let mut reader = reader;
+    let mut next = reader.position();
+    let mut count = 0;
+    while let Some(page) = reader.next_page().unwrap() {
+        for record in &page {
+            let record = record.unwrap();
+            assert_eq!(record.offset, next, "without a gap");
+            next = ConsequenceOffset(next.0 + 1);
+            count += 1;
+        }
+    }
+    assert_eq!((next.0, count > 0), (1002, true));
+    assert!(cluster.nodes[&follower].status().purged.is_some());
+
+    // An empty directory under a new number, and all of it again from the disks.
+    cluster.add(4).await;
+    let member = cluster.members[&4].clone();
+    let leader = cluster.leader().await;
+    cluster.nodes[&leader].add_learner(4, member).await.unwrap();
+    cluster.nodes[&leader]
+        .change_voters([1, 2, 3, 4])
+        .await
+        .unwrap();
+    cluster.put(1002).await;
+    cluster.agreed().await;
+    for node in 1..=4 {
+        assert_eq!(records(cluster.nodes[&node].store()), 1002);
+        cluster.stop(node).await;
+        let found = verify(&cluster.directory(node)).unwrap();
+        assert!(found.is_clean(), "{:?}", found.findings);
+    }
+    for node in 1..=4 {
+        cluster.restart(node).await;
+    }
+    cluster.put(1003).await;
+    cluster.agreed().await;
+    for node in 1..=4 {
+        cluster.stop(node).await;
+    }
 }
 
 /// Asks a member for a place; returns the sentence if there is none.

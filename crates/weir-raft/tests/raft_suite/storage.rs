@@ -7,8 +7,8 @@ use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use tempfile::TempDir;
 use weir_raft::suite::{LogStore, StateMachine, Types};
-use weir_store::replica::{IntentionLog, LatencyClass, NodeOptions, ProposedBatch};
-use weir_store::{LogIndex, OpenOptions, Store};
+use weir_store::replica::{EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch};
+use weir_store::{OpenOptions, Store};
 
 /// Nothing is proposed in the suite.
 struct Nobody;
@@ -20,9 +20,7 @@ impl IntentionLog for Nobody {
         LatencyClass::Network
     }
 
-    fn purge_floor(&self) -> LogIndex {
-        LogIndex::ZERO
-    }
+    fn purgeable(&self, _: EntryId) {}
 }
 
 struct Directories;
@@ -115,4 +113,9 @@ suite! {
     snapshot_meta_optional
     apply_single
     apply_multiple
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfer_snapshot() {
+    Tests::transfer_snapshot(&Directories).await.unwrap();
 }

@@ -46,7 +46,7 @@ pub(crate) struct Applier {
     /// Time that batches of the slow lane took since it was looked at.
     pub(super) slow_time: Duration,
     /// What a replay from the newest snapshot would cost.
-    pub(super) cost: ReplayCost,
+    pub(crate) cost: ReplayCost,
 }
 
 impl Applier {

@@ -9,8 +9,9 @@ use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
 use super::discard::Discard;
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
-use crate::topic::files::TopicFiles;
+use crate::topic::files::{Contents, TopicFiles};
 use crate::topic::writer::{FLUSH_BYTES, TopicWriter};
 
 /// Closed blocks of all topics that may wait in memory before all are written.
@@ -27,6 +28,33 @@ fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize)
     }
     *unwritten_bytes += writer.unwritten_bytes();
     flushed.is_err_and(|error| error.lacks_descriptors())
+}
+
+/// Writers that go on after the segments that a snapshot lists, by topic number.
+pub(crate) fn attached(
+    cache: &Arc<FileCache>,
+    tag: [u8; 8],
+    snapshot: &Snapshot,
+) -> Result<Vec<TopicWriter>, StoreError> {
+    let topics = snapshot.machine.topics().map(|view| (view.id, view.last.0));
+    let mut lasts = Vec::new();
+    let mut writers = Vec::new();
+    for (id, last) in topics {
+        let files = Arc::new(TopicFiles::new(id, tag, Arc::clone(cache)));
+        files.contents.write().last = last;
+        lasts.push(last);
+        writers.push(TopicWriter::new(files));
+    }
+    for (id, list) in &snapshot.topics {
+        let last = lasts.get(id.index()).copied().unwrap_or_default();
+        let writer = writers.get_mut(id.index());
+        let writer = writer.ok_or_else(|| {
+            let file = snapshot::path(snapshot.index);
+            StoreError::damage(&file, 512, "a topic of the machine", 0)
+        })?;
+        writer.attach(list, last)?;
+    }
+    Ok(writers)
 }
 
 /// All topic writers, by topic number.
@@ -75,6 +103,40 @@ impl Topics {
                 writer.skip_segments(skip);
             }
             self.writers.push(writer);
+        }
+    }
+
+    /// Replaces all topics by those of a snapshot that was installed. Readers of a
+    /// topic go on in the new one at their offset.
+    pub(crate) fn replace(&mut self, fresh: Vec<TopicWriter>) {
+        let mut live = self.engine.topics.write();
+        let mut before = std::mem::take(&mut self.writers).into_iter();
+        for mut writer in fresh {
+            if let Some(before) = before.next() {
+                let contents = std::mem::take(&mut *writer.files.contents.write());
+                *before.files.contents.write() = contents;
+                writer.files = before.files;
+            } else {
+                live.push(Arc::clone(&writer.files));
+            }
+            self.writers.push(writer);
+        }
+        drop(live);
+        // Topics that the new state does not have: only a state that had diverged has any.
+        for before in before {
+            *before.files.contents.write() = Contents::default();
+            self.writers.push(TopicWriter::new(before.files));
+        }
+        self.touched.clear();
+        self.full.clear();
+        self.unwritten_bytes = 0;
+        self.skip.clear();
+    }
+
+    /// Wakes everybody who waits for a record.
+    pub(crate) fn notify_all(&self) {
+        for writer in &self.writers {
+            writer.files.notify();
         }
     }
 

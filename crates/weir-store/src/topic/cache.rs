@@ -5,8 +5,8 @@
 //! a file of the store, the cache closes files that it could open again, and
 //! tries again: the log and snapshots come before what is only kept open.
 
-use parking_lot::Mutex;
-use std::collections::HashMap;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,12 +31,44 @@ const GROW_AFTER: Duration = Duration::from_mins(1);
 pub(crate) struct FileCache {
     disk: Arc<dyn Disk>,
     open: Mutex<Open>,
+    pins: Mutex<Pins>,
+    /// Held while a snapshot of another node takes the place of all files.
+    installing: Mutex<()>,
+}
+
+/// Files that are sent to another node: their removal waits.
+#[derive(Debug, Default)]
+struct Pins {
+    next: u64,
+    pinned: HashMap<u64, HashSet<String>>,
+    deferred: HashSet<String>,
+}
+
+impl Pins {
+    fn holds(&self, path: &str) -> bool {
+        self.pinned.values().any(|paths| paths.contains(path))
+    }
+}
+
+/// Keeps files until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    cache: Arc<FileCache>,
+    id: u64,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.cache.unpin(self.id);
+    }
 }
 
 #[derive(Debug)]
 struct Open {
     files: HashMap<Box<str>, (Arc<dyn DiskFile>, u64)>,
     clock: u64,
+    /// One more with each change of all files: one that was opened before is not kept.
+    generation: u64,
     /// Files that may be kept now, and when descriptors are short no more.
     files_max: usize,
     ceiling: usize,
@@ -85,6 +117,7 @@ impl FileCache {
         let open = Open {
             files: HashMap::new(),
             clock: 0,
+            generation: 0,
             files_max: ceiling,
             ceiling,
             short: None,
@@ -92,7 +125,54 @@ impl FileCache {
         Self {
             disk,
             open: Mutex::new(open),
+            pins: Mutex::default(),
+            installing: Mutex::new(()),
         }
+    }
+
+    /// Defers the removal of these files until the pin is dropped.
+    pub(crate) fn pin(self: &Arc<Self>, paths: HashSet<String>) -> Pin {
+        let mut pins = self.pins.lock();
+        pins.next += 1;
+        let id = pins.next;
+        pins.pinned.insert(id, paths);
+        let cache = Arc::clone(self);
+        Pin { cache, id }
+    }
+
+    fn unpin(&self, id: u64) {
+        let mut pins = self.pins.lock();
+        pins.pinned.remove(&id);
+        let deferred = std::mem::take(&mut pins.deferred);
+        let (kept, free) = deferred.into_iter().partition(|path| pins.holds(path));
+        pins.deferred = kept;
+        for path in free {
+            // What is left is removed by the next open.
+            if let Err(error) = self.disk.remove(&path) {
+                tracing::warn!(%error, path, "a file that was sent to another node was not removed");
+            }
+        }
+    }
+
+    /// Closes every file and drops every pin: the files are about to be replaced.
+    /// Reads that fail wait until the guard is dropped.
+    pub(crate) fn begin_install(&self) -> MutexGuard<'_, ()> {
+        let guard = self.installing.lock();
+        *self.pins.lock() = Pins::default();
+        self.forget_all();
+        guard
+    }
+
+    /// Closes every file, those that are being opened included.
+    pub(crate) fn forget_all(&self) {
+        let mut open = self.open.lock();
+        open.generation += 1;
+        open.files.clear();
+    }
+
+    /// Waits for the end of an install, if there is one.
+    pub(crate) fn wait_installed(&self) {
+        drop(self.installing.lock());
     }
 
     /// The disk of the store, which is this cache.
@@ -128,8 +208,9 @@ impl FileCache {
         if let Some(file) = self.get_open(path) {
             return Ok(file);
         }
+        let generation = self.open.lock().generation;
         let file = self.open(path, OpenMode::Write)?;
-        self.put(path, Arc::clone(&file));
+        self.put_of(path, Arc::clone(&file), Some(generation));
         Ok(file)
     }
 
@@ -144,7 +225,14 @@ impl FileCache {
 
     /// Keeps a file that was just made.
     pub(crate) fn put(&self, path: &str, file: Arc<dyn DiskFile>) {
+        self.put_of(path, file, None);
+    }
+
+    fn put_of(&self, path: &str, file: Arc<dyn DiskFile>, generation: Option<u64>) {
         let mut open = self.open.lock();
+        if generation.is_some_and(|generation| generation != open.generation) {
+            return;
+        }
         open.grow();
         let count = open.files_max - 1;
         open.keep(count);
@@ -176,6 +264,12 @@ impl Disk for FileCache {
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
+        let mut pins = self.pins.lock();
+        if pins.holds(path) {
+            pins.deferred.insert(path.to_owned());
+            return Ok(());
+        }
+        drop(pins);
         self.disk.remove(path)
     }
 

@@ -274,7 +274,12 @@ impl TopicFiles {
                 Found::Nothing => return Ok(None),
             };
             match self.load(&found) {
-                Err(_) if self.is_replaced(&found) => {}
+                Err(error) => {
+                    self.cache.wait_installed();
+                    if !self.is_replaced(&found) {
+                        return Err(error);
+                    }
+                }
                 loaded => return loaded.map(Some),
             }
         }

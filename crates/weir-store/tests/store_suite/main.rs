@@ -23,6 +23,7 @@ mod faults;
 mod fixture;
 mod groups;
 mod history;
+mod install;
 mod kill;
 mod limits;
 mod listen;

@@ -18,7 +18,7 @@ use crate::world::{create, execute, options, put, records, try_execute};
 const CLUSTER: [u8; 16] = [0xc1; 16];
 const MEMBERS: &[u8] = b"three nodes";
 
-fn node() -> NodeOptions {
+pub fn node() -> NodeOptions {
     NodeOptions {
         node: 3,
         cluster: CLUSTER,
@@ -29,14 +29,19 @@ fn node() -> NodeOptions {
 /// A cluster of one: what is proposed is appended, and committed once it is
 /// durable.
 #[derive(Default)]
-struct Alone {
+pub struct Alone {
     replica: OnceLock<Replica>,
     turn: Arc<Mutex<()>>,
     /// Proposals that wait for `release`, once it is set.
     held: Mutex<Option<Vec<ProposedBatch>>>,
+    purgeable: Mutex<Vec<EntryId>>,
 }
 
 impl Alone {
+    pub fn follow(&self, replica: &Replica) {
+        assert!(self.replica.set(replica.clone()).is_ok());
+    }
+
     fn commit(replica: &Replica, turn: &Mutex<()>, batch: ProposedBatch) {
         let _turn = turn.lock().unwrap();
         let last = replica.log_state().last;
@@ -70,12 +75,12 @@ impl IntentionLog for Alone {
         LatencyClass::Disk
     }
 
-    fn purge_floor(&self) -> LogIndex {
-        LogIndex::ZERO
+    fn purgeable(&self, id: EntryId) {
+        self.purgeable.lock().unwrap().push(id);
     }
 }
 
-fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), StoreError> {
+pub fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), StoreError> {
     let (sender, results) = mpsc::channel();
     let durable = sender.clone();
     replica.append(
@@ -89,13 +94,13 @@ fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), StoreErro
     Ok(())
 }
 
-fn wait(act: impl FnOnce(weir_store::replica::Done)) -> Result<(), StoreError> {
+pub fn wait(act: impl FnOnce(weir_store::replica::Done)) -> Result<(), StoreError> {
     let (sender, result) = mpsc::channel();
     act(Box::new(move |done| drop(sender.send(done))));
     result.recv().unwrap_or(Err(StoreError::Closed))
 }
 
-fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
+pub fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
     let provider = Arc::new(Alone::default());
     let (store, replica) =
         Store::open_node(directory, &options(), &node(), Arc::clone(&provider) as _)?;
@@ -103,7 +108,7 @@ fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<Alone>), StoreErro
     Ok((store, replica, provider))
 }
 
-fn entry(term: u64, index: u64, body: EntryBody) -> ReplicaEntry {
+pub fn entry(term: u64, index: u64, body: EntryBody) -> ReplicaEntry {
     let index = LogIndex(index);
     ReplicaEntry {
         id: EntryId { term, index },
@@ -310,8 +315,14 @@ fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
     }
     assert_eq!(unknown, lost);
     assert_eq!(records(&store, "orders").len() as u32, 2 + 40 - lost);
-    let refused = store.compact_log();
-    assert_eq!(code(refused), ErrorCode::BadRequest);
+    // The provider hears what may go, and decides.
+    let compacted = store.compact_log().unwrap();
+    let newest = provider.purgeable.lock().unwrap().last().copied().unwrap();
+    assert_eq!(newest.index, compacted.index);
+    assert_eq!(replica.log_state().purged, None);
+    wait(|done| replica.purge_through(newest, done)).unwrap();
+    let purged = replica.log_state().purged;
+    assert!(purged.is_none_or(|purged| purged <= newest), "{purged:?}");
     drop(replica);
     let gap = entry(7, 99, EntryBody::Blank);
     assert_eq!(

@@ -1,0 +1,390 @@
+//! Puts a staged snapshot of another node in the place of a node's state
+//! (docs/formats/cluster.md, "Install").
+//!
+//! Invariants: nothing of the old state is removed before the staged one is durable and
+//! checked; an open that finds a manifest ends the switch before it reads anything else;
+//! the log keeps what follows the snapshot, because others may have counted it.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use crc_fast::crc32_iscsi as crc32c;
+
+use crate::commit::{Committer, ReplayCost, attached};
+use crate::disk::{Disk, OpenMode};
+use crate::engine::Engine;
+use crate::error::{IoVerb, StoreError};
+use crate::log::{Log, LogIndex};
+use crate::permit::ExclusivePermit;
+use crate::snapshot::{self, Snapshot};
+use crate::topic::cache::FileCache;
+
+/// Directory of a snapshot that is on its way in.
+pub(crate) const STAGED: &str = "staged";
+const MANIFEST: &str = "staged/manifest";
+const MANIFEST_NEW: &str = "staged/manifest.new";
+const MAGIC: &[u8; 8] = b"WEIRINST";
+const FORMAT: u16 = 1;
+const MANIFEST_BYTES: usize = 512;
+
+/// How far a switch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The old snapshots and segments are being removed.
+    Clear = 1,
+    /// They are gone; the staged files get their names.
+    Move = 2,
+}
+
+/// Which snapshot is being installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) index: LogIndex,
+    pub(crate) term: u64,
+}
+
+impl Manifest {
+    fn encode(self, phase: Phase, store_id: &[u8; 16]) -> [u8; MANIFEST_BYTES] {
+        let mut bytes = [0; MANIFEST_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[10] = phase as u8;
+        bytes[16..32].copy_from_slice(store_id);
+        bytes[32..40].copy_from_slice(&self.index.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.term.to_le_bytes());
+        let crc = crc32c(&bytes[..MANIFEST_BYTES - 4]);
+        bytes[MANIFEST_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(
+        bytes: &[u8; MANIFEST_BYTES],
+        store_id: &[u8; 16],
+    ) -> Result<(Self, Phase), StoreError> {
+        let damage = |position| StoreError::damage(MANIFEST, position, "a manifest", 0);
+        let (body, crc) = bytes.split_at(MANIFEST_BYTES - 4);
+        if crc != crc32c(body).to_le_bytes() || !body.starts_with(MAGIC) {
+            return Err(damage(0));
+        }
+        let found = u16::from_le_bytes([bytes[8], bytes[9]]);
+        let phase = match bytes[10] {
+            1 => Some(Phase::Clear),
+            2 => Some(Phase::Move),
+            _ => None,
+        };
+        let is_zero = bytes[11..16]
+            .iter()
+            .chain(&body[48..])
+            .all(|byte| *byte == 0);
+        let Some(phase) = phase.filter(|_| found == FORMAT && is_zero) else {
+            return Err(StoreError::NewerFormat {
+                file: MANIFEST.to_owned(),
+                found,
+                supported: FORMAT,
+            });
+        };
+        if bytes[16..32] != store_id[..] {
+            let file = MANIFEST.to_owned();
+            return Err(StoreError::ForeignStore { file });
+        }
+        let word = |at: usize| {
+            let bytes = bytes.get(at..at + 8).and_then(|word| word.first_chunk());
+            bytes.map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let manifest = Self {
+            index: LogIndex(word(32)),
+            term: word(40),
+        };
+        Ok((manifest, phase))
+    }
+
+    /// Writes the manifest: durable when this returns.
+    fn write(self, disk: &dyn Disk, phase: Phase, store_id: &[u8; 16]) -> Result<(), StoreError> {
+        remove_if_there(disk, STAGED, "manifest.new")?;
+        let file = disk
+            .open(MANIFEST_NEW, OpenMode::CreateNew)
+            .map_err(StoreError::io(IoVerb::Open, MANIFEST_NEW))?;
+        let bytes = self.encode(phase, store_id);
+        file.write_all_at(&mut [IoSlice::new(&bytes)], 0)
+            .map_err(StoreError::io(IoVerb::Write, MANIFEST_NEW))?;
+        file.sync_data()
+            .map_err(StoreError::io(IoVerb::Sync, MANIFEST_NEW))?;
+        disk.rename(MANIFEST_NEW, MANIFEST)
+            .map_err(StoreError::io(IoVerb::Rename, MANIFEST))?;
+        sync(disk, STAGED)
+    }
+
+    fn read(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<(Self, Phase)>, StoreError> {
+        if !names(disk, STAGED)?.iter().any(|name| name == "manifest") {
+            return Ok(None);
+        }
+        let file = disk
+            .open(MANIFEST, OpenMode::Read)
+            .map_err(StoreError::io(IoVerb::Open, MANIFEST))?;
+        let len = file.len().map_err(StoreError::io(IoVerb::Read, MANIFEST))?;
+        if len != MANIFEST_BYTES as u64 {
+            return Err(StoreError::damage(MANIFEST, len, "a manifest", 0));
+        }
+        let mut bytes = [0; MANIFEST_BYTES];
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(StoreError::io(IoVerb::Read, MANIFEST))?;
+        Self::decode(&bytes, store_id).map(Some)
+    }
+}
+
+fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>, StoreError> {
+    disk.list(dir).map_err(StoreError::io(IoVerb::List, dir))
+}
+
+fn sync(disk: &dyn Disk, dir: &str) -> Result<(), StoreError> {
+    disk.sync_dir(dir)
+        .map_err(StoreError::io(IoVerb::Sync, dir))
+}
+
+fn remove(disk: &dyn Disk, path: &str) -> Result<(), StoreError> {
+    disk.remove(path)
+        .map_err(StoreError::io(IoVerb::Remove, path))
+}
+
+fn remove_if_there(disk: &dyn Disk, dir: &str, name: &str) -> Result<(), StoreError> {
+    if names(disk, dir)?.iter().any(|found| found == name) {
+        remove(disk, &format!("{dir}/{name}"))?;
+    }
+    Ok(())
+}
+
+/// Removes the files in a directory, durably.
+fn empty(disk: &dyn Disk, dir: &str, is_ours: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+    let names: Vec<String> = names(disk, dir)?;
+    let ours: Vec<_> = names.iter().filter(|name| is_ours(name)).collect();
+    for name in &ours {
+        remove(disk, &format!("{dir}/{name}"))?;
+    }
+    if ours.is_empty() {
+        Ok(())
+    } else {
+        sync(disk, dir)
+    }
+}
+
+/// Directories of topics below `root`, without it.
+fn topic_directories(disk: &dyn Disk, root: &str) -> Result<Vec<String>, StoreError> {
+    let mut found = names(disk, &format!("{root}topics"))?;
+    found.retain(|name| crate::topic::files::parse_directory(name).is_some());
+    Ok(found)
+}
+
+fn is_segment(name: &str) -> bool {
+    crate::topic::files::parse_segment(name).is_some()
+}
+
+fn is_snapshot(name: &str) -> bool {
+    let stem = name.strip_suffix(".new").unwrap_or(name);
+    stem.strip_suffix(".snap").is_some()
+}
+
+/// Removes what is staged. The caller knows that no manifest is there.
+pub(crate) fn clear_staged(disk: &dyn Disk) -> Result<(), StoreError> {
+    let found = names(disk, STAGED)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let remove_dir = |dir: &str| {
+        disk.remove_dir(dir)
+            .map_err(StoreError::io(IoVerb::Remove, dir))
+    };
+    for name in topic_directories(disk, "staged/")? {
+        let dir = format!("staged/topics/{name}");
+        empty(disk, &dir, |_| true)?;
+        remove_dir(&dir)?;
+    }
+    empty(disk, "staged/snapshots", |_| true)?;
+    for dir in ["topics", snapshot::DIRECTORY] {
+        if found.iter().any(|name| name == dir) {
+            remove_dir(&format!("staged/{dir}"))?;
+        }
+    }
+    remove_if_there(disk, STAGED, "manifest.new")
+}
+
+/// Ends a switch that was begun, and removes what is staged without one. `log` then
+/// reaches to the snapshot.
+pub(crate) fn resume(
+    disk: &dyn Disk,
+    log: &mut Log,
+    store_id: &[u8; 16],
+) -> Result<(), StoreError> {
+    let Some((manifest, phase)) = Manifest::read(disk, store_id)? else {
+        return clear_staged(disk);
+    };
+    tracing::info!(index = manifest.index.0, "ending the install of a snapshot");
+    switch(disk, log, store_id, manifest, phase)
+}
+
+fn switch(
+    disk: &dyn Disk,
+    log: &mut Log,
+    store_id: &[u8; 16],
+    manifest: Manifest,
+    phase: Phase,
+) -> Result<(), StoreError> {
+    if phase == Phase::Clear {
+        empty(disk, snapshot::DIRECTORY, is_snapshot)?;
+        for name in topic_directories(disk, "")? {
+            empty(disk, &format!("topics/{name}"), is_segment)?;
+        }
+        manifest.write(disk, Phase::Move, store_id)?;
+    }
+    for name in topic_directories(disk, "staged/")? {
+        move_files(disk, &format!("topics/{name}"))?;
+    }
+    disk.create_dir("topics")
+        .map_err(StoreError::io(IoVerb::Open, "topics"))?;
+    sync(disk, "topics")?;
+    move_files(disk, snapshot::DIRECTORY)?;
+    sync(disk, "")?;
+    let Manifest { index, term } = manifest;
+    let has_another = log.term_at(index).is_some_and(|found| found != term);
+    if log.last_index() < index || has_another {
+        log.reset(index.next(), term)?;
+    }
+    remove(disk, MANIFEST)?;
+    sync(disk, STAGED)?;
+    clear_staged(disk)
+}
+
+/// Gives the files of a staged directory their names.
+fn move_files(disk: &dyn Disk, dir: &str) -> Result<(), StoreError> {
+    disk.create_dir(dir)
+        .map_err(StoreError::io(IoVerb::Open, dir))?;
+    let staged = format!("{STAGED}/{dir}");
+    for name in names(disk, &staged)? {
+        let to = format!("{dir}/{name}");
+        disk.rename(&format!("{staged}/{name}"), &to)
+            .map_err(StoreError::io(IoVerb::Rename, &to))?;
+    }
+    sync(disk, dir)
+}
+
+impl Committer {
+    /// Puts a staged snapshot, which was checked, in the place of the state.
+    ///
+    /// # Errors
+    /// Before the manifest is written the state stays as it was; after a later error the
+    /// store is poisoned, and the next open ends the switch.
+    pub(crate) fn install(
+        &mut self,
+        cache: &Arc<FileCache>,
+        snapshot: Snapshot,
+        permit: &ExclusivePermit,
+    ) -> Result<(), StoreError> {
+        self.flush();
+        self.engine.writable()?;
+        let shared = Arc::clone(&self.applier);
+        let mut applier = shared.lock();
+        if snapshot.index < applier.applied {
+            return Err(StoreError::IndexOutOfRange {
+                what: "a snapshot to install",
+                index: snapshot.index.0,
+                low: applier.applied.0,
+                high: u64::MAX,
+            });
+        }
+        let store_id = self.engine.identity.store_id;
+        let manifest = Manifest {
+            index: snapshot.index,
+            term: snapshot.term,
+        };
+        manifest.write(&*self.disk, Phase::Clear, &store_id)?;
+        let guard = cache.begin_install();
+        let switched = switch(
+            &*self.disk,
+            &mut self.log,
+            &store_id,
+            manifest,
+            Phase::Clear,
+        );
+        cache.forget_all();
+        let writers =
+            switched.and_then(|()| attached(cache, self.engine.identity.tag(), &snapshot));
+        let writers = writers.map_err(|error| self.engine.poison(error))?;
+        let Snapshot {
+            index,
+            term,
+            machine,
+            membership,
+            ..
+        } = snapshot;
+        let newest_ms = machine.time_ms();
+        let mut live = self.engine.machine.write();
+        applier.topics.replace(writers);
+        *live = machine;
+        self.engine.counters.installs.add(1);
+        drop(live);
+        drop(guard);
+        applier.applied = index;
+        applier.term = term;
+        applier.membership = membership;
+        applier.cost = ReplayCost::default();
+        let counters = &self.engine.counters;
+        counters.applied_index.set(index.0);
+        counters.snapshot_index.set(index.0);
+        counters.durable_index.set(self.log.durable_index().0);
+        counters.purged_index.set(self.log.first_index().0 - 1);
+        counters.log_bytes.set(self.log.stats().bytes);
+        applier.topics.notify_all();
+        drop(applier);
+        self.engine.arrivals.notify();
+        self.installed(permit);
+        if let Some(replica) = &mut self.replica {
+            replica.stamp_ms = replica.stamp_ms.max(newest_ms);
+            let mut committed = replica.shared.committed.lock();
+            if committed.newest.is_none_or(|(newest, _)| newest < index) {
+                let saved = committed.save(index, term);
+                drop(committed);
+                saved.map_err(|error| self.engine.poison(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What maintenance knows of files that are gone does not hold.
+    fn installed(&mut self, _permit: &ExclusivePermit) {
+        self.read_back.0.lock().clear();
+        self.replayed_bytes = 0;
+        self.snapshot_at = self.log.stats().batch_bytes;
+        self.learn_programs();
+    }
+}
+
+impl Engine {
+    /// Whether `found` snapshots of other nodes were installed so far.
+    pub(crate) fn has_installed(&self, found: u64) -> bool {
+        self.counters.installs.get() == found
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_of_a_manifest_is_noticed() {
+        let manifest = Manifest {
+            index: LogIndex(7),
+            term: 3,
+        };
+        let store_id = [9; 16];
+        let good = manifest.encode(Phase::Move, &store_id);
+        assert_eq!(
+            Manifest::decode(&good, &store_id).unwrap(),
+            (manifest, Phase::Move)
+        );
+        for bit in 0..MANIFEST_BYTES * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Manifest::decode(&bad, &store_id).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Snapshots on their way from node to node (docs/formats/cluster.md, "Snapshots").
+//!
+//! Invariants: the files of a shipped snapshot stay until it is dropped; a staged
+//! snapshot is installed only after every byte of it was read back and checked; one
+//! snapshot is staged at a time.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_core::TopicId;
+
+use crate::commit::attached;
+use crate::disk::{Disk, OpenMode, PrefixDisk};
+use crate::error::{IoVerb, StoreError};
+use crate::install::{STAGED, clear_staged};
+use crate::log::LogIndex;
+use crate::log_index::EntryId;
+use crate::permit::ExclusivePermit;
+use crate::replay::AppliedMembership;
+use crate::replica::Replica;
+use crate::snapshot::{self, Description, Snapshot};
+use crate::topic::cache::{FileCache, Pin};
+use crate::topic::files;
+
+/// A file of a snapshot that is shipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotFile {
+    /// Topic number and segment number; `None` for the snapshot itself.
+    pub segment: Option<(u32, u32)>,
+    /// Bytes that are shipped, from the start of the file.
+    pub bytes: u64,
+}
+
+/// A snapshot of this node that another one can read. It keeps its files.
+#[derive(Debug)]
+pub struct ShippedSnapshot {
+    /// The newest entry in it.
+    pub id: EntryId,
+    /// The newest membership entry in it, and its body.
+    pub membership: Option<(EntryId, Bytes)>,
+    /// Its files; the snapshot itself is the first one.
+    pub files: Vec<SnapshotFile>,
+    cache: Arc<FileCache>,
+    _pin: Pin,
+}
+
+/// A snapshot of another node, as far as it has come.
+#[derive(Debug)]
+pub struct StagedSnapshot {
+    store_id: [u8; 16],
+    id: EntryId,
+    files: Vec<(SnapshotFile, u64)>,
+    disk: Arc<dyn Disk>,
+    staging: Arc<PrefixDisk>,
+    is_installing: bool,
+    _permit: ExclusivePermit,
+}
+
+fn path(file: &SnapshotFile, index: LogIndex) -> String {
+    match file.segment {
+        Some((topic, number)) => files::path(TopicId(topic), number),
+        None => snapshot::path(index),
+    }
+}
+
+/// The files of a snapshot, itself first.
+fn files_of(description: &Description) -> Vec<SnapshotFile> {
+    let itself = SnapshotFile {
+        segment: None,
+        bytes: description.bytes,
+    };
+    let segments = description.topics.iter().flat_map(|(id, list)| {
+        list.segments.iter().map(|entry| SnapshotFile {
+            segment: Some((id.0, entry.number)),
+            bytes: entry.bytes,
+        })
+    });
+    std::iter::once(itself).chain(segments).collect()
+}
+
+fn membership_of(membership: Option<AppliedMembership>) -> Option<(EntryId, Bytes)> {
+    membership.map(|AppliedMembership { index, term, body }| (EntryId { term, index }, body))
+}
+
+impl ShippedSnapshot {
+    /// Reads `len` bytes of a file, or what is left of it.
+    pub fn read(&self, file: usize, at: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        let Some(file) = self.files.get(file) else {
+            return Ok(Vec::new());
+        };
+        let left = usize::try_from(file.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(left)];
+        let path = path(file, self.id.index);
+        let opened = self.cache.get(&path);
+        let opened = opened.map_err(StoreError::io(IoVerb::Open, &path))?;
+        let read = opened.read_exact_at(&mut bytes, at);
+        read.map_err(StoreError::io_at(IoVerb::Read, &path, at))?;
+        Ok(bytes)
+    }
+}
+
+impl StagedSnapshot {
+    /// The newest entry in it.
+    #[must_use]
+    pub fn id(&self) -> EntryId {
+        self.id
+    }
+
+    /// The newest membership entry in it, and its body.
+    ///
+    /// # Errors
+    /// `Damage` while the first file has not come whole.
+    pub fn membership(&self) -> Result<Option<(EntryId, Bytes)>, StoreError> {
+        let description = snapshot::describe(&*self.staging, self.store_id, self.id.index)?;
+        Ok(membership_of(description.membership))
+    }
+
+    /// Writes the next bytes of a file.
+    ///
+    /// # Errors
+    /// `IndexOutOfRange` for bytes that are not the next ones of the file.
+    pub fn write(&mut self, file: usize, at: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let index = self.id.index;
+        let strange = |high| StoreError::IndexOutOfRange {
+            what: "a part of a snapshot",
+            index: at,
+            low: 0,
+            high,
+        };
+        let (file, written) = self.files.get_mut(file).ok_or_else(|| strange(0))?;
+        if at != *written || bytes.len() as u64 > file.bytes - *written {
+            return Err(strange(*written));
+        }
+        let path = path(file, index);
+        let mode = if at == 0 {
+            if let Some((dir, _)) = path.rsplit_once('/') {
+                let made = self.staging.create_dir(dir);
+                made.map_err(StoreError::io(IoVerb::Open, dir))?;
+            }
+            OpenMode::CreateNew
+        } else {
+            OpenMode::Write
+        };
+        let opened = self.staging.open(&path, mode);
+        let opened = opened.map_err(StoreError::io(IoVerb::Open, &path))?;
+        let done = opened.write_all_at(&mut [IoSlice::new(bytes)], at);
+        done.map_err(StoreError::io_at(IoVerb::Write, &path, at))?;
+        *written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes all files and names durable.
+    fn settle(&self) -> Result<(), StoreError> {
+        let mut directories = HashSet::new();
+        for (file, written) in &self.files {
+            let path = path(file, self.id.index);
+            if *written != file.bytes {
+                return Err(StoreError::damage(&path, *written, "a whole file", 0));
+            }
+            let opened = self.staging.open(&path, OpenMode::Write);
+            let opened = opened.map_err(StoreError::io(IoVerb::Open, &path))?;
+            let synced = opened.sync_data();
+            synced.map_err(StoreError::io(IoVerb::Sync, &path))?;
+            let dir = path.rsplit_once('/').map(|(dir, _)| dir.to_owned());
+            directories.extend(dir);
+        }
+        self.staging
+            .create_dir("topics")
+            .map_err(StoreError::io(IoVerb::Open, STAGED))?;
+        let rest = ["topics".to_owned(), String::new()];
+        for dir in directories.into_iter().chain(rest) {
+            self.staging
+                .sync_dir(&dir)
+                .map_err(StoreError::io(IoVerb::Sync, &dir))?;
+        }
+        self.disk
+            .sync_dir("")
+            .map_err(StoreError::io(IoVerb::Sync, "."))
+    }
+}
+
+impl Drop for StagedSnapshot {
+    fn drop(&mut self) {
+        // The next open or the next snapshot removes what is left.
+        if !self.is_installing {
+            drop(clear_staged(&*self.disk));
+        }
+    }
+}
+
+impl Replica {
+    /// Writes a snapshot of the state as it is now, and returns the newest entry in it.
+    pub fn checkpoint(&self) -> Result<LogIndex, StoreError> {
+        let permit = self.handle.maintenance.acquire();
+        self.handle.checkpoint(&permit)
+    }
+
+    /// The newest snapshot of this node, to be read by another one; `None` before the
+    /// first. Waits for a checkpoint that is being written.
+    pub fn ship(&self) -> Result<Option<ShippedSnapshot>, StoreError> {
+        let permit = self.handle.maintenance.acquire();
+        let disk = &*self.handle.disk;
+        let Some(index) = snapshot::list(disk)?.into_iter().next() else {
+            return Ok(None);
+        };
+        let store_id = self.handle.engine.identity.store_id;
+        let description = snapshot::describe(disk, store_id, index)?;
+        let files = files_of(&description);
+        let paths = files.iter().map(|file| path(file, index)).collect();
+        let pin = self.cache.pin(paths);
+        drop(permit);
+        let term = description.term;
+        Ok(Some(ShippedSnapshot {
+            id: EntryId { term, index },
+            membership: membership_of(description.membership),
+            files,
+            cache: Arc::clone(&self.cache),
+            _pin: pin,
+        }))
+    }
+
+    /// Begins to take a snapshot of another node, which replaces nothing yet.
+    ///
+    /// # Errors
+    /// `NodeRefused` while another one is being taken, and for files that are none of a
+    /// snapshot; `DiskFull`.
+    pub fn stage(
+        &self,
+        id: EntryId,
+        files: Vec<SnapshotFile>,
+    ) -> Result<StagedSnapshot, StoreError> {
+        let refused = |why: &str| StoreError::NodeRefused {
+            why: why.to_owned(),
+        };
+        let permit = self.shared.staging.try_acquire();
+        let permit = permit.ok_or_else(|| refused("another snapshot is being received"))?;
+        let mut seen = HashSet::new();
+        let is_whole = files.first().is_some_and(|file| file.segment.is_none())
+            && files.iter().all(|file| {
+                file.bytes > 0
+                    && seen.insert(file.segment)
+                    && file.segment.is_none_or(|(_, number)| number > 0)
+            });
+        if !is_whole {
+            return Err(refused("these are not the files of a snapshot"));
+        }
+        let disk = &self.handle.disk;
+        let needed_bytes = files
+            .iter()
+            .fold(0, |sum: u64, file| sum.saturating_add(file.bytes));
+        let free_bytes = disk
+            .free_bytes()
+            .map_err(StoreError::io(IoVerb::Find, STAGED))?;
+        if needed_bytes > free_bytes {
+            return Err(StoreError::DiskFull {
+                needed_bytes,
+                free_bytes,
+            });
+        }
+        clear_staged(&**disk)?;
+        disk.create_dir(STAGED)
+            .map_err(StoreError::io(IoVerb::Open, STAGED))?;
+        Ok(StagedSnapshot {
+            store_id: self.handle.engine.identity.store_id,
+            id,
+            files: files.into_iter().map(|file| (file, 0)).collect(),
+            disk: Arc::clone(disk),
+            staging: Arc::new(PrefixDisk::new(Arc::clone(disk), STAGED)),
+            is_installing: false,
+            _permit: permit,
+        })
+    }
+
+    /// Puts a staged snapshot in the place of the state, and lets the log begin after it
+    /// unless the log continues it. Readers go on at their offsets.
+    ///
+    /// # Errors
+    /// `Damage` for a snapshot that is not whole, which changes nothing; `IndexOutOfRange`
+    /// for one before what is applied.
+    pub fn install(&self, mut staged: StagedSnapshot) -> Result<(), StoreError> {
+        staged.settle()?;
+        let snapshot = self.check_staged(&staged)?;
+        let permit = self.handle.maintenance.acquire();
+        let cache = Arc::clone(&self.cache);
+        staged.is_installing = true;
+        self.handle.ask(move |committer| {
+            let installed = committer.install(&cache, snapshot, &permit);
+            drop(permit);
+            installed
+        })?
+    }
+
+    /// Reads a staged snapshot, and every block that it lists.
+    fn check_staged(&self, staged: &StagedSnapshot) -> Result<Snapshot, StoreError> {
+        let engine = &self.handle.engine;
+        let index = staged.id.index;
+        let name = snapshot::path(index);
+        let strange = |what| StoreError::damage(&name, 32, what, 0);
+        let store_id = engine.identity.store_id;
+        let disk = Arc::clone(&staged.staging) as Arc<dyn Disk>;
+        let description = snapshot::describe(&*disk, store_id, index)?;
+        let files: Vec<_> = staged.files.iter().map(|(file, _)| *file).collect();
+        if description.term != staged.id.term || files != files_of(&description) {
+            return Err(strange("the files that the snapshot lists"));
+        }
+        let seed = self
+            .seed
+            .unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let snapshot = Snapshot::read(&*disk, store_id, index, seed, engine.host.as_ref())?;
+        let cache = Arc::new(FileCache::new(disk));
+        for writer in attached(&cache, engine.identity.tag(), &snapshot)? {
+            let blocks = writer.files.contents.read().blocks.clone();
+            for block in &blocks {
+                writer.files.check(block)?;
+            }
+        }
+        Ok(snapshot)
+    }
+}

@@ -1,0 +1,275 @@
+//! A snapshot of another node in the place of a state: whole or not at all, whatever
+//! cuts it short.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use weir_core::ConsequenceOffset;
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::replica::{EntryBody, EntryId, Replica, ShippedSnapshot, StagedSnapshot};
+use weir_store::{LogIndex, Store, StoreError};
+
+use crate::replica::{Alone, append, entry, node, open_node};
+use crate::world::{Rec, create, drain, execute, options, put, records};
+
+/// Records that the sender has, the one of the creation included.
+const SENT: u64 = 30;
+
+/// A node with a snapshot, and what is in it.
+struct Sender {
+    store: Store,
+    replica: Replica,
+    records: Vec<Rec>,
+    directory: TempDir,
+}
+
+fn sender() -> Sender {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    create(&store, "orders");
+    for number in 1..SENT {
+        execute(&store, &[put("orders", &number.to_le_bytes(), &[7; 3000])]);
+    }
+    store.checkpoint().unwrap();
+    Sender {
+        records: records(&store, "orders"),
+        store,
+        replica,
+        directory,
+    }
+}
+
+fn open(disk: &SimDisk) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
+    let provider = Arc::new(Alone::default());
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, replica) =
+        Store::open_node_disk(disk, &options(), &node(), Arc::clone(&provider) as _)?;
+    provider.follow(&replica);
+    Ok((store, replica, provider))
+}
+
+/// What the receiver has in its log after what it has applied.
+#[derive(Clone, Copy, Debug)]
+enum Tail {
+    None,
+    /// Entries of a leader that had no majority, at the index of the snapshot too.
+    OfAnotherTerm,
+    /// Entries of the sender's term, after the index of the snapshot too.
+    Longer,
+}
+
+/// A node with less than the sender.
+fn receiver(disk: &SimDisk, tail: Tail) {
+    let (store, replica, _) = open(disk).unwrap();
+    create(&store, "orders");
+    for number in 1..3_u64 {
+        execute(&store, &[put("orders", &number.to_le_bytes(), &[7; 3000])]);
+    }
+    create(&store, "mine");
+    execute(&store, &[put("mine", b"a", b"1")]);
+    // Its state does not depend on the committed index, which is not synced.
+    store.checkpoint().unwrap();
+    let term = match tail {
+        Tail::None => None,
+        Tail::OfAnotherTerm => Some(9),
+        Tail::Longer => Some(7),
+    };
+    if let Some(term) = term {
+        let blanks = (6..SENT + 20).map(|index| entry(term, index, EntryBody::Blank));
+        append(&replica, blanks.collect()).unwrap();
+    }
+    store.close().unwrap();
+}
+
+fn stage(shipped: &ShippedSnapshot, replica: &Replica) -> Result<StagedSnapshot, StoreError> {
+    let mut staged = replica.stage(shipped.id, shipped.files.clone())?;
+    for (number, file) in shipped.files.iter().enumerate() {
+        let mut at = 0;
+        while at < file.bytes {
+            let part = shipped.read(number, at, 20_000)?;
+            staged.write(number, at, &part)?;
+            at += part.len() as u64;
+        }
+    }
+    assert_eq!(staged.membership()?, shipped.membership);
+    Ok(staged)
+}
+
+fn ship(sender: &Sender) -> ShippedSnapshot {
+    sender.replica.ship().unwrap().unwrap()
+}
+
+fn install(disk: &SimDisk, sender: &Sender) -> Result<(), StoreError> {
+    let (store, replica, _) = open(disk)?;
+    replica.install(stage(&ship(sender), &replica)?)?;
+    store.close()
+}
+
+#[test]
+fn a_snapshot_is_installed_whole_or_not_at_all_by_every_power_cut() {
+    let sender = sender();
+    let snapshot = ship(&sender).id;
+    for tail in [Tail::None, Tail::OfAnotherTerm, Tail::Longer] {
+        let before = SimDisk::new();
+        receiver(&before, tail);
+        let before = before.killed();
+        let (store, _, _) = open(&before.killed()).unwrap();
+        let (old, old_records) = (store.digest(), records(&store, "orders"));
+        store.close().unwrap();
+        let whole = before.killed();
+        install(&whole, &sender).unwrap();
+        let operations = whole.counts().ops;
+        assert!(operations > 30, "{operations}");
+        let (mut olds, mut news) = (0, 0);
+        for at in 1..=operations {
+            let disk = before.killed();
+            disk.cut_at(at);
+            let installed = install(&disk, &sender);
+            for seed in 0..3 {
+                let left = disk.power_cut(at * 10 + seed);
+                let (store, replica, _) =
+                    open(&left).unwrap_or_else(|error| panic!("{tail:?}, cut {at}: {error}"));
+                let applied = replica.applied().last;
+                if applied == Some(snapshot) {
+                    news += 1;
+                    assert_eq!(store.digest(), sender.store.digest(), "{tail:?}, cut {at}");
+                    assert_eq!(records(&store, "orders"), sender.records);
+                    assert!(store.topic("mine").is_none());
+                    let last = replica.log_state().last;
+                    let keeps = matches!(tail, Tail::Longer);
+                    let index = if keeps { SENT + 19 } else { snapshot.index.0 };
+                    assert_eq!(last.map(|id| id.index.0), Some(index), "{tail:?}, cut {at}");
+                } else {
+                    olds += 1;
+                    assert!(installed.is_err(), "{tail:?}, cut {at}: {applied:?}");
+                    assert_eq!(
+                        (store.digest(), records(&store, "orders")),
+                        (old, old_records.clone())
+                    );
+                }
+                // It goes on after what it has.
+                let id = applied.unwrap();
+                if replica.log_state().last == Some(id) {
+                    execute(&store, &[put("orders", b"after", b"1")]);
+                }
+            }
+        }
+        assert!(olds > 10 && news > 10, "{tail:?}: {olds} old, {news} new");
+    }
+}
+
+#[test]
+fn readers_of_the_old_state_go_on_in_the_installed_one_without_a_gap() {
+    let sender = sender();
+    let disk = SimDisk::new();
+    receiver(&disk, Tail::None);
+    let (store, replica, _) = open(&disk).unwrap();
+    // One record is read, the next ones are in files that the install removes.
+    store.checkpoint().unwrap();
+    let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
+    let mut seen = drain(&mut reader).unwrap();
+    assert_eq!(seen.len(), 3);
+    let waits = store.listen("orders", ConsequenceOffset(3));
+    let keys = store.scan_from("orders", b"", b"", 1000).unwrap();
+    assert_eq!(keys.len(), 2);
+    let waiter = std::thread::spawn(move || waits.wait(None));
+    replica
+        .install(stage(&ship(&sender), &replica).unwrap())
+        .unwrap();
+    assert!(waiter.join().unwrap(), "who waits is woken");
+    seen.extend(drain(&mut reader).unwrap());
+    assert_eq!(seen, sender.records);
+    let keys = store.scan_from("orders", b"", b"", 1000).unwrap();
+    assert_eq!(keys.len() as u64, SENT - 1);
+    for key in &keys {
+        assert!(store.get("orders", &key.key).unwrap().is_some());
+    }
+    assert_eq!(store.stats().applied_index, SENT);
+    execute(&store, &[put("orders", b"after", b"1")]);
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    let (store, _, _) = open(&disk).unwrap();
+    assert_eq!(records(&store, "orders").len() as u64, SENT + 1);
+}
+
+#[test]
+fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
+    let sender = sender();
+    let shipped = ship(&sender);
+    let disk = SimDisk::new();
+    receiver(&disk, Tail::None);
+    let (store, replica, _) = open(&disk).unwrap();
+    let (digest, files) = (store.digest(), disk.files());
+    let refused = |staged: Result<StagedSnapshot, StoreError>| {
+        let error = staged.and_then(|staged| replica.install(staged));
+        assert!(error.is_err());
+        assert_eq!(store.digest(), digest);
+    };
+    // A flipped bit, in each file.
+    for (number, file) in shipped.files.iter().enumerate() {
+        let mut staged = stage(&shipped, &replica).unwrap();
+        let staged_file = disk
+            .files()
+            .into_iter()
+            .filter(|path| path.starts_with("staged/"));
+        let mut staged_file = staged_file.filter(|path| path.contains(".snap") == (number == 0));
+        disk.flip(
+            &staged_file.next_back().unwrap(),
+            file.bytes as usize / 2,
+            3,
+        );
+        assert!(staged.write(number, file.bytes, b"more").is_err());
+        refused(Ok(staged));
+    }
+    // Another entry than it says, a file too few, parts out of order.
+    let id = EntryId {
+        term: shipped.id.term + 1,
+        ..shipped.id
+    };
+    let mut staged = replica.stage(id, shipped.files.clone()).unwrap();
+    let one_at_a_time = replica.stage(id, shipped.files.clone());
+    assert!(one_at_a_time.is_err(), "one at a time");
+    assert!(staged.write(0, 1, b"x").is_err());
+    assert!(staged.write(99, 0, b"x").is_err());
+    refused(Ok(staged));
+    assert!(replica.stage(id, shipped.files[1..].to_vec()).is_err());
+    assert!(replica.stage(id, Vec::new()).is_err());
+    // The disk is as before: nothing stays staged.
+    let left: Vec<_> = disk
+        .files()
+        .into_iter()
+        .filter(|path| path.starts_with("staged"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(disk.files(), files);
+    // One that is older than what is applied.
+    replica.install(stage(&shipped, &replica).unwrap()).unwrap();
+    execute(&store, &[put("orders", b"after", b"1")]);
+    let newer = replica.applied().last.unwrap();
+    assert!(newer.index > LogIndex(SENT));
+    assert!(replica.install(stage(&shipped, &replica).unwrap()).is_err());
+    execute(&store, &[put("orders", b"after", b"2")]);
+}
+
+#[test]
+fn files_that_are_sent_stay_while_they_are() {
+    let sender = sender();
+    let shipped = ship(&sender);
+    // Two later snapshots remove this one, and an install every file.
+    for number in 0..3_u64 {
+        execute(&sender.store, &[put("orders", &number.to_le_bytes(), b"2")]);
+        sender.store.checkpoint().unwrap();
+    }
+    let disk = SimDisk::new();
+    receiver(&disk, Tail::None);
+    let (store, replica, _) = open(&disk).unwrap();
+    replica.install(stage(&shipped, &replica).unwrap()).unwrap();
+    assert_eq!(records(&store, "orders"), sender.records);
+    let names = |sender: &Sender| {
+        let directory = sender.directory.path().join("snapshots");
+        std::fs::read_dir(directory).unwrap().count()
+    };
+    assert_eq!(names(&sender), 3);
+    drop(shipped);
+    assert_eq!(names(&sender), 2);
+}
