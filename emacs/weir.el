@@ -111,6 +111,9 @@ Nil means a file `weir-module' with `module-file-suffix' in
   "Load the module."
   (unless module-file-suffix
     (signal 'weir-usage '("This Emacs loads no modules; use Emacs 28.1 or later with modules")))
+  (when (version< emacs-version "28.1")
+    (signal 'weir-usage (list (format "This is Emacs %s; the module needs Emacs 28.1 or later"
+                                      emacs-version))))
   (let ((file (weir--module-path)))
     (unless file
       (signal 'weir-usage

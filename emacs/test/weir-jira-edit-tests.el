@@ -268,36 +268,115 @@ MINE is written here, THEIRS by somebody else."
       (let ((name (weir-jira--site-name site)))
         (weir-jira-close)
         (let* ((said "")
-               (child (make-process
-                       :name "weir-child" :noquery t :connection-type 'pipe
-                       :filter (lambda (_ new) (setq said (concat said new)))
-                       :command
-                       (list (expand-file-name invocation-name invocation-directory)
-                             "-Q" "--batch" "-L" weir-tests-directory "--eval"
-                             (prin1-to-string
-                              `(progn
-                                 (require 'weir-jira)
-                                 (setq weir-module-file ,weir-module-file
-                                       weir-jira-directory ,weir-jira-directory
-                                       weir-jira-sync-interval nil
-                                       weir-jira-push-at-once nil)
-                                 (weir-jira--open
-                                  ,name
-                                  (lambda (site)
-                                    (weir--expect
-                                     (weir--jira-change (weir-jira--site-handle site) "edit"
-                                                        '(,key "summary" "Survives"))
-                                     (lambda (status _) (message "%s" status)))))
-                                 (while t (accept-process-output nil 1))))))))
+               (child (weir-jira-edit-tests-child
+                       name
+                       (lambda (new) (setq said (concat said new)))
+                       `(weir--expect
+                         (weir--jira-change (weir-jira--site-handle site) "edit"
+                                            '(,key "summary" "Survives"))
+                         (lambda (status _) (message "%s" status))))))
           (weir-tests-until (lambda () (string-match-p "done" said)))
           (signal-process child 'SIGKILL)
           (weir-tests-until (lambda () (not (process-live-p child)))))
-        (let ((opened nil))
-          (weir-jira--open name (lambda (site) (setq opened site)))
-          (weir-tests-until (lambda () opened))
+        (let ((opened (weir-jira-edit-tests-reopen name)))
           (should (= (length (weir-jira-edit-tests-ops opened)) 1))
           (should-not (weir-jira-edit-tests-push opened))
           (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Survives")))))))
+
+(defun weir-jira-edit-tests-child (name filter form)
+  "Evaluate FORM in another Emacs with the replica NAME open as `site'.
+FILTER gets its output.  Return the process; it ends when it is killed."
+  (make-process
+   :name "weir-child" :noquery t :connection-type 'pipe
+   :filter (lambda (_ new) (funcall filter new))
+   :command
+   (list (expand-file-name invocation-name invocation-directory)
+         "-Q" "--batch" "-L" weir-tests-directory "--eval"
+         (prin1-to-string
+          `(progn
+             (require 'weir-jira)
+             (setq weir-module-file ,weir-module-file
+                   weir-jira-directory ,weir-jira-directory
+                   weir-jira-sync-interval nil
+                   weir-jira-push-at-once nil)
+             (weir-jira--open ,name (lambda (site) ,form))
+             (while t (accept-process-output nil 1)))))))
+
+(defun weir-jira-edit-tests-reopen (name)
+  "Open the replica NAME again, and return its site."
+  (let ((opened nil))
+    (weir-jira--open name (lambda (site) (setq opened site)))
+    (weir-tests-until (lambda () opened))
+    opened))
+
+(defun weir-jira-edit-tests-marks (value)
+  "Return the number of each mark in VALUE, ascending."
+  (let ((text (format "%S" value))
+        (marks nil)
+        (start 0))
+    (while (string-match "mark\\([0-9]+\\)x" text start)
+      (push (string-to-number (match-string 1 text)) marks)
+      (setq start (match-end 0)))
+    (sort marks #'<)))
+
+(ert-deftest weir-jira-edit-tests-emacs-is-killed-while-it-queues ()
+  (dolist (least '(1 5 20))
+    (weir-jira-tests-with url '("--issues" "5")
+      (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+        (let ((name (weir-jira--site-name site))
+              (said "")
+              (child nil))
+          (weir-jira-close)
+          (setq child
+                (weir-jira-edit-tests-child
+                 name
+                 (lambda (new)
+                   (setq said (concat said new))
+                   ;; Killed while other changes are on their way.
+                   (when (>= (length (weir-jira-edit-tests-marks said)) least)
+                     (signal-process child 'SIGKILL)))
+                 `(dotimes (number 200)
+                    (weir--expect
+                     (weir--jira-change (weir-jira--site-handle site) "comment"
+                                        (list ,key (format "mark%dx" number)))
+                     (lambda (status _) (when (eq status 'done) (message "mark%dx" number)))))))
+          (weir-tests-until (lambda () (not (process-live-p child))))
+          (let* ((told (weir-jira-edit-tests-marks said))
+                 (again (weir-jira-edit-tests-reopen name))
+                 (held (weir-jira-edit-tests-marks
+                        (mapcar (lambda (op) (plist-get op :what))
+                                (weir-jira-edit-tests-ops again)))))
+            (should (>= (length told) least))
+            (should-not (cl-set-difference told held))
+            (should (equal held (delete-dups (copy-sequence held))))))))))
+
+(ert-deftest weir-jira-edit-tests-emacs-is-killed-while-it-pushes ()
+  (weir-jira-tests-with url '("--issues" "5" "--latency" "20")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (let ((name (weir-jira--site-name site))
+            (all (number-sequence 0 9)))
+        (dolist (number all)
+          (weir-jira--change site "comment" key (format "mark%dx" number)))
+        (weir-jira-edit-tests-queued site (length all))
+        (weir-jira-close)
+        (let ((child (weir-jira-edit-tests-child name #'ignore '(weir-jira--push site))))
+          ;; Killed when some comments are at the site, and others not.
+          (weir-tests-until
+           (lambda ()
+             (>= (length (weir-jira-edit-tests-marks
+                          (weir-jira-edit-tests-at-site url key 'comment)))
+                 3)))
+          (signal-process child 'SIGKILL)
+          (weir-tests-until (lambda () (not (process-live-p child)))))
+        (let* ((again (weir-jira-edit-tests-reopen name))
+               ;; Of the one that was under way it may not be known yet whether it arrived.
+               (left (weir-jira-edit-tests-push again))
+               (there (weir-jira-edit-tests-marks
+                       (weir-jira-edit-tests-at-site url key 'comment)))
+               (waiting (weir-jira-edit-tests-marks
+                         (mapcar (lambda (op) (plist-get op :what)) left))))
+          (should (equal there (delete-dups (copy-sequence there))))
+          (should (equal (sort (append there waiting) #'<) all)))))))
 
 (ert-deftest weir-jira-edit-tests-a-clock-that-was-refused-is-not-noted ()
   (weir-jira-tests-with url '("--issues" "5")

@@ -351,6 +351,15 @@
                        '(0 . "(0 0)closed")))
       (delete-directory directory t))))
 
+(ert-deftest weir-tests-an-unsupported-emacs-says-so ()
+  (dolist (case '(((setq module-file-suffix nil) . "loads no modules; use Emacs 28\\.1")
+                  ((setq emacs-version "27.2") . "This is Emacs 27\\.2; .* needs Emacs 28\\.1")))
+    (let ((child (weir-tests-child (car case)
+                                   '(condition-case error (weir-open "/tmp")
+                                      (weir-usage (princ (cadr error)))))))
+      (should (equal (car child) 0))
+      (should (string-match-p (cdr case) (cdr child))))))
+
 (ert-deftest weir-tests-a-module-that-does-not-load-says-so ()
   (let ((file (make-temp-file "weir-module" nil ".so" "no module")))
     (unwind-protect

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use weir_jira::JiraError;
-use weir_jira::pull::PullReport;
+use weir_jira::client::Client;
+use weir_jira::pull::{PullReport, pull};
+use weir_jira::sim::SimOptions;
 
 use crate::world::{World, small};
 
@@ -226,4 +230,57 @@ fn odd_forms_are_stored_as_they_are() {
         document.unwrap()["fields"]["description"]["content"][0]["attrs"]["depth"],
         3
     );
+}
+
+#[test]
+fn no_error_shows_the_token() {
+    let (email, token) = ("me@example.com", "s3cret-of-the-test");
+    let encoded = STANDARD.encode(format!("{email}:{token}"));
+    let world = World::new(SimOptions {
+        auth: Some((email.to_owned(), token.to_owned())),
+        ..small()
+    });
+    let client = |token: &str| {
+        let pause = std::sync::Arc::new(|_| ());
+        let login = Some((email, token));
+        Client::with(&world.sim.url(), login, Duration::from_secs(2), pause)
+    };
+    let mut texts = vec![format!("{:?}", client(token))];
+    let other = format!("not-{token}");
+    let error = pull(&client(&other), &world.replica, &world.options()).unwrap_err();
+    assert!(matches!(error, JiraError::Unauthenticated), "{error}");
+    texts.push(format!("{error} {error:?}"));
+    for name in [
+        "400",
+        "401",
+        "401-html",
+        "403-captcha",
+        "429",
+        "500",
+        "502-html",
+        "503",
+        "gone",
+        "reset-before",
+        "reset-during",
+        "truncate",
+        "garbage-html",
+        "garbage-json",
+        "garbage-utf8",
+    ] {
+        for method in ["GET", "POST"] {
+            let rule = json!({"match": {"method": method}, "fault": {"name": name}});
+            world.sim.control("POST", "/_sim/faults", &rule);
+        }
+        let error = pull(&client(token), &world.replica, &world.options()).unwrap_err();
+        texts.push(format!("{error} {error:?}"));
+        world.sim.control("DELETE", "/_sim/faults", &Value::Null);
+    }
+    for text in &texts {
+        assert!(
+            !text.contains("s3cret") && !text.contains(&encoded),
+            "{text}"
+        );
+    }
+    pull(&client(token), &world.replica, &world.options()).unwrap();
+    world.converged();
 }
