@@ -464,7 +464,7 @@ func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error
 func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error
-	flags := flag(o.After != nil, C.WEIR_SCAN_BEHIND) | flag(!o.KeysOnly, C.WEIR_SCAN_VALUES)
+	flags := flag(o.After != nil, C.WEIR_SCAN_AFTER) | flag(!o.KeysOnly, C.WEIR_SCAN_VALUES)
 	err := fine(C.weir_scan(store, textOf(topic), sliceOf(o.Prefix), sliceOf(o.After),
 		C.uint64_t(max(o.Limit, 0)), flags, &page, &said), &said)
 	return page, err

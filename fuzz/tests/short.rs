@@ -66,7 +66,7 @@ fn vectors(folder: &str) -> Vec<Vec<u8>> {
 }
 
 /// Each seed with these bytes in front.
-fn behind(front: &[u8], seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+fn after(front: &[u8], seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let with = |seed: Vec<u8>| [front, &seed].concat();
     seeds.into_iter().map(with).collect()
 }
@@ -161,7 +161,7 @@ fn http() {
     let chunked =
         b"PUT /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let seeds = vec![request.to_vec(), chunked.to_vec()];
-    short("http", fuzz::http::run, &behind(b"\0\x09\0", seeds));
+    short("http", fuzz::http::run, &after(b"\0\x09\0", seeds));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn native() {
 fn packets() {
     let packets = b"_source\tpsyc://a\n:_target\tb\n\n:_nick\tann\n_message\nhello\n|\n".to_vec();
     let seeds = [vec![packets], vectors("psyc")].concat();
-    short("packets", fuzz::packets::run, &behind(b"\0\x03", seeds));
+    short("packets", fuzz::packets::run, &after(b"\0\x03", seeds));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn scan() {
     let page = br#"[{"a":1,"b":[{"a":"x"},2]},{"a":null},{"b":{"a":1.5e3}},"\u00e9"]"#.to_vec();
     let lines = b"{\"a\":1}\n{\"b\":[1,2]}\n\n[]\n".to_vec();
     let seeds: Vec<Vec<u8>> = (0..10_u8)
-        .flat_map(|choice| behind(&[choice], vec![page.clone(), lines.clone()]))
+        .flat_map(|choice| after(&[choice], vec![page.clone(), lines.clone()]))
         .collect();
     short("scan", fuzz::scan::run, &seeds);
 }

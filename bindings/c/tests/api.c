@@ -399,7 +399,7 @@ static int32_t scan(world *in, const char *topic, char *rest, uint32_t flags, te
     weir_slice prefix = key_of(word(&rest)), after = key_of(word(&rest));
     weir_page *page;
     if (after.len)
-        flags |= WEIR_SCAN_BEHIND;
+        flags |= WEIR_SCAN_AFTER;
     int32_t result = weir_scan(in->store, slice(topic), prefix, after, number(rest), flags, &page, NULL);
     if (result == WEIR_DONE)
         text_put(out, "done\n");

@@ -166,16 +166,16 @@ class Topic {
     return record(await this.#store._run((inner) => inner.at(this.name, BigInt(offset))))
   }
   async *keys(prefix = '', { after, limit = Infinity } = {}) {
-    let behind = maybeBytes(after, 'after')
+    let last = maybeBytes(after, 'after')
     for (let left = limit; left > 0; ) {
       const size = Math.min(left, 1000)
       const found = await this.#store._run((inner) =>
-        inner.scan(this.name, bytes(prefix, 'prefix'), behind, size),
+        inner.scan(this.name, bytes(prefix, 'prefix'), last, size),
       )
       for (const { key, offset } of found) yield { key: Buffer.from(key), offset }
       if (found.length < size) return
       left -= found.length
-      behind = found.at(-1).key
+      last = found.at(-1).key
     }
   }
   async *pages(options = {}) {

@@ -252,11 +252,11 @@ fn fill(page: &ResultPage, table: &mut [u32], bytes: &mut [u8]) -> bool {
     let mut at = 0;
     for (item, (span, marks)) in page.items().iter().zip(rows) {
         let from = page.bytes(item);
-        let Some((to, behind)) = free.split_at_mut_checked(from.len()) else {
+        let Some((to, rest)) = free.split_at_mut_checked(from.len()) else {
             return false;
         };
         to.copy_from_slice(from);
-        free = behind;
+        free = rest;
         span.copy_from_slice(&[at, item.len]);
         at += item.len;
         let number = page.page_of(item);

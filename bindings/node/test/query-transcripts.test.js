@@ -74,8 +74,8 @@ class World {
     return '?'
   }
   need({ source, continuation, required }) {
-    const behind = continuation ? ` ${continuation}` : ''
-    this.out.push(`${required ? 'need' : 'ahead'} ${this.name(source.number)}${behind}`)
+    const token = continuation ? ` ${continuation}` : ''
+    this.out.push(`${required ? 'need' : 'ahead'} ${this.name(source.number)}${token}`)
   }
   needs() {
     this.query.needs().forEach((need) => this.need(need))

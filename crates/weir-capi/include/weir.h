@@ -286,7 +286,7 @@ enum {
     WEIR_EXPECT_KEY_PRESENT = 3,
     WEIR_EXPECT_TOPIC_OFFSET = 4,    /* the topic's last record has `offset` */
     WEIR_EXPECT_TOPIC_ABSENT_OR = 5, /* the same, or it does not live */
-    WEIR_EXPECT_TOPIC_EMPTY = 6,     /* it lives, with no record behind the one that made it */
+    WEIR_EXPECT_TOPIC_EMPTY = 6,     /* it lives, with no record after the one that made it */
     WEIR_EXPECT_INCARNATION = 7      /* it lives since the intention `offset` */
 };
 
@@ -455,7 +455,7 @@ int32_t weir_get(weir *store, weir_slice topic, weir_slice key, weir_page **out,
 int32_t weir_at(weir *store, weir_slice topic, uint64_t offset, weir_page **out, weir_error *error);
 
 enum {
-    WEIR_SCAN_BEHIND = 1, /* begin after the key `after` */
+    WEIR_SCAN_AFTER = 1, /* begin after the key `after` */
     WEIR_SCAN_VALUES = 2  /* with values; else records have key and offset alone */
 };
 /* Keys with a value in byte order, those that begin with `prefix`, at most `limit` (0: 1,000). WEIR_OK
@@ -512,7 +512,7 @@ typedef struct weir_group_info {
     uint32_t struct_size;
     uint32_t mode;
     uint64_t cursor;   /* everything up to here is done */
-    uint64_t frontier; /* everything behind here is new */
+    uint64_t frontier; /* every entry from here on is new */
     uint64_t last;     /* newest record of the topic */
     uint64_t lag;      /* offsets that are not done */
     uint64_t leased;   /* records that members have */
@@ -618,7 +618,7 @@ typedef struct weir_source_options {
     uint32_t shape;          /* WEIR_SHAPE_... */
     uint32_t level;          /* WEIR_LEVEL_...; default: the query's */
     weir_slice member;       /* of WEIR_SHAPE_MEMBER: path of the array */
-    uint64_t ordinal;        /* with WEIR_SOURCE_ORDINAL; else behind those that are there */
+    uint64_t ordinal;        /* with WEIR_SOURCE_ORDINAL; else after those that exist */
     weir_slice first;        /* with WEIR_SOURCE_FIRST: what names the first page */
     weir_slice tie;          /* path that orders items of equal keys; empty: none */
     const weir_param *meta;  /* properties that all its items share */
@@ -716,7 +716,7 @@ int32_t weir_query_source(weir_query *query, const weir_source_options *options,
 int32_t weir_query_source_name(weir_query *query, uint32_t source, weir_page **out,
                                weir_error *error);
 /* A page of a source, in the order of the source. has_next 0: it was the last, and `next` is empty; 1:
- * `next`, of any length, names the one behind it. `frames` NULL but for the shape FRAMED. On failure
+ * `next`, of any length, names the one after it. `frames` NULL but for the shape FRAMED. On failure
  * nothing was taken.
  * Copied: */
 int32_t weir_query_enqueue_copy(weir_query *query, uint32_t source, weir_slice page,

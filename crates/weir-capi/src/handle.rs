@@ -227,12 +227,12 @@ impl Caller {
     /// Reads a structure of `size` bytes, of which the library knows the first.
     fn read<T: Sized32>(&self, ptr: *const T, size: usize) -> Result<T, Fail> {
         let known = size_of::<T>();
-        let behind = self.values(
+        let unknown = self.values(
             ptr.cast::<u8>().wrapping_add(known),
             size.saturating_sub(known),
             STRUCT_BYTES_MAX,
         )?;
-        if behind.iter().any(|byte| *byte != 0) {
+        if unknown.iter().any(|byte| *byte != 0) {
             let text = "a field is set that this library does not know";
             return Err(Fail::new(ErrorCode::BadStruct, text.to_owned()));
         }
@@ -287,8 +287,8 @@ impl Caller {
             place.wrapping_add(start),
             bytes.get(start..).unwrap_or_default(),
         )?;
-        let behind = vec![0; size - known];
-        self.write_all(place.wrapping_add(known), &behind)
+        let zeros = vec![0; size - known];
+        self.write_all(place.wrapping_add(known), &zeros)
     }
 
     /// Checks where an info is to be written; its bytes as the caller knows it.

@@ -21,7 +21,7 @@ use crate::term::{Mark, Scope, Term, Watch};
 const EXISTING: u32 = 1;
 const OR_CONNECT: u32 = 2;
 /// Flags of `weir_scan`.
-const BEHIND: u32 = 1;
+const AFTER: u32 = 1;
 const VALUES: u32 = 2;
 /// Keys of a scan where the caller names no number.
 const SCAN_KEYS: u64 = 1000;
@@ -449,23 +449,23 @@ pub(crate) fn scan(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    known(flags, BEHIND | VALUES, "flags")?;
+    known(flags, AFTER | VALUES, "flags")?;
     let topic = c.text(topic, "the topic")?;
     let limit = if limit == 0 { SCAN_KEYS } else { limit };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let limit = limit.min(ELEMENTS_MAX).min(weir::SCAN_KEYS_MAX);
     let after = c.short(after)?;
-    let after = (flags & BEHIND != 0).then_some(after);
+    let after = (flags & AFTER != 0).then_some(after);
     let prefix = c.short(prefix)?;
     let entries = store.call(|weir| {
         let topic = weir.topic(topic)?;
         let mut entries = Vec::new();
-        let mut behind = after.map(<[u8]>::to_vec);
+        let mut after = after.map(<[u8]>::to_vec);
         // Keys whose values are all gone meanwhile are no end.
         while entries.is_empty() {
-            let found = topic.scan(prefix, behind.as_deref(), limit)?;
+            let found = topic.scan(prefix, after.as_deref(), limit)?;
             let Some(last) = found.last() else { break };
-            behind = Some(last.key.to_vec());
+            after = Some(last.key.to_vec());
             for entry in found {
                 if flags & VALUES == 0 {
                     entries.push((entry, None));

@@ -130,7 +130,7 @@ fn structures() -> Vec<Structure> {
         } else if let Some(field) = line.strip_prefix("    pub ") {
             let (name, kind) = field.trim_end_matches(',').split_once(": ").unwrap();
             let name = name.trim_start_matches("r#").to_owned();
-            let (kind, behind) = match kind.strip_prefix('[') {
+            let (kind, after) = match kind.strip_prefix('[') {
                 Some(array) => {
                     let (kind, count) = array.trim_end_matches(']').split_once("; ").unwrap();
                     (c_type(kind), format!("[{count}]"))
@@ -138,7 +138,7 @@ fn structures() -> Vec<Structure> {
                 None => (c_type(kind), String::new()),
             };
             let last = found.last_mut().unwrap();
-            last.fields.push((name, kind, behind));
+            last.fields.push((name, kind, after));
         }
     }
     found.retain(|structure| !structure.fields.is_empty());
@@ -221,8 +221,8 @@ fn structures_are_those_of_the_code_and_of_their_page() {
     let mut main = String::new();
     for Structure { name, fields } in &structures {
         writeln!(program, "struct coded_{name} {{").unwrap();
-        for (field, kind, behind) in fields {
-            writeln!(program, "{kind}{field}{behind};").unwrap();
+        for (field, kind, after) in fields {
+            writeln!(program, "{kind}{field}{after};").unwrap();
         }
         program.push_str("};\n");
         let same =
@@ -237,13 +237,13 @@ fn structures_are_those_of_the_code_and_of_their_page() {
             "printf(\"{line}\", sizeof({name}), _Alignof({name}));"
         )
         .unwrap();
-        for (field, kind, behind) in fields {
+        for (field, kind, after) in fields {
             program += &same(&format!(
                 "offsetof(@, {field}) == offsetof(struct coded_@, {field})"
             ));
             let member = format!("((struct coded_{name} *)0)->{field}");
             program += &same(&format!("sizeof({member}) == sizeof(((@ *)0)->{field})"));
-            let shown = format!("{}{behind}", kind.trim_end());
+            let shown = format!("{}{after}", kind.trim_end());
             writeln!(
                 main,
                 "printf(\"| %zu | %zu | `{field}` | `{shown}` |\\n\", offsetof({name}, {field}), sizeof({member}));"

@@ -54,7 +54,7 @@ Values are stored as they stand in the file, byte for byte. --format jsonl has o
 interruption of any kind, or when lines were added: what is in already is not written twice.
 Input that is no file cannot be read again: repeating it writes everything once more. Records of
 --records may not have conditions.
-Ctrl-C ends the import behind what it has read, with exit code 130; a second one ends it at once.
+Ctrl-C ends the import after what it has read, with exit code 130; a second one ends it at once.
 
 Examples:
   printf '{\"id\":1}\\n{\"id\":2}\\n' > data.ndjson && weir import data.ndjson -t things -k '$.id'
@@ -153,7 +153,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     if going_on > 0 {
         note(
             caller.quiet,
-            &format!("going on behind the {going_on} items that are in already"),
+            &format!("resuming after the {going_on} items that are imported already"),
         );
     }
     let judge = Judge::new(args, caller, sender.name());

@@ -136,7 +136,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
 fn an_interrupt_leaves_nothing_behind() {
     // After the last step that is named: in the middle of writing, and while
     // a process of its own writes.
-    for behind in ["open", "together"] {
+    for step in ["open", "together"] {
         let dir = TempDir::new().unwrap();
         let mut demo = command(env!("CARGO_BIN_EXE_weir"), dir.path());
         demo.arg("demo")
@@ -144,11 +144,8 @@ fn an_interrupt_leaves_nothing_behind() {
             .stderr(Stdio::piped());
         let mut demo = demo.spawn().unwrap();
         let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-        let wanted = format!("✓ {behind}");
-        assert!(
-            lines.any(|line| line.unwrap().contains(&wanted)),
-            "{behind}"
-        );
+        let wanted = format!("✓ {step}");
+        assert!(lines.any(|line| line.unwrap().contains(&wanted)), "{step}");
         let mut kill = command("/bin/sh", dir.path());
         kill.args(["-c", &format!("kill -INT {}", demo.id())]);
         assert!(kill.status().unwrap().success());

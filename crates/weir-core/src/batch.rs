@@ -790,7 +790,7 @@ impl<'a> Items<'a> {
         }
         if flags & flag::CLIENT != 0 {
             if flags & flag::NONCE == 0 {
-                return Err("a nonce behind a client id");
+                return Err("a nonce after a client id");
             }
             self.client = ClientId(r.array().map_err(|Short| "a client id")?);
         }

@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
 
     /// Goes on in `bytes` after the first `at` of them; at their end if there
     /// are fewer.
-    pub fn behind(bytes: &'a [u8], at: usize) -> Self {
+    pub fn after(bytes: &'a [u8], at: usize) -> Self {
         Self {
             rest: bytes.get(at..).unwrap_or_default(),
             whole: bytes.len(),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_found_behind_any_name() {
+    fn ticks_are_found_after_any_name() {
         let text = "77 (a b) c) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20 0";
         assert_eq!(stat_ticks(text), Some(42));
     }

@@ -310,8 +310,8 @@ impl Reencode for Rewriter<'_> {
     }
 
     fn function_index(&mut self, index: u32) -> Result<u32, Error> {
-        let behind = self.without.is_some_and(|without| index > without);
-        Ok(index - u32::from(behind))
+        let after = self.without.is_some_and(|without| index > without);
+        Ok(index - u32::from(after))
     }
 
     fn parse_function_section(
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_behind_one_that_is_left_out_keep_their_callers() {
+    fn functions_after_one_that_is_left_out_keep_their_callers() {
         let code = wat::parse_str(
             r#"(module (import "weir1" "emit_input" (func $emit)) (memory (export "memory") 1 1)
             (table 2 2 funcref) (elem (i32.const 0) $emit $seven)

@@ -134,7 +134,7 @@ pub fn run(
     match commands.first() {
         Some((line, _)) => Err(ScriptError {
             line: *line,
-            what: "commands without a line ---- behind them".to_owned(),
+            what: "commands without a line ---- after them".to_owned(),
         }),
         None => Ok((blocks, world.machine)),
     }

@@ -209,19 +209,19 @@ impl ClientConnection {
             return self.last + 1..self.last + 1;
         }
         let from = self.answered + 1;
-        let behind = self.held.front().map_or(self.last + 1, |held| held.first);
+        let after = self.held.front().map_or(self.last + 1, |held| held.first);
         for write in std::mem::take(&mut self.sent) {
-            if write.first > behind {
+            if write.first > after {
                 self.keep(write);
             }
         }
         self.bytes = 0;
-        self.answered = behind - 1;
-        from..behind
+        self.answered = after - 1;
+        from..after
     }
 
     /// Holds what is in flight after so many writes at the front.
-    pub fn hold_behind(&mut self, writes: usize) {
+    pub fn hold_after(&mut self, writes: usize) {
         for write in self.sent.split_off(writes.min(self.sent.len())) {
             self.bytes -= write.items.len();
             self.keep(write);
@@ -258,10 +258,10 @@ impl ClientConnection {
         } else {
             nonce
         };
-        let Some(behind) = first.checked_add(u64::from(count)) else {
+        let Some(after) = first.checked_add(u64::from(count)) else {
             return Err("a nonce after the last one");
         };
-        if behind > self.last + 1 && self.client.is_none() {
+        if after > self.last + 1 && self.client.is_none() {
             return Err("an answer to what was never sent");
         }
         if first > self.last {
@@ -272,7 +272,7 @@ impl ClientConnection {
             return Err("an answer was left out");
         }
         let known = (self.answered + 1 - first).min(u64::from(count));
-        let new = (behind.min(self.last + 1)).saturating_sub(first + known);
+        let new = (after.min(self.last + 1)).saturating_sub(first + known);
         let small = |number| u32::try_from(number).unwrap_or(count);
         let (known, new) = (small(known), small(new));
         let to = self.sent.front().map_or(u64::MAX, |write| write.first);

@@ -261,7 +261,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             applied: fields.number(var!("_applied"))?,
             settled: fields.number(var!("_settled"))?,
             created: fields.number(var!("_created"))?,
-            behind: data,
+            lagging: data,
         },
         b"_request_unlisten" => Message::Unlisten,
         b"_request_record" => Message::GetRecord {
@@ -271,7 +271,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         b"_request_scan" => Message::Scan {
             topic: fields.topic()?,
             prefix: fields.get(var!("_prefix"))?.unwrap_or_default(),
-            behind: fields.get(var!("_behind"))?,
+            after: fields.get(var!("_after"))?,
             limit: fields.maybe(var!("_limit"))?.unwrap_or(u64::MAX),
             consistency: fields.consistency()?,
         },
@@ -281,7 +281,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         },
         b"_request_topics" => Message::Topics {
             prefix: fields.or_empty(var!("_prefix"), TOPIC_NAME_BYTES_MAX)?,
-            behind: fields.or_empty(var!("_behind"), TOPIC_NAME_BYTES_MAX)?,
+            after: fields.or_empty(var!("_after"), TOPIC_NAME_BYTES_MAX)?,
             limit: fields.maybe(var!("_limit"))?.unwrap_or(u64::MAX),
             dead: fields.flag(var!("_dead"))?,
         },
@@ -310,9 +310,9 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         },
         b"_request_groups" => Message::Groups {
             topic: fields.topic()?,
-            behind: match fields.get(var!("_behind"))? {
+            after: match fields.get(var!("_after"))? {
                 None => "",
-                Some(_) => fields.group(var!("_behind"))?,
+                Some(_) => fields.group(var!("_after"))?,
             },
         },
         b"_data_groups" => Message::GroupsAre {

@@ -186,12 +186,12 @@ impl Encoder {
                 applied,
                 settled,
                 created,
-                behind,
+                lagging,
             } => {
                 self.number(b"_applied", applied);
                 self.number(b"_settled", settled);
                 self.number(b"_created", created);
-                (b"_data_applied", behind)
+                (b"_data_applied", lagging)
             }
             Message::Unlisten => (b"_request_unlisten", NONE),
             Message::Credit { bytes, records } => {
@@ -222,14 +222,14 @@ impl Encoder {
             Message::Scan {
                 topic,
                 prefix,
-                behind,
+                after,
                 limit,
                 consistency,
             } => {
                 self.bytes(b"_topic", topic.as_bytes());
                 self.filled(b"_prefix", prefix);
-                if let Some(key) = behind {
-                    self.bytes(b"_behind", key);
+                if let Some(key) = after {
+                    self.bytes(b"_after", key);
                 }
                 self.number(b"_limit", limit);
                 self.consistency(consistency);
@@ -241,12 +241,12 @@ impl Encoder {
             }
             Message::Topics {
                 prefix,
-                behind,
+                after,
                 limit,
                 dead,
             } => {
                 self.filled(b"_prefix", prefix);
-                self.filled(b"_behind", behind);
+                self.filled(b"_after", after);
                 self.number(b"_limit", limit);
                 self.flag(b"_dead", dead);
                 (b"_request_topics", NONE)
@@ -296,9 +296,9 @@ impl Encoder {
                 self.bytes(b"_group", group.as_bytes());
                 (b"_request_group", NONE)
             }
-            Message::Groups { topic, behind } => {
+            Message::Groups { topic, after } => {
                 self.bytes(b"_topic", topic.as_bytes());
-                self.filled(b"_behind", behind.as_bytes());
+                self.filled(b"_after", after.as_bytes());
                 (b"_request_groups", NONE)
             }
             Message::GroupsAre { more, lines } => {

@@ -92,15 +92,15 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
 pub(super) fn text(bytes: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
         if first == b'\\' {
-            let (escape, behind) = rest.split_first_chunk::<3>()?;
+            let (escape, after) = rest.split_first_chunk::<3>()?;
             let [b'x', high, low] = *escape else {
                 return None;
             };
             out.push(digit(high)? << 4 | digit(low)?);
-            rest = behind;
+            rest = after;
         } else if first < 0x20 || first == 0x7f {
             return None;
         } else {

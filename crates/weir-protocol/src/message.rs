@@ -497,7 +497,7 @@ pub enum Message<'a> {
         /// Newest intention that made a topic which lives.
         created: u64,
         /// Tags of listeners for which this does not hold, a line each.
-        behind: &'a [u8],
+        lagging: &'a [u8],
     },
     /// 7.
     Unlisten,
@@ -540,7 +540,7 @@ pub enum Message<'a> {
         /// Keys begin so.
         prefix: &'a [u8],
         /// Keys are greater; `None` from the first.
-        behind: Option<&'a [u8]>,
+        after: Option<&'a [u8]>,
         /// At most so many.
         limit: u64,
         /// What the node must have seen.
@@ -558,7 +558,7 @@ pub enum Message<'a> {
         /// Names begin so.
         prefix: &'a [u8],
         /// Names are greater.
-        behind: &'a [u8],
+        after: &'a [u8],
         /// At most so many.
         limit: u64,
         /// Those too that do not live.
@@ -599,7 +599,7 @@ pub enum Message<'a> {
         /// Topic name.
         topic: &'a str,
         /// Names are greater; empty from the first.
-        behind: &'a str,
+        after: &'a str,
     },
     /// 8, "Groups": lines about groups.
     GroupsAre {

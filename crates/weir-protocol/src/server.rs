@@ -130,13 +130,13 @@ impl ServerConnection {
             })
         };
         if !self.client.is_none() {
-            let Some(behind) = first.checked_add(u64::from(count)) else {
+            let Some(after) = first.checked_add(u64::from(count)) else {
                 return fault(ErrorCode::BadRequest);
             };
             if first > self.expected {
                 return fault(ErrorCode::NonceGap);
             }
-            self.expected = self.expected.max(behind);
+            self.expected = self.expected.max(after);
         }
         self.items += u64::from(count);
         self.bytes += bytes;

@@ -34,21 +34,21 @@ struct Case {
 fn unescape(line: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = line.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
+    while let [first, after @ ..] = rest {
+        rest = after;
         if *first != b'\\' {
             bytes.push(*first);
             continue;
         }
         match rest {
-            [b't', behind @ ..] => {
+            [b't', after @ ..] => {
                 bytes.push(b'\t');
-                rest = behind;
+                rest = after;
             }
-            [b'x', high, low, behind @ ..] => {
+            [b'x', high, low, after @ ..] => {
                 let digits = std::str::from_utf8(&[*high, *low]).unwrap().to_owned();
                 bytes.push(u8::from_str_radix(&digits, 16).unwrap());
-                rest = behind;
+                rest = after;
             }
             _ => panic!("an escape of {line}"),
         }
@@ -230,7 +230,7 @@ proptest! {
             Message::End { position: numbers[0] },
             Message::Skipped { count: numbers[0] },
             Message::Applied,
-            Message::AppliedIs { applied: numbers[0], settled: numbers[1], created: numbers[2], behind: &page },
+            Message::AppliedIs { applied: numbers[0], settled: numbers[1], created: numbers[2], lagging: &page },
             Message::Unlisten,
             Message::Status,
             Message::StatusIs { lines: &page },
@@ -328,7 +328,7 @@ proptest! {
         prop_assert!(answer.records().is_none_or(|(attempts, _)| attempts.len() <= data.len()));
         round(&Packet::tagged(b"1", Message::GroupRecords(answer)));
         round(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
-        round(&Packet::tagged(b"1", Message::Groups { topic: &topic, behind: &group }));
+        round(&Packet::tagged(b"1", Message::Groups { topic: &topic, after: &group }));
         round(&Packet::tagged(b"1", Message::GroupsAre { more, lines: &data }));
         prop_assert!(GroupLines::new(&data).count() <= data.len());
     }

@@ -14,7 +14,7 @@ pub struct InvalidKeyword;
 
 impl fmt::Display for InvalidKeyword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a keyword: subwords of letters and digits, each behind an underscore")
+        f.write_str("not a keyword: subwords of letters and digits, each after an underscore")
     }
 }
 

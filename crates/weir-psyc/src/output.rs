@@ -69,9 +69,9 @@ impl Output for Filling<'_> {
     fn put(&mut self, bytes: &[u8]) {
         let rest = core::mem::take(&mut self.rest);
         match rest.split_at_mut_checked(bytes.len()) {
-            Some((front, behind)) => {
+            Some((front, after)) => {
                 front.copy_from_slice(bytes);
-                self.rest = behind;
+                self.rest = after;
             }
             None => self.overflow = true,
         }

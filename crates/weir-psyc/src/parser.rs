@@ -350,11 +350,11 @@ impl Parser {
     fn short_modifier<'a>(&mut self, rest: &'a [u8], operator: Operator) -> Option<ParseStep<'a>> {
         let name_end = keyword_len(rest, 1);
         let name = rest.get(1..name_end)?;
-        let (tab, behind) = rest.get(name_end..)?.split_first()?;
+        let (tab, after) = rest.get(name_end..)?.split_first()?;
         if *tab == b' ' {
-            return self.short_sized(operator, name, behind);
+            return self.short_sized(operator, name, after);
         }
-        let value = behind.get(..near_lf(behind)?)?;
+        let value = after.get(..near_lf(after)?)?;
         let end = name_end + 1 + value.len();
         let used = end as u64 + 1;
         let regular = *tab == TAB
@@ -388,10 +388,10 @@ impl Parser {
         &mut self,
         operator: Operator,
         name: &'a [u8],
-        behind: &'a [u8],
+        after: &'a [u8],
     ) -> Option<ParseStep<'a>> {
-        let (length, digits) = near_number(behind, TAB, self.limits.sized_value)?;
-        let value = behind.get(digits..)?.get(..usize::try_from(length).ok()?)?;
+        let (length, digits) = near_number(after, TAB, self.limits.sized_value)?;
+        let value = after.get(digits..)?.get(..usize::try_from(length).ok()?)?;
         let used = 2 + name.len() + digits + value.len();
         let regular = self.sized
             && !name.is_empty()
@@ -426,10 +426,10 @@ impl Parser {
         {
             return None;
         }
-        let behind = rest.get(end + 1..)?;
+        let after = rest.get(end + 1..)?;
         if self.sized {
             let length = (self.left - used).saturating_sub(1);
-            let data = behind.get(..usize::try_from(length).ok()?)?;
+            let data = after.get(..usize::try_from(length).ok()?)?;
             self.state = if self.left == used {
                 State::End
             } else {
@@ -444,8 +444,8 @@ impl Parser {
                 sized: true,
             });
         }
-        let bar = near_end(behind)?;
-        let data = behind.get(..bar.saturating_sub(1))?;
+        let bar = near_end(after)?;
+        let data = after.get(..bar.saturating_sub(1))?;
         if used + bar as u64 > self.left {
             return None;
         }

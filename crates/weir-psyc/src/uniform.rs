@@ -18,7 +18,7 @@ pub enum UniformError {
     Host,
     /// A colon without a port from 1 to 65535.
     Port,
-    /// Something behind the port that is no transport, or a transport where none may stand.
+    /// Something after the port that is no transport, or a transport where none may stand.
     Transport,
     /// A byte that no resource has.
     Resource,

@@ -90,9 +90,9 @@ impl<'a> PacketView<'a> {
     /// Cuts headers and content out of a buffer that holds a packet up to its end mark at `end`.
     fn find_parts(&mut self, buffer: &'a [u8], routing_end: usize, entity_end: usize, end: usize) {
         self.routing = buffer.get(..routing_end).unwrap_or_default();
-        let behind = buffer.get(routing_end..end).unwrap_or_default();
-        let digits = behind.iter().take_while(|&&byte| is_digit(byte)).count();
-        if behind.get(digits) != Some(&LF) {
+        let after = buffer.get(routing_end..end).unwrap_or_default();
+        let digits = after.iter().take_while(|&&byte| is_digit(byte)).count();
+        if after.get(digits) != Some(&LF) {
             return;
         }
         self.content_sized = digits != 0;
@@ -168,25 +168,25 @@ impl<'a> Iterator for Modifiers<'a> {
         let operator = Operator::from_byte(*line.first()?)?;
         let name_end = keyword_len(line, 1);
         let name = line.get(1..name_end)?;
-        let (&separator, behind) = line.get(name_end..)?.split_first()?;
-        let (value, behind, sized) = if separator == SP {
-            let tab = behind.iter().position(|&byte| byte == TAB)?;
-            let digits = behind.get(..tab)?;
+        let (&separator, after) = line.get(name_end..)?.split_first()?;
+        let (value, after, sized) = if separator == SP {
+            let tab = after.iter().position(|&byte| byte == TAB)?;
+            let digits = after.get(..tab)?;
             let number = |number: usize, &digit: &u8| {
                 number
                     .checked_mul(10)?
                     .checked_add(usize::from(digit.wrapping_sub(b'0')))
             };
             let length = digits.iter().try_fold(0, number)?;
-            let (value, behind) = behind.get(tab + 1..)?.split_at_checked(length)?;
-            (value, behind, true)
+            let (value, after) = after.get(tab + 1..)?.split_at_checked(length)?;
+            (value, after, true)
         } else {
-            let end = memchr::memchr(LF, behind)?;
-            let (value, behind) = behind.split_at_checked(end)?;
-            (value, behind, false)
+            let end = memchr::memchr(LF, after)?;
+            let (value, after) = after.split_at_checked(end)?;
+            (value, after, false)
         };
         // The LF after a sized value at the very end may be outside.
-        self.rest = behind.get(1..).unwrap_or_default();
+        self.rest = after.get(1..).unwrap_or_default();
         Some(Variable {
             operator,
             name,

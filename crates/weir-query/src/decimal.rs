@@ -29,7 +29,7 @@ const QUOTIENT_DIGITS: usize = 17;
 /// Up to this many places before the point, a number is written without `e`.
 const PLAIN_BEFORE: i64 = 40;
 /// Up to this many zeros after the point, a number is written without `e`.
-const PLAIN_BEHIND: i64 = 6;
+const PLAIN_AFTER: i64 = 6;
 
 /// A literal taken apart: `0.DIGITS * 10^exponent`, the first digit not 0.
 #[derive(Clone, Copy, Debug)]
@@ -383,7 +383,7 @@ impl Decimal {
                 out.push(b'.');
                 out.extend(digits(before, usize::MAX));
             }
-        } else if point <= 0 && point > -PLAIN_BEHIND {
+        } else if point <= 0 && point > -PLAIN_AFTER {
             out.extend_from_slice(b"0.");
             out.extend(std::iter::repeat_n(
                 b'0',

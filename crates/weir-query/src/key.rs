@@ -98,8 +98,8 @@ impl Reduced {
     }
 
     fn inexact(kind: Kind, mut content: [u8; EXACT]) -> Self {
-        if let Some(behind) = content.get_mut(INEXACT..) {
-            behind.fill(0);
+        if let Some(after) = content.get_mut(INEXACT..) {
+            after.fill(0);
         }
         Self::tagged(kind, content, 0)
     }

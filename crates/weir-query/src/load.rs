@@ -439,7 +439,7 @@ impl Loader<'_> {
                 _ => true,
             }
             && self.passes(found, load)?;
-        Ok(wanted && (source.clip == Clip::No || self.is_behind_all(at, load)))
+        Ok(wanted && (source.clip == Clip::No || self.is_after_all(at, load)))
     }
 
     /// Whether the filter lets an item through.
@@ -481,7 +481,7 @@ impl Loader<'_> {
 
     /// Whether no earlier run handed it out. What a boundary around others left
     /// out, those in it do not count.
-    fn is_behind_all(&self, at: usize, load: &mut Load) -> bool {
+    fn is_after_all(&self, at: usize, load: &mut Load) -> bool {
         let Load {
             page, equal_used, ..
         } = load;
@@ -498,19 +498,19 @@ impl Loader<'_> {
             }
         };
         let mut boundaries = self.boundary.iter().zip(equal_used).enumerate().rev();
-        let behind = boundaries.all(|(place, (boundary, used))| {
-            !holds(place, boundary) || self.is_behind(boundary, at, page, used)
+        let after = boundaries.all(|(place, (boundary, used))| {
+            !holds(place, boundary) || self.is_after(boundary, at, page, used)
         });
-        if !behind
+        if !after
             && let Some(boundary) = Boundary::innermost(self.boundary, seat)
             && page.is_at(self.plan, self.source, at, boundary)
         {
             page.left_out += 1;
         }
-        behind
+        after
     }
 
-    fn is_behind(&self, boundary: &Boundary, at: usize, page: &Loaded, used: &mut u64) -> bool {
+    fn is_after(&self, boundary: &Boundary, at: usize, page: &Loaded, used: &mut u64) -> bool {
         let (plan, source) = (self.plan, self.source);
         let now = |k| page.key(plan, &source.constants, at, k);
         match compare(plan, now, row(&boundary.keys)) {

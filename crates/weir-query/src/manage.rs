@@ -67,8 +67,8 @@ impl Query {
         let known = self.resumed.iter().flat_map(|token| &token.sources);
         let known = known.map(|mark| &mark.seat);
         let highest = seats.clone().chain(known).map(|seat| seat.ordinal).max();
-        let behind = highest.map_or(0, |highest| highest.saturating_add(1));
-        let ordinal = options.ordinal.unwrap_or(behind);
+        let next = highest.map_or(0, |highest| highest.saturating_add(1));
+        let ordinal = options.ordinal.unwrap_or(next);
         if seats.any(|other| other.ordinal == ordinal) {
             return Err(bad("two sources have one ordinal"));
         }
@@ -98,7 +98,7 @@ impl Query {
             Some(Mode::Sequential | Mode::RoundRobin) => {
                 if place < self.flow.turn || (place == self.flow.turn && self.is_in_use(place)) {
                     return Err(bad(
-                        "a source that is added late comes behind the one in use",
+                        "a source that is added late comes after the one in use",
                     ));
                 }
             }

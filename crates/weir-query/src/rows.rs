@@ -166,9 +166,9 @@ impl Loaded {
     pub(super) fn reduced(&self, plan: &Plan, row: usize, at: usize) -> Reduced {
         match at.checked_sub(1) {
             None => self.head(row).key.reduced(),
-            Some(behind) => {
+            Some(at) => {
                 let width = plan.keys.len().saturating_sub(1);
-                let key = self.keys.get(row * width + behind);
+                let key = self.keys.get(row * width + at);
                 key.copied().unwrap_or_default()
             }
         }

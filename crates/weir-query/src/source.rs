@@ -19,7 +19,7 @@ pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     front: Option<Loaded>,
-    behind: VecDeque<Loaded>,
+    waiting: VecDeque<Loaded>,
 }
 
 impl Pages {
@@ -37,12 +37,12 @@ impl Pages {
         if self.front.is_none() {
             self.front = Some(page);
         } else {
-            self.behind.push_back(page);
+            self.waiting.push_back(page);
         }
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<Loaded> {
-        std::mem::replace(&mut self.front, self.behind.pop_front())
+        std::mem::replace(&mut self.front, self.waiting.pop_front())
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -50,7 +50,7 @@ impl Pages {
     }
 
     pub(crate) fn len(&self) -> usize {
-        usize::from(self.front.is_some()) + self.behind.len()
+        usize::from(self.front.is_some()) + self.waiting.len()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -94,7 +94,7 @@ pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'
     let mut push = |from: usize, to: usize| {
         let piece = Piece::new(text.get(from..to).unwrap_or_default(), from);
         if piece.text.is_empty() {
-            let what = "nothing stands before or behind a comma";
+            let what = "nothing stands before or after a comma";
             return Err(QueryError::text(ErrorCode::Syntax, field, from, what));
         }
         pieces.push(piece);

@@ -189,7 +189,7 @@ impl Token {
         if head != print {
             return Err(QueryError::new(ErrorCode::TokenMismatch));
         }
-        let mut reader = Reader::behind(body, HEAD);
+        let mut reader = Reader::after(body, HEAD);
         let token = Self::read(&mut reader).map_err(|Short| corrupt("it ends early"))?;
         if !reader.is_empty() {
             return Err(corrupt("something follows its end"));

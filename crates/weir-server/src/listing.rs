@@ -10,23 +10,23 @@ use crate::shared::Shared;
 /// in between.
 const LOOK: usize = 1000;
 
-/// Topics by name behind `behind` that begin so and that the principal may
+/// Topics by name after `after` that begin so and that the principal may
 /// read, at most `limit`. Waits for locks of the store: not for a reactor.
 pub(crate) fn topics(
     shared: &Shared,
     principal: &Principal,
-    behind: &str,
+    after: &str,
     prefix: &str,
     limit: usize,
     dead_too: bool,
 ) -> Vec<TopicInfo> {
     let mut found = Vec::new();
-    let mut behind = behind.to_owned();
+    let mut after = after.to_owned();
     loop {
-        let some = shared.store.topics_behind(&behind, prefix, LOOK, dead_too);
+        let some = shared.store.topics_after(&after, prefix, LOOK, dead_too);
         let all = some.len() < LOOK;
         if let Some(last) = some.last() {
-            last.name.clone_into(&mut behind);
+            last.name.clone_into(&mut after);
         }
         let readable = |info: &TopicInfo| shared.security.visible(principal, &info.name);
         found.extend(some.into_iter().filter(readable).take(limit - found.len()));

@@ -40,13 +40,13 @@ impl Store {
     /// # Errors
     /// Those of writing.
     pub fn write_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
-        let mut behind = 0;
+        let mut after = 0;
         let mut written = 0;
         loop {
-            let Some((dead, created, letters)) = self.waiting_letters(topic, group, behind) else {
+            let Some((dead, created, letters)) = self.waiting_letters(topic, group, after) else {
                 return Ok(written);
             };
-            behind = letters.last().map_or(u64::MAX, |(number, _)| *number);
+            after = letters.last().map_or(u64::MAX, |(number, _)| *number);
             self.ensure(&dead)?;
             let mut ready = Vec::new();
             for (number, letter) in &letters {
@@ -79,13 +79,13 @@ impl Store {
         &self,
         topic: &str,
         group: &str,
-        behind: u64,
+        after: u64,
     ) -> Option<(String, u64, Vec<(u64, Letter)>)> {
         let machine = self.engine.machine.read();
         let group = machine.group(topic, group)?;
         let letters: Vec<(u64, Letter)> = group
             .letters()
-            .filter(|(number, _)| *number > behind)
+            .filter(|(number, _)| *number > after)
             .take(LETTERS)
             .map(|(number, letter)| (number, letter.clone()))
             .collect();

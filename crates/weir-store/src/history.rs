@@ -331,7 +331,7 @@ impl History {
             return Ok(Agreement::Differs);
         }
         let proven = if commit.records == 0 {
-            stored.reaches_behind
+            stored.reaches_after
         } else {
             !made.is_empty()
         };
@@ -429,7 +429,7 @@ impl History {
                 if record.intention == intention {
                     stored.records.push(OwnedRecord::of(topic, &record));
                 }
-                stored.reaches_behind |= record.intention > intention;
+                stored.reaches_after |= record.intention > intention;
             }
         }
         Ok(())
@@ -441,7 +441,7 @@ impl History {
 struct Stored {
     records: Vec<OwnedRecord>,
     /// There are records of later intentions.
-    reaches_behind: bool,
+    reaches_after: bool,
 }
 
 /// Hands over the executed items of a batch that are wanted.

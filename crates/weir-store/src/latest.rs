@@ -6,7 +6,7 @@ use weir_core::ConsequenceOffset;
 
 use crate::error::StoreError;
 use crate::reader::{Page, TopicReader};
-use crate::scan::{KeyEntry, key_behind};
+use crate::scan::{KeyEntry, key_after};
 use crate::store::Store;
 
 /// Keys that are looked up together.
@@ -73,7 +73,7 @@ impl Latest {
                 let keys = store.scan_from(&self.topic, b"", &self.from, KEYS)?;
                 self.ended = keys.len() < KEYS;
                 if let Some(last) = keys.last() {
-                    self.from = key_behind(&last.key);
+                    self.from = key_after(&last.key);
                 }
                 self.found = keys.into();
                 continue;

@@ -115,8 +115,8 @@ pub struct Log {
     last_kind: Option<Kind>,
     /// The open mark still has to be written, for want of space.
     open_mark_due: bool,
-    /// The sync of the segment before, running after.
-    behind: Option<Behind>,
+    /// The sync of the previous segment, while it runs on its own thread.
+    background_sync: Option<BackgroundSync>,
     /// The failure after which nothing is written any more.
     poison: Option<Arc<StoreError>>,
     stats: LogStats,
@@ -126,7 +126,7 @@ pub struct Log {
 
 /// A sync that runs on a thread of its own.
 #[derive(Debug)]
-struct Behind {
+struct BackgroundSync {
     path: String,
     thread: JoinHandle<std::io::Result<()>>,
     sequence: u64,
@@ -176,7 +176,7 @@ impl Log {
             start,
             next_segment_id,
             open_mark_due: true,
-            behind: None,
+            background_sync: None,
             poison: None,
             stats: LogStats::default(),
             masked: Vec::new(),
@@ -284,7 +284,7 @@ impl Log {
     /// is nothing new. A failure is final for this handle.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.writable()?;
-        self.join_behind()?;
+        self.join_background_sync()?;
         if self.durable_sequence == self.sequence {
             return Ok(());
         }
@@ -623,20 +623,20 @@ impl Log {
     }
 
     /// Waits for the sync that runs after.
-    fn join_behind(&mut self) -> Result<(), StoreError> {
-        let Some(behind) = self.behind.take() else {
+    fn join_background_sync(&mut self) -> Result<(), StoreError> {
+        let Some(under_way) = self.background_sync.take() else {
             return Ok(());
         };
-        let result = behind
+        let result = under_way
             .thread
             .join()
             .unwrap_or_else(|_| Err(std::io::Error::other("the sync thread panicked")));
         result
-            .map_err(StoreError::io(IoVerb::Sync, &behind.path))
+            .map_err(StoreError::io(IoVerb::Sync, &under_way.path))
             .map_err(|error| self.poison(error))?;
-        if self.durable_sequence < behind.sequence {
-            self.durable_sequence = behind.sequence;
-            self.durable_index = self.durable_index.max(behind.index.min(self.last_index));
+        if self.durable_sequence < under_way.sequence {
+            self.durable_sequence = under_way.sequence;
+            self.durable_index = self.durable_index.max(under_way.index.min(self.last_index));
         }
         Ok(())
     }
@@ -806,7 +806,7 @@ impl Log {
 
     /// The four steps of a roll (`docs/formats/log.md`, section 4).
     fn roll(&mut self, extent: u64) -> Result<(), StoreError> {
-        self.join_behind()?;
+        self.join_background_sync()?;
         self.final_(|log| check_place(&*log.disk))?;
         let total = self
             .shared
@@ -833,14 +833,14 @@ impl Log {
         if self.options.sync_on_roll {
             self.sync()?;
         } else {
-            self.sync_behind()?;
+            self.sync_in_background()?;
         }
         self.enter(header, file);
         Ok(())
     }
 
     /// Starts the sync of the full segment on a thread of its own.
-    fn sync_behind(&mut self) -> Result<(), StoreError> {
+    fn sync_in_background(&mut self) -> Result<(), StoreError> {
         let file = Arc::clone(&self.file);
         let spawned = std::thread::Builder::new()
             .name("weir-log-sync".to_owned())
@@ -849,7 +849,7 @@ impl Log {
             return self.sync();
         };
         self.stats.syncs += 1;
-        self.behind = Some(Behind {
+        self.background_sync = Some(BackgroundSync {
             path: self.segment.path.clone(),
             thread,
             sequence: self.sequence,

@@ -26,7 +26,7 @@ pub struct KeyEntry {
 
 /// The least key that is greater than this one.
 #[must_use]
-pub fn key_behind(key: &[u8]) -> Vec<u8> {
+pub fn key_after(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
@@ -135,7 +135,7 @@ impl Store {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
-        let from = after.map(key_behind).unwrap_or_default();
+        let from = after.map(key_after).unwrap_or_default();
         self.scan_from(topic, prefix, &from, limit)
     }
 

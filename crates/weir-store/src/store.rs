@@ -480,20 +480,20 @@ impl Store {
         infos
     }
 
-    /// Topics whose names begin so, by name, from the first one after `behind`
+    /// Topics whose names begin so, by name, from the first one after `after`
     /// on: at most `limit` that live, or ever did. What is looked at costs, not
     /// what there is.
     #[must_use]
-    pub fn topics_behind(
+    pub fn topics_after(
         &self,
-        behind: &str,
+        after: &str,
         prefix: &str,
         limit: usize,
         dead_too: bool,
     ) -> Vec<TopicInfo> {
         let machine = self.engine.machine.read();
         let mut infos: Vec<TopicInfo> = machine
-            .topics_by_name(behind, prefix)
+            .topics_by_name(after, prefix)
             .filter(|view| dead_too || view.incarnation.is_some())
             .take(limit)
             .map(|view| info(&view))

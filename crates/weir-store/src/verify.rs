@@ -440,7 +440,7 @@ fn segment(
         let header = Header::read(&header, &place).map_err(|bad| bad.error(&path, position))?;
         let at = position + HEADER_BYTES as u64;
         if u64::from(header.bytes) > len - at {
-            return Err(damage("a block that ends behind the segment"));
+            return Err(damage("a block that ends after the segment"));
         }
         let mut records = vec![0; header.bytes as usize];
         let read = file.read_exact_at(&mut records, at);
@@ -483,7 +483,7 @@ fn segment(
             Severity::Note,
             &path,
             position,
-            "bytes of a time behind the snapshot",
+            "bytes of a time after the snapshot",
         );
     }
     Ok(())

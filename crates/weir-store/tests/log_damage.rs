@@ -306,7 +306,7 @@ fn a_missing_repair_segment_is_refused() {
     assert!(!all_or_refused(
         &whole,
         &all,
-        "the repair segment is missing behind a whole one"
+        "the repair segment is missing after a whole one"
     ));
     assert!(!all_or_refused(
         &disk,
@@ -471,7 +471,7 @@ fn row_2_zeros_to_the_end_are_the_end() {
 }
 
 #[test]
-fn row_3_anything_behind_a_clean_stop_is_damage() {
+fn row_3_anything_after_a_clean_stop_is_damage() {
     let (disk, _, _) = groups(&[2]);
     let (log, _) = open(&disk, &options()).unwrap();
     log.close().unwrap();

@@ -299,7 +299,7 @@ fn a_read_error_is_that_read_only() {
 }
 
 #[test]
-fn syncs_that_run_behind_leave_a_prefix() {
+fn background_syncs_leave_a_prefix() {
     let mut settings = options();
     settings.sync_on_roll = false;
     settings.zero_ahead_bytes = 0;

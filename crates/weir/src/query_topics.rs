@@ -505,8 +505,8 @@ impl TopicQuery {
         };
         let far = match &self.backend {
             Backend::Local(store) => {
-                let behind = mark.unwrap_or_default().plus(1);
-                let _ = store.wait_applied(behind, until);
+                let next = mark.unwrap_or_default().plus(1);
+                let _ = store.wait_applied(next, until);
                 return;
             }
             Backend::Remote(remote) => Arc::clone(remote),

@@ -240,12 +240,12 @@ impl Remote {
         let limit = limit.min(weir_store::SCAN_KEYS_MAX);
         let mut found: Vec<KeyEntry> = Vec::new();
         while found.len() < limit {
-            let behind = found.last().map(|entry| &*entry.key).or(after);
+            let after = found.last().map(|entry| &*entry.key).or(after);
             let bytes = self
                 .ask(&Message::Scan {
                     topic,
                     prefix,
-                    behind,
+                    after,
                     limit: (limit - found.len()) as u64,
                     consistency: self.options.consistency,
                 })
@@ -288,11 +288,11 @@ impl Remote {
     pub(crate) async fn topics(&self, dead: bool) -> Result<Vec<TopicInfo>, StoreError> {
         let mut found: Vec<TopicInfo> = Vec::new();
         loop {
-            let behind = found.last().map_or("", |info| &info.name).to_owned();
+            let after = found.last().map_or("", |info| &info.name).to_owned();
             let bytes = self
                 .ask(&Message::Topics {
                     prefix: b"",
-                    behind: behind.as_bytes(),
+                    after: after.as_bytes(),
                     limit: u64::MAX,
                     dead,
                 })

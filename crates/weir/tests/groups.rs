@@ -92,7 +92,7 @@ fn one_reads_and_another_takes_over() {
     assert_eq!(
         keys,
         [b"k2", b"k3", b"k4", b"k5"],
-        "behind what was acknowledged"
+        "after what was acknowledged"
     );
     assert_eq!(
         anna.ack(&works[2..]).unwrap().len(),

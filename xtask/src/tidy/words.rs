@@ -29,6 +29,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("behind the newest", "write `after the newest`"),
     ("behind these items", "write `after these items`"),
     ("records behind", "write `records after`"),
+    ("comes behind", "write `comes after`"),
     ("key behind", "write `key after`"),
     ("goes on behind", "write `goes on after`"),
     ("go on behind", "write `go on after`"),

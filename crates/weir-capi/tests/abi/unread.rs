@@ -123,7 +123,7 @@ fn merged(order: &str, select: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_byte_of_a_page_is_read_behind_its_scan() {
+fn no_byte_of_a_page_is_read_after_its_scan() {
     for order in ["$.n", "$.s", "$.s, $.n"] {
         let items = merged(order, "");
         assert_eq!(items.len(), 2 * ITEMS);

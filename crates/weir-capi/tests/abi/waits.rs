@@ -137,7 +137,7 @@ fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
                         applied: 2,
                         settled: 2,
                         created: 1,
-                        behind: b"",
+                        lagging: b"",
                     });
                     "applied"
                 }

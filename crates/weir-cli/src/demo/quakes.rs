@@ -88,7 +88,7 @@ impl Quake {
         let (before, rest) = text.split_once("\"mag\":").context("no magnitude")?;
         let (_, after) = rest
             .split_once(',')
-            .context("nothing behind the magnitude")?;
+            .context("nothing after the magnitude")?;
         Ok(format!("{before}\"mag\":{magnitude},{after}"))
     }
 }

@@ -199,7 +199,7 @@ fn listen(weir: &Weir, name: &str, expected: &[Quake]) -> anyhow::Result<u64> {
             let offset = record.offset.0;
             ensure!(
                 offset == last + 1,
-                "the listener of {name} saw offset {offset} behind {last}"
+                "the listener of {name} saw offset {offset} after {last}"
             );
             last = offset;
             if record.kind == RecordKind::Create {

@@ -27,7 +27,7 @@ enum State {
     /// After the bracket.
     First,
     /// After an element.
-    Behind,
+    After,
     /// After the end.
     Done,
 }
@@ -68,7 +68,7 @@ impl Array {
         item.clear();
         if self.state == State::Start {
             self.enter(path)?;
-            if self.state == State::Behind {
+            if self.state == State::After {
                 // A document that is no array is one element.
                 return self.element(item).map(Some);
             }
@@ -96,7 +96,7 @@ impl Array {
             }
             (_, Some(_)) => return self.problem("there should be a comma or the end of the array"),
         }
-        self.state = State::Behind;
+        self.state = State::After;
         self.element(item).map(Some)
     }
 
@@ -132,7 +132,7 @@ impl Array {
             }
             None => self.problem("the input is empty"),
             Some(_) if path.is_empty() => {
-                self.state = State::Behind;
+                self.state = State::After;
                 Ok(())
             }
             Some(_) => self.problem("there is no array at the path"),

@@ -404,7 +404,7 @@ fn text(seen: &Seen) -> String {
             "not compared: its records are in the log alone so far, or were compacted; that is no damage"
         }
         Agreement::Unknown => {
-            "not compared: it left no record, and the topic's files have none behind it yet; that is no damage"
+            "not compared: it left no record, and the files of the topic have no later one yet; that is no damage"
         }
     };
     let _ = writeln!(out, "  stored   {stored}");

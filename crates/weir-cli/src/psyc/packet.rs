@@ -8,7 +8,7 @@ use weir_psyc::{EventPrinter, Mode, ParseStep, Parser};
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Values that come in parts are joined unless -1 is given; `len` marks what had
-its length announced. The last line says whether the input ended behind a packet.
+its length announced. The last line says whether the input ended after a packet.
 
 Examples:
   printf '|\\n' | weir psyc packet

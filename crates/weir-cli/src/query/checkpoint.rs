@@ -132,8 +132,8 @@ fn parse(bytes: &[u8]) -> Option<Checkpoint> {
     let mut files = Vec::new();
     loop {
         let end = rest.iter().position(|byte| *byte == b'\n')?;
-        let (line, behind) = rest.split_at(end);
-        rest = behind.get(1..)?;
+        let (line, after) = rest.split_at(end);
+        rest = after.get(1..)?;
         if line.is_empty() {
             let token = rest.to_vec();
             return Some(Checkpoint { files, token });

@@ -52,7 +52,7 @@ impl Cutter {
     }
 }
 
-/// What is left of an array behind a comma, as a page: an array again.
+/// What is left of an array after a comma, as a page: an array again.
 pub(super) fn last(page: &mut Vec<u8>) {
     let mut inside = page.iter().skip(1);
     let first = inside.find(|byte| !byte.is_ascii_whitespace());

@@ -48,7 +48,7 @@ struct Shell {
     variables: BTreeMap<String, String>,
     ports: [u16; 2],
     /// What was started with `&`, and what it says.
-    behind: Option<(Child, Lines<BufReader<ChildStderr>>)>,
+    follower: Option<(Child, Lines<BufReader<ChildStderr>>)>,
 }
 
 impl Shell {
@@ -57,7 +57,7 @@ impl Shell {
             place: Place::new(),
             variables: BTreeMap::new(),
             ports: ports(),
-            behind: None,
+            follower: None,
         }
     }
 
@@ -89,7 +89,7 @@ impl Shell {
             let wanted = printed.lines().count();
             let lines: Vec<String> = said.by_ref().take(wanted).map(Result::unwrap).collect();
             assert_eq!(lines.join("\n") + "\n", printed, "{command}");
-            self.behind = Some((child, said));
+            self.follower = Some((child, said));
             return;
         }
         let set = command
@@ -100,7 +100,7 @@ impl Shell {
         } else if let Some(name) = command.strip_prefix("unset ") {
             self.variables.remove(name);
         } else if command == "kill %1" {
-            let (mut child, said) = self.behind.take().unwrap();
+            let (mut child, said) = self.follower.take().unwrap();
             let kill = format!("kill {}", child.id());
             assert!(self.command(&kill).status().unwrap().success());
             assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -124,7 +124,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        if let Some((mut child, _)) = self.behind.take() {
+        if let Some((mut child, _)) = self.follower.take() {
             drop(child.kill());
             drop(child.wait());
         }

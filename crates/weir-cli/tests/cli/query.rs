@@ -121,7 +121,7 @@ fn standard_input_and_every_format_work() {
 }
 
 #[test]
-fn a_checkpoint_goes_on_behind_the_last_result() {
+fn a_checkpoint_goes_on_after_the_last_result() {
     let place = files();
     let words = [
         "query",

@@ -160,8 +160,8 @@ fn lasting(err: &str) -> String {
 fn every_verb_answers_at_a_server_as_it_does_in_a_directory() {
     let (near, far, through) = (prepared(), prepared(), prepared());
     let served = Served::new(&far, ":0", &[]);
-    let behind = Served::new(&through, "off", &[]);
-    assert_eq!(behind.url, "", "only the socket is there");
+    let local_only = Served::new(&through, "off", &[]);
+    assert_eq!(local_only.url, "", "only the socket is there");
     for (line, code) in DAY {
         let here = near.run(&format!("{line} --at data"));
         assert_eq!(here.code, *code, "{line}: {}", here.err);

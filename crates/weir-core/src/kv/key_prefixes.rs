@@ -102,11 +102,11 @@ impl KeyPrefixes {
             return false;
         }
         let head = prefix_of(key, self.skip.into());
-        let Some(behind) = self.words.get_mut(at..=len) else {
+        let Some(after) = self.words.get_mut(at..=len) else {
             return false;
         };
-        behind.rotate_right(1);
-        if let Some(first) = behind.first_mut() {
+        after.rotate_right(1);
+        if let Some(first) = after.first_mut() {
             *first = head;
         }
         self.len += 1;
@@ -115,11 +115,11 @@ impl KeyPrefixes {
 
     /// Forgets the key at a place.
     pub(super) fn remove(&mut self, at: usize) {
-        let Some(behind) = self.words.get_mut(at..self.len.into()) else {
+        let Some(after) = self.words.get_mut(at..self.len.into()) else {
             return;
         };
-        behind.rotate_left(1);
-        if let Some(last) = behind.last_mut() {
+        after.rotate_left(1);
+        if let Some(last) = after.last_mut() {
             *last = u32::MAX;
             self.len -= 1;
         }

@@ -274,8 +274,8 @@ mod tests {
             let removes = n / 15_000 % 2 == 1;
             if (seed >> 20) & 7 < if removes { 7 } else { 1 } {
                 // One that is there, if there is one after.
-                let mut behind = model.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
-                let key = behind.next().map_or(key.to_vec(), |e| e.0.clone());
+                let mut after = model.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
+                let key = after.next().map_or(key.to_vec(), |e| e.0.clone());
                 assert_eq!(remove(&mut tree, &key), model.remove(&key));
             } else {
                 let value = n.to_be_bytes().to_vec();
@@ -285,8 +285,8 @@ mod tests {
                 );
             }
             assert_eq!(tree.get(key), model.get(key).map(Vec::as_slice));
-            let mut behind = model.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded));
-            assert_eq!(tree.next(key), behind.next().map(|e| e.0.as_slice()));
+            let mut after = model.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded));
+            assert_eq!(tree.next(key), after.next().map(|e| e.0.as_slice()));
             if n % 4_999 == 0 {
                 clones.push((tree.clone(), model.clone()));
             }

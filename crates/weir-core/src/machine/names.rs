@@ -17,16 +17,16 @@ impl Machine {
     }
 
     /// Every name that ever was created and begins so, in byte order, from the
-    /// first one after `behind` on. Costs what is taken of it.
+    /// first one after `after` on. Costs what is taken of it.
     pub fn topics_by_name<'a>(
         &'a self,
-        behind: &str,
+        after: &str,
         prefix: &'a str,
     ) -> impl Iterator<Item = TopicView<'a>> {
-        let from = if behind < prefix {
+        let from = if after < prefix {
             Bound::Included(prefix)
         } else {
-            Bound::Excluded(behind)
+            Bound::Excluded(after)
         };
         self.by_name
             .range::<str, _>((from, Bound::Unbounded))

@@ -39,15 +39,15 @@ fn bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('<') {
-        let (before, behind) = rest.split_at(at);
+        let (before, after) = rest.split_at(at);
         out.extend_from_slice(before.as_bytes());
-        let code = behind.get(1..3).filter(|_| behind.get(3..4) == Some(">"));
+        let code = after.get(1..3).filter(|_| after.get(3..4) == Some(">"));
         if let Some(byte) = code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             out.push(byte);
-            rest = behind.get(4..).unwrap_or_default();
+            rest = after.get(4..).unwrap_or_default();
         } else {
             out.push(b'<');
-            rest = behind.get(1..).unwrap_or_default();
+            rest = after.get(1..).unwrap_or_default();
         }
     }
     out.extend_from_slice(rest.as_bytes());

@@ -26,18 +26,18 @@ pub fn parse_at(word: &str) -> Result<Vec<u8>, usize> {
 /// Takes one piece from the front; what is after it.
 fn piece<'a>(rest: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     if let Some(brace) = rest.strip_prefix('{') {
-        let (inside, behind) = brace.split_once('}')?;
+        let (inside, after) = brace.split_once('}')?;
         group(inside, out)?;
-        return Some(behind);
+        return Some(after);
     }
     if let Some(hex) = rest.strip_prefix("\\x") {
         out.push(u8::from_str_radix(hex.get(..2)?, 16).ok()?);
         return hex.get(2..);
     }
     let first = rest.chars().next()?;
-    let (this, behind) = rest.split_at(first.len_utf8());
+    let (this, after) = rest.split_at(first.len_utf8());
     out.extend_from_slice(this.as_bytes());
-    Some(behind)
+    Some(after)
 }
 
 fn group(inside: &str, out: &mut Vec<u8>) -> Option<()> {
@@ -73,11 +73,11 @@ pub fn show(bytes: &[u8]) -> String {
     let mut out = String::new();
     let mut rest = bytes;
     while let Some(first) = rest.first() {
-        if let Some((id, behind)) = rest.split_at_checked(32)
+        if let Some((id, after)) = rest.split_at_checked(32)
             && id.iter().skip(1).all(|byte| *byte == 0)
         {
             out.extend(["{id:", &first.to_string(), "}"]);
-            rest = behind;
+            rest = after;
             continue;
         }
         let run = rest.iter().take_while(|byte| *byte == first).count();

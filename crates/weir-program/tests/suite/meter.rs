@@ -337,14 +337,14 @@ fn ends() -> Vec<(&'static str, u32, String, String, StateMode)> {
         ("trap with 1000 globals", 1, globals, trap(), kv),
         ("trap with 1000 segments", 256, many(1000, 4096), trap(), kv),
         (
-            "trap behind 4096 loads",
+            "trap after 4096 loads",
             256,
             String::new(),
             each(load, 4096, "unreachable"),
             kv,
         ),
         (
-            "trap behind 4096 stores",
+            "trap after 4096 stores",
             256,
             String::new(),
             each(store, 4096, "unreachable"),
@@ -387,7 +387,7 @@ fn ends() -> Vec<(&'static str, u32, String, String, StateMode)> {
             StateMode::Memory,
         ),
         (
-            "reject behind memory.grow in mode memory",
+            "reject after memory.grow in mode memory",
             16,
             begins.to_owned(),
             "(drop (memory.grow (i32.const 1))) i32.const 1".to_owned(),

@@ -63,7 +63,7 @@ impl Parser {
     }
 
     /// Fails at the byte in front of the next one, which is already consumed.
-    fn fail_behind<'a>(&mut self, code: ErrorCode) -> ParseStep<'a> {
+    fn fail_after<'a>(&mut self, code: ErrorCode) -> ParseStep<'a> {
         self.poison(ParseError {
             code,
             offset: self.offset().saturating_sub(1),
@@ -100,7 +100,7 @@ impl Parser {
                 },
                 State::Raw => Some(self.raw(rest)?),
                 State::RawPart => Some(self.raw_part(rest)),
-                State::RawLf if self.mark != Mark::Line => Some(self.fail_behind(ErrorCode::End)),
+                State::RawLf if self.mark != Mark::Line => Some(self.fail_after(ErrorCode::End)),
                 State::RawLf => {
                     self.state = State::End;
                     None
@@ -153,7 +153,7 @@ impl Parser {
         }
         // No line is one byte long, so the byte after which one is left was wrong already.
         if self.sized && self.left == 1 && self.mode == Mode::Full {
-            return Ok(Some(self.fail_behind(ErrorCode::Length)));
+            return Ok(Some(self.fail_after(ErrorCode::Length)));
         }
         let Some(&first) = rest.first() else {
             return Ok(Some(ParseStep::NeedMore(None)));
@@ -231,20 +231,20 @@ impl Parser {
         }
     }
 
-    /// Index of the first byte of the line that cannot stand there because at least `behind`
+    /// Index of the first byte of the line that cannot stand there because at least `after`
     /// more have to follow it. Only an announced length makes that a matter of the bytes after.
-    fn room(&self, behind: usize) -> usize {
-        let behind = match self.mode {
+    fn room(&self, after: usize) -> usize {
+        let after = match self.mode {
             _ if !self.sized => 0,
-            Mode::Content { .. } => behind.min(1),
-            _ => behind,
+            Mode::Content { .. } => after.min(1),
+            _ => after,
         };
-        self.left_here().saturating_sub(behind)
+        self.left_here().saturating_sub(after)
     }
 
-    /// Checks that the byte at `index` and at least `behind` more fit.
-    fn fits(&self, index: usize, behind: usize) -> Result<(), Fail> {
-        if index < self.room(behind) {
+    /// Checks that the byte at `index` and at least `after` more fit.
+    fn fits(&self, index: usize, after: usize) -> Result<(), Fail> {
+        if index < self.room(after) {
             Ok(())
         } else {
             Err(Fail(self.crossing(), index))
@@ -252,12 +252,12 @@ impl Parser {
     }
 
     /// Reads on in the keyword that starts at `start`. `Ok` is its end, or `None` when the buffer
-    /// ends inside it. At least `behind` bytes have to follow each of its bytes.
-    fn keyword(&self, rest: &[u8], start: usize, behind: usize) -> Result<Option<usize>, Fail> {
+    /// ends inside it. At least `after` bytes have to follow each of its bytes.
+    fn keyword(&self, rest: &[u8], start: usize, after: usize) -> Result<Option<usize>, Fail> {
         let limit = start.saturating_add(usize::try_from(self.limits.name).unwrap_or(usize::MAX));
         let window = rest.get(..limit.saturating_add(1)).unwrap_or(rest);
         let end = keyword_len(window, self.line.scanned.max(start));
-        let room = self.room(behind).max(start);
+        let room = self.room(after).max(start);
         if limit < end && limit <= room {
             return Err(Fail(ErrorCode::Limit, limit));
         }
@@ -315,11 +315,11 @@ impl Parser {
     }
 
     /// Checks that one more modifier is allowed and that its byte at `index` fits.
-    fn admit(&self, index: usize, behind: usize) -> Result<(), Fail> {
+    fn admit(&self, index: usize, after: usize) -> Result<(), Fail> {
         if self.modifiers == 0 {
             return Err(Fail(ErrorCode::Limit, index));
         }
-        self.fits(index, behind)
+        self.fits(index, after)
     }
 
     fn state_operation<'a>(&mut self, operator: u8) -> ParseStep<'a> {
@@ -497,7 +497,7 @@ impl Parser {
     fn part<'a>(
         &mut self,
         rest: &'a [u8],
-        behind: State,
+        after: State,
         cont: fn(&'a [u8]) -> ParseStep<'a>,
         end: fn(&'a [u8]) -> ParseStep<'a>,
     ) -> ParseStep<'a> {
@@ -508,7 +508,7 @@ impl Parser {
         self.pos += part.len();
         self.missing -= part.len() as u64;
         if self.missing == 0 {
-            self.state = behind;
+            self.state = after;
             return end(part);
         }
         cont(part)
@@ -551,8 +551,8 @@ impl Parser {
 
     fn sized_data<'a>(&mut self, rest: &'a [u8], method: &'a [u8]) -> ParseStep<'a> {
         let used = method.len() + 1;
-        let behind = self.left.saturating_sub(used as u64);
-        let total = behind.saturating_sub(1);
+        let after = self.left.saturating_sub(used as u64);
+        let total = after.saturating_sub(1);
         let there = rest.get(used..).unwrap_or_default();
         let whole = usize::try_from(total)
             .ok()
@@ -562,7 +562,7 @@ impl Parser {
         self.left = 0;
         self.value_length = total;
         if let Some(data) = whole {
-            self.state = if behind == 0 {
+            self.state = if after == 0 {
                 State::End
             } else {
                 State::BodyLf

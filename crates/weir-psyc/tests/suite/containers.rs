@@ -45,8 +45,8 @@ fn list_vectors_hold_for_every_cut() {
         let whole = list_in_pieces(std::iter::once(input));
         assert_eq!(list_in_pieces(input.chunks(1)), whole);
         for cut in 0..=input.len() {
-            let (front, behind) = input.split_at(cut);
-            assert_eq!(list_in_pieces([front, behind].into_iter()), whole);
+            let (front, after) = input.split_at(cut);
+            assert_eq!(list_in_pieces([front, after].into_iter()), whole);
         }
         whole
     });
@@ -83,9 +83,9 @@ proptest! {
         let mut pieces = Vec::new();
         let mut rest = &input[..];
         for cut in cuts {
-            let (front, behind) = rest.split_at(cut % (rest.len() + 1));
+            let (front, after) = rest.split_at(cut % (rest.len() + 1));
             pieces.push(front);
-            rest = behind;
+            rest = after;
         }
         pieces.push(rest);
         prop_assert_eq!(&list_in_pieces(pieces.into_iter()), &whole);

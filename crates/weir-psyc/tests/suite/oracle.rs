@@ -89,14 +89,14 @@ impl Oracle<'_> {
         Err(Stop::Bad(code, self.at))
     }
 
-    /// Takes one byte out of the room; at least `behind` more must be able to follow.
-    fn take(&mut self, behind: u64) -> Read<u8> {
+    /// Takes one byte out of the room; at least `after` more must be able to follow.
+    fn take(&mut self, after: u64) -> Read<u8> {
         let byte = self.peek()?;
         let (code, left, needed) = match &mut self.room {
             Room::Routing(left) => (LIMIT, left, 1),
             Room::Unsized(left) => (NO_LEN, left, 1),
-            Room::Sized(left) => (LENGTH, left, 1 + behind),
-            Room::Bare(left) => (END, left, 1 + behind.min(1)),
+            Room::Sized(left) => (LENGTH, left, 1 + after),
+            Room::Bare(left) => (END, left, 1 + after.min(1)),
         };
         if *left < needed {
             return self.bad(code);

@@ -26,9 +26,9 @@ fn packet_vectors_hold_for_every_cut() {
         case.check(&printed(mode, false, std::iter::once(&input[..])), "whole");
         case.check(&printed(mode, false, input.chunks(1)), "byte by byte");
         for cut in 0..=input.len() {
-            let (front, behind) = input.split_at(cut);
+            let (front, after) = input.split_at(cut);
             case.check(
-                &printed(mode, false, [front, behind].into_iter()),
+                &printed(mode, false, [front, after].into_iter()),
                 "in two pieces",
             );
         }

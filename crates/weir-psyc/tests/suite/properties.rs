@@ -17,9 +17,9 @@ fn agree(mode: Mode, limits: Limits, input: &[u8], cuts: &[usize]) {
     let mut pieces = Vec::new();
     let mut rest = input;
     for &cut in cuts {
-        let (front, behind) = rest.split_at(cut % (rest.len() + 1));
+        let (front, after) = rest.split_at(cut % (rest.len() + 1));
         pieces.push(front);
-        rest = behind;
+        rest = after;
     }
     pieces.push(rest);
     assert_eq!(

@@ -83,9 +83,9 @@ fn pages(items: &[Known], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u8>>)
     let mut pages = Vec::new();
     let mut rest = items;
     for cut in cuts {
-        let (page, behind) = rest.split_at((*cut).min(rest.len()));
+        let (page, after) = rest.split_at((*cut).min(rest.len()));
         pages.push(page);
-        rest = behind;
+        rest = after;
     }
     pages.push(rest);
     let join = |page: &[Known], separator: &[u8]| {
@@ -337,7 +337,7 @@ proptest! {
     }
 
     #[test]
-    fn a_query_goes_on_behind_every_result(case in case()) {
+    fn a_query_goes_on_after_every_result(case in case()) {
         let plan = compile(&case.text());
         let supplies = case.supplies();
         let expected = case.expected();

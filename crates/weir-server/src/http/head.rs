@@ -399,14 +399,14 @@ impl Builder {
         start..length(&self.head.text)
     }
 
-    /// The target: a path with or without query, or the same behind an origin.
+    /// The target: a path with or without query, or the same after an origin.
     pub(crate) fn target(&mut self, target: &str) -> Result<(), Bad> {
         let mut rest = target;
-        if let Some((scheme, behind)) = target.split_once("://")
+        if let Some((scheme, after)) = target.split_once("://")
             && matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https")
         {
-            let at = behind.find(['/', '?']).unwrap_or(behind.len());
-            let (host, path) = behind.split_at(at);
+            let at = after.find(['/', '?']).unwrap_or(after.len());
+            let (host, path) = after.split_at(at);
             self.host(host);
             rest = path;
         } else if !target.starts_with('/') && target != "*" {
@@ -552,7 +552,7 @@ mod tests {
     };
 
     #[test]
-    fn a_field_behind_very_many_is_its_own() {
+    fn a_field_after_very_many_is_its_own() {
         let many = "x: decoy\r\n".repeat(300);
         let text = format!("GET / HTTP/1.1\r\n{many}Host: a\r\nAuthorization: b\r\n\r\n");
         let head = parse(text.as_bytes(), 400).unwrap().head;

@@ -11,7 +11,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_protocol::{
     After, Encoder, LISTENERS_MAX, Listen, ListenQuery, Message, PROGRESS_RECORDS, Packet,
 };
-use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_behind};
+use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_after};
 
 use super::buffer::Outgoing;
 use super::fetch::{Fetch, Fetched, LookUp};
@@ -313,13 +313,13 @@ impl Listeners {
             && self.marks.is_due(&mark, some)
         {
             let marked = self.list.iter().filter(|listener| listener.marks);
-            let behind: Vec<&[u8]> = marked
+            let lagging: Vec<&[u8]> = marked
                 .clone()
                 .filter(|listener| listener.reader.position() <= listener.reader.last())
                 .map(|listener| &*listener.tag)
                 .collect();
             let any = marked.count() > 0;
-            some |= self.marks.send(&mark, any, &behind, encoder, out);
+            some |= self.marks.send(&mark, any, &lagging, encoder, out);
         }
         some
     }
@@ -653,7 +653,7 @@ impl Listener {
                 None => self.skipped += u64::from(self.pushes_down),
             }
             if let Some(replay) = &mut self.replay {
-                replay.from = key_behind(&key);
+                replay.from = key_after(&key);
             }
         }
         if keys.bad > 0 {

@@ -57,7 +57,7 @@ impl Marks {
         let waited = self.looked.is_none_or(|at| at.elapsed() >= MARK_PAUSE);
         let moved = self
             .told
-            .is_none_or(|(told, behind)| told < mark.settled || behind > 0);
+            .is_none_or(|(told, lagging)| told < mark.settled || lagging > 0);
         self.news || (moved && (sent || waited))
     }
 
@@ -66,24 +66,24 @@ impl Marks {
         &mut self,
         mark: &Mark,
         any: bool,
-        behind: &[&[u8]],
+        lagging: &[&[u8]],
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) -> bool {
         self.wanted = any;
         self.looked = Some(Instant::now());
-        let told = Some((mark.settled, behind.len()));
+        let told = Some((mark.settled, lagging.len()));
         if !any || (!self.news && self.told == told) {
             return false;
         }
         self.news = false;
         self.told = told;
-        let behind = behind.join(&b'\n');
+        let lagging = lagging.join(&b'\n');
         let message = Message::AppliedIs {
             applied: mark.applied.0,
             settled: mark.settled.0,
             created: mark.created.0,
-            behind: &behind,
+            lagging: &lagging,
         };
         encoder.encode(&Packet::new(message), &mut out.bytes);
         true

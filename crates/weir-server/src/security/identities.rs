@@ -270,10 +270,10 @@ impl IdentitiesFile {
         if entry.revoked_ms.is_some() {
             return Err(IdentitiesError::Revoked { path, id });
         }
-        let (before, behind) = self.text.split_at(entry.id_line_end);
+        let (before, after) = self.text.split_at(entry.id_line_end);
         let newline = if before.ends_with('\n') { "" } else { "\n" };
         let revoked = rfc3339(now_ms);
-        let text = format!("{before}{newline}revoked = {revoked}\n{behind}");
+        let text = format!("{before}{newline}revoked = {revoked}\n{after}");
         Self::parse(&self.path, text)
     }
 

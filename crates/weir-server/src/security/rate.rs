@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn fuel_is_charged_behind_the_answer() {
+    fn fuel_is_charged_after_the_answer() {
         let limits = Limits {
             fuel: Some(1_000),
             ..Limits::default()

@@ -242,7 +242,7 @@ fn writes_of_a_producer_are_taken_once_however_many_send_them() {
 }
 
 #[test]
-fn nothing_is_appended_behind_a_close() {
+fn nothing_is_appended_after_a_close() {
     for _ in 0..10 {
         let world = with(&[]);
         world.make("a", TEXT, "");

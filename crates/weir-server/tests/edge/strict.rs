@@ -203,7 +203,7 @@ fn slow_clients_are_disconnected() {
     let mut client = world.client();
     client.send(&request("GET /healthz", "", b""));
     assert_eq!(client.reply(false).status, 200);
-    assert!(client.is_closed(), "idle behind a request");
+    assert!(client.is_closed(), "idle after a request");
     // Half a head, and one that drips.
     let mut client = world.client();
     client.send(b"GET /healthz HTTP/1.1\r\nHost: local");

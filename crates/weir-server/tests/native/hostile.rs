@@ -14,7 +14,7 @@ use crate::hold::Held;
 use crate::peer::{CLIENT, Peer, World, puts};
 
 #[test]
-fn refusals_that_wait_behind_a_write_are_bounded() {
+fn refusals_that_wait_after_a_write_are_bounded() {
     const MOST: usize = 96 << 20;
     let world = World::new();
     world.create("t");

@@ -109,12 +109,12 @@ fn topics_are_listed_in_pages() {
     }
     world.create("other");
     let mut peer = world.plain();
-    let mut behind = String::new();
+    let mut after = String::new();
     let mut names = Vec::new();
     loop {
         peer.send(&Packet::new(Message::Topics {
             prefix: b"topic.",
-            behind: behind.as_bytes(),
+            after: after.as_bytes(),
             limit: 10,
             dead: false,
         }));
@@ -123,7 +123,7 @@ fn topics_are_listed_in_pages() {
             panic!("{:?}", got.packet().message);
         };
         names.extend(TopicLines::new(lines).map(|line| line.unwrap().name.to_owned()));
-        behind = names.last().unwrap().clone();
+        after = names.last().unwrap().clone();
         if !more {
             break;
         }

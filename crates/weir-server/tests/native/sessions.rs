@@ -84,7 +84,7 @@ fn one_nonce_with_two_contents_is_refused_on_apply_and_the_session_goes_on() {
 }
 
 #[test]
-fn answers_that_were_not_seen_come_again_behind_hello() {
+fn answers_that_were_not_seen_come_again_after_hello() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);

@@ -76,7 +76,7 @@ fn a_follower_waits_for_a_topic_and_for_its_records() {
         let far = far.clone();
         std::thread::spawn(move || follow(&far, "later", ReadFrom::Start, 3))
     };
-    let behind = {
+    let late = {
         let far = far.clone();
         let from = ReadFrom::After(ConsequenceOffset(2));
         std::thread::spawn(move || follow(&far, "later", from, 3))
@@ -86,7 +86,7 @@ fn a_follower_waits_for_a_topic_and_for_its_records() {
     topic.put("a", "1").unwrap();
     topic.put("b", "2").unwrap();
     assert_eq!(follower.join().unwrap(), [1, 2, 3]);
-    assert_eq!(behind.join().unwrap(), [3]);
+    assert_eq!(late.join().unwrap(), [3]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn destroy_does_not_end_a_follower() {
 }
 
 #[test]
-fn a_follower_goes_on_behind_its_last_record_after_any_cut() {
+fn a_follower_goes_on_after_its_last_record_after_any_cut() {
     let world = World::new();
     let far = world.connect();
     fill(&far, "t", 2000);

@@ -76,10 +76,7 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
         for row in &found {
             let (topic, n) = row.split_once(' ').unwrap();
             let place = (n.parse().unwrap(), topic);
-            assert!(
-                last.is_none_or(|last| last < place),
-                "{row} behind {last:?}"
-            );
+            assert!(last.is_none_or(|last| last < place), "{row} after {last:?}");
             assert!(wanted.remove(&place).is_some(), "{row} is not of the query");
             last = Some(place);
         }

@@ -101,7 +101,7 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                         applied: 2,
                         settled: 2,
                         created: 1,
-                        behind: b"",
+                        lagging: b"",
                     };
                     say(&mut stream, &Packet::tagged(packet.tag, answer));
                 }

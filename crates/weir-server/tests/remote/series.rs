@@ -81,7 +81,7 @@ fn s_what_comes_in_another_order_is_refused_until_its_turn() {
 }
 
 #[test]
-fn s_a_run_goes_on_behind_every_one_of_its_messages() {
+fn s_a_run_goes_on_after_every_one_of_its_messages() {
     const RUN: u64 = 1000;
     near_and_far(|weir, other, _| {
         weir.topic("t").unwrap().ensure().unwrap();

@@ -64,7 +64,7 @@ fn a_flood_of_denied_requests_is_counted_and_not_written() {
         is(&peer.read().unwrap(), "_error_forbidden");
     }
     drop(peer);
-    // The record of the reload is behind the flood and says what is missing.
+    // The record of the reload comes after the flood and says what is missing.
     world.server.reload().unwrap();
     world.audited(&["reload"]);
     let values = world.values(AUDIT_TOPIC);

@@ -157,15 +157,15 @@ impl LogReader {
             if place.position >= place.segment.end() {
                 let view = self.shared.read();
                 let first_sequence = place.segment.header.first_sequence;
-                let behind = view.segment_behind(first_sequence).map(Arc::clone);
+                let after = view.segment_after(first_sequence).map(Arc::clone);
                 drop(view);
-                let Some(behind) = behind else {
+                let Some(after) = after else {
                     return Ok(None);
                 };
                 // A segment gets a next one only after its last batch was
                 // published, which may have happened since the look above.
                 if place.position >= place.segment.end() {
-                    self.enter(behind, FIRST_POSITION)?;
+                    self.enter(after, FIRST_POSITION)?;
                 }
                 continue;
             }

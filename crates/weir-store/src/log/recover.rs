@@ -218,9 +218,9 @@ fn tidy(
     }
     report.removed_files += removed;
     for (number, pair) in files.segments.windows(2).enumerate() {
-        let [front, behind] = pair else { break };
+        let [front, after] = pair else { break };
         let end = analysis.ends.get(number).copied().unwrap_or(front.len);
-        if behind.header.repair && front.len > end {
+        if after.header.repair && front.len > end {
             let file = front.open(disk, OpenMode::Write)?;
             file.set_len(end)
                 .map_err(StoreError::io(IoVerb::Resize, &front.path))?;

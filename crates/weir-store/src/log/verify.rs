@@ -184,8 +184,8 @@ pub(crate) fn verify_watched(
                 continue;
             }
             if let Some(segment) = report.take(open_segment(disk, sequence, store_id))? {
-                let behind = counted.iter().find(|other| other.first_sequence > sequence);
-                check_segment(disk, &segment, behind, torn, &mut report)?;
+                let after = counted.iter().find(|other| other.first_sequence > sequence);
+                check_segment(disk, &segment, after, torn, &mut report)?;
                 watch(segment.len);
             }
         } else if name.ends_with(BUILDING) {
@@ -283,7 +283,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
 fn check_segment(
     disk: &dyn Disk,
     segment: &SegmentFile,
-    behind: Option<&SegmentHeader>,
+    after: Option<&SegmentHeader>,
     torn: Option<(u64, u64)>,
     report: &mut VerifyReport,
 ) -> Result<(), StoreError> {
@@ -304,7 +304,7 @@ fn check_segment(
             Spot::Batch(header) => {
                 report.batches += 1;
                 position = header.end();
-                if behind.is_some_and(|behind| header.sequence + 1 >= behind.first_sequence) {
+                if after.is_some_and(|after| header.sequence + 1 >= after.first_sequence) {
                     break;
                 }
                 continue;
@@ -328,7 +328,7 @@ fn check_segment(
         && let Some(end) = window.nonzero_end(position)?
     {
         let at = end.saturating_sub(SECTOR_BYTES).max(position);
-        if behind.is_some_and(|behind| behind.repair) {
+        if after.is_some_and(|after| after.repair) {
             report.add(Severity::Note, &segment.path, at, "what a repair took over");
         } else {
             report.add(

@@ -138,8 +138,8 @@ impl View {
 
     /// The nearest place at or before the entry `index`.
     pub(crate) fn locate(&self, index: u64) -> Option<Checkpoint> {
-        let behind = self.checkpoints.partition_point(|at| at.index <= index);
-        self.checkpoints.get(behind.checked_sub(1)?).copied()
+        let after = self.checkpoints.partition_point(|at| at.index <= index);
+        self.checkpoints.get(after.checked_sub(1)?).copied()
     }
 
     /// Index of the first entry that counts and whose bytes are there.
@@ -152,15 +152,15 @@ impl View {
         let next = index.saturating_add(1);
         let mut count = 0;
         for pair in self.segments.windows(2) {
-            let [_, behind] = pair else { break };
+            let [_, after] = pair else { break };
             let at = self
                 .checkpoints
-                .partition_point(|at| at.segment < behind.header.first_sequence);
-            let first_behind = self
+                .partition_point(|at| at.segment < after.header.first_sequence);
+            let first_after = self
                 .checkpoints
                 .get(at)
                 .map_or(self.last_index.saturating_add(1), |at| at.index);
-            if first_behind > next {
+            if first_after > next {
                 break;
             }
             count += 1;
@@ -193,7 +193,7 @@ impl View {
     }
 
     /// The segment after the one that begins with `first_sequence`.
-    pub(crate) fn segment_behind(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
+    pub(crate) fn segment_after(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
         let at = self
             .segments
             .partition_point(|segment| segment.header.first_sequence <= first_sequence);
@@ -204,8 +204,8 @@ impl View {
 /// [`View::counts`] on a copy of the truncations. They ascend in both numbers,
 /// so the first one after `sequence` keeps the least.
 pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
-    let behind = truncations.partition_point(|at| at.sequence <= sequence);
-    truncations.get(behind).is_none_or(|at| index <= at.keep)
+    let after = truncations.partition_point(|at| at.sequence <= sequence);
+    truncations.get(after).is_none_or(|at| index <= at.keep)
 }
 
 /// The view behind its lock.

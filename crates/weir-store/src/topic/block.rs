@@ -305,8 +305,8 @@ impl Header {
         }
         let mut rest = body;
         let mut word = |len: usize| {
-            let (field, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-            rest = behind;
+            let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            rest = after;
             field
                 .iter()
                 .rev()

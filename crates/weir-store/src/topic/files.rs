@@ -426,7 +426,7 @@ impl TopicFiles {
                 .map_err(|bad| bad.error(path, position))?;
             let end = position + HEADER_BYTES as u64 + u64::from(header.bytes);
             if end > bytes {
-                return Err(damage(position, "a block that ends behind the segment"));
+                return Err(damage(position, "a block that ends after the segment"));
             }
             blocks.push(BlockRef {
                 base: header.base,

@@ -29,7 +29,7 @@ fn fill(store: &Store, topic: &str, from: u64, to: u64) {
 }
 
 #[test]
-fn a_snapshot_and_the_log_behind_it_equal_the_whole_log() {
+fn a_snapshot_and_the_log_after_it_equal_the_whole_log() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     let (items, _) = script(200, 60);

@@ -387,7 +387,7 @@ fn a_program_that_is_replaced_gets_its_turn_among_the_calls_of_another() {
 }
 
 #[test]
-fn a_start_behind_a_destroy_is_no_refused_one() {
+fn a_start_after_a_destroy_is_no_refused_one() {
     let world = World::new();
     let (disk, store) = world.gated();
     let (destroy, start, write) = while_held(&disk, &store, || {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_query::{Frames, Meta, QueryError, Span, item_of};
-use weir_store::{Store, StoreError, key_behind};
+use weir_store::{Store, StoreError, key_after};
 
 use super::fetched::{Came, Fetched, Shared};
 use crate::backend::Backend;
@@ -138,7 +138,7 @@ impl Latest {
             let Some(record) = page.iter().next().transpose()? else {
                 continue;
             };
-            self.at = key_behind(record.key);
+            self.at = key_after(record.key);
             self.newest = self.newest.max(record.intention);
             if !shared.wants(record.kind) {
                 continue;

@@ -89,18 +89,17 @@ impl Reading {
     /// What comes after what this names.
     pub(super) fn give(
         &mut self,
-        behind: Option<&[u8]>,
+        from: Option<&[u8]>,
         shared: &Shared,
         deadline: Option<Instant>,
     ) -> Result<Fetched, WeirError> {
         let reader = match &mut self.records {
             Records::Latest(latest) => {
-                let from = behind.unwrap_or_default();
-                return latest.give(&self.name, from, shared, deadline);
+                return latest.give(&self.name, from.unwrap_or_default(), shared, deadline);
             }
             Records::Log(reader) => reader,
         };
-        let after = std::str::from_utf8(behind.unwrap_or(b"0"));
+        let after = std::str::from_utf8(from.unwrap_or(b"0"));
         let after: u64 = after.ok().and_then(|at| at.parse().ok()).unwrap_or(0);
         if after > 0 && reader.position().0 <= after {
             reader.seek(ConsequenceOffset(after));

@@ -39,9 +39,9 @@ impl Remote {
     pub(crate) fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
         let mut found: Vec<GroupInfo> = Vec::new();
         loop {
-            let behind = found.last().map_or("", |info| &info.name).to_owned();
-            let behind = behind.as_str();
-            let bytes = block_on(self.ask(&Message::Groups { topic, behind }))?;
+            let after = found.last().map_or("", |info| &info.name).to_owned();
+            let after = after.as_str();
+            let bytes = block_on(self.ask(&Message::Groups { topic, after }))?;
             let (more, lines) = match packet_of(&bytes)?.message {
                 Message::GroupsAre { more, lines } => (more, lines),
                 Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {

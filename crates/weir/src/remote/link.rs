@@ -351,7 +351,7 @@ impl State {
     pub(super) fn up(&mut self, stream: Arc<Stream>, facts: Facts, again: usize) {
         self.out.clear();
         if self.hold.is_some() {
-            self.writes.hold_behind(again);
+            self.writes.hold_after(again);
         }
         for write in self.writes.unanswered().skip(again) {
             let message = Message::Write {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_protocol::{After, Listen, ListenQuery, Message, Packet};
-use weir_store::{Page, StoreError, key_behind};
+use weir_store::{Page, StoreError, key_after};
 
 use super::link::{Asked, Received, packet_of};
 use super::pause::BackOff;
@@ -442,7 +442,7 @@ impl Listener {
                     let Some(first) = first.filter(|first| first.key >= self.key()) else {
                         continue;
                     };
-                    self.key = Some(key_behind(first.key));
+                    self.key = Some(key_after(first.key));
                     if let Some(limit) = &mut self.pushdown.limit {
                         *limit = limit.saturating_sub(1);
                     }

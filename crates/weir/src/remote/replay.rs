@@ -31,7 +31,7 @@ pub(crate) struct Replay {
     /// First offset that is not part of it.
     position: u64,
     /// The last key that was handed out.
-    behind: Option<Box<[u8]>>,
+    after: Option<Box<[u8]>>,
     /// Bytes and records received since the credit was last filled up.
     used: (u64, u64),
 }
@@ -52,7 +52,7 @@ impl Replay {
             topic: topic.into(),
             asked: None,
             position: 0,
-            behind: None,
+            after: None,
             used: (0, 0),
         };
         replay.position = replay.start().await?;
@@ -129,9 +129,9 @@ impl Replay {
                     let first = page.iter().next().transpose()?;
                     let first = first.ok_or_else(unexpected)?;
                     let is_part = first.offset.0 < self.position;
-                    let behind = self.behind.as_deref();
-                    if is_part && behind.is_none_or(|behind| behind < first.key) {
-                        self.behind = Some(first.key.into());
+                    let after = self.after.as_deref();
+                    if is_part && after.is_none_or(|after| after < first.key) {
+                        self.after = Some(first.key.into());
                         return Ok(Some(page));
                     }
                 }

@@ -209,14 +209,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         tag: &[u8],
         topic: &str,
-        behind: &str,
+        after: &str,
     ) -> Result<(), Refused> {
         self.may(Right::Group, topic)?;
         let topic = topic.to_owned();
         let infos = self.blocking(move |store| store.groups(&topic)).await?;
         let mut lines = Vec::new();
         let mut more = false;
-        for info in infos.iter().filter(|info| *info.name > *behind) {
+        for info in infos.iter().filter(|info| *info.name > *after) {
             if lines.len() >= ANSWER_BYTES_MAX {
                 more = true;
                 break;

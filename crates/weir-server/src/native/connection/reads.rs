@@ -55,22 +55,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Message::Scan {
                 topic,
                 prefix,
-                behind,
+                after,
                 limit,
                 consistency,
             } => {
                 self.may(Right::Read, topic)?;
                 self.see(consistency).await?;
-                self.scan(tag, topic, prefix, behind, limit).await?;
+                self.scan(tag, topic, prefix, after, limit).await?;
             }
             Message::Topics {
                 prefix,
-                behind,
+                after,
                 limit,
                 dead,
             } => {
                 self.may(Right::Read, "")?;
-                self.topics(tag, prefix, behind, limit, dead).await?;
+                self.topics(tag, prefix, after, limit, dead).await?;
             }
             Message::Topic { topic } => {
                 self.may(Right::Read, topic)?;
@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::Program { topic } => self.program(tag, topic)?,
             Message::Group { topic, group } => self.group(tag, topic, group).await?,
-            Message::Groups { topic, behind } => self.groups(tag, topic, behind).await?,
+            Message::Groups { topic, after } => self.groups(tag, topic, after).await?,
             Message::Applied => {
                 self.may(Right::Read, "")?;
                 let answer = applied(&self.port.shared.store, &[]);
@@ -273,7 +273,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         tag: &[u8],
         topic: &str,
         prefix: &[u8],
-        behind: Option<&[u8]>,
+        after: Option<&[u8]>,
         limit: u64,
     ) -> Result<(), Refused> {
         let limit = usize::try_from(limit)
@@ -281,10 +281,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .min(SCAN_KEYS_MAX);
         let store = Arc::clone(&self.port.shared.store);
         let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
-        let behind = behind.map(<[u8]>::to_vec);
+        let after = after.map(<[u8]>::to_vec);
         // One more, to know whether there are more.
         let ask = (limit + 1).min(SCAN_KEYS_MAX);
-        let scan = move || store.scan(&topic, &prefix, behind.as_deref(), ask);
+        let scan = move || store.scan(&topic, &prefix, after.as_deref(), ask);
         let scanned = tokio::task::spawn_blocking(scan).await;
         let keys = scanned
             .unwrap_or(Err(StoreError::Closed))
@@ -312,7 +312,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         tag: &[u8],
         prefix: &[u8],
-        behind: &[u8],
+        after: &[u8],
         limit: u64,
         dead: bool,
     ) -> Result<(), Refused> {
@@ -320,13 +320,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let limit = limit.min(SCAN_KEYS_MAX);
         // Names are ASCII: whatever is not sorts after them, and begins none.
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (prefix, behind) = (text(prefix), text(behind));
+        let (prefix, after) = (text(prefix), text(after));
         let shared = Arc::clone(&self.port.shared);
         let principal = self.principal.clone();
         let (lines, more) = self
             .blocking(move |_| {
                 let ask = limit.saturating_add(1);
-                let found = listing::topics(&shared, &principal, &behind, &prefix, ask, dead);
+                let found = listing::topics(&shared, &principal, &after, &prefix, ask, dead);
                 let mut lines = Vec::new();
                 for (at, info) in found.iter().enumerate() {
                     if at >= limit || lines.len() >= ANSWER_BYTES_MAX {
@@ -366,14 +366,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// How far the node has got, but for these listeners.
-pub(super) fn applied<'a>(store: &Store, behind: &'a [u8]) -> Message<'a> {
+pub(super) fn applied<'a>(store: &Store, lagging: &'a [u8]) -> Message<'a> {
     // In this order, so that each may only be ahead of the one before.
     let settled = store.applied().0;
     Message::AppliedIs {
         applied: store.applied().0,
         settled,
         created: store.newest_topic().0,
-        behind,
+        lagging,
     }
 }
 

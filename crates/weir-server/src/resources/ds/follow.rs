@@ -1,4 +1,4 @@
-//! Server-sent events of a stream: `data`, and behind each of it a `control`
+//! Server-sent events of a stream: `data`, and after each of them a `control`
 //! that says where the reader is.
 //!
 //! A reader is a position and nothing else, as in [`tail`](crate::resources::events::tail).

@@ -158,25 +158,25 @@ impl Analysis {
         let Some(segment) = segments.get(number) else {
             return Ok(false);
         };
-        let behind = segments.get(number + 1);
+        let after = segments.get(number + 1);
         self.enter(segment)?;
         let file = segment.open(disk, OpenMode::Read)?;
         let mut window = Window::new(&segment.path, &*file, segment.len);
         let mut position = FIRST_POSITION;
         self.ends.push(position);
         loop {
-            if let Some(behind) = behind
-                && self.sequence + 1 == behind.header.first_sequence
+            if let Some(after) = after
+                && self.sequence + 1 == after.header.first_sequence
             {
                 // What a normal successor follows is the roll mark.
-                let replaced = behind.header.repair || behind.header.reset;
+                let replaced = after.header.repair || after.header.reset;
                 if !replaced && self.last_kind != Some(Kind::Roll) {
                     return Err(self.damage(segment, position, "a roll mark is missing"));
                 }
                 return Ok(true);
             }
             if self.last_kind == Some(Kind::Roll) && position > FIRST_POSITION {
-                return Err(self.damage(segment, position, "the segment behind is missing"));
+                return Err(self.damage(segment, position, "the next segment is missing"));
             }
             let spot = look(&mut window, &segment.header, position)?;
             let Spot::Batch(header) = spot else {
@@ -327,7 +327,7 @@ impl Analysis {
             _ => position.saturating_add(SECTOR_BYTES),
         };
         gather(window, &segment.header, go_on, &mut evidence)?;
-        let batches_behind = evidence.headers > 0;
+        let batches_after = evidence.headers > 0;
         evidence.add(own.0, own.1);
         for segment in later {
             evidence.add(segment.header.durable_before, segment.header.epoch);
@@ -338,8 +338,8 @@ impl Analysis {
         if evidence.durable_before > self.sequence {
             return Err(self.damage(segment, position, proven));
         }
-        if self.last_kind == Some(Kind::Clean) && nonzero_end.is_some() && !batches_behind {
-            return Err(self.damage(segment, position, "something stands behind a clean stop"));
+        if self.last_kind == Some(Kind::Clean) && nonzero_end.is_some() && !batches_after {
+            return Err(self.damage(segment, position, "something stands after a clean stop"));
         }
         match spot {
             Spot::Zero => {}
@@ -418,7 +418,7 @@ impl Analysis {
                     .map(|segment| segment.path.clone())
                     .unwrap_or_default(),
                 0,
-                "entries behind the purged ones are missing",
+                "entries after the purged ones are missing",
                 self.sequence,
             ));
         }

@@ -238,19 +238,19 @@ fn take_overtaken(segments: &mut Vec<SegmentFile>) -> Vec<String> {
 
 fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {
     for pair in segments.windows(2) {
-        let [front, behind] = pair else { break };
-        if behind.header.previous_id != front.header.segment_id
-            || behind.header.previous_salt != front.header.salt
+        let [front, after] = pair else { break };
+        if after.header.previous_id != front.header.segment_id
+            || after.header.previous_salt != front.header.salt
         {
             return Err(StoreError::damage(
-                &behind.path,
+                &after.path,
                 88,
                 "the segment in front of this one is missing or another one",
-                behind.header.first_sequence,
+                after.header.first_sequence,
             ));
         }
         // A repair shortens the one in front; the scan finds what is missing.
-        if !behind.header.repair && front.len != front.header.file_bytes {
+        if !after.header.repair && front.len != front.header.file_bytes {
             return Err(StoreError::damage(
                 &front.path,
                 front.len,

@@ -265,13 +265,13 @@ impl State {
 
     /// The server has sent everything up to this intention, but to these
     /// listeners.
-    pub(in crate::remote) fn marked(&mut self, settled: u64, created: u64, behind: &[u8]) {
-        let behind = behind.split(|&byte| byte == b'\n');
-        let behind: HashSet<u64> = behind
+    pub(in crate::remote) fn marked(&mut self, settled: u64, created: u64, lagging: &[u8]) {
+        let lagging = lagging.split(|&byte| byte == b'\n');
+        let lagging: HashSet<u64> = lagging
             .filter_map(|tag| std::str::from_utf8(tag).ok()?.parse().ok())
             .collect();
         for (tag, inbox) in &mut self.inboxes {
-            if inbox.marks && inbox.answered && !behind.contains(tag) {
+            if inbox.marks && inbox.answered && !lagging.contains(tag) {
                 inbox.mark = Some(settled);
             }
         }

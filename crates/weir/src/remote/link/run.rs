@@ -416,9 +416,9 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         Message::AppliedIs {
             settled,
             created,
-            behind,
+            lagging,
             ..
-        } if packet.tag.is_empty() => state.marked(*settled, *created, behind),
+        } if packet.tag.is_empty() => state.marked(*settled, *created, lagging),
         Message::Ping => state.say(&Packet::tagged(packet.tag, Message::Pong)),
         Message::ByeBye => return Some(Broken::Again("the server said goodbye".into())),
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),

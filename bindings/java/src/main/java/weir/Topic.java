@@ -212,11 +212,11 @@ public record Topic(Weir store, String name) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment begin = Lib.slice(call, prefix);
-            MemorySegment behind = Lib.slice(call, after == null ? new byte[0] : after);
+            MemorySegment last = Lib.slice(call, after == null ? new byte[0] : after);
             MemorySegment out = call.allocate(JAVA_LONG);
             int flags = (values ? 2 : 0) | (after == null ? 0 : 1);
             int result = store.check(call, (from, error) -> (int) Lib.SCAN.invokeExact(
-                    from, topic, begin, behind, limit, flags, out, error));
+                    from, topic, begin, last, limit, flags, out, error));
             return result == Lib.DONE ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }

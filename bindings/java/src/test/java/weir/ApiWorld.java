@@ -92,7 +92,7 @@ final class ApiWorld implements TranscriptTest.World {
                     : Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
             case "close" -> store().close();
             case "ensure" -> say(store().topic(words[1]).ensure() ? "created" : "there");
-            case "add" -> kept.add(intention(behind(line, 1)));
+            case "add" -> kept.add(intention(after(line, 1)));
             case "step" -> steps.add(step(line, words));
             case "send" -> pending = store().send(taken());
             case "wait" -> {
@@ -101,7 +101,7 @@ final class ApiWorld implements TranscriptTest.World {
                 }
             }
             case "session" -> sessions.put(words[1], store().session(HexFormat.of().parseHex(words[2])));
-            case "as" -> write(behind(line, 2), sessions.get(words[1])::submit);
+            case "as" -> write(after(line, 2), sessions.get(words[1])::submit);
             case "nonce" -> say(Long.toString(sessions.get(words[1]).nextNonce()));
             case "resume" -> sessions.get(words[1]).resume(Long.parseLong(words[2]));
             case "get" -> one(store().topic(words[1]).get(bytes(words[2])));
@@ -127,7 +127,7 @@ final class ApiWorld implements TranscriptTest.World {
     }
 
     /** What stands after so many words. */
-    private static String behind(String line, int words) {
+    private static String after(String line, int words) {
         String rest = line;
         for (int at = 0; at < words; at++) {
             int space = rest.indexOf(' ');
@@ -169,7 +169,7 @@ final class ApiWorld implements TranscriptTest.World {
     }
 
     private static Change step(String line, String[] words) {
-        byte[] value = words[1].equals("put") ? bytes(behind(line, 3)) : null;
+        byte[] value = words[1].equals("put") ? bytes(after(line, 3)) : null;
         return new Change(bytes(words[2]), value);
     }
 
@@ -179,9 +179,9 @@ final class ApiWorld implements TranscriptTest.World {
             case "create" -> Intention.create(options(words));
             case "alter" -> Intention.alter(options(words));
             case "destroy" -> Intention.destroy();
-            case "put" -> Intention.put(bytes(words[2]), bytes(behind(line, 3)));
-            case "put-meta" -> Intention.put(bytes(words[2]), bytes(behind(line, 4))).meta(bytes(words[3]));
-            case "put-if" -> Intention.put(bytes(words[2]), bytes(behind(line, 4))).expecting(expects(words[3]));
+            case "put" -> Intention.put(bytes(words[2]), bytes(after(line, 3)));
+            case "put-meta" -> Intention.put(bytes(words[2]), bytes(after(line, 4))).meta(bytes(words[3]));
+            case "put-if" -> Intention.put(bytes(words[2]), bytes(after(line, 4))).expecting(expects(words[3]));
             case "delete" -> Intention.delete(bytes(words[2]));
             case "delete-if" -> Intention.delete(bytes(words[2])).expecting(expects(words[3]));
             case "transaction" -> {
