@@ -50,6 +50,9 @@ const SEAL_AFTER: Duration = Duration::from_millis(100);
 const BESIDE_CALLS: usize = 128;
 /// Time between two tries to open a file while the process has no free descriptor.
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
+/// Time after which a level that does not wait for syncs looks again whether the directory of the
+/// store is where it was.
+const PLACE_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The lowest term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
@@ -79,6 +82,8 @@ pub(crate) struct Committer {
     /// Entries that are logged and not synced.
     pub(crate) unsynced: bool,
     last_sync: Instant,
+    /// When the directory was last looked for.
+    place_checked: Instant,
     /// Something was synced since the log was sealed.
     unsealed: bool,
     /// Log bytes of this process at the newest snapshot.
@@ -131,6 +136,7 @@ impl Committer {
             slow_turn: SlowTurn::default(),
             unsynced: false,
             last_sync: Instant::now(),
+            place_checked: Instant::now(),
             unsealed: false,
             snapshot_at: 0,
             replayed_bytes: 0,
@@ -243,8 +249,8 @@ impl Committer {
                 }
             }
             Durability::Interval(every) if self.unsynced && self.last_sync.elapsed() >= every => {
-                // A failure has poisoned the store.
-                drop(self.sync());
+                // A failure has poisoned the store. The sync of a file without a name succeeds.
+                drop(self.find_place().and_then(|()| self.sync()));
             }
             _ => {}
         }
@@ -263,6 +269,23 @@ impl Committer {
     /// See [`Engine::poison`].
     fn poison(&self, error: StoreError) -> StoreError {
         self.engine.poison(error)
+    }
+
+    /// Stops all writes when the directory was removed or replaced: what is written into one without a
+    /// name is lost.
+    fn find_place(&mut self) -> Result<(), StoreError> {
+        self.place_checked = Instant::now();
+        check_place(&*self.disk).map_err(|error| self.poison(error))
+    }
+
+    /// As [`find_place`](Self::find_place), before each write at the levels that wait for a sync, once a
+    /// second at the others.
+    pub(crate) fn find_place_when_due(&mut self) -> Result<(), StoreError> {
+        let is_synced = self.engine.durability.is_synced();
+        if is_synced || self.place_checked.elapsed() >= PLACE_CHECK_EVERY {
+            self.find_place()?;
+        }
+        Ok(())
     }
 
     /// Makes every logged entry durable.
@@ -457,10 +480,8 @@ impl Committer {
         if let Some(full) = self.topics_stuck() {
             return (0, Some(full));
         }
-        let synced = self.engine.durability.is_synced();
-        if synced && let Err(error) = check_place(&*self.disk) {
-            // What is written into a directory without a name is lost.
-            return (0, Some(self.poison(error)));
+        if let Err(error) = self.find_place_when_due() {
+            return (0, Some(error));
         }
         for (done, pending) in batches.iter().enumerate() {
             if let Err(error) = self.engine.writable() {

@@ -557,13 +557,14 @@ impl Committer {
         if flushes.is_empty() {
             return;
         }
-        let synced = if self.engine.durability.is_synced() {
-            let placed = crate::disk::check_place(&*self.disk);
-            let placed = placed.map_err(|error| self.engine.poison(error));
-            placed.and_then(|()| self.sync())
-        } else {
-            self.engine.writable()
-        };
+        let placed = self.find_place_when_due();
+        let synced = placed.and_then(|()| {
+            if self.engine.durability.is_synced() {
+                self.sync()
+            } else {
+                self.engine.writable()
+            }
+        });
         for done in flushes {
             done(match &synced {
                 Ok(()) => Ok(()),

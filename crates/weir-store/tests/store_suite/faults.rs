@@ -3,14 +3,15 @@
 
 use std::io;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use weir_core::{ConsequenceOffset, Effect, ErrorCode};
 use weir_store::disk::{FileDisk, SimDisk, SimFailure, SimOp};
 use weir_store::error::IoVerb;
-use weir_store::{OpenOptions, Store, StoreError};
+use weir_store::{Durability, OpenOptions, Store, StoreError};
 
 use crate::crash::{Image, Progress, check};
-use crate::disks::{EIO, EMFILE, ENFILE, ENOSPC, Gate, Op, Rule};
+use crate::disks::{EIO, EMFILE, ENFILE, ENOSPC, Gate, Op, PATIENCE, Rule};
 use crate::model::{Act, Expected, script, with_intentions};
 use crate::world::{
     CLIENT, create, create_with, execute, keys, latest, open, options, outcomes, put, put_many,
@@ -641,4 +642,45 @@ fn a_store_without_descriptors_closes() {
     store.shut_down().unwrap();
     let refused = answer.wait().unwrap_err();
     assert_eq!(refused.code(), ErrorCode::TooFewDescriptors, "{refused}");
+}
+
+#[test]
+fn a_removed_directory_stops_writes_at_levels_that_do_not_wait() {
+    let levels = [
+        Durability::Interval(Duration::from_millis(20)),
+        Durability::Memory,
+    ];
+    for durability in levels {
+        let root = tempfile::tempdir().unwrap();
+        let (named, gone) = (root.path().join("store"), root.path().join("gone"));
+        let level = OpenOptions {
+            durability,
+            log_segment_bytes: 64 << 20,
+            ..options()
+        };
+        let store = Store::open(&named, &level).unwrap();
+        create(&store, "t");
+        std::fs::rename(&named, &gone).unwrap();
+        let begun = Instant::now();
+        let mut calls = 0;
+        while store.poison_cause().is_none() {
+            assert!(begun.elapsed() < PATIENCE, "{durability:?}: {calls} calls");
+            // At an interval the sync of the first write finds it.
+            if durability == Durability::Memory || calls == 0 {
+                calls += 1;
+                drop(try_execute(&store, &[put("t", b"k", b"v")]));
+            }
+        }
+        let cause = store.poison_cause().unwrap();
+        let is_place = matches!(
+            &*cause,
+            StoreError::Io {
+                verb: IoVerb::Find,
+                ..
+            }
+        );
+        assert!(is_place, "{durability:?}: {cause}");
+        let refused = try_execute(&store, &[put("t", b"k", b"v")]);
+        assert!(matches!(refused, Err(StoreError::Poisoned { .. })));
+    }
 }
