@@ -73,7 +73,7 @@ fn fill(store: &Store, from: u64, to: u64, items: usize) {
 }
 
 #[test]
-fn a_check_takes_little_memory_however_large_the_store_is() {
+fn a_check_takes_little_memory_beside_the_state() {
     let dir = tempfile::tempdir().unwrap();
     let options = OpenOptions {
         log_segment_bytes: 64 << 20,
