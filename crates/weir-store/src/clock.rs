@@ -8,8 +8,9 @@
 //! - it is never more than [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock,
 //!   until a wall clock that jumped has kept its new time for
 //!   [`BELIEVE_AFTER`];
-//! - an open adds at most [`CLOSED_MS_MAX`] to the newest stamp, unless the
-//!   caller believes the wall clock.
+//! - opens add at most [`CLOSED_MS_MAX`] to the newest stamps in all until a
+//!   process ran for [`BELIEVE_AFTER`] in agreement with the wall clock, and a
+//!   minute for each open; unless the caller believes the wall clock.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -25,7 +26,7 @@ pub const TIME_AHEAD_MS_MAX: u64 = 1_000;
 /// believes it, on the monotonic clock.
 pub const BELIEVE_AFTER: Duration = Duration::from_mins(10);
 /// Milliseconds that a store may have been closed according to the wall clock
-/// alone: half of the time after which an idle session is forgotten.
+/// alone, over all opens since a run that confirmed it: half of the time after which an idle session is forgotten.
 pub const CLOSED_MS_MAX: u64 = weir_core::limits::SESSION_TTL_MS / 2;
 
 /// Where time comes from; tests shift it.
@@ -96,6 +97,10 @@ struct State {
     /// The newest time that was given.
     last_ms: u64,
     jump: Option<Jump>,
+    /// Since when the wall clock agrees with the time of the store.
+    agrees_since: Option<Duration>,
+    /// Opens have moved the time, and nothing has confirmed it.
+    is_unconfirmed: bool,
 }
 
 /// A time that the wall clock jumped to.
@@ -107,17 +112,17 @@ struct Jump {
 }
 
 impl StoreClock {
-    /// Goes on after the newest stamp of the log, 0 for an empty one.
+    /// Goes on after the newest stamp of the log, 0 for an empty one, and moves
+    /// the time by at most `move_ms_max`.
     pub(crate) fn new(
         source: Arc<dyn Clock>,
         newest_ms: u64,
-        believe: bool,
+        move_ms_max: u64,
     ) -> (Self, ClockReport) {
         let (wall_ms, base) = (source.wall_ms(), source.monotonic());
         let most_ms = match newest_ms {
             0 => u64::MAX,
-            _ if believe => u64::MAX,
-            newest_ms => newest_ms.saturating_add(CLOSED_MS_MAX),
+            newest_ms => newest_ms.saturating_add(move_ms_max),
         };
         let base_ms = wall_ms.clamp(newest_ms, most_ms);
         let report = ClockReport {
@@ -129,8 +134,27 @@ impl StoreClock {
             base,
             last_ms: base_ms,
             jump: None,
+            agrees_since: None,
+            is_unconfirmed: false,
         });
         (Self { source, state }, report)
+    }
+
+    /// Opens have moved the time, and only a run can confirm it.
+    pub(crate) fn await_confirmation(&self) {
+        self.state.lock().is_unconfirmed = true;
+    }
+
+    /// Whether the wall clock was found to agree with the time of the store for
+    /// [`BELIEVE_AFTER`]; true once after
+    /// [`await_confirmation`](Self::await_confirmation).
+    pub(crate) fn take_confirmation(&self) -> bool {
+        let now = self.source.monotonic();
+        let mut state = self.state.lock();
+        let agreed = |since: Duration| now.saturating_sub(since) >= BELIEVE_AFTER;
+        let confirmed = state.is_unconfirmed && state.agrees_since.is_some_and(agreed);
+        state.is_unconfirmed &= !confirmed;
+        confirmed
     }
 
     /// The store's time, milliseconds since 1970-01-01 UTC.
@@ -143,13 +167,20 @@ impl StoreClock {
             if state.jump.take().is_some() {
                 tracing::info!("the wall clock is back near the time of the store");
             }
+            let is_behind = steady_ms.saturating_sub(wall_ms) > TIME_AHEAD_MS_MAX;
+            state.agrees_since = match state.agrees_since {
+                _ if is_behind => None,
+                since => since.or(Some(now)),
+            };
             wall_ms.max(steady_ms)
         } else if state.believes(wall_ms, now, ahead_ms) {
             (state.base_ms, state.base) = (wall_ms, now);
-            state.jump = None;
+            // It agreed with itself for as long.
+            state.agrees_since = state.jump.take().map(|jump| jump.since);
             tracing::warn!(ahead_ms, "the wall clock has kept its time and is believed");
             wall_ms
         } else {
+            state.agrees_since = None;
             steady_ms
         };
         state.last_ms = state.last_ms.max(time_ms);
@@ -237,7 +268,8 @@ mod tests {
         believe: bool,
     ) -> (Arc<ByHand>, StoreClock, ClockReport) {
         let source = ByHand::new(wall_ms);
-        let (clock, report) = StoreClock::new(Arc::clone(&source) as _, newest_ms, believe);
+        let most = if believe { u64::MAX } else { CLOSED_MS_MAX };
+        let (clock, report) = StoreClock::new(Arc::clone(&source) as _, newest_ms, most);
         (source, clock, report)
     }
 

@@ -23,6 +23,8 @@ use weir_core::exact::to_u32;
 use weir_core::machine::TopicView;
 
 use crate::checkpoint::finish;
+use crate::clock::StoreClock;
+use crate::clock_moves;
 use crate::disk::{Disk, check_place};
 use crate::engine::Engine;
 use crate::error::StoreError;
@@ -306,6 +308,10 @@ impl Committer {
     }
 
     fn commit(&mut self, batches: VecDeque<Pending>) {
+        let clock = self.engine.clock.get();
+        if clock.is_some_and(StoreClock::take_confirmation) {
+            clock_moves::remove(&*self.disk);
+        }
         if batches.iter().any(|pending| pending.slow.is_none()) {
             self.slow_turn.others(Instant::now());
         }

@@ -14,6 +14,7 @@ mod background_tasks;
 mod checkpoint;
 mod claim_locks;
 pub mod clock;
+mod clock_moves;
 mod commit;
 mod compact;
 mod conclude;

@@ -27,6 +27,7 @@ use std::thread::JoinHandle;
 pub use self::options::LogOptions;
 pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
+pub(crate) use self::segment::build_file;
 pub use self::verify::{Finding, Severity, VerifyReport, read_only, verify};
 pub(crate) use self::verify::{readable, verify_watched};
 pub use crate::log_index::LogIndex;

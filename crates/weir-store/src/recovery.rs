@@ -17,7 +17,8 @@ use std::time::Instant;
 use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Machine, TopicId};
 
-use crate::clock::{ClockReport, StoreClock, now_ms};
+use crate::clock::{CLOSED_MS_MAX, ClockReport, StoreClock, now_ms};
+use crate::clock_moves;
 use crate::commit::Topics;
 use crate::commit::{Applier, Committer, ReplayCost};
 use crate::conclude::fuel_of;
@@ -134,7 +135,7 @@ pub(crate) fn recover(
         membership,
         ..
     } = start;
-    start_clock(&engine, options, &mut report);
+    start_clock(&engine, &*disk, options, &mut report);
     let term = match node {
         Some(_) => log.term_at(through).unwrap_or_default(),
         // Also that of the next batch.
@@ -195,14 +196,38 @@ pub(crate) fn read(
     };
     let on_progress = options.on_progress.as_ref();
     replay(&log, &mut start, through, &mut report, on_progress)?;
-    start_clock(&start.engine, options, &mut report);
+    start_clock(&start.engine, &**disk, options, &mut report);
     Ok((start.engine, log, report))
 }
 
-fn start_clock(engine: &Engine, options: &OpenOptions, report: &mut OpenReport) {
+/// Starts the clock. What this open moves the time by is noted on the disk first; if it cannot be
+/// noted, the time is not moved.
+fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: &mut OpenReport) {
     let newest_ms = engine.machine.read().time_ms();
-    let source = Arc::clone(&options.clock);
-    let (clock, clock_report) = StoreClock::new(source, newest_ms, options.believe_clock);
+    let new = |most| StoreClock::new(Arc::clone(&options.clock), newest_ms, most);
+    let noted_ms = clock_moves::read(disk);
+    let (mut clock, mut clock_report) = if options.believe_clock {
+        new(u64::MAX)
+    } else {
+        new(CLOSED_MS_MAX.saturating_sub(noted_ms))
+    };
+    if !disk.is_read_only() {
+        let moved_ms = clock.now_ms().saturating_sub(newest_ms);
+        if options.believe_clock {
+            if noted_ms > 0 {
+                clock_moves::remove(disk);
+            }
+        } else if newest_ms > 0 && moved_ms > clock_moves::UNNOTED_MS_MAX {
+            let noted = clock_moves::write(disk, noted_ms.saturating_add(moved_ms));
+            if let Err(error) = noted {
+                tracing::warn!(%error, "the time of the store is not moved: no note can be written");
+                (clock, clock_report) = new(0);
+            }
+            clock.await_confirmation();
+        } else if noted_ms > 0 {
+            clock.await_confirmation();
+        }
+    }
     report.clock = clock_report;
     engine.clock.get_or_init(|| clock);
 }

@@ -12,6 +12,7 @@ use weir_core::{
     ConsequenceSink, Digest, IntentionOffset, Machine, ProgramHost, Record, TopicId, TopicName,
 };
 
+use crate::clock_moves;
 use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::finding::{Finding, Severity};
@@ -387,6 +388,7 @@ fn topics(
     let known = [
         "weir.id",
         "LOCK",
+        clock_moves::PATH,
         SOCKET_FILE,
         "log",
         "cut",

@@ -8,11 +8,11 @@ use std::time::Duration;
 use weir_core::group::GroupSetup;
 use weir_core::intention::ONCE;
 use weir_core::{ClientId, Effect, GroupMode, GroupStep, Outcome};
-use weir_store::clock::{CLOSED_MS_MAX, Clock};
+use weir_store::clock::{BELIEVE_AFTER, CLOSED_MS_MAX, Clock};
 use weir_store::disk::SimDisk;
 use weir_store::{Ask, OpenOptions, Store};
 
-use crate::world::{create, execute, options, outcomes, put, records};
+use crate::world::{CLIENT, create, execute, options, outcomes, put, records};
 
 const START_MS: u64 = 1_790_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
@@ -111,6 +111,78 @@ fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
     let store = Store::open_disk(Arc::new(disk.clone()), &believing).unwrap();
     assert_eq!(store.report().clock.ahead_ms, 0);
     assert!(!is_repeat(&store, key));
+}
+
+#[test]
+fn restarts_move_the_time_by_half_a_session_in_all() {
+    let (disk, clock) = (SimDisk::new(), ByHand::new());
+    let store = open(&disk, &clock);
+    create(&store, "t");
+    let key = ClientId([7; 16]);
+    execute(&store, &[put("t", b"k", b"v").under(key, ONCE)]);
+    store.shut_down().unwrap();
+    clock.jump(100 * HOUR_MS);
+    for restart in 0..4_u64 {
+        let store = open(&disk, &clock);
+        assert_eq!(
+            store.now_ms(),
+            START_MS + CLOSED_MS_MAX,
+            "restart {restart}"
+        );
+        assert!(is_repeat(&store, key), "restart {restart}");
+        let other = ClientId([8 + u8::try_from(restart).unwrap(); 16]);
+        execute(&store, &[put("t", b"k", b"w").under(other, ONCE)]);
+        // Half of them are killed.
+        if restart % 2 == 0 {
+            store.shut_down().unwrap();
+        }
+    }
+    // A note that cannot be read lets no open move the time.
+    disk.put("clock", b"moved_ms=x\n".to_vec());
+    let store = open(&disk, &clock);
+    assert_eq!(store.now_ms(), START_MS + CLOSED_MS_MAX);
+    store.shut_down().unwrap();
+}
+
+#[test]
+fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
+    let (disk, clock) = (SimDisk::new(), ByHand::new());
+    let mut number = 0;
+    let mut write = |store: &Store| {
+        number += 1;
+        execute(store, &[put("t", b"k", b"v").under(CLIENT, number)]);
+    };
+    let store = open(&disk, &clock);
+    create(&store, "t");
+    store.shut_down().unwrap();
+    let long = u64::try_from(BELIEVE_AFTER.as_millis()).unwrap();
+    for _ in 0..3 {
+        clock.jump(11 * HOUR_MS);
+        let store = open(&disk, &clock);
+        assert_eq!(store.now_ms(), clock.wall_ms(), "closed for so long");
+        write(&store);
+        clock.pass(long);
+        write(&store);
+        assert_eq!(store.now_ms(), clock.wall_ms());
+        store.shut_down().unwrap();
+    }
+    // Without such a run an hour is left of the twelve.
+    clock.jump(11 * HOUR_MS);
+    let store = open(&disk, &clock);
+    write(&store);
+    store.shut_down().unwrap();
+    clock.jump(11 * HOUR_MS);
+    let store = open(&disk, &clock);
+    assert_eq!(store.report().clock.ahead_ms, 10 * HOUR_MS);
+    // A clock that keeps its time is believed, and that confirms it too.
+    write(&store);
+    clock.pass(long);
+    write(&store);
+    assert_eq!(store.now_ms(), clock.wall_ms());
+    write(&store);
+    store.shut_down().unwrap();
+    clock.jump(12 * HOUR_MS);
+    assert_eq!(open(&disk, &clock).now_ms(), clock.wall_ms());
 }
 
 #[test]
