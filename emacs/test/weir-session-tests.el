@@ -5,7 +5,8 @@
 ;;; Commentary:
 
 ;; Another Emacs runs in a terminal that this one emulates: keys are typed,
-;; and the screen is read.
+;; and the screen is read.  If the variable WEIR_PICTURES of the environment
+;; names a directory, the screens of the guide are written there as SVG.
 
 ;;; Code:
 
@@ -84,6 +85,68 @@
   (weir-session-until "M-x")
   (weir-session-type name 'RET))
 
+(defconst weir-session-colours
+  '(("magenta3" . "#8b008b") ("green3" . "#067a06") ("cyan3" . "#00707a") ("blue2" . "#0000c8")
+    ("red3" . "#b00000") ("yellow3" . "#806600"))
+  "Colours of the terminal, and those of pictures, which have a white ground.")
+
+(defun weir-session--attribute (face key)
+  "Return the attribute KEY of FACE, a list which may hold others."
+  (when (consp face)
+    (if (memq key face)
+        (cadr (memq key face))
+      (seq-some (lambda (part) (weir-session--attribute part key))
+                (seq-filter #'consp face)))))
+
+(defun weir-session--run (face text column line)
+  "Return the part of a picture for TEXT with FACE at COLUMN of LINE."
+  (let* ((words (flatten-tree face))
+         (colour (cdr (assoc (weir-session--attribute face :foreground) weir-session-colours)))
+         (inverse (weir-session--attribute face :inverse-video))
+         (x (+ 8 (* column 8.4)))
+         (y (+ 8 (* line 17)))
+         (width (* (length text) 8.4)))
+    (concat
+     (when inverse
+       (format "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"17\" fill=\"#444\"/>" x y width))
+     (unless (string-blank-p text)
+       (format
+        "<text x=\"%.1f\" y=\"%d\" textLength=\"%.1f\" fill=\"%s\"%s%s xml:space=\"preserve\">%s</text>"
+        x (+ y 13) width
+        (if inverse "#fff" (or colour "#222"))
+        (if (memq 'term-bold words) " font-weight=\"bold\"" "")
+        (if (memq 'term-underline words) " text-decoration=\"underline\"" "")
+        (replace-regexp-in-string
+         "[&<>]" (lambda (c) (cdr (assoc c '(("&" . "&amp;") ("<" . "&lt;") (">" . "&gt;"))))) text))))))
+
+(defun weir-session-picture (name)
+  "Write the screen as NAME.svg to the directory WEIR_PICTURES, if there is one."
+  (when-let ((folder (getenv "WEIR_PICTURES")))
+    (let ((parts nil)
+          (line 0))
+      (with-current-buffer (process-buffer weir-session-process)
+        (save-excursion
+          (goto-char (symbol-value 'term-home-marker))
+          (while (and (< line weir-session-height) (not (eobp)))
+            (let ((start (point)))
+              (while (< (point) (line-end-position))
+                (let ((end (next-single-property-change (point) 'font-lock-face nil
+                                                        (line-end-position))))
+                  (push (weir-session--run (get-text-property (point) 'font-lock-face)
+                                           (buffer-substring-no-properties (point) end)
+                                           (- (point) start) line)
+                        parts)
+                  (goto-char end))))
+            (forward-line)
+            (setq line (1+ line)))))
+      (write-region
+       (concat (format "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" \
+font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
+                       (+ 16 (* weir-session-width 8.4)) (+ 16 (* weir-session-height 17)))
+               (mapconcat #'identity (delete "" (nreverse parts)) "\n")
+               "\n</svg>\n")
+       nil (expand-file-name (concat name ".svg") folder)))))
+
 (defmacro weir-session-with (home &rest body)
   "Run BODY beside an Emacs in a terminal; HOME is its home directory."
   (declare (indent 1) (debug (symbolp body)))
@@ -128,6 +191,7 @@
           (weir-session-until "JQL: ")
           (weir-session-type "status = Done ORDER BY key ASC" 'RET)
           (weir-session-until "issues · status = Done")
+          (weir-session-picture "jira-list")
           (should-not (string-match-p "To Do" (weir-session-screen)))
           ;; An issue, and the next one.
           (weir-session-type 'RET)
@@ -161,11 +225,13 @@
           (weir-session-type "\C-a\C-kMine offline" 'RET)
           (weir-session-until "^● .*summary")
           (weir-session-until "^Summary     Mine offline")
+          (weir-session-picture "jira-offline")
           ;; The site is back: the push finds the conflict, which is resolved.
           (signal-process (car simulator) 'SIGCONT)
           (weir-session-until "1 need you")
           (weir-session-command "weir-jira-outbox")
           (weir-session-until "conflict +AA-8 ")
+          (weir-session-picture "jira-conflict")
           (weir-session-type "t")
           (weir-session-until "^Summary     Theirs at the site")
           (should-not (string-match-p "●" (weir-session-screen))))

@@ -555,13 +555,10 @@ fn select(world: &World, body: &Value) -> Result<Vec<Value>, Refusal> {
         now_ms: world.now_ms(),
         offset_minutes: world.options.offset_minutes,
     };
-    let all = world.indexed(&current);
-    let mut found: Vec<&Value> = all
-        .iter()
-        .filter(|issue| jql::matches(&query, issue, &context))
-        .collect();
-    jql::sort(&query, &mut found);
-    Ok(found.into_iter().cloned().collect())
+    let mut found = world.indexed(&current);
+    found.retain(|issue| jql::matches(&query, issue, &context));
+    found.sort_by_cached_key(|issue| jql::order_of(&query, issue));
+    Ok(found)
 }
 
 fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
