@@ -1,7 +1,7 @@
 # The commands one types in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust abuse check fuzz outbox miri arm wasm lab
+.PHONY: help demo test test-rust abuse check fuzz outbox soak miri arm wasm lab
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -32,6 +32,9 @@ fuzz: ## every fuzz target for an hour each; SECONDS=N for N seconds each
 
 outbox: ## 10,000 changes of Jira issues while connections are reset (minutes)
 	@OUTBOX_OPERATIONS=3334 cargo test --quiet --locked --workspace --exclude fuzz --test jira -- chaos
+
+soak: ## 10,000 simulated histories of clusters (hours); SEEDS=FIRST..END for others
+	@WEIR_SIM_SEEDS=$(or $(SEEDS),0..10000) cargo test --locked --package weir-sim -- no_history --nocapture
 
 miri: ## the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
 	@$(XTASK) miri

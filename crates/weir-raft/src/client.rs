@@ -4,6 +4,7 @@
 //! that none waits for another. A connection on which anything fails is dropped.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,13 +16,13 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use weir_store::LogIndex;
 
 use crate::convert::io_error;
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
 use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
+use crate::transport::{Connection, Transport};
 use crate::types::{Member, Types, Vote};
 use crate::wire::{self, Hello, SnapshotHead};
 
@@ -37,6 +38,7 @@ const SHORT_TIMEOUT: Duration = Duration::from_millis(250);
 pub(crate) struct Peers {
     pub(crate) cluster: [u8; 16],
     pub(crate) node: u64,
+    pub(crate) transport: Arc<dyn Transport>,
 }
 
 /// A client for one peer.
@@ -44,7 +46,8 @@ pub(crate) struct Peers {
 pub(crate) struct Peer {
     hello: Hello,
     address: String,
-    stream: Option<TcpStream>,
+    transport: Arc<dyn Transport>,
+    stream: Option<Box<dyn Connection>>,
     number: u64,
 }
 
@@ -58,6 +61,7 @@ impl Peers {
                 to: target,
             },
             address: address.to_owned(),
+            transport: Arc::clone(&self.transport),
             stream: None,
             number: 0,
         }
@@ -85,9 +89,8 @@ impl Peer {
         timeout(APPEND_TIMEOUT, asked).await?.map(drop)
     }
 
-    async fn connect(&self) -> io::Result<TcpStream> {
-        let mut stream = TcpStream::connect(&self.address).await?;
-        stream.set_nodelay(true)?;
+    async fn connect(&self) -> io::Result<Box<dyn Connection>> {
+        let mut stream = self.transport.connect(&self.address).await?;
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
         let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
         let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -112,7 +115,7 @@ impl Peer {
     /// The inner error is the peer's answer, after which the connection is good.
     async fn exchange_on(
         &mut self,
-        mut stream: TcpStream,
+        mut stream: Box<dyn Connection>,
         kind: Kind,
         body: &[u8],
     ) -> io::Result<io::Result<Bytes>> {

@@ -21,8 +21,14 @@ mod members;
 mod node;
 mod peer;
 mod room;
+#[cfg(feature = "sim")]
+mod runtime;
 mod settings;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
 mod storage;
+mod transport;
 mod types;
 mod wire;
 

@@ -35,7 +35,8 @@ struct Job {
 #[derive(Debug)]
 pub struct StateMachine {
     replica: Replica,
-    jobs: mpsc::Sender<Job>,
+    /// To the thread that applies; none if the caller does.
+    jobs: Option<mpsc::Sender<Job>>,
     /// The newest entry of the snapshot that openraft knows, as an index of the log.
     known: Arc<AtomicU64>,
 }
@@ -114,6 +115,10 @@ fn snapshot_of(shipped: ShippedSnapshot) -> io::Result<SnapshotOf<Types, StateMa
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
+    #[cfg(feature = "sim")]
+    if crate::runtime::is_seeded() {
+        return work();
+    }
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(io::Error::other)?
 }
@@ -144,9 +149,19 @@ impl StateMachine {
             })?;
         Ok(Self {
             replica,
-            jobs,
+            jobs: Some(jobs),
             known: Arc::default(),
         })
+    }
+
+    /// A machine that applies on the thread of its caller, for simulations.
+    #[cfg(feature = "sim")]
+    pub(crate) fn inline(replica: Replica) -> Self {
+        Self {
+            replica,
+            jobs: None,
+            known: Arc::default(),
+        }
     }
 
     fn state(&self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -184,10 +199,14 @@ impl RaftStateMachine<Types> for StateMachine {
                 one.map(|(entry, responder)| (stored_entry(entry), responder))
             };
             let entries = chunk.into_iter().map(entry).collect::<Result<_, _>>()?;
+            let Some(jobs) = &self.jobs else {
+                apply(&self.replica, entries).map_err(io_error)?;
+                continue;
+            };
             let (done, applied) = oneshot::channel();
             let gone = || io::Error::other("the thread that applies has ended");
             let job = Job { entries, done };
-            self.jobs.send(job).map_err(|_| gone())?;
+            jobs.send(job).map_err(|_| gone())?;
             applied.await.map_err(|_| gone())?.map_err(io_error)?;
         }
         Ok(())

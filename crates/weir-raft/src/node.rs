@@ -11,6 +11,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use openraft::error::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::ClientWriteResult;
+use openraft::storage::RaftLogStorage;
 use openraft::{Instant as _, Raft, RaftMetrics, ReadPolicy, ServerState};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -32,6 +33,7 @@ use crate::peer::{self, Contact, Port};
 use crate::room::{FULL, Room};
 use crate::settings;
 use crate::storage::LogStore;
+use crate::transport::{Acceptor, Tcp, Transport};
 use crate::types::{Batch, Member, Membership, OnResult, Types};
 
 /// Which node of which cluster a directory is. A number is never given to another
@@ -106,6 +108,23 @@ struct Proposals {
     purges: mpsc::UnboundedSender<EntryId>,
 }
 
+/// What a store has handed over, in its order.
+pub(crate) struct Received {
+    batches: mpsc::UnboundedReceiver<ProposedBatch>,
+    purgeable: mpsc::UnboundedReceiver<EntryId>,
+}
+
+/// The two ends between a store and its node.
+pub(crate) fn proposals() -> (Arc<dyn IntentionLog>, Received) {
+    let (sender, batches) = mpsc::unbounded_channel();
+    let (purges, purgeable) = mpsc::unbounded_channel();
+    let proposals = Proposals {
+        batches: sender,
+        purges,
+    };
+    (Arc::new(proposals), Received { batches, purgeable })
+}
+
 impl IntentionLog for Proposals {
     fn propose(&self, batch: ProposedBatch) {
         // After the end, dropping the batch answers those who wait.
@@ -132,8 +151,19 @@ pub struct Node {
     raft: Raft<Types, StateMachine>,
     address: SocketAddr,
     port: Arc<Port>,
+    peers: Peers,
     reads: Reads,
     tasks: [JoinHandle<()>; 3],
+}
+
+/// What a node is made of beside its store.
+pub(crate) struct Parts {
+    pub(crate) machine: StateMachine,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) acceptor: Box<dyn Acceptor>,
+    pub(crate) room: Arc<Room>,
+    /// The fingerprint of what runs programs.
+    pub(crate) engine: String,
 }
 
 /// Linearizable reads that wait for a round.
@@ -179,10 +209,7 @@ impl Node {
         listener: TcpListener,
     ) -> Result<Self, NodeError> {
         let NodeConfig { node, cluster } = config;
-        let settings = settings::config(cluster);
-        let settings = settings.map_err(|error| NodeError::consensus(&error))?;
-        let (sender, batches) = mpsc::unbounded_channel();
-        let (purges, purgeable) = mpsc::unbounded_channel();
+        let (proposals, received) = proposals();
         let engine = fingerprint(options);
         let (directory, options) = (directory.to_owned(), options.clone());
         let opened = tokio::task::spawn_blocking(move || {
@@ -191,25 +218,49 @@ impl Node {
                 cluster,
                 holes: false,
             };
-            let proposals = Proposals {
-                batches: sender,
-                purges,
-            };
-            Store::open_node(&directory, &options, &node, Arc::new(proposals))
+            Store::open_node(&directory, &options, &node, proposals)
         });
         let opened = opened.await.map_err(std::io::Error::other)?;
         let (store, replica) = opened?;
         let room: Arc<Room> = Arc::default();
-        let raft = Raft::new(
+        let log = LogStore::within(replica.clone(), Arc::clone(&room));
+        let parts = Parts {
+            machine: StateMachine::new(replica.clone())?,
+            transport: Arc::new(Tcp),
+            acceptor: Box::new(listener),
+            room,
+            engine,
+        };
+        Self::start(store, replica, received, config, log, parts).await
+    }
+
+    /// Starts the consensus of an open store.
+    pub(crate) async fn start(
+        store: Store,
+        replica: Replica,
+        received: Received,
+        identity: NodeConfig,
+        log: impl RaftLogStorage<Types>,
+        parts: Parts,
+    ) -> Result<Self, NodeError> {
+        let NodeConfig { node, cluster } = identity;
+        let settings = settings::config(cluster);
+        let settings = settings.map_err(|error| NodeError::consensus(&error))?;
+        let Parts {
+            machine,
+            transport,
+            acceptor,
+            room,
+            engine,
+        } = parts;
+        let peers = Peers {
+            cluster,
             node,
-            Arc::new(settings),
-            Peers { cluster, node },
-            LogStore::within(replica.clone(), Arc::clone(&room)),
-            StateMachine::new(replica.clone())?,
-        );
+            transport,
+        };
+        let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
-        let address = listener.local_addr()?;
-        let identity = NodeConfig { cluster, node };
+        let address = acceptor.address()?;
         let port = Arc::new(Port {
             identity,
             raft: raft.clone(),
@@ -219,9 +270,9 @@ impl Node {
             replica: replica.clone(),
         });
         let tasks = [
-            tokio::spawn(propose(batches, raft.clone(), room)),
-            tokio::spawn(peer::serve(listener, Arc::clone(&port))),
-            tokio::spawn(purge(purgeable, raft.clone())),
+            tokio::spawn(propose(received.batches, raft.clone(), room)),
+            tokio::spawn(peer::serve(acceptor, Arc::clone(&port))),
+            tokio::spawn(purge(received.purgeable, raft.clone())),
         ];
         Ok(Self {
             store: Arc::new(store),
@@ -229,6 +280,7 @@ impl Node {
             raft,
             address,
             port,
+            peers,
             reads: Reads::default(),
             tasks,
         })
@@ -393,8 +445,7 @@ impl Node {
         let (leader, member) = self
             .leader()
             .ok_or_else(|| NodeError::Unreachable("no leader is known at present".to_owned()))?;
-        let NodeConfig { node, cluster } = self.port.identity;
-        if leader == node {
+        if leader == self.port.identity.node {
             let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
             // Without a majority it does not return by itself.
             let confirmed = tokio::time::timeout(ROUND_TIMEOUT, confirmed).await;
@@ -406,7 +457,7 @@ impl Node {
         let known = turn.peer.take().filter(|(known, _)| *known == leader);
         let mut peer = match known {
             Some((_, peer)) => peer,
-            None => Peers { cluster, node }.client(leader, &member.peer),
+            None => self.peers.client(leader, &member.peer),
         };
         let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
         let index = asked.map_err(|error| NodeError::consensus(&error))??;
@@ -477,8 +528,7 @@ impl Node {
             if let Some((leader, member)) = self.leader()
                 && leader != status.node
             {
-                let NodeConfig { cluster, node } = self.port.identity;
-                let mut peer = Peers { cluster, node }.client(leader, &member.peer);
+                let mut peer = self.peers.client(leader, &member.peer);
                 if let Err(error) = peer.promote().await {
                     tracing::debug!(%error, "the leader does not let this node vote yet");
                 }
@@ -573,6 +623,23 @@ impl Node {
         }
     }
 
+    pub(crate) fn abort_tasks(&self) {
+        self.port.room.close();
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn consensus(&self) -> &Raft<Types, StateMachine> {
+        &self.raft
+    }
+
     /// Ends the consensus, then closes the store.
     pub async fn close(self) -> Result<(), NodeError> {
         self.shut_down().await
@@ -581,10 +648,7 @@ impl Node {
     /// As [`close`](Self::close), for a node that is shared. Then nothing else can be
     /// done with it.
     pub async fn shut_down(&self) -> Result<(), NodeError> {
-        self.port.room.close();
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.abort_tasks();
         // A core that has ended already needs no end.
         drop(self.raft.shutdown().await);
         let store = Arc::clone(&self.store);
@@ -596,10 +660,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.port.room.close();
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.abort_tasks();
     }
 }
 
@@ -669,7 +730,7 @@ async fn propose(
             }
         };
         let batch = tokio::select! {
-            batch = batches.recv() => batch,
+            biased;
             () = late => {
                 if let Some((_, slot)) = waiting.pop_front() {
                     // Dropping them says that nobody knows.
@@ -677,6 +738,7 @@ async fn propose(
                 }
                 continue;
             }
+            batch = batches.recv() => batch,
         };
         let Some(batch) = batch else { return };
         let ProposedBatch {

@@ -12,7 +12,6 @@ use openraft::alias::SnapshotOf;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::AppendEntriesResponse;
 use openraft::{Raft, ReadPolicy};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -23,6 +22,7 @@ use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members};
 use crate::room::{FULL, Room};
+use crate::transport::{Acceptor, Connection};
 use crate::types::{Types, Vote};
 use crate::wire::{self, Hello, Join, SnapshotHead};
 
@@ -77,13 +77,13 @@ impl Contact {
 }
 
 /// Serves peers until the task is aborted.
-pub(crate) async fn serve(listener: TcpListener, port: Arc<Port>) {
+pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let stream = match acceptor.accept().await {
+            Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection of a peer was not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -103,8 +103,7 @@ pub(crate) async fn serve(listener: TcpListener, port: Arc<Port>) {
     }
 }
 
-async fn talk(mut stream: TcpStream, port: &Port) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+async fn talk(mut stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
     let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
     let Some(hello) = hello else { return Ok(()) };
     if hello.kind == Kind::Join {
@@ -310,6 +309,7 @@ mod tests {
     use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
     use openraft::raft::VoteRequest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
     use weir_store::OpenOptions;
     use weir_store::replica::Vote as StoredVote;
 
@@ -317,6 +317,7 @@ mod tests {
     use crate::client::{Peer, Peers};
     use crate::convert;
     use crate::node::{Node, NodeConfig, Role};
+    use crate::transport::Tcp;
     use crate::types::Member;
 
     const CLUSTER: [u8; 16] = [5; 16];
@@ -351,6 +352,7 @@ mod tests {
         let mut peers = Peers {
             cluster,
             node: from,
+            transport: Arc::new(Tcp),
         };
         peers.new_client(to, &Member { peer, client }).await
     }

@@ -67,6 +67,9 @@ impl RaftTypeConfig for Types {
     type Vote = openraft::Vote<Self::LeaderId>;
     type Payload = openraft::EntryPayload<Batch, u64, Member>;
     type Entry = openraft::Entry<<Self::LeaderId as RaftLeaderId>::Committed, Self::Payload>;
+    #[cfg(feature = "sim")]
+    type AsyncRuntime = crate::runtime::Runtime;
+    #[cfg(not(feature = "sim"))]
     type AsyncRuntime = openraft::TokioRuntime;
     type Responder<T: openraft::OptionalSend + 'static> = OnResult<T>;
     type Batch<T: openraft::OptionalSend + 'static> = InlineBatch<T>;

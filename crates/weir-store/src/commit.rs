@@ -241,7 +241,7 @@ impl Committer {
         }
     }
 
-    fn sync_when_due(&mut self, idle: bool) {
+    pub(crate) fn sync_when_due(&mut self, idle: bool) {
         match self.engine.durability {
             _ if self.is_poisoned() => {}
             Durability::Group | Durability::Each if idle && self.unsealed => {

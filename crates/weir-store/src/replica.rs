@@ -341,6 +341,19 @@ impl Replica {
         });
     }
 
+    /// Does at once what the writer thread would do by and by: a sync for those who wait,
+    /// and the seal after it. `done` hears when the thread has nothing left to do. For
+    /// simulations.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn step(&self, done: Done) {
+        self.task(move |committer| {
+            committer.flush();
+            committer.sync_when_due(true);
+            done(Ok(()));
+        });
+    }
+
     /// Runs work on the writer thread. A closed store drops the work, and with it
     /// the channel for its result.
     fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {

@@ -83,7 +83,14 @@ const TABLE: &[Row] = &[
         name: "weir-raft",
         layer: 3,
         ours: &["weir-core", "weir-store"],
-        foreign: &["futures-util", "openraft", "tokio"],
+        // Random numbers for simulations alone (decision 0079).
+        foreign: &["futures-util", "openraft", "rand", "tokio"],
+    },
+    Row {
+        name: "weir-sim",
+        layer: 4,
+        ours: &["weir-core", "weir-store", "weir-raft"],
+        foreign: &["tokio"],
     },
     Row {
         name: "weir",

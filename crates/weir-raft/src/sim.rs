@@ -1,0 +1,217 @@
+//! A node inside a simulation: one thread, a simulated disk, network and clock
+//! (docs/decisions/0079). For tests alone.
+//!
+//! Invariants: when a call returns, every thread of the store is idle; nothing that a node
+//! does depends on how fast the machine is.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use openraft::OptionalSend;
+use openraft::async_runtime::{AsyncRuntime, Oneshot};
+use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_store::disk::Disk;
+use weir_store::replica::{NodeOptions, Replica};
+use weir_store::{OpenOptions, Store};
+
+use crate::error::NodeError;
+use crate::join::fingerprint;
+use crate::machine::StateMachine;
+use crate::node::{Node, NodeConfig, Parts, proposals};
+use crate::runtime::{self, Runtime};
+use crate::storage::{LogReader, LogStore};
+pub use crate::transport::{Acceptor, Connecting, Connection, Transport};
+use crate::types::{Entry, LogId, Types, Vote};
+
+/// What a simulated node is made of.
+pub struct SimParts {
+    /// Its disk.
+    pub disk: Arc<dyn Disk>,
+    /// How its store is opened.
+    pub options: OpenOptions,
+    /// Which node it is.
+    pub config: NodeConfig,
+    /// Its way to its peers.
+    pub transport: Arc<dyn Transport>,
+    /// Its port.
+    pub acceptor: Box<dyn Acceptor>,
+    /// How long the next sync of the disk takes.
+    pub sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
+    /// Whether votes are saved; false is a mistake that a simulation has to find.
+    pub saves_votes: bool,
+}
+
+/// From now on, the random numbers that consensus draws on this thread follow from `seed`.
+pub fn seed_thread(seed: u64) {
+    runtime::seed_thread(seed);
+}
+
+impl Node {
+    /// Opens a node of a simulation.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_simulated(parts: SimParts) -> Result<Self, NodeError> {
+        let NodeConfig { node, cluster } = parts.config;
+        let (proposals, received) = proposals();
+        let options = NodeOptions {
+            node,
+            cluster,
+            holes: false,
+        };
+        let (store, replica) =
+            Store::open_node_disk(parts.disk, &parts.options, &options, proposals)?;
+        let log = SteppedLog::new(replica.clone(), parts.sync_time, parts.saves_votes);
+        let parts = Parts {
+            machine: StateMachine::inline(replica.clone()),
+            transport: parts.transport,
+            acceptor: parts.acceptor,
+            room: Arc::default(),
+            engine: fingerprint(&parts.options),
+        };
+        let identity = NodeConfig { node, cluster };
+        Self::start(store, replica, received, identity, log, parts).await
+    }
+
+    /// Waits until the threads of the store have nothing to do: a call that was made
+    /// before has reached the consensus.
+    pub fn step(&self) {
+        step(self.replica());
+    }
+
+    /// Ends a node. What it still writes goes to its disk, which the caller has replaced
+    /// before if this is a crash.
+    pub async fn end_simulated(&self) {
+        self.abort_tasks();
+        // A core that has ended already needs no end.
+        drop(self.consensus().shutdown().await);
+        // The disk may be off.
+        drop(self.store().shut_down());
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Blocks the thread, and with it the whole simulation, until another thread has done its
+/// work.
+fn block_on<F: Future>(future: F) -> F::Output {
+    // Otherwise tokio stops a task that has done much, and the thread would wait for it.
+    let mut future = pin!(tokio::task::unconstrained(future));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn step(replica: &Replica) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    replica.step(Box::new(move |result| drop(sender.send(result))));
+    // A closed store drops the sender.
+    drop(receiver.recv());
+}
+
+type Completion = (Instant, IOFlushed<Types>, io::Result<()>);
+
+/// The log of a node whose writer thread runs only while the simulation waits for it.
+struct SteppedLog {
+    inner: LogStore,
+    replica: Replica,
+    sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
+    completions: mpsc::UnboundedSender<Completion>,
+    saves_votes: bool,
+}
+
+impl SteppedLog {
+    fn new(
+        replica: Replica,
+        sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
+        saves_votes: bool,
+    ) -> Self {
+        let (completions, mut due) = mpsc::unbounded_channel::<Completion>();
+        tokio::spawn(async move {
+            while let Some((at, callback, result)) = due.recv().await {
+                tokio::time::sleep_until(at).await;
+                callback.io_completed(result);
+            }
+        });
+        Self {
+            inner: LogStore::new(replica.clone()),
+            replica,
+            sync_time,
+            completions,
+            saves_votes,
+        }
+    }
+}
+
+impl RaftLogStorage<Types> for SteppedLog {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
+        self.inner.get_log_state().await
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        self.inner.get_log_reader().await
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        tokio::time::sleep((self.sync_time)()).await;
+        if !self.saves_votes {
+            return Ok(());
+        }
+        let saved = block_on(self.inner.save_vote(vote));
+        step(&self.replica);
+        saved
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        self.inner.save_committed(committed).await
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        self.inner.read_committed().await
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let (sender, flushed) = <Runtime as AsyncRuntime>::Oneshot::channel();
+        let written = block_on(self.inner.append(entries, IOFlushed::signal(sender)));
+        step(&self.replica);
+        let gone = || Err(io::Error::other("the store is closed"));
+        let flushed = block_on(flushed).unwrap_or_else(|_| gone());
+        let at = Instant::now() + (self.sync_time)();
+        drop(self.completions.send((at, callback, flushed)));
+        written
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let truncated = block_on(self.inner.truncate_after(last));
+        step(&self.replica);
+        truncated
+    }
+
+    async fn purge(&mut self, id: LogId) -> Result<(), io::Error> {
+        let purged = block_on(self.inner.purge(id));
+        step(&self.replica);
+        purged
+    }
+}

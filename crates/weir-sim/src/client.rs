@@ -1,0 +1,184 @@
+//! Clients, and what they know to be true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep, timeout};
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, Effect, ErrorCode, Outcome, TopicOptions};
+
+use crate::cluster::{Cluster, Running, TOPIC};
+use crate::invariants::acknowledged::Acknowledged;
+use crate::random::Random;
+use crate::report::{Planted, Violation};
+
+/// How long a client waits for one answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What all clients know together. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Oracle(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) acknowledged: Acknowledged,
+    /// The newest offset that a write or a linear read has shown.
+    newest: u64,
+    pub(crate) linear_reads: u64,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) is_over: bool,
+}
+
+impl Oracle {
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock()
+    }
+
+    fn is_over(&self) -> bool {
+        let known = self.known();
+        known.is_over || known.violation.is_some()
+    }
+}
+
+/// A client with a session.
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) cluster: Cluster,
+    pub(crate) oracle: Oracle,
+    pub(crate) random: Random,
+}
+
+impl Client {
+    /// Writes and reads until the history is over.
+    pub(crate) async fn run(mut self) {
+        let mut nonce = 0;
+        while !self.oracle.is_over() {
+            let result = if self.random.chance(60) {
+                nonce += 1;
+                self.write(nonce).await
+            } else {
+                self.read().await
+            };
+            if let Err(violation) = result {
+                self.oracle.known().violation.get_or_insert(violation);
+            }
+            sleep(self.random.millis(1, 60)).await;
+        }
+    }
+
+    async fn some_node(&mut self) -> Running {
+        loop {
+            let mut running = self.cluster.all_running();
+            let leads = running.iter().position(|running| running.node.is_leader());
+            if let Some(leader) = leads.filter(|_| self.random.chance(60)) {
+                return running.swap_remove(leader);
+            }
+            if !running.is_empty() {
+                let which = self.random.below(running.len() as u64);
+                return running.swap_remove(usize::try_from(which).unwrap_or_default());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Sends one write under its nonce until a node has answered.
+    async fn write(&mut self, nonce: u64) -> Result<(), Violation> {
+        let key = format!("{}-{nonce}", self.id).into_bytes();
+        let options = TopicOptions::default();
+        // The first write of the first client creates the topic.
+        let operation = match (self.id, nonce) {
+            (1, 1) => Operation::Create { options: &options },
+            _ => Operation::Put {
+                key: &key,
+                value: &key,
+            },
+        };
+        let mut client = [0x11; 16];
+        client[..8].copy_from_slice(&self.id.to_le_bytes());
+        let intention = Intention {
+            client: ClientId(client),
+            nonce,
+            ..Intention::new(TOPIC, operation)
+        };
+        while !self.oracle.is_over() {
+            let running = self.some_node().await;
+            self.cluster.set_clocks();
+            let proposed = running
+                .node
+                .store()
+                .propose(std::slice::from_ref(&intention));
+            running.node.step();
+            let answer = match proposed {
+                Ok(proposal) => timeout(PATIENCE, proposal).await,
+                Err(error) => Ok(Err(error)),
+            };
+            // A node that has crashed has not answered.
+            let is_alive = self.cluster.is_alive(&running);
+            if let (true, Ok(Ok(outcomes))) = (is_alive, answer) {
+                for outcome in outcomes.iter() {
+                    if self.took(nonce, &key, &outcome)? {
+                        return Ok(());
+                    }
+                }
+            }
+            sleep(self.random.millis(5, 100)).await;
+        }
+        Ok(())
+    }
+
+    /// Whether the write is done.
+    fn took(&self, nonce: u64, key: &[u8], outcome: &Outcome) -> Result<bool, Violation> {
+        let trace = &self.cluster.trace;
+        let commit = match outcome {
+            Outcome::Committed(commit) | Outcome::Replayed(commit) => commit,
+            Outcome::Refused { code, expected } => {
+                return Err(Violation::new(
+                    "I6: a session takes its next nonce",
+                    format!("client {} sent {nonce}: {code:?}, {expected}", self.id),
+                ));
+            }
+        };
+        match (commit.effect, commit.reason) {
+            (Effect::Valid, _) => {
+                trace.add("ack", &[self.id, nonce, commit.first.0], &[]);
+                let mut known = self.oracle.known();
+                known.newest = known.newest.max(commit.first.0);
+                let is_write = (self.id, nonce) != (1, 1);
+                if is_write {
+                    known.acknowledged.add(key, commit.first.0)?;
+                }
+                Ok(true)
+            }
+            // The topic is not created yet: this nonce is used up without a record.
+            (_, Some(ErrorCode::NoTopic)) => Ok(true),
+            (effect, reason) => Err(Violation::new(
+                "a write is valid",
+                format!("client {} nonce {nonce}: {effect:?} {reason:?}", self.id),
+            )),
+        }
+    }
+
+    /// Reads the newest offset, which is not before any that was shown earlier.
+    async fn read(&mut self) -> Result<(), Violation> {
+        let running = self.some_node().await;
+        let (floor, begun) = (self.oracle.known().newest, Instant::now());
+        if self.cluster.planted != Some(Planted::LocalRead)
+            && running.node.linearize(PATIENCE).await.is_err()
+        {
+            return Ok(());
+        }
+        if !self.cluster.is_alive(&running) {
+            return Ok(());
+        }
+        let topic = running.node.store().topic(TOPIC);
+        let last = topic.map_or(0, |topic| topic.last.0);
+        let trace = &self.cluster.trace;
+        trace.add("read", &[self.id, running.id, last], &[]);
+        let mut known = self.oracle.known();
+        crate::invariants::linear::check(floor, last, running.id, begun.elapsed())?;
+        known.newest = known.newest.max(last);
+        known.linear_reads += 1;
+        Ok(())
+    }
+}

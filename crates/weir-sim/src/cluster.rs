@@ -1,0 +1,236 @@
+//! The nodes of a simulation, their disks and their clocks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use weir_raft::sim::SimParts;
+use weir_raft::{Member, Node, NodeConfig};
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::{Durability, OpenOptions};
+
+use crate::clock::SimClock;
+use crate::network::{Network, address};
+use crate::random::Random;
+use crate::report::{Planted, Violation};
+use crate::trace::Trace;
+
+const CLUSTER: [u8; 16] = [0x51; 16];
+/// The name of the only topic.
+pub(crate) const TOPIC: &str = "ledger";
+
+/// What a crash leaves of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// What was synced, and any part of the rest.
+    PowerCut,
+    /// Everything that was written.
+    Kill,
+}
+
+struct Place {
+    disk: SimDisk,
+    clock: SimClock,
+    running: Option<Running>,
+    lives: u64,
+}
+
+/// A node between a start and a crash.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) id: u64,
+    pub(crate) life: u64,
+    pub(crate) node: Arc<Node>,
+}
+
+/// All nodes. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    places: Arc<Mutex<BTreeMap<u64, Place>>>,
+    random: Arc<Mutex<Random>>,
+    pub(crate) network: Network,
+    pub(crate) trace: Trace,
+    pub(crate) planted: Option<Planted>,
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        nodes: u64,
+        mut random: Random,
+        network: Network,
+        trace: Trace,
+        planted: Option<Planted>,
+    ) -> Self {
+        let place = |id| {
+            let place = Place {
+                disk: SimDisk::new(),
+                clock: SimClock::default(),
+                running: None,
+                lives: 0,
+            };
+            (id, place)
+        };
+        let places = (1..=nodes).map(place).collect();
+        Self {
+            places: Arc::new(Mutex::new(places)),
+            random: Arc::new(Mutex::new(random.fork())),
+            network,
+            trace,
+            planted,
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, BTreeMap<u64, Place>> {
+        self.places.lock()
+    }
+
+    fn random(&self) -> MutexGuard<'_, Random> {
+        self.random.lock()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.places().keys().copied().collect()
+    }
+
+    pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
+        let member = |id: &u64| {
+            let member = Member {
+                peer: address(*id),
+                client: String::new(),
+            };
+            (*id, member)
+        };
+        self.places().keys().map(member).collect()
+    }
+
+    /// The node, if it runs.
+    pub(crate) fn running(&self, id: u64) -> Option<Running> {
+        self.places().get(&id)?.running.clone()
+    }
+
+    pub(crate) fn all_running(&self) -> Vec<Running> {
+        let places = self.places();
+        places.values().filter_map(|p| p.running.clone()).collect()
+    }
+
+    /// Whether this life of the node goes on.
+    pub(crate) fn is_alive(&self, running: &Running) -> bool {
+        let found = self.running(running.id);
+        found.is_some_and(|found| found.life == running.life)
+    }
+
+    /// Tells the clocks the time.
+    pub(crate) fn set_clocks(&self) {
+        let now_us = self.trace.now_us();
+        for place in self.places().values() {
+            place.clock.set(now_us);
+        }
+    }
+
+    pub(crate) fn jump_clock(&self, id: u64, ahead_ms: i64) {
+        if let Some(place) = self.places().get(&id) {
+            place.clock.jump(ahead_ms);
+        }
+    }
+
+    /// Cuts the power of a node at one of its next writes or syncs.
+    pub(crate) fn cut_soon(&self, id: u64, operations: u64) {
+        if let Some(place) = self.places().get(&id) {
+            place.disk.cut_at(place.disk.counts().ops + operations);
+        }
+    }
+
+    /// Nodes whose power was cut by [`cut_soon`](Self::cut_soon).
+    pub(crate) fn off(&self) -> Vec<u64> {
+        let places = self.places();
+        let off = places.iter().filter(|(_, place)| place.disk.is_off());
+        off.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether the power of a node is cut.
+    pub(crate) fn is_off(&self, id: u64) -> bool {
+        let places = self.places();
+        places.get(&id).is_some_and(|place| place.disk.is_off())
+    }
+
+    /// Starts a node, if it does not run.
+    pub(crate) async fn start(&self, id: u64) -> Result<(), Violation> {
+        self.set_clocks();
+        let (disk, clock, life) = {
+            let mut places = self.places();
+            let Some(place) = places.get_mut(&id).filter(|p| p.running.is_none()) else {
+                return Ok(());
+            };
+            place.lives += 1;
+            (place.disk.clone(), place.clock.clone(), place.lives)
+        };
+        let (transport, acceptor) = self.network.attach(id);
+        let mut syncs = self.random().fork();
+        let options = OpenOptions {
+            durability: match self.planted {
+                Some(Planted::SyncSkipped) => Durability::Memory,
+                _ => Durability::Group,
+            },
+            program: String::new(),
+            log_segment_bytes: 32 << 10,
+            seed: Some(id),
+            retention_every: None,
+            clock: Arc::new(clock),
+            ..OpenOptions::default()
+        };
+        let parts = SimParts {
+            disk: Arc::new(disk) as Arc<dyn Disk>,
+            options,
+            config: NodeConfig {
+                node: id,
+                cluster: CLUSTER,
+            },
+            transport,
+            acceptor,
+            sync_time: Box::new(move || match syncs.below(50) {
+                0 => syncs.millis(5, 60),
+                _ => syncs.micros(100, 3_000),
+            }),
+            saves_votes: self.planted != Some(Planted::VoteNotSaved),
+        };
+        let node = match Node::open_simulated(parts).await {
+            Ok(node) => node,
+            // The power may be cut during a start as well.
+            Err(_) if self.off().contains(&id) => {
+                self.crash(id, Crash::PowerCut).await;
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(Violation::new(
+                    "a node opens after a crash",
+                    format!("node {id}: {error}"),
+                ));
+            }
+        };
+        self.trace.add("start", &[id, life], &[]);
+        if let Some(place) = self.places().get_mut(&id) {
+            let node = Arc::new(node);
+            place.running = Some(Running { id, life, node });
+        }
+        Ok(())
+    }
+
+    /// Ends a node as a power cut or the end of its process does.
+    pub(crate) async fn crash(&self, id: u64, crash: Crash) {
+        self.trace
+            .add("crash", &[id, u64::from(crash == Crash::Kill)], &[]);
+        self.network.detach(id);
+        let seed = self.random().next();
+        let running = self.places().get_mut(&id).and_then(|place| {
+            place.disk = match crash {
+                Crash::Kill if !place.disk.is_off() => place.disk.killed(),
+                _ => place.disk.power_cut(seed),
+            };
+            place.running.take()
+        });
+        // What it still does reaches neither the disk of its next life nor a peer.
+        if let Some(running) = running {
+            running.node.end_simulated().await;
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The simulated network: connections with delays, losses and partitions.
+//!
+//! A connection is a stream, as TCP is: lost bytes come later, a cut link holds them back
+//! until it heals, and only the end of a node breaks a connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use weir_raft::sim::{Acceptor, Connecting, Connection, Transport};
+
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// Bytes that a connection holds on each side.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Pause before a cut link is looked at again.
+const CUT_PAUSE: Duration = Duration::from_millis(10);
+/// How late bytes come that were lost once.
+const RESEND: Duration = Duration::from_millis(200);
+
+/// How the network behaves at present.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    pub(crate) delay_us_max: u64,
+    pub(crate) loss_percent: u64,
+}
+
+impl Weather {
+    pub(crate) const FAIR: Self = Self {
+        delay_us_max: 1_000,
+        loss_percent: 0,
+    };
+}
+
+struct State {
+    random: Random,
+    weather: Weather,
+    /// Links, each in one direction, over which nothing comes.
+    cut: BTreeSet<(u64, u64)>,
+    ports: BTreeMap<u64, mpsc::UnboundedSender<DuplexStream>>,
+    /// How often each node was started.
+    lives: BTreeMap<u64, u64>,
+    pumps: BTreeMap<u64, Vec<AbortHandle>>,
+    messages: u64,
+}
+
+/// The network. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Network {
+    state: Arc<Mutex<State>>,
+    trace: Trace,
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+/// The peer address of a node.
+pub(crate) fn address(node: u64) -> String {
+    format!("node-{node}")
+}
+
+impl Network {
+    pub(crate) fn new(random: Random, trace: Trace) -> Self {
+        let state = State {
+            random,
+            weather: Weather::FAIR,
+            cut: BTreeSet::new(),
+            ports: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            pumps: BTreeMap::new(),
+            messages: 0,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            trace,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The ends of a node that starts.
+    pub(crate) fn attach(&self, node: u64) -> (Arc<dyn Transport>, Box<dyn Acceptor>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut state = self.state();
+        state.ports.insert(node, sender);
+        let life = state.lives.entry(node).or_default();
+        *life += 1;
+        let link = Link {
+            network: self.clone(),
+            node,
+            life: *life,
+        };
+        (Arc::new(link), Box::new(Port { node, receiver }))
+    }
+
+    /// Breaks every connection of a node that has ended.
+    pub(crate) fn detach(&self, node: u64) {
+        let mut state = self.state();
+        state.ports.remove(&node);
+        *state.lives.entry(node).or_default() += 1;
+        for pump in state.pumps.remove(&node).unwrap_or_default() {
+            pump.abort();
+        }
+    }
+
+    pub(crate) fn cut(&self, from: u64, to: u64) {
+        self.state().cut.insert((from, to));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.state().cut.clear();
+    }
+
+    pub(crate) fn set_weather(&self, weather: Weather) {
+        self.state().weather = weather;
+    }
+
+    /// Pieces of connections that have come.
+    pub(crate) fn messages(&self) -> u64 {
+        self.state().messages
+    }
+
+    fn is_cut(&self, from: u64, to: u64) -> bool {
+        self.state().cut.contains(&(from, to))
+    }
+
+    fn delay(&self) -> Duration {
+        let mut state = self.state();
+        let Weather {
+            delay_us_max,
+            loss_percent,
+        } = state.weather;
+        let mut delay = state.random.micros(50, delay_us_max);
+        while state.random.chance(loss_percent) {
+            delay += RESEND;
+        }
+        delay
+    }
+
+    fn connect(&self, from: u64, to: u64) -> io::Result<DuplexStream> {
+        let (ours, near) = duplex(BUFFER_BYTES);
+        let (theirs, far) = duplex(BUFFER_BYTES);
+        let port = self.state().ports.get(&to).cloned();
+        let port = port.ok_or(io::ErrorKind::ConnectionRefused)?;
+        if port.send(theirs).is_err() {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let ((near_read, near_write), (far_read, far_write)) = (split(near), split(far));
+        let there = tokio::spawn(self.clone().pump(from, to, near_read, far_write));
+        let back = tokio::spawn(self.clone().pump(to, from, far_read, near_write));
+        let mut state = self.state();
+        for node in [from, to] {
+            let pumps = state.pumps.entry(node).or_default();
+            pumps.retain(|pump| !pump.is_finished());
+            pumps.push(there.abort_handle());
+            pumps.push(back.abort_handle());
+        }
+        Ok(ours)
+    }
+
+    /// Carries bytes in one direction until an end closes.
+    async fn pump(
+        self,
+        from: u64,
+        to: u64,
+        mut read: ReadHalf<DuplexStream>,
+        mut write: WriteHalf<DuplexStream>,
+    ) {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let Ok(bytes) = read.read(&mut buffer).await else {
+                return;
+            };
+            tokio::time::sleep(self.delay()).await;
+            while self.is_cut(from, to) {
+                tokio::time::sleep(CUT_PAUSE).await;
+            }
+            let Some(piece) = buffer.get(..bytes).filter(|piece| !piece.is_empty()) else {
+                // The other side may be gone.
+                drop(write.shutdown().await);
+                return;
+            };
+            self.state().messages += 1;
+            self.trace.add("net", &[from, to], piece);
+            if write.write_all(piece).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The way of one life of a node to its peers.
+#[derive(Debug)]
+struct Link {
+    network: Network,
+    node: u64,
+    life: u64,
+}
+
+impl Transport for Link {
+    fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a> {
+        Box::pin(async move {
+            let to = address.strip_prefix("node-").and_then(|to| to.parse().ok());
+            let to: u64 = to.ok_or(io::ErrorKind::InvalidInput)?;
+            tokio::time::sleep(self.network.delay()).await;
+            while self.network.is_cut(self.node, to) || self.network.is_cut(to, self.node) {
+                tokio::time::sleep(CUT_PAUSE).await;
+            }
+            if self.network.state().lives.get(&self.node) != Some(&self.life) {
+                return Err(io::ErrorKind::NetworkDown.into());
+            }
+            let stream = self.network.connect(self.node, to)?;
+            Ok(Box::new(stream) as Box<dyn Connection>)
+        })
+    }
+}
+
+struct Port {
+    node: u64,
+    receiver: mpsc::UnboundedReceiver<DuplexStream>,
+}
+
+impl Acceptor for Port {
+    fn accept(&mut self) -> Connecting<'_> {
+        Box::pin(async move {
+            match self.receiver.recv().await {
+                Some(stream) => Ok(Box::new(stream) as Box<dyn Connection>),
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        let port = u16::try_from(self.node).unwrap_or_default();
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+}

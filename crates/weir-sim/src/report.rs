@@ -1,0 +1,54 @@
+//! The planted fault that a history begins with, and the report or violation it ends with.
+
+use std::fmt;
+
+/// A mistake that is planted to prove that a simulation finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Votes are kept in memory alone.
+    VoteNotSaved,
+    /// Appends are acknowledged without a sync.
+    SyncSkipped,
+    /// A linear read is answered from the state of any node.
+    LocalRead,
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub found: String,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, found: String) -> Self {
+        Self { invariant, found }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.found)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// What a history has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Hash of everything that happened, with its time.
+    pub trace: u64,
+    /// Writes that were acknowledged.
+    pub acknowledged: u64,
+    /// Linear reads that were answered.
+    pub linear_reads: u64,
+    /// Pieces of connections that came.
+    pub messages: u64,
+    /// Power cuts of one node.
+    pub power_cuts: u64,
+    /// Partitions.
+    pub partitions: u64,
+}

@@ -1,0 +1,164 @@
+//! One history from beginning to end.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Client, Oracle};
+use crate::cluster::{Cluster, Crash};
+use crate::invariants::{Watch, agreement};
+use crate::nemesis::{Nemesis, TICK};
+use crate::network::Network;
+use crate::random::Random;
+use crate::report::{Planted, Report, Violation};
+use crate::trace::Trace;
+
+/// How long faults go on, in simulated time.
+const SAFETY: Duration = Duration::from_secs(8);
+/// How long the cluster may take to serve everybody after the faults.
+const LIVENESS: Duration = Duration::from_secs(20);
+const CLIENTS: u64 = 3;
+
+/// Runs the history of `seed` on a thread of its own.
+///
+/// # Errors
+/// The first invariant that did not hold.
+pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
+    let failed = |what: &dyn fmt::Debug| Violation::new("a simulation runs", format!("{what:?}"));
+    let thread = std::thread::Builder::new().stack_size(8 << 20);
+    let thread = thread.spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        let runtime =
+            runtime.map_err(|error| Violation::new("a simulation runs", error.to_string()))?;
+        weir_raft::sim::seed_thread(seed);
+        runtime.block_on(history(seed, planted))
+    });
+    let thread = thread.map_err(|error| failed(&error))?;
+    let ended = thread.join();
+    ended.unwrap_or_else(|_| Err(failed(&"a panic")))
+}
+
+async fn history(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
+    let mut random = Random::new(seed);
+    let trace = Trace::new();
+    let network = Network::new(random.fork(), trace.clone());
+    let nodes = if random.chance(70) { 3 } else { 5 };
+    let cluster = Cluster::new(nodes, random.fork(), network, trace.clone(), planted);
+    let result = phases(&cluster, &mut random).await;
+    for id in cluster.ids() {
+        cluster.crash(id, Crash::Kill).await;
+    }
+    result
+}
+
+async fn phases(cluster: &Cluster, random: &mut Random) -> Result<Report, Violation> {
+    for id in cluster.ids() {
+        cluster.start(id).await?;
+    }
+    if let Some(first) = cluster.running(1) {
+        let formed = first.node.initialize(cluster.members()).await;
+        formed.map_err(|error| Violation::new("a cluster is formed", error.to_string()))?;
+    }
+    let oracle = Oracle::default();
+    let mut clients = Vec::new();
+    for id in 1..=CLIENTS {
+        let client = Client {
+            id,
+            cluster: cluster.clone(),
+            oracle: oracle.clone(),
+            random: random.fork(),
+        };
+        clients.push(tokio::spawn(client.run()));
+    }
+    let mut watch = Watch::default();
+    let mut nemesis = Nemesis::new(cluster.clone(), random.fork());
+    let until = Instant::now() + SAFETY;
+    while Instant::now() < until {
+        nemesis.tick().await?;
+        observe(cluster, &oracle, &mut watch)?;
+    }
+    nemesis.end().await?;
+    live(cluster, &oracle, &mut watch).await?;
+    for client in clients {
+        let ended = client.await;
+        ended.map_err(|error| Violation::new("a client runs", error.to_string()))?;
+    }
+    agree(cluster, &oracle, &mut watch).await?;
+    let known = oracle.known();
+    Ok(Report {
+        trace: cluster.trace.sum(),
+        acknowledged: known.acknowledged.len() as u64,
+        linear_reads: known.linear_reads,
+        messages: cluster.network.messages(),
+        power_cuts: nemesis.power_cuts,
+        partitions: nemesis.partitions,
+    })
+}
+
+fn observe(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
+    for running in cluster.all_running() {
+        watch.check(&running, cluster.is_off(running.id))?;
+    }
+    match oracle.known().violation.take() {
+        Some(violation) => Err(violation),
+        None => Ok(()),
+    }
+}
+
+/// After the faults, writes and reads go on.
+async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
+    let progress = || {
+        let known = oracle.known();
+        (known.acknowledged.len(), known.linear_reads)
+    };
+    let (writes, reads) = progress();
+    let until = Instant::now() + LIVENESS;
+    loop {
+        observe(cluster, oracle, watch)?;
+        let (writes_now, reads_now) = progress();
+        if writes_now >= writes + 10 && reads_now >= reads + 5 {
+            oracle.known().is_over = true;
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let (writes, reads) = (writes_now - writes, reads_now - reads);
+            return Err(Violation::new(
+                "liveness: a healed cluster serves",
+                format!("{writes} writes and {reads} reads in {LIVENESS:?}"),
+            ));
+        }
+        sleep(TICK).await;
+    }
+}
+
+/// All nodes apply the same entry, and hold what was acknowledged.
+async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
+    let until = Instant::now() + LIVENESS;
+    loop {
+        observe(cluster, oracle, watch)?;
+        let nodes = cluster.all_running();
+        let states: Vec<_> = nodes.iter().map(|running| running.node.status()).collect();
+        let newest = states.iter().map(|status| status.last).max().flatten();
+        let is_there = |status: &weir_raft::Status| status.applied == newest;
+        if nodes.len() == cluster.ids().len() && states.iter().all(is_there) {
+            agreement::check(&nodes)?;
+            for running in &nodes {
+                let records = agreement::records(running)?;
+                oracle.known().acknowledged.check(running.id, &records)?;
+            }
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let states: Vec<_> = states.iter().map(|s| (s.node, s.role, s.applied)).collect();
+            return Err(Violation::new(
+                "liveness: all nodes catch up",
+                format!("{states:?} in {LIVENESS:?}"),
+            ));
+        }
+        sleep(TICK).await;
+    }
+}

@@ -1,0 +1,100 @@
+//! Histories of simulated clusters.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed expectation is what a test is for"
+)]
+
+use weir_sim::{Planted, Report, Violation, run};
+
+/// Histories of an ordinary test run. `WEIR_SIM_SEEDS=FIRST..END` runs others;
+/// `WEIR_SIM_TRACE=FILE` writes the events of a history.
+const SEEDS: std::ops::Range<u64> = 0..100;
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(asked) = std::env::var("WEIR_SIM_SEEDS") else {
+        return SEEDS;
+    };
+    let (first, end) = asked.split_once("..").expect("FIRST..END");
+    first.parse().unwrap()..end.parse().unwrap()
+}
+
+/// Runs histories on two threads.
+fn all(seeds: std::ops::Range<u64>) -> Vec<(u64, Result<Report, Violation>)> {
+    let half = |parity: u64| {
+        let seeds = seeds.clone().filter(move |seed| seed % 2 == parity);
+        std::thread::spawn(move || {
+            seeds
+                .map(|seed| (seed, run(seed, None)))
+                .collect::<Vec<_>>()
+        })
+    };
+    let halves = [half(0), half(1)];
+    halves
+        .into_iter()
+        .flat_map(|half| half.join().unwrap())
+        .collect()
+}
+
+#[test]
+fn no_history_breaks_an_invariant() {
+    let (mut acknowledged, mut reads, mut cuts, mut broken) = (0, 0, 0, 0);
+    for (seed, result) in all(seeds()) {
+        match result {
+            Ok(report) => {
+                acknowledged += report.acknowledged;
+                reads += report.linear_reads;
+                cuts += report.power_cuts;
+            }
+            Err(violation) => {
+                broken += 1;
+                println!(
+                    "seed {seed}: {violation}\n  WEIR_SIM_SEEDS={seed}..{} cargo test --package \
+                     weir-sim no_history",
+                    seed + 1
+                );
+            }
+        }
+    }
+    println!("{acknowledged} acknowledged, {reads} linear reads, {cuts} power cuts");
+    assert_eq!(broken, 0, "histories that broke an invariant");
+}
+
+#[test]
+fn a_seed_gives_the_same_history_again() {
+    for seed in 0..5 {
+        let first = run(seed, None).unwrap();
+        for _ in 0..3 {
+            assert_eq!(run(seed, None).unwrap(), first, "seed {seed}");
+        }
+    }
+}
+
+/// The first seed that finds a planted fault, with what it found.
+fn found(planted: Planted, seeds_max: u64) -> Violation {
+    for seed in 0..seeds_max {
+        if let Err(violation) = run(seed, Some(planted)) {
+            println!("{planted:?}: seed {seed}: {violation}");
+            return violation;
+        }
+    }
+    panic!("{planted:?} is not found within {seeds_max} seeds");
+}
+
+#[test]
+fn a_vote_that_is_not_saved_is_found() {
+    found(Planted::VoteNotSaved, 100);
+}
+
+#[test]
+fn a_skipped_sync_is_found() {
+    found(Planted::SyncSkipped, 20);
+}
+
+#[test]
+fn a_local_read_as_a_linear_one_is_found() {
+    assert_eq!(
+        found(Planted::LocalRead, 5).invariant,
+        "a linear read is never stale"
+    );
+}
