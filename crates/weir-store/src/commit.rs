@@ -188,6 +188,8 @@ impl Committer {
                 break;
             }
         }
+        // It asks this thread for nothing from here on: the queue is shut.
+        self.read_back.stop();
         let ended = self.finish();
         drop(door);
         ended

@@ -350,7 +350,7 @@ impl Committer {
 
     /// What maintenance knows of files that are gone does not hold.
     fn installed(&mut self, _permit: &ExclusivePermit) {
-        self.read_back.0.lock().clear();
+        self.read_back.marks.lock().clear();
         self.replayed_bytes = 0;
         self.snapshot_at = self.log.stats().batch_bytes;
         self.learn_programs();

@@ -9,6 +9,7 @@
 //! checked.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use weir_core::TopicId;
 
@@ -19,6 +20,7 @@ use crate::log::LogIndex;
 use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::permit::ExclusivePermit;
+use crate::read_back::AT_ONCE_BYTES_MAX;
 use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{BlockRef, Home, TopicFiles};
@@ -80,11 +82,91 @@ impl MaintenanceHandle {
         let Some(through) = through else {
             return Ok(());
         };
+        if self.unread_bytes() > AT_ONCE_BYTES_MAX {
+            // Others need the permit meanwhile: checkpoints, backups, retention.
+            self.read_back_in_background();
+            return Ok(());
+        }
         for index in snapshots {
             snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
         }
         self.read_back_blocks(permit)?;
         self.ask(move |committer| committer.purge(through))?
+    }
+
+    /// Bytes of blocks that were not read back.
+    fn unread_bytes(&self) -> u64 {
+        let topics = self.engine.topics.read().clone();
+        let marks = self.read_back.marks.lock();
+        let mut bytes = 0;
+        for files in &topics {
+            let contents = files.contents.read();
+            let unread = contents.blocks.iter().filter(|block| {
+                end_of(files, block).is_some_and(|(segment, end)| {
+                    marks.get(&segment).is_none_or(|before| *before < end)
+                })
+            });
+            bytes += unread.map(|block| u64::from(block.bytes)).sum::<u64>();
+        }
+        bytes
+    }
+
+    /// Reads back what was not, at a bounded rate and without the permit, and purges the log then.
+    fn read_back_in_background(&self) {
+        let handle = self.clone();
+        self.read_back
+            .begin(move || match handle.read_back_slowly() {
+                Ok(true) => {
+                    // Who has the permit purges after a checkpoint of its own, or the next one does.
+                    if let Some(permit) = handle.maintenance.try_acquire()
+                        && let Err(error) = handle.purge_log(&permit)
+                    {
+                        tracing::warn!(%error, "the log was not purged");
+                    }
+                }
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "the log was not purged"),
+            });
+    }
+
+    /// Returns whether it came to the end.
+    fn read_back_slowly(&self) -> Result<bool, StoreError> {
+        let (start, mut bytes) = (Instant::now(), 0);
+        let installs = self.engine.counters.installs.get();
+        let topics = self.engine.topics.read().clone();
+        for files in &topics {
+            let blocks = files.contents.read().blocks.clone();
+            for block in &blocks {
+                let Some((segment, end)) = end_of(files, block) else {
+                    continue;
+                };
+                let before = self.read_back.marks.lock().get(&segment).copied();
+                if before.is_some_and(|before| before >= end) {
+                    continue;
+                }
+                // No mark for a rebuild: it may be gone, because no permit is held here.
+                let checked = files.check(block);
+                if checked.is_err() {
+                    files.wait_installed();
+                }
+                let mut marks = self.read_back.marks.lock();
+                if !self.engine.has_installed(installs) {
+                    return Ok(false);
+                }
+                match checked {
+                    // Compaction or retention has removed it.
+                    Err(_) if files.is_replaced(block) => continue,
+                    checked => drop(checked?),
+                }
+                marks.insert(segment, end);
+                drop(marks);
+                bytes += u64::from(block.bytes);
+                if self.engine.queue.is_shut() || !self.read_back.pause(start, bytes) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Reads every block from disk that was not read back before.
@@ -97,14 +179,14 @@ impl MaintenanceHandle {
                 let Some((segment, end)) = end_of(files, block) else {
                     continue;
                 };
-                let before = self.read_back.0.lock().get(&segment).copied();
+                let before = self.read_back.marks.lock().get(&segment).copied();
                 if before.is_none_or(|before| before < end) {
                     files.load(block)?;
                 }
                 found.insert(segment, end);
             }
         }
-        *self.read_back.0.lock() = found;
+        *self.read_back.marks.lock() = found;
         Ok(())
     }
 
@@ -116,7 +198,7 @@ impl MaintenanceHandle {
         permit: &ExclusivePermit,
     ) -> Result<(), StoreError> {
         snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
-        self.read_back.0.lock().clear();
+        self.read_back.marks.lock().clear();
         self.read_back_blocks(permit)
     }
 }

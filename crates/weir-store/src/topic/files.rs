@@ -313,7 +313,7 @@ impl TopicFiles {
     }
 
     /// Whether a compaction has put other blocks in the place of this one.
-    fn is_replaced(&self, block: &BlockRef) -> bool {
+    pub(crate) fn is_replaced(&self, block: &BlockRef) -> bool {
         let Home::File(old, _) = &block.home else {
             return false;
         };
@@ -331,6 +331,11 @@ impl TopicFiles {
             mark_for_rebuild(self.cache.disk());
         }
         loaded
+    }
+
+    /// Waits for the end of an install, if there is one.
+    pub(crate) fn wait_installed(&self) {
+        self.cache.wait_installed();
     }
 
     /// As `load`, but damage leaves no mark.

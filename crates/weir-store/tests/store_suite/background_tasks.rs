@@ -12,7 +12,7 @@ use weir_core::{ClientId, ConsequenceOffset, RecordKind, TopicOptions, TxnOp};
 use weir_store::disk::{FileDisk, SimDisk};
 use weir_store::{OpenOptions, Store, StoreError};
 
-use crate::disks::{Gate, Op, Rule};
+use crate::disks::{Gate, Op, PATIENCE, Rule};
 use crate::model::{Expected, script, with_intentions};
 use crate::world::{
     CLIENT, Draw, create, create_with, execute, keys, latest, open, options, put, put_many,
@@ -233,6 +233,44 @@ fn a_block_that_cannot_be_read_back_keeps_the_log() {
         (keys, digest)
     );
     assert_eq!(records(&store, "t").len(), 1_101);
+}
+
+#[test]
+fn the_first_purge_after_an_open_holds_up_no_other_maintenance() {
+    let bounded = OpenOptions {
+        snapshot_log_bytes: u64::MAX,
+        log_keep_bytes: Some(0),
+        ..options()
+    };
+    let disk = SimDisk::new();
+    let store = Store::open_disk(Arc::new(disk.clone()), &bounded).unwrap();
+    create(&store, "t");
+    let value = vec![7; 900_000];
+    for _ in 0..12 {
+        execute(&store, &[put("t", b"k", &value)]);
+    }
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    let gate = Gate::new(disk);
+    let store = Store::open_disk(gate.disk(), &bounded).unwrap();
+    gate.rule(Op::Read, "topics/", Rule::HoldOne);
+    execute(&store, &[put("t", b"k", b"v")]);
+    // Two snapshots are there now, and segments to purge between them.
+    store.checkpoint().unwrap();
+    gate.wait_held();
+    execute(&store, &[put("t", b"k", b"w")]);
+    store.checkpoint().unwrap();
+    assert_eq!(store.stats().purged_index, 0, "not before all was read");
+    gate.release();
+    let until = Instant::now() + PATIENCE;
+    while store.stats().purged_index == 0 {
+        assert!(Instant::now() < until, "the log was not purged");
+        std::thread::yield_now();
+    }
+    let (wanted, digest) = (state(&store), store.digest());
+    store.close().unwrap();
+    let store = Store::open_disk(gate.disk(), &bounded).unwrap();
+    assert_eq!((state(&store), store.digest()), (wanted, digest));
 }
 
 /// A store that is writing a snapshot in the background, held in its middle.
