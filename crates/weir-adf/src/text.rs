@@ -17,7 +17,7 @@ pub(crate) fn read(text: &str, table: &Table, options: Options) -> Result<Vec<Va
     };
     let lines: Vec<Line> = text.split('\n').enumerate().map(line).collect();
     let reader = Reader { table, options };
-    reader.blocks(&lines, Place::default())
+    reader.blocks(&lines, LineContext::default())
 }
 
 struct Reader<'t> {
@@ -27,14 +27,14 @@ struct Reader<'t> {
 
 /// Where lines lie.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct LineContext {
     /// Levels of lists and blocks around.
     depth: usize,
     /// Whether an expandable block is around.
     expands: bool,
 }
 
-impl Place {
+impl LineContext {
     fn within(self) -> Self {
         let depth = self.depth + 1;
         Self { depth, ..self }
@@ -42,7 +42,7 @@ impl Place {
 }
 
 impl Reader<'_> {
-    fn blocks(&self, lines: &[Line], place: Place) -> Result<Vec<Value>, OrgError> {
+    fn blocks(&self, lines: &[Line], place: LineContext) -> Result<Vec<Value>, OrgError> {
         if let (Some(line), true) = (lines.first(), place.depth > ORG_DEPTH_MAX) {
             let limit = ORG_DEPTH_MAX;
             return Err(OrgErrorKind::TooDeep { limit }.at(line.number));
@@ -91,7 +91,7 @@ impl Reader<'_> {
         line: &Line,
         stars: usize,
         text: &str,
-        place: Place,
+        place: LineContext,
     ) -> Result<Value, OrgError> {
         let offset = self.options.heading_offset;
         match stars.checked_sub(offset) {
@@ -169,7 +169,7 @@ impl Reader<'_> {
         lines: &[Line],
         name: &str,
         argument: &str,
-        place: Place,
+        place: LineContext,
     ) -> Result<(Value, usize), OrgError> {
         let number = lines[0].number;
         let verbatim = matches!(name, "src" | "example");
@@ -222,7 +222,7 @@ impl Reader<'_> {
                 parent(
                     kind,
                     title("title"),
-                    self.blocks(&inner, Place { depth, expands })?,
+                    self.blocks(&inner, LineContext { depth, expands })?,
                 )
             }
             "media" => self.media_group(&inner, place)?,
@@ -238,7 +238,7 @@ impl Reader<'_> {
         Ok((node, end + 1))
     }
 
-    fn media_group(&self, lines: &[Line], place: Place) -> Result<Value, OrgError> {
+    fn media_group(&self, lines: &[Line], place: LineContext) -> Result<Value, OrgError> {
         let mut group = Vec::new();
         for line in lines {
             if shape(&line.text) == Shape::Blank {
@@ -283,7 +283,12 @@ impl Reader<'_> {
     }
 
     /// Reads a list, and returns the number of its lines.
-    fn list(&self, lines: &[Line], first: &Item, place: Place) -> Result<(Value, usize), OrgError> {
+    fn list(
+        &self,
+        lines: &[Line],
+        first: &Item,
+        place: LineContext,
+    ) -> Result<(Value, usize), OrgError> {
         let mut nodes = Vec::new();
         let mut at = 0;
         let mut used = 0;
@@ -322,7 +327,7 @@ impl Reader<'_> {
         &self,
         bullet: Bullet,
         body: &[Line],
-        place: Place,
+        place: LineContext,
         nodes: &mut Vec<Value>,
     ) -> Result<(), OrgError> {
         let blocks = self.blocks(body, place.within())?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir::TopicQueryNews;
 
-use crate::term::{Mark, Watch as _};
+use crate::term::{CancelSource as _, Mark};
 
 /// How often the thread looks whether the query shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -25,7 +25,7 @@ pub(crate) struct Loans {
 }
 
 /// What happens to the memory at the end.
-enum Way {
+enum Release {
     Call(Callback),
     Cookie(Arc<Loans>, u64),
     /// Ours: into the pool.
@@ -79,12 +79,12 @@ impl Drop for Inside {
 /// What the call keeps of a page that it hands to the engine.
 pub(crate) struct Ticket {
     state: AtomicU8,
-    way: Way,
+    way: Release,
     /// The memory, once it was let go.
     rest: Mutex<Option<Memory>>,
 }
 
-impl Way {
+impl Release {
     fn give(&self, memory: Memory) {
         match (self, memory) {
             (Self::Call(callback), Memory::Lent(lent)) => callback.call(&lent),
@@ -103,7 +103,7 @@ impl Loans {
 }
 
 /// The page as the engine takes it, and its ticket.
-fn hand_over(memory: Memory, way: Way) -> (Bytes, Arc<Ticket>) {
+fn hand_over(memory: Memory, way: Release) -> (Bytes, Arc<Ticket>) {
     let ticket = Arc::new(Ticket {
         state: AtomicU8::new(OPEN),
         way,
@@ -126,8 +126,8 @@ pub(crate) fn lend(
     let loan = loan.ok_or_else(|| Fail::of(ErrorCode::NullPointer))?;
     let lent = Lent::new(c, page)?;
     let way = match (loan.release, loan.loans.is_null()) {
-        (Some(release), true) => Way::Call(Callback::new(release, loan.user)),
-        (None, false) => Way::Cookie(registry::get::<Loans, _>(loan.loans)?, loan.cookie),
+        (Some(release), true) => Release::Call(Callback::new(release, loan.user)),
+        (None, false) => Release::Cookie(registry::get::<Loans, _>(loan.loans)?, loan.cookie),
         _ => return Err(Fail::option("the loan", "returned both ways or none")),
     };
     Ok(hand_over(Memory::Lent(lent), way))
@@ -135,13 +135,13 @@ pub(crate) fn lend(
 
 /// Of memory of ours.
 pub(crate) fn ours(bytes: Vec<u8>) -> (Bytes, Arc<Ticket>) {
-    hand_over(Memory::Ours(bytes), Way::Pool)
+    hand_over(Memory::Ours(bytes), Release::Pool)
 }
 
 impl Ticket {
     /// The call succeeded.
     pub(crate) fn taken(&self) {
-        if let Way::Cookie(loans, _) = &self.way {
+        if let Release::Cookie(loans, _) = &self.way {
             loans.left.fetch_add(1, Ordering::AcqRel);
         }
         let was = self

@@ -13,7 +13,7 @@ use weir::{ErrorCode, KeyEntry, Record, Value, Work};
 use crate::error::{EMPTY, Fail, Kind};
 use crate::handle::{Caller, Spans, zeroed};
 use crate::raw;
-use crate::registry::{self, Room};
+use crate::registry::{self, ReservedSlot};
 
 /// Kinds of pages, as in the header.
 const RESULTS: u32 = 1;
@@ -194,7 +194,7 @@ impl Page {
     /// As `give`, in a slot that was taken before; the place was checked as well.
     pub(crate) fn give_in(
         self,
-        room: Room,
+        room: ReservedSlot,
         caller: &Caller,
         out: *mut *mut raw::Page,
     ) -> Result<(), Fail> {

@@ -70,14 +70,14 @@ pub(crate) fn open() -> u64 {
 ///
 /// Taken before what can be done once only, so that a full table is told before anything is lost.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct ReservedSlot {
     shard: usize,
     at: usize,
     is_filled: bool,
 }
 
 /// Takes a slot.
-pub(crate) fn room() -> Result<Room, Fail> {
+pub(crate) fn room() -> Result<ReservedSlot, Fail> {
     let full = || Fail::of(ErrorCode::TooManyHandles);
     if guard::wants_full() {
         return Err(full());
@@ -94,14 +94,14 @@ pub(crate) fn room() -> Result<Room, Fail> {
         }
         None => return Err(full()),
     };
-    Ok(Room {
+    Ok(ReservedSlot {
         shard: shard_at,
         at,
         is_filled: false,
     })
 }
 
-impl Room {
+impl ReservedSlot {
     /// A handle for something.
     pub(crate) fn fill<T: Any + Send + Sync, H>(mut self, object: Arc<T>) -> Result<*mut H, Fail> {
         let internal = || Fail::of(ErrorCode::Internal);
@@ -121,7 +121,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for ReservedSlot {
     fn drop(&mut self) {
         if self.is_filled {
             return;

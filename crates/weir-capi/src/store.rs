@@ -15,7 +15,7 @@ use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::{Page, give_or};
 use crate::raw;
 use crate::registry;
-use crate::term::{Mark, Scope, Term, Watch};
+use crate::term::{CancelSource, Mark, Scope, Term};
 
 /// Flags of `weir_open_options`.
 const EXISTING: u32 = 1;
@@ -45,7 +45,7 @@ impl Store {
     /// The waits of a call that begins now. Those of a handle that was opened end with the store.
     pub(crate) fn term(self: &Arc<Self>) -> Term {
         let within = self.scope.within;
-        let watch = within.then(|| -> Arc<dyn Watch> { Arc::<Self>::clone(self) });
+        let watch = within.then(|| -> Arc<dyn CancelSource> { Arc::<Self>::clone(self) });
         Term::new(&self.scope, watch)
     }
 
@@ -63,7 +63,7 @@ impl Store {
     }
 }
 
-impl Watch for Store {
+impl CancelSource for Store {
     fn is_over(&self) -> bool {
         self.scope.is_over() || self.freed.load(Ordering::Acquire)
     }

@@ -63,7 +63,7 @@ impl Scope {
 }
 
 /// A source of requests to end a wait.
-pub(crate) trait Watch {
+pub(crate) trait CancelSource {
     /// Whether the wait shall end.
     fn is_over(&self) -> bool;
 
@@ -77,10 +77,10 @@ pub(crate) trait Watch {
 pub(crate) struct Term {
     end: Option<Instant>,
     every: Duration,
-    watch: Option<Arc<dyn Watch>>,
+    watch: Option<Arc<dyn CancelSource>>,
 }
 
-fn cancelled(watch: &dyn Watch) -> Result<(), Fail> {
+fn cancelled(watch: &dyn CancelSource) -> Result<(), Fail> {
     if watch.take() {
         return Err(Fail::of(ErrorCode::Cancelled));
     }
@@ -89,7 +89,7 @@ fn cancelled(watch: &dyn Watch) -> Result<(), Fail> {
 
 impl Term {
     /// Of a call that begins now.
-    pub(crate) fn new(scope: &Scope, watch: Option<Arc<dyn Watch>>) -> Self {
+    pub(crate) fn new(scope: &Scope, watch: Option<Arc<dyn CancelSource>>) -> Self {
         let limit = scope.limit;
         let every = limit.map_or(LOOK_EVERY, |limit| limit.min(LOOK_EVERY));
         Self {
@@ -172,7 +172,7 @@ pub(crate) struct Mark {
     unanswered: Option<Duration>,
 }
 
-impl Watch for Mark {
+impl CancelSource for Mark {
     fn is_over(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
             || self.freed.load(Ordering::Acquire)

@@ -12,7 +12,7 @@ use crate::error::{Fail, Kind, number};
 use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::Page;
 use crate::raw;
-use crate::registry::{self, Exclusive, Room};
+use crate::registry::{self, Exclusive, ReservedSlot};
 use crate::store::{Store, get_store, topic_options};
 use crate::term::{LOOK_EVERY, Mark, Term};
 
@@ -215,7 +215,7 @@ fn answer(
 }
 
 /// The destination of the texts of verdicts.
-type TextsAt = (Room, *mut *mut raw::Page);
+type TextsAt = (ReservedSlot, *mut *mut raw::Page);
 
 /// Checks that verdicts can be written, before there are any.
 fn room(
@@ -265,7 +265,7 @@ fn pending(
     mark: Arc<Mark>,
     proposal: Proposal,
     (count, first): (usize, u64),
-    (room, out): (Room, *mut *mut raw::Pending),
+    (room, out): (ReservedSlot, *mut *mut raw::Pending),
 ) -> Result<Kind, Fail> {
     let pending = Pending {
         inside: Exclusive::new(Some(proposal)),

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-/// A directory of the demo's own.
+/// The directory in which the demo and `weir program bench` work.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ScratchDirectory {
     path: PathBuf,
     /// Whether it goes when this does.
     temporary: bool,
 }
 
-impl Place {
+impl ScratchDirectory {
     /// Makes the directory `keep`, or a temporary one: below the build
     /// directory of the current one if there is any, else where the system
     /// keeps temporary files.
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if self.temporary {
             // Only a panic comes here; what it says matters more.

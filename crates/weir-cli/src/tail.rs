@@ -23,7 +23,7 @@ use weir::{
 
 use self::follow::Follow;
 use self::merge::Merge;
-use self::watch::{FOLLOWER, Watch};
+use self::watch::{FOLLOWER, FollowerProgress};
 use crate::caller::Caller;
 use crate::group::{self, Until};
 use crate::output::{Output, Shape};
@@ -178,7 +178,7 @@ fn directory_as_group(
     mut left: u64,
     out: &mut Output,
 ) -> anyhow::Result<()> {
-    let mut watch = Watch::new(at);
+    let mut watch = FollowerProgress::new(at);
     let mut opened = Some(open(caller, Access::Change, caller.lock_wait)?);
     while left > 0 {
         if let Some(weir) = opened.take() {
@@ -223,7 +223,7 @@ fn directory(
     state: &mut State<'_>,
     out: &mut Output,
 ) -> anyhow::Result<()> {
-    let mut watch = Watch::new(at);
+    let mut watch = FollowerProgress::new(at);
     let first = open(caller, Access::Read, caller.lock_wait)?;
     // Beside a writer the next open waits until the writer ends. In a directory that cannot be
     // written, it stays read-only.

@@ -26,7 +26,7 @@ pub(crate) struct TokenArgs {
 
 /// Which file.
 #[derive(Debug, Args)]
-struct Place {
+struct FileArgs {
     /// File of identities, as for `weir serve`
     #[arg(long, value_name = "FILE", env = "WEIR_SERVE_IDENTITIES")]
     #[arg(default_value = "identities.toml", hide_env = true)]
@@ -58,7 +58,7 @@ Examples:
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         #[command(flatten)]
-        place: Place,
+        place: FileArgs,
     },
     /// List the tokens of the file, without their secrets
     #[command(after_long_help = "Examples:\n  \
@@ -66,7 +66,7 @@ Examples:
         weir token create b --right 'read **' && weir token ls -o json")]
     Ls {
         #[command(flatten)]
-        place: Place,
+        place: FileArgs,
     },
     /// Take a token back; its entry stays and says so
     #[command(after_long_help = "Examples:\n  \
@@ -76,7 +76,7 @@ Examples:
         /// Id of the token: 8 hexadecimal digits
         id: String,
         #[command(flatten)]
-        place: Place,
+        place: FileArgs,
     },
 }
 
@@ -163,7 +163,7 @@ struct Wanted<'a> {
     out: Option<&'a PathBuf>,
 }
 
-fn make(caller: &Caller, place: &Place, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
+fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
     let Some(mut rows) = caller.style.open(Shape::One, NEW_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -223,7 +223,7 @@ fn make(caller: &Caller, place: &Place, wanted: &Wanted<'_>) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(caller: &Caller, place: &Place) -> anyhow::Result<ExitCode> {
+fn list(caller: &Caller, place: &FileArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -236,7 +236,7 @@ fn list(caller: &Caller, place: &Place) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(caller: &Caller, place: &Place, id: &str) -> anyhow::Result<ExitCode> {
+fn revoke(caller: &Caller, place: &FileArgs, id: &str) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -272,7 +272,7 @@ fn revoke(caller: &Caller, place: &Place, id: &str) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(place: &Place, what: impl Fn() -> String) -> anyhow::Result<IdentitiesFile> {
+fn read(place: &FileArgs, what: impl Fn() -> String) -> anyhow::Result<IdentitiesFile> {
     let read = IdentitiesFile::read(&place.identities);
     Ok(read.map_err(|error| failure(what(), &error))?)
 }

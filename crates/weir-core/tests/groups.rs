@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use weir_core::batch::{Batch, BatchBuilder};
 use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::intention::{Intention, IntentionLimits, Operation};
-use weir_core::machine::groups::Place;
+use weir_core::machine::groups::EntryState;
 use weir_core::{
     Commit, ConsequenceSink, Effect, ErrorCode, GroupMode, GroupSetup, GroupStep, Machine,
     Outcomes, Record, TopicId, TopicName, TopicOptions,
@@ -389,8 +389,8 @@ impl World {
         assert_eq!(group.entries().map(|(at, _)| at).collect::<Vec<_>>(), open);
         for (at, entry) in group.entries() {
             let found = match entry.place {
-                Place::Waiting { from_ms } => Fate::Waits(from_ms, entry.attempts),
-                Place::Leased { claim, until_ms } => {
+                EntryState::Waiting { from_ms } => Fate::Waits(from_ms, entry.attempts),
+                EntryState::Leased { claim, until_ms } => {
                     let name = group.claims().find(|(id, ..)| *id == claim).unwrap().1;
                     Fate::With {
                         claim,

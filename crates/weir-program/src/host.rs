@@ -186,7 +186,7 @@ struct Taken {
 
 /// An instance that is counted while it lives.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CountedInstance {
     taken: Arc<Taken>,
     bytes: u64,
 }
@@ -202,17 +202,17 @@ impl Warm {
     }
 
     /// A place for an instance with a memory of so many bytes.
-    pub(crate) fn place(&self, bytes: u64) -> Place {
+    pub(crate) fn place(&self, bytes: u64) -> CountedInstance {
         self.0.instances.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Place {
+        CountedInstance {
             taken: Arc::clone(&self.0),
             bytes,
         }
     }
 }
 
-impl Place {
+impl CountedInstance {
     /// Whether this instance may wait for another call, with a memory of so
     /// many bytes by now.
     pub(crate) fn may_stay(&mut self, bytes: u64) -> bool {
@@ -239,7 +239,7 @@ impl Drop for Kept {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedInstance {
     fn drop(&mut self) {
         self.taken.instances.fetch_sub(1, Ordering::Relaxed);
         self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);

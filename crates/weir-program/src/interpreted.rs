@@ -14,7 +14,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::abi::PAGE_BYTES;
-use crate::host::{Cache, Place, Warm, limits, speaks};
+use crate::host::{Cache, CountedInstance, Warm, limits, speaks};
 use crate::native::{counts_by, decision};
 use crate::report::Report;
 use crate::rewrite::{Needs, Rewritten, global_name, rewrite};
@@ -87,7 +87,7 @@ struct Live {
     globals: Vec<(Global, Val)>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
-    place: Place,
+    place: CountedInstance,
 }
 
 struct Running {

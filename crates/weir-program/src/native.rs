@@ -18,7 +18,7 @@ use crate::abi;
 use crate::abi::PAGE_BYTES;
 use crate::first::First;
 use crate::fresh;
-use crate::host::{Cache, Kept, Place, Warm, limits, speaks};
+use crate::host::{Cache, CountedInstance, Kept, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::report::Report;
 use crate::rewrite::{DirtyPages, Rewritten, global_name, rewrite};
@@ -127,7 +127,7 @@ struct Live {
     paid: u64,
     apply: TypedFunc<(), i32>,
     instance: Instance,
-    place: Place,
+    place: CountedInstance,
 }
 
 struct Running {

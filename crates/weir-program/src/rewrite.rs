@@ -38,7 +38,7 @@ use weir_core::program::Entry;
 use crate::abi;
 use crate::host::limits::STACK_UNITS_MAX;
 use crate::writes::{Write, write_of};
-use depth::{Depth, Room};
+use depth::{Depth, StackBudget};
 pub(crate) use dirty_pages::DirtyPages;
 use scratch_locals::{Mask, SCRATCH, ScratchLocals, needs, value_type};
 
@@ -94,7 +94,7 @@ pub(crate) fn rewrite(
         shift: dirty.shift,
     });
     let metered = needs.frames.iter().any(|units| *units > 0);
-    let room = metered.then(|| Room(shape.globals + u32::from(mask.is_some())));
+    let room = metered.then(|| StackBudget(shape.globals + u32::from(mask.is_some())));
     let mut exports = needs.globals.to_vec();
     exports.extend(mask.map(|mask| mask.global));
     exports.extend(room.map(|room| room.0));
@@ -196,7 +196,7 @@ fn is_called(name: &str) -> bool {
 struct Rewriter<'a> {
     exports: Vec<u32>,
     mask: Option<Mask>,
-    room: Option<Room>,
+    room: Option<StackBudget>,
     frames: &'a [u32],
     globals_added: bool,
     drops_data: bool,

@@ -68,7 +68,7 @@ pub fn inspect(code: &[u8]) -> Result<Report, String> {
             code.len()
         ));
     }
-    let mut look = Look::default();
+    let mut look = Module::default();
     look.walk(code).map_err(|fault| match fault {
         Fault::Rule(sentence) => sentence,
         Fault::Format(error) => format(&error),
@@ -85,7 +85,7 @@ fn format(error: &wasmparser::BinaryReaderError) -> String {
 }
 
 #[derive(Default)]
-struct Look {
+struct Module {
     types: Vec<FuncType>,
     /// Type of each function, the imported ones first.
     functions: Vec<u32>,
@@ -104,7 +104,7 @@ struct Look {
     report: Report,
 }
 
-impl Look {
+impl Module {
     /// Goes through the module once. At each place our rules come first: their
     /// sentences say more than those of the format.
     fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {

@@ -13,13 +13,13 @@ use weir_core::error_code::ErrorCode;
 pub struct QueryError {
     pub(crate) code: ErrorCode,
     /// Boxed, so that a result is not mostly room for its error.
-    pub(crate) place: Box<Place>,
+    pub(crate) place: Box<ErrorLocation>,
     pub(crate) detail: Detail,
 }
 
-/// Where it went wrong.
+/// Where a query failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ErrorLocation {
     /// The source, if one was involved.
     pub source: Option<SourceId>,
     /// The name of that source.
@@ -175,7 +175,7 @@ impl QueryError {
 
     /// Where it went wrong.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ErrorLocation {
         &self.place
     }
 }

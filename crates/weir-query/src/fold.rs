@@ -36,8 +36,8 @@ enum Tally {
     },
 }
 
-/// A value that is told to an aggregate.
-struct Told<'a> {
+/// A value that is added to an aggregate, so many times.
+struct Input<'a> {
     kind: Kind,
     literal: &'a [u8],
     count: u64,
@@ -60,38 +60,38 @@ impl Tally {
     }
 
     /// Whether the value can be added: a number may be out of range.
-    fn takes(&self, told: &Told<'_>) -> bool {
+    fn takes(&self, input: &Input<'_>) -> bool {
         match self {
-            Self::Sum { .. } if told.kind == Kind::Number => Sum::takes(told.literal),
+            Self::Sum { .. } if input.kind == Kind::Number => Sum::takes(input.literal),
             _ => true,
         }
     }
 
     /// Adds a value; false, and nothing is added, when a number is out of range.
-    fn add(&mut self, function: Function, told: &Told<'_>, strings: Strings) -> bool {
-        if told.kind == Kind::Undefined {
+    fn add(&mut self, function: Function, input: &Input<'_>, strings: Strings) -> bool {
+        if input.kind == Kind::Undefined {
             return true;
         }
         match self {
-            Self::Count(count) => *count = count.saturating_add(told.count),
+            Self::Count(count) => *count = count.saturating_add(input.count),
             Self::Sum { sum, count, spoilt } => {
-                if told.kind == Kind::Number {
-                    let added = sum.add(told.literal);
+                if input.kind == Kind::Number {
+                    let added = sum.add(input.literal);
                     if added {
-                        *count = count.saturating_add(told.count);
+                        *count = count.saturating_add(input.count);
                     }
                     return added;
                 }
                 *spoilt = true;
             }
             Self::Best { best, spoilt } => {
-                if told.kind >= Kind::Array {
+                if input.kind >= Kind::Array {
                     *spoilt = true;
                     return true;
                 }
-                let literal = Literal::Json(told.literal);
+                let literal = Literal::Json(input.literal);
                 let new = Key {
-                    reduced: Reduced::of(told.kind, literal, strings),
+                    reduced: Reduced::of(input.kind, literal, strings),
                     literal,
                 };
                 let better = best.as_ref().is_none_or(|best| {
@@ -378,12 +378,12 @@ impl Group {
 
     fn add(&mut self, plan: &Plan, page: &Loaded, row: usize) -> Result<(), QueryError> {
         let value = |what: Aggregate| what.path.map(|path| page.value(row, path));
-        let told = |value: Option<Value>| Told {
+        let input = |value: Option<Value>| Input {
             kind: value.map_or(Kind::Null, |value| value.tag),
             literal: value.map_or(&[], |value| page.bytes(value.span)),
             count: 1,
         };
-        let refused = self.add_all(plan, |named| told(value(named)));
+        let refused = self.add_all(plan, |named| input(value(named)));
         refused.map_or(Ok(()), |what| {
             let offset = value(what).map_or(0, |value| value.span.offset as usize);
             Err(QueryError::new(ErrorCode::NumberRange).at(offset))
@@ -394,17 +394,17 @@ impl Group {
     fn add_all<'a>(
         &mut self,
         plan: &Plan,
-        told: impl Fn(Aggregate) -> Told<'a>,
+        input: impl Fn(Aggregate) -> Input<'a>,
     ) -> Option<Aggregate> {
         let many = self.tallies.len() > 1;
         let mut tallies = self.tallies.iter().zip(&plan.aggregates);
-        let refused = tallies.find(|(tally, named)| many && !tally.takes(&told(named.what)));
+        let refused = tallies.find(|(tally, named)| many && !tally.takes(&input(named.what)));
         if let Some((_, named)) = refused {
             return Some(named.what);
         }
         for (tally, named) in self.tallies.iter_mut().zip(&plan.aggregates) {
             let what = named.what;
-            if !tally.add(what.function, &told(what), plan.strings) {
+            if !tally.add(what.function, &input(what), plan.strings) {
                 return Some(what);
             }
         }
@@ -431,7 +431,7 @@ impl Group {
         if count == Some(0) {
             return Ok(());
         }
-        let told = |what: Aggregate| {
+        let input = |what: Aggregate| {
             let value = match what.function {
                 Function::Count => part(0),
                 Function::Sum | Function::Avg => part(1),
@@ -443,13 +443,13 @@ impl Group {
                 (Kind::Undefined, Some(1..)) => Kind::Object,
                 (kind, _) => kind,
             };
-            Told {
+            Input {
                 kind,
                 literal: value.span.of(item),
                 count: count.unwrap_or(1),
             }
         };
-        match self.add_all(plan, told) {
+        match self.add_all(plan, input) {
             None => Ok(()),
             Some(_) => Err(QueryError::new(ErrorCode::NumberRange)),
         }

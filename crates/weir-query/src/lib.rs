@@ -77,7 +77,7 @@ mod tournament;
 
 pub use buffer::Buffer;
 pub use engine::{Query, Step};
-pub use error::{Place, QueryError};
+pub use error::{ErrorLocation, QueryError};
 pub use explain::Explain;
 pub use input::{Frames, Meta, Need, PageIn, SourceId};
 pub use kind::{Kind, Strings};

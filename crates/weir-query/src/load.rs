@@ -46,8 +46,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) stop: Option<&'a AtomicBool>,
 }
 
-/// Rows that are made of a page.
-struct Making<'a, 'b> {
+/// Builds the rows of a page.
+struct RowBuilder<'a, 'b> {
     loader: &'b Loader<'a>,
     load: &'b mut Load,
     frames: Option<&'b Frames>,
@@ -61,7 +61,7 @@ struct Making<'a, 'b> {
     fault: Option<QueryError>,
 }
 
-impl Making<'_, '_> {
+impl RowBuilder<'_, '_> {
     /// Takes some items that were found.
     fn part(&mut self, items: &Items) {
         if self.raw == 0 && self.frames.is_none() {
@@ -236,7 +236,7 @@ impl Loader<'_> {
         let whole = whole || self.source.tie.is_some();
         let all = !whole && plan.filter.is_none() && plan.missing == Missing::First;
         let all = all && self.source.skip == 0 && self.source.clip == Clip::No;
-        let mut making = Making {
+        let mut builder = RowBuilder {
             loader: self,
             load: &mut load,
             frames: frames.as_ref(),
@@ -249,15 +249,15 @@ impl Loader<'_> {
             fault: None,
         };
         if let Some(frames) = &frames {
-            making.load.page.texts.clone_from(&frames.texts);
-            making.reserve(frames.spans.len());
+            builder.load.page.texts.clone_from(&frames.texts);
+            builder.reserve(frames.spans.len());
         }
         let scanned = self.scan(buffer, frames.as_ref(), scratch, &mut |items| {
-            making.part(items);
+            builder.part(items);
         });
         scanned.map_err(|error| self.scan_error(&error))?;
-        making.rest();
-        let (raw, fault) = (making.raw, making.fault);
+        builder.rest();
+        let (raw, fault) = (builder.raw, builder.fault);
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -485,14 +485,14 @@ impl Loader<'_> {
         let Load {
             page, equal_used, ..
         } = load;
-        let seat = &self.source.seat;
+        let precedence = &self.source.precedence;
         let alone = self.boundary.iter().filter(|boundary| boundary.alone);
-        let alone = alone.filter(|boundary| seat.is_in(&boundary.seat));
-        let least = alone.map(|boundary| boundary.seat.part.len()).max();
+        let alone = alone.filter(|boundary| precedence.is_in(&boundary.precedence));
+        let least = alone.map(|boundary| boundary.precedence.part.len()).max();
         // Only the first one says something of sources that are not in it.
         let holds = |place: usize, boundary: &Boundary| {
-            if seat.is_in(&boundary.seat) {
-                least.is_none_or(|least| boundary.seat.part.len() >= least)
+            if precedence.is_in(&boundary.precedence) {
+                least.is_none_or(|least| boundary.precedence.part.len() >= least)
             } else {
                 place == 0
             }
@@ -502,7 +502,7 @@ impl Loader<'_> {
             !holds(place, boundary) || self.is_after(boundary, at, page, used)
         });
         if !after
-            && let Some(boundary) = Boundary::innermost(self.boundary, seat)
+            && let Some(boundary) = Boundary::innermost(self.boundary, precedence)
             && page.is_at(self.plan, self.source, at, boundary)
         {
             page.left_out += 1;
@@ -518,8 +518,8 @@ impl Loader<'_> {
             Ordering::Greater => return true,
             Ordering::Equal => {}
         }
-        if !source.seat.is_in(&boundary.seat) {
-            return source.seat > boundary.seat;
+        if !source.precedence.is_in(&boundary.precedence) {
+            return source.precedence > boundary.precedence;
         }
         if let (Some(tie), Some(path)) = (&boundary.tie, source.tie) {
             let value = page.value(at, path);

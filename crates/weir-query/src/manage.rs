@@ -10,7 +10,7 @@ use crate::filter::Filter;
 use crate::input::SourceId;
 use crate::key::{Key, Literal, OwnedKey, Reduced};
 use crate::options::{Mode, SourceOptions};
-use crate::order::{Seat, compare, row};
+use crate::order::{Precedence, compare, row};
 use crate::plan::Column;
 
 use crate::source::{Clip, Pages, Source};
@@ -32,10 +32,10 @@ impl Query {
     /// `NOT_SINGULAR` for options that cannot be.
     pub fn add_source(&mut self, options: SourceOptions) -> Result<SourceId, QueryError> {
         let name = self.name_of(&options, 0);
-        let seat = self.seat_for(&name, &options)?;
-        let place = self.place_of(&seat);
+        let precedence = self.precedence_for(&name, &options)?;
+        let place = self.place_of(&precedence);
         let bound = self.may_join(&options, place)?;
-        let mut source = self.make(options, name, seat)?;
+        let mut source = self.make(options, name, precedence)?;
         source.watermark = bound;
         self.apply_token(&mut source)?;
         self.insert(source, place)
@@ -52,34 +52,42 @@ impl Query {
 
     /// Where a source belongs: as in the run before, else where it says, else
     /// after all.
-    fn seat_for(&self, name: &[u8], options: &SourceOptions) -> Result<Seat, QueryError> {
-        let mut seats = self.sources.iter().map(|source| &source.seat);
-        if let Some(before) = self.seat_before(name) {
+    fn precedence_for(
+        &self,
+        name: &[u8],
+        options: &SourceOptions,
+    ) -> Result<Precedence, QueryError> {
+        let mut precedences = self.sources.iter().map(|source| &source.precedence);
+        if let Some(before) = self.precedence_before(name) {
             let ordinal = options.ordinal.unwrap_or(before.ordinal);
             let part = before.part.clone();
-            let seat = Seat { ordinal, part };
-            return if seats.any(|other| *other == seat) {
+            let precedence = Precedence { ordinal, part };
+            return if precedences.any(|other| *other == precedence) {
                 Err(bad("two sources have one ordinal, or one name in a token"))
             } else {
-                Ok(seat)
+                Ok(precedence)
             };
         }
         let known = self.resumed.iter().flat_map(|token| &token.sources);
-        let known = known.map(|mark| &mark.seat);
-        let highest = seats.clone().chain(known).map(|seat| seat.ordinal).max();
+        let known = known.map(|mark| &mark.precedence);
+        let highest = precedences
+            .clone()
+            .chain(known)
+            .map(|precedence| precedence.ordinal)
+            .max();
         let next = highest.map_or(0, |highest| highest.saturating_add(1));
         let ordinal = options.ordinal.unwrap_or(next);
-        if seats.any(|other| other.ordinal == ordinal) {
+        if precedences.any(|other| other.ordinal == ordinal) {
             return Err(bad("two sources have one ordinal"));
         }
-        Ok(Seat::whole(ordinal))
+        Ok(Precedence::whole(ordinal))
     }
 
-    /// The place of a seat among all sources.
-    fn place_of(&self, seat: &Seat) -> usize {
+    /// The place of a precedence among all sources.
+    fn place_of(&self, precedence: &Precedence) -> usize {
         self.order.partition_point(|at| {
             let source = self.sources.get(*at as usize);
-            source.is_some_and(|source| source.seat < *seat)
+            source.is_some_and(|source| source.precedence < *precedence)
         })
     }
 
@@ -135,7 +143,7 @@ impl Query {
         &self,
         options: SourceOptions,
         name: Vec<u8>,
-        seat: Seat,
+        precedence: Precedence,
     ) -> Result<Source, QueryError> {
         let plan = &self.plan;
         if name.len() > SOURCE_NAME_BYTES_MAX {
@@ -188,7 +196,7 @@ impl Query {
         }
         Ok(Source {
             name: name.into(),
-            seat,
+            precedence,
             rank: 0,
             scan,
             framed,
@@ -257,7 +265,7 @@ impl Query {
         let mark = token.sources.iter().find(|mark| mark.name == source.name);
         match mark.map(|mark| &mark.at) {
             Some(At::Over) => source.ended = true,
-            Some(At::Place {
+            Some(At::Position {
                 asked,
                 skip,
                 equal,
@@ -337,7 +345,7 @@ impl Query {
         new: Vec<SourceOptions>,
     ) -> Result<Vec<SourceId>, QueryError> {
         let parent = self.source(old)?;
-        let (name, seat) = (parent.name.clone(), parent.seat.clone());
+        let (name, precedence) = (parent.name.clone(), parent.precedence.clone());
         if parent.ended {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(old, &name));
         }
@@ -386,7 +394,7 @@ impl Query {
             }
             let name_of_part = self.name_of(&options, at);
             let number = to_u32(at, "a query has fewer than 2^32 sources").saturating_add(1);
-            let mut source = self.make(options, name_of_part, seat.below(number))?;
+            let mut source = self.make(options, name_of_part, precedence.below(number))?;
             if self.mode == Some(Mode::Merge) && !source.sorted {
                 return Err(bad("a merge needs sorted sources").of(old, &name));
             }
@@ -402,12 +410,12 @@ impl Query {
             parent.left = Some(0);
         }
         if let Some(equal) = within {
-            self.clip_page(&seat, equal);
+            self.clip_page(&precedence, equal);
         }
         self.join(old.0);
         let mut ids = Vec::with_capacity(made.len());
         for source in made {
-            let place = self.place_of(&source.seat);
+            let place = self.place_of(&source.precedence);
             ids.push(self.insert(source, place)?);
         }
         Ok(ids)

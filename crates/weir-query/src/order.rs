@@ -45,16 +45,16 @@ pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
     }
 }
 
-/// Where a source stands among equal items: by its ordinal, the parts of a source
-/// right after it, each followed by its own parts.
+/// Order of the sources among equal items: by ordinal, the parts of a source
+/// directly after it, each followed by its own parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seat {
+pub(crate) struct Precedence {
     pub(crate) ordinal: u64,
     /// Of a part: which it is of the whole, of that part, and so on, from 1.
     pub(crate) part: Vec<u32>,
 }
 
-impl Seat {
+impl Precedence {
     /// Of a source that was added.
     pub(crate) const fn whole(ordinal: u64) -> Self {
         Self {
@@ -65,9 +65,9 @@ impl Seat {
 
     /// Of a part of this one.
     pub(crate) fn below(&self, number: u32) -> Self {
-        let mut seat = self.clone();
-        seat.part.push(number);
-        seat
+        let mut precedence = self.clone();
+        precedence.part.push(number);
+        precedence
     }
 
     /// Whether this is the other one, or of a part of it.
@@ -81,7 +81,7 @@ impl Seat {
 pub(crate) struct Boundary {
     pub(crate) keys: Vec<OwnedKey>,
     /// Of the source of the last item.
-    pub(crate) seat: Seat,
+    pub(crate) precedence: Precedence,
     pub(crate) tie: Option<OwnedKey>,
     /// Items with exactly these keys (and tie) that were handed out.
     pub(crate) equal: u64,
@@ -92,14 +92,16 @@ pub(crate) struct Boundary {
 
 impl Boundary {
     /// The one that says where a source stands among items with its keys.
-    pub(crate) fn innermost<'a>(all: &'a [Self], seat: &Seat) -> Option<&'a Self> {
-        let around = all.iter().filter(|boundary| seat.is_in(&boundary.seat));
-        around.max_by_key(|boundary| boundary.seat.part.len())
+    pub(crate) fn innermost<'a>(all: &'a [Self], precedence: &Precedence) -> Option<&'a Self> {
+        let around = all
+            .iter()
+            .filter(|boundary| precedence.is_in(&boundary.precedence));
+        around.max_by_key(|boundary| boundary.precedence.part.len())
     }
 
     /// Whether both are at the same place in the order.
     pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
-        self.seat == other.seat && self.has_keys_of(other, plan)
+        self.precedence == other.precedence && self.has_keys_of(other, plan)
     }
 
     /// Whether the same items of a source are at both.
@@ -111,8 +113,8 @@ impl Boundary {
     /// Whether this still says something of sources that another one, at equal
     /// keys in a part of its source or before that, does not.
     pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
-        self.seat != other.seat
-            && (other.seat.is_in(&self.seat) || other.seat < self.seat)
+        self.precedence != other.precedence
+            && (other.precedence.is_in(&self.precedence) || other.precedence < self.precedence)
             && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
     }
 }

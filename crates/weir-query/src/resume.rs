@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::{Last, Query};
 use crate::error::QueryError;
-use crate::order::{Boundary, Seat};
+use crate::order::{Boundary, Precedence};
 
 use crate::options::{Budgets, Mode};
 use crate::plan::Plan;
@@ -145,7 +145,7 @@ impl Query {
         for source in &self.sources {
             token.sources.push(Mark {
                 name: source.name.clone(),
-                seat: source.seat.clone(),
+                precedence: source.precedence.clone(),
                 at: match mode {
                     Mode::Sort => Self::beginning(source),
                     _ => self.mark(source, &token.boundary),
@@ -156,8 +156,8 @@ impl Query {
         for mark in self.resumed.iter().flat_map(|token| &token.sources) {
             if token.sources.iter().all(|known| known.name != mark.name) {
                 let mut mark = mark.clone();
-                if let At::Place { equal, .. } = &mut mark.at {
-                    *equal = self.still_at(&mark.seat, *equal, &token.boundary);
+                if let At::Position { equal, .. } = &mut mark.at {
+                    *equal = self.still_at(&mark.precedence, *equal, &token.boundary);
                 }
                 token.sources.push(mark);
             }
@@ -180,19 +180,22 @@ impl Query {
 
     /// Lets the parts of a source leave out so many items at the boundary: those
     /// of the page they begin with, whatever came before it.
-    pub(super) fn clip_page(&mut self, seat: &Seat, equal: u64) {
-        let Some(innermost) = Boundary::innermost(&self.boundary, seat) else {
+    pub(super) fn clip_page(&mut self, precedence: &Precedence, equal: u64) {
+        let Some(innermost) = Boundary::innermost(&self.boundary, precedence) else {
             return;
         };
         let own = Boundary {
-            seat: seat.clone(),
+            precedence: precedence.clone(),
             equal,
             alone: true,
             ..innermost.clone()
         };
         let before = self.resumed.iter_mut().map(|token| &mut token.boundary);
         for boundaries in before.chain([&mut self.boundary]) {
-            match boundaries.iter_mut().find(|known| known.seat == *seat) {
+            match boundaries
+                .iter_mut()
+                .find(|known| known.precedence == *precedence)
+            {
                 Some(known) => known.clone_from(&own),
                 None => boundaries.insert(1, own.clone()),
             }
@@ -207,7 +210,7 @@ impl Query {
         };
         let mut new = Boundary {
             keys: last.keys,
-            seat: source.seat.clone(),
+            precedence: source.precedence.clone(),
             tie: last.tie,
             equal: last.run,
             alone: false,
@@ -242,7 +245,7 @@ impl Query {
         }
         if let Some(page) = source.pages.front() {
             if let Some(asked) = page.start(page.next) {
-                return At::Place {
+                return At::Position {
                     asked: Some(asked),
                     skip: 0,
                     equal: 0,
@@ -250,7 +253,7 @@ impl Query {
                 };
             }
             let here = source.pages_in.saturating_sub(page.number);
-            return At::Place {
+            return At::Position {
                 asked: page.asked.clone(),
                 skip: page.index(page.next),
                 equal: self.equal_in_page(source, Some(page), boundary),
@@ -261,7 +264,7 @@ impl Query {
         if source.clip == Clip::Boundary && source.last_kept.is_none() {
             return At::Clipped { asked };
         }
-        At::Place {
+        At::Position {
             asked,
             skip: source.skip,
             equal: self.equal_in_page(source, None, boundary),
@@ -272,7 +275,7 @@ impl Query {
     /// Where a sort begins with a source again; one that was replaced has the pages
     /// that it had.
     fn beginning(source: &Source) -> At {
-        At::Place {
+        At::Position {
             asked: source.first.clone(),
             skip: 0,
             equal: 0,
@@ -288,8 +291,8 @@ impl Query {
             return 0;
         }
         let left_out = page.map_or(source.equal, |page| page.left_out);
-        let left_out = self.still_at(&source.seat, left_out, boundary);
-        let now = Boundary::innermost(boundary, &source.seat);
+        let left_out = self.still_at(&source.precedence, left_out, boundary);
+        let now = Boundary::innermost(boundary, &source.precedence);
         let (Some(now), Some(page)) = (now, page) else {
             return left_out;
         };
@@ -299,10 +302,10 @@ impl Query {
     }
 
     /// So many items at the boundary of the run before, if it still is where it was.
-    fn still_at(&self, seat: &Seat, equal: u64, boundary: &[Boundary]) -> u64 {
+    fn still_at(&self, precedence: &Precedence, equal: u64, boundary: &[Boundary]) -> u64 {
         let before = self.resumed.as_ref().map(|token| &*token.boundary);
-        let before = before.and_then(|before| Boundary::innermost(before, seat));
-        match (before, Boundary::innermost(boundary, seat)) {
+        let before = before.and_then(|before| Boundary::innermost(before, precedence));
+        match (before, Boundary::innermost(boundary, precedence)) {
             (Some(before), Some(now)) if before.has_keys_of(now, &self.plan) => equal,
             _ => 0,
         }
@@ -323,10 +326,11 @@ impl Query {
         };
         let at = usize::try_from(token.turn).unwrap_or(usize::MAX);
         let mark = token.sources.get(at);
-        if let Some(Mark { seat, .. }) = mark.filter(|_| token.mode == Mode::RoundRobin as u8) {
+        if let Some(Mark { precedence, .. }) = mark.filter(|_| token.mode == Mode::RoundRobin as u8)
+        {
             let before = |at: &u32| {
                 let source = self.sources.get(*at as usize);
-                source.is_some_and(|source| source.seat < *seat)
+                source.is_some_and(|source| source.precedence < *precedence)
             };
             self.flow.turn = self.order.partition_point(before);
         }
@@ -378,10 +382,10 @@ impl Query {
     }
 
     /// Where a source was in the run that the token is of.
-    pub(super) fn seat_before(&self, name: &[u8]) -> Option<&Seat> {
+    pub(super) fn precedence_before(&self, name: &[u8]) -> Option<&Precedence> {
         let token = self.resumed.as_ref()?;
         let mark = token.sources.iter().find(|mark| *mark.name == *name);
-        mark.map(|mark| &mark.seat)
+        mark.map(|mark| &mark.precedence)
     }
 }
 

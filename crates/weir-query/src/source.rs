@@ -8,7 +8,7 @@ use weir_scan::Path;
 
 use crate::constant::Constant;
 use crate::key::{Key, Literal, OwnedKey, Reduced};
-use crate::order::{Boundary, Seat, compare, row, same_tie};
+use crate::order::{Boundary, Precedence, compare, row, same_tie};
 use crate::plan::Plan;
 use crate::rows::Loaded;
 
@@ -72,8 +72,8 @@ pub(crate) enum Clip {
 #[allow(clippy::struct_excessive_bools, reason = "most are options as given")]
 pub(crate) struct Source {
     pub(crate) name: Box<[u8]>,
-    pub(crate) seat: Seat,
-    /// Place among all sources, by their seats.
+    pub(crate) precedence: Precedence,
+    /// Place among all sources, by their precedences.
     pub(crate) rank: u32,
     pub(crate) scan: weir_scan::Plan,
     pub(crate) framed: bool,

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use crate::error::QueryError;
 use crate::key::{OwnedKey, Reduced};
-use crate::order::{Boundary, Seat};
+use crate::order::{Boundary, Precedence};
 use crate::plan::Plan;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
 use weir_core::digest::hash;
@@ -36,7 +36,7 @@ pub(crate) enum At {
     Over,
     /// In the page of this name, after so many items, of which so many are at
     /// the boundary; with it so many pages come, if that is known.
-    Place {
+    Position {
         asked: Option<Bytes>,
         skip: u32,
         equal: u64,
@@ -52,7 +52,7 @@ pub(crate) enum At {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) name: Box<[u8]>,
-    pub(crate) seat: Seat,
+    pub(crate) precedence: Precedence,
     pub(crate) at: At,
 }
 
@@ -114,7 +114,7 @@ impl Token {
         out.extend_from_slice(&self.distinct.unwrap_or(0).to_le_bytes());
         put_varint(&mut out, self.boundary.len() as u64);
         for boundary in &self.boundary {
-            put_seat(&mut out, &boundary.seat);
+            put_precedence(&mut out, &boundary.precedence);
             put_varint(&mut out, boundary.equal);
             out.push(u8::from(boundary.alone));
             put_varint(&mut out, boundary.keys.len() as u64);
@@ -130,7 +130,7 @@ impl Token {
         put_varint(&mut out, self.sources.len() as u64);
         for source in &self.sources {
             put_bytes(&mut out, &source.name);
-            put_seat(&mut out, &source.seat);
+            put_precedence(&mut out, &source.precedence);
             match &source.at {
                 At::Over => out.push(0),
                 At::Boundary => out.push(1),
@@ -138,7 +138,7 @@ impl Token {
                     out.push(if asked.is_some() { 5 } else { 4 });
                     put_bytes(&mut out, asked.as_deref().unwrap_or_default());
                 }
-                At::Place {
+                At::Position {
                     asked,
                     skip,
                     equal,
@@ -217,7 +217,7 @@ impl Token {
         token.fold = from.bytes()?.to_vec();
         for _ in 0..from.varint()? {
             let name = from.bytes()?.into();
-            let seat = seat(from)?;
+            let precedence = precedence(from)?;
             let at = match from.u8()? {
                 0 => At::Over,
                 1 => At::Boundary,
@@ -230,7 +230,7 @@ impl Token {
                     };
                     let asked = from.bytes()?;
                     let asked = (kind & 1 == 1).then(|| Bytes::copy_from_slice(asked));
-                    At::Place {
+                    At::Position {
                         asked,
                         skip,
                         equal,
@@ -244,31 +244,35 @@ impl Token {
                 }
                 _ => return Err(Short),
             };
-            token.sources.push(Mark { name, seat, at });
+            token.sources.push(Mark {
+                name,
+                precedence,
+                at,
+            });
         }
         Ok(token)
     }
 }
 
-fn put_seat(out: &mut Vec<u8>, seat: &Seat) {
-    put_varint(out, seat.ordinal);
-    put_varint(out, seat.part.len() as u64);
-    for number in &seat.part {
+fn put_precedence(out: &mut Vec<u8>, precedence: &Precedence) {
+    put_varint(out, precedence.ordinal);
+    put_varint(out, precedence.part.len() as u64);
+    for number in &precedence.part {
         put_varint(out, u64::from(*number));
     }
 }
 
-fn seat(from: &mut Reader<'_>) -> Result<Seat, Short> {
-    let mut seat = Seat::whole(from.varint()?);
+fn precedence(from: &mut Reader<'_>) -> Result<Precedence, Short> {
+    let mut precedence = Precedence::whole(from.varint()?);
     for _ in 0..from.varint()? {
         let number = u32::try_from(from.varint()?).map_err(|_| Short)?;
-        seat.part.push(number);
+        precedence.part.push(number);
     }
-    Ok(seat)
+    Ok(precedence)
 }
 
 fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
-    let (seat, equal) = (seat(from)?, from.varint()?);
+    let (precedence, equal) = (precedence(from)?, from.varint()?);
     let alone = from.u8()? != 0;
     let mut keys = Vec::new();
     for _ in 0..from.varint()? {
@@ -281,7 +285,7 @@ fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
     };
     Ok(Boundary {
         keys,
-        seat,
+        precedence,
         tie,
         equal,
         alone,
@@ -302,7 +306,7 @@ mod tests {
     use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
     use crate::key::{Key, Literal, OwnedKey, Reduced};
     use crate::kind::{Kind, Strings};
-    use crate::order::{Boundary, Seat};
+    use crate::order::{Boundary, Precedence};
     use crate::{Plan, QueryText};
     use bytes::Bytes;
     use weir_core::ErrorCode;
@@ -328,7 +332,7 @@ mod tests {
     fn token() -> Token {
         let mark = |name: &str, at: At| Mark {
             name: name.as_bytes().into(),
-            seat: Seat::whole(name.len() as u64).below(1),
+            precedence: Precedence::whole(name.len() as u64).below(1),
             at,
         };
         let asked = Some(Bytes::from_static(b"page 7"));
@@ -341,7 +345,7 @@ mod tests {
             distinct: Some(u128::MAX - 1),
             boundary: vec![Boundary {
                 keys: vec![key("\"a long enough string\""), key("\"\"")],
-                seat: Seat::whole(9).below(2).below(70_000),
+                precedence: Precedence::whole(9).below(2).below(70_000),
                 tie: Some(key("\"t\"")),
                 equal: 4,
                 alone: true,
@@ -351,7 +355,7 @@ mod tests {
                 mark("over", At::Over),
                 mark(
                     "new",
-                    At::Place {
+                    At::Position {
                         asked: None,
                         skip: 0,
                         equal: 0,
@@ -360,7 +364,7 @@ mod tests {
                 ),
                 mark(
                     "in",
-                    At::Place {
+                    At::Position {
                         asked: asked.clone(),
                         skip: 70_000,
                         equal: 0,
@@ -369,7 +373,7 @@ mod tests {
                 ),
                 mark(
                     "within",
-                    At::Place {
+                    At::Position {
                         asked: asked.clone(),
                         skip: 7,
                         equal: 3,
@@ -378,7 +382,7 @@ mod tests {
                 ),
                 mark(
                     "last",
-                    At::Place {
+                    At::Position {
                         asked: asked.clone(),
                         skip: 1,
                         equal: 0,

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
 use crate::metrics::{Gauge, Metrics};
-use crate::security::Door;
+use crate::security::Protocol;
 
 /// For how long a newcomer waits for slots of connections that are being closed.
 const EVICTION_MAX: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(crate) struct ConnectionTable {
 #[derive(Debug, Default)]
 struct Inner {
     open: usize,
-    by_address: HashMap<(Door, IpAddr), usize>,
+    by_address: HashMap<(Protocol, IpAddr), usize>,
     /// Connections that are not authenticated, oldest first.
     unauthenticated: BTreeMap<u64, Arc<Notify>>,
     /// Connections that are being closed for a newer one.
@@ -59,7 +59,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Slot {
     table: Arc<ConnectionTable>,
-    door: Door,
+    protocol: Protocol,
     /// None for a process of this machine at the socket.
     address: Option<IpAddr>,
     number: u64,
@@ -86,10 +86,10 @@ impl ConnectionTable {
         }
     }
 
-    fn count(&self, door: Door) -> &Gauge {
-        match door {
-            Door::Http => &self.metrics.http_connections,
-            Door::Native => &self.metrics.native_connections,
+    fn count(&self, protocol: Protocol) -> &Gauge {
+        match protocol {
+            Protocol::Http => &self.metrics.http_connections,
+            Protocol::Native => &self.metrics.native_connections,
         }
     }
 
@@ -97,18 +97,18 @@ impl ConnectionTable {
     /// there are too many connections. May evict another connection.
     pub(crate) async fn slot(
         self: &Arc<Self>,
-        door: Door,
+        protocol: Protocol,
         address: Option<IpAddr>,
     ) -> Option<Arc<Slot>> {
         let found = async {
             loop {
                 let released = self.released.notified();
-                if let Some(slot) = self.try_slot(door, address) {
+                if let Some(slot) = self.try_slot(protocol, address) {
                     return Some(slot);
                 }
                 if !self.is_full_of_leaving() {
                     // One may have left since.
-                    return self.try_slot(door, address);
+                    return self.try_slot(protocol, address);
                 }
                 released.await;
             }
@@ -124,9 +124,13 @@ impl ConnectionTable {
     }
 
     /// As [`slot`](Self::slot), without a wait for those that are being closed.
-    fn try_slot(self: &Arc<Self>, door: Door, address: Option<IpAddr>) -> Option<Arc<Slot>> {
+    fn try_slot(
+        self: &Arc<Self>,
+        protocol: Protocol,
+        address: Option<IpAddr>,
+    ) -> Option<Arc<Slot>> {
         let mut inner = self.lock();
-        let of_port = self.count(door);
+        let of_port = self.count(protocol);
         if of_port.get() >= self.port_max as u64 {
             return None;
         }
@@ -138,7 +142,7 @@ impl ConnectionTable {
             None => {}
             Some(_) if inner.open >= self.descriptors.connections_max => return None,
             Some(address) => {
-                let of_address = inner.by_address.entry((door, address)).or_default();
+                let of_address = inner.by_address.entry((protocol, address)).or_default();
                 if *of_address >= self.address_max {
                     return None;
                 }
@@ -157,7 +161,7 @@ impl ConnectionTable {
         of_port.add(1);
         Some(Arc::new(Slot {
             table: Arc::clone(self),
-            door,
+            protocol,
             address,
             number,
             authenticated: AtomicBool::new(address.is_none()),
@@ -194,14 +198,14 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.table.count(self.door).sub(1);
+        self.table.count(self.protocol).sub(1);
         let mut inner = self.table.lock();
         inner.open -= 1;
         inner.unauthenticated.remove(&self.number);
         inner.leaving.remove(&self.number);
         self.table.released.notify_waiters();
         let Some(address) = self.address else { return };
-        let key = (self.door, address);
+        let key = (self.protocol, address);
         if let Some(count) = inner.by_address.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
@@ -224,7 +228,7 @@ mod tests {
     use crate::config::ServerConfig;
     use crate::descriptors::Descriptors;
     use crate::metrics::Metrics;
-    use crate::security::Door;
+    use crate::security::Protocol;
 
     const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
@@ -247,11 +251,11 @@ mod tests {
     #[tokio::test]
     async fn a_newcomer_waits_for_the_slot_of_one_that_is_being_closed() {
         let table = table(2);
-        let oldest = table.slot(Door::Http, HERE).await.unwrap();
-        let second = table.slot(Door::Native, HERE).await.unwrap();
+        let oldest = table.slot(Protocol::Http, HERE).await.unwrap();
+        let second = table.slot(Protocol::Native, HERE).await.unwrap();
         oldest.evicted().await;
         // Told to close, and not closed yet.
-        let mut newcomer = pin!(table.slot(Door::Http, HERE));
+        let mut newcomer = pin!(table.slot(Protocol::Http, HERE));
         let polled = newcomer
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
@@ -265,12 +269,12 @@ mod tests {
     #[tokio::test]
     async fn a_newcomer_is_refused_when_nobody_is_being_closed() {
         let table = table(2);
-        let first = table.slot(Door::Http, HERE).await.unwrap();
+        let first = table.slot(Protocol::Http, HERE).await.unwrap();
         first.authenticated();
-        let second = table.slot(Door::Http, HERE).await.unwrap();
+        let second = table.slot(Protocol::Http, HERE).await.unwrap();
         second.authenticated();
-        assert!(table.slot(Door::Http, HERE).await.is_none());
+        assert!(table.slot(Protocol::Http, HERE).await.is_none());
         drop(first);
-        assert!(table.slot(Door::Http, HERE).await.is_some());
+        assert!(table.slot(Protocol::Http, HERE).await.is_some());
     }
 }

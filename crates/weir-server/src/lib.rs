@@ -17,7 +17,7 @@
 //! 1. `config`, `phase`: settings, and how far the end of the server has come
 //! 2. `limits`, `metrics`: constants and budgets; counters
 //! 3. `http`, `security`: transport, which knows no topic; principals and rights
-//! 4. `error`, `logs`, `sessions`, `turns`
+//! 4. `error`, `logs`, `sessions`, `wake_batches`
 //! 5. `cluster`, `descriptors`, `local`, `opening`: the node of a cluster; open
 //!    files; the socket of this machine; answers before the store is open
 //! 6. `connections`: the table of open connections
@@ -53,7 +53,7 @@ mod service;
 mod sessions;
 mod shared;
 mod status;
-mod turns;
+mod wake_batches;
 
 pub use config::{Address, Key, KeyError, Missing, Rate, ServerConfig, Size};
 pub use descriptors::raise_descriptor_limit;

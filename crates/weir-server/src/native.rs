@@ -23,8 +23,8 @@ use weir_core::ClientId;
 use crate::connections::Slot;
 use crate::local::LocalSocket;
 use crate::phase::Phase;
-use crate::security::Door;
 use crate::security::Principal;
+use crate::security::Protocol;
 use crate::shared::Shared;
 
 mod answers;
@@ -112,7 +112,11 @@ pub(crate) async fn serve(
     let port = Arc::new(Port::new(shared));
     let mut connections = JoinSet::new();
     let slot = async |address| {
-        let slot = port.shared.connections.slot(Door::Native, address).await;
+        let slot = port
+            .shared
+            .connections
+            .slot(Protocol::Native, address)
+            .await;
         if slot.is_none() {
             port.shared.metrics.native_refused.add(1);
         }
@@ -164,7 +168,7 @@ async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<
     let served = async {
         let security = &port.shared.security;
         // Boxed, so that its room is given back before the connection is served.
-        let accepted = Box::pin(security.accept(socket, Some(peer), Door::Native)).await;
+        let accepted = Box::pin(security.accept(socket, Some(peer), Protocol::Native)).await;
         if let Ok((stream, principal)) = accepted {
             connect(&port, stream, principal, Some(&slot)).await;
         }

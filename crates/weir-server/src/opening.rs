@@ -15,7 +15,7 @@ use weir_protocol::{Encoder, Message, Packet, RefusalMessage};
 
 use crate::config::ServerConfig;
 use crate::phase::Phase;
-use crate::security::{Door, Security};
+use crate::security::{Protocol, Security};
 
 mod http;
 
@@ -68,10 +68,10 @@ pub(crate) async fn serve<T>(
     // Its end tells the connections that are left to end as well.
     let (phase, _) = watch::channel(Phase::Open);
     let opened = loop {
-        let (accepted, door) = tokio::select! {
+        let (accepted, protocol) = tokio::select! {
             opened = &mut opened => break opened.ok(),
-            accepted = accept(http) => (accepted, Door::Http),
-            accepted = accept(native) => (accepted, Door::Native),
+            accepted = accept(http) => (accepted, Protocol::Http),
+            accepted = accept(native) => (accepted, Protocol::Native),
         };
         let Ok(stream) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -83,11 +83,11 @@ pub(crate) async fn serve<T>(
         let (state, phase) = (Arc::clone(&state), phase.subscribe());
         tokio::spawn(async move {
             let peer = stream.peer_addr().ok();
-            let accepted = state.security.accept(stream, peer, door).await;
+            let accepted = state.security.accept(stream, peer, protocol).await;
             if let Ok((stream, _)) = accepted {
-                match door {
-                    Door::Http => http::answer(stream, state, phase).await,
-                    Door::Native => refuse(stream, &state).await,
+                match protocol {
+                    Protocol::Http => http::answer(stream, state, phase).await,
+                    Protocol::Native => refuse(stream, &state).await,
                 }
             }
             drop(seat);

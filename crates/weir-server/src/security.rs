@@ -1,14 +1,15 @@
-//! Who may come in, by what door, to do what, how fast; and what is written
-//! down about it. What a person sees of it is in docs/operating/security.md.
+//! Authentication, authorization, rate limits, TLS and the audit log of the server.
+//! The guide for operators is docs/operating/security.md.
 //!
-//! Without identities everything is allowed, which is why a server without them
-//! listens on loopback only unless told otherwise. With identities everything
-//! is denied that no grant names.
+//! Without identities every request is allowed, so a server without them listens
+//! on loopback unless its configuration names another address. With identities
+//! a request is denied unless a grant allows it.
 //!
-//! Invariants: files are taken as a whole or not at all, and one that is wrong
-//! changes nothing; what is taken back is gone for connections that are open;
-//! no secret is in a log, an error, a record or a debug print. What must never
-//! happen here: a wait on the path of a request.
+//! Invariants:
+//! - a file is loaded whole or not at all, and a malformed one changes nothing;
+//! - a grant that is revoked no longer holds for connections that are open;
+//! - no secret is in a log, an error, a record or a debug print;
+//! - no request waits for a file or for the audit log.
 
 mod accept;
 mod audit;
@@ -43,7 +44,7 @@ pub use self::rights::{GRANTS_MAX, Grants, PATTERNS_MAX, Right, RightsError};
 pub use self::tls::{TlsError, read_certificates};
 pub use self::tokens::{TOKEN_BYTES_MAX, Token, TokenHash};
 
-pub(crate) use self::accept::Door;
+pub(crate) use self::accept::Protocol;
 pub(crate) use self::audit::{Audit, Decision};
 pub(crate) use self::moment::from_rfc3339;
 pub(crate) use self::principal::Principal;

@@ -450,7 +450,7 @@ async fn run(
     local: Option<LocalSocket>,
 ) {
     let turning = Arc::clone(&shared);
-    tokio::spawn(async move { turning.turns.run(&turning.store).await });
+    tokio::spawn(async move { turning.wake_batches.run(&turning.store).await });
     let mut ports = tokio::task::JoinSet::new();
     if let Some(listener) = http {
         let phase = shared.phase.subscribe();

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::security::{Denied, Principal, Right, Security};
 use crate::sessions::Sessions;
-use crate::turns::Turns;
+use crate::wake_batches::WakeBatches;
 
 /// Shared by all ports and connections.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
     /// Wakes between the store and the reactor.
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) wake_batches: Arc<WakeBatches>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
     /// Permits of those who read and render records for an answer.
@@ -73,7 +73,7 @@ impl Shared {
             cluster: None,
             config,
             metrics,
-            turns: Arc::default(),
+            wake_batches: Arc::default(),
             connections: Arc::new(connections),
             descriptors,
             security: security.into(),
@@ -104,7 +104,7 @@ impl Shared {
     /// turn.
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         let proposal = self.store.propose_quietly(intentions)?;
-        self.turns.handed_over();
+        self.wake_batches.handed_over();
         Ok(proposal)
     }
 

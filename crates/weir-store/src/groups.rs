@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::limits::GROUP_LIST_MAX;
-use weir_core::machine::groups::{Group, KeyGate, Owner, Place};
+use weir_core::machine::groups::{EntryState, Group, KeyGate, Owner};
 use weir_core::{
     Commit, ConsequenceOffset, ErrorCode, GroupMode, GroupStep, Intention, Operation, Outcome,
     Record, RecordKind,
@@ -460,7 +460,8 @@ impl Store {
             let found = machine.group(topic, group);
             let entry = |offset: &u64| {
                 let entry = found?.entry(*offset)?;
-                let own = matches!(entry.place, Place::Leased { claim: by, .. } if by == claim);
+                let own =
+                    matches!(entry.place, EntryState::Leased { claim: by, .. } if by == claim);
                 own.then_some((*offset, entry.attempts))
             };
             offsets.iter().filter_map(entry).collect()
@@ -571,7 +572,7 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
 fn is_free(group: &Group, key: u64, member: &[u8], now_ms: u64, again: &BTreeSet<u64>) -> bool {
     group.of_key(key).all(|offset| {
         let held = group.entry(offset).and_then(|entry| match entry.place {
-            Place::Leased { claim, until_ms } if until_ms > now_ms => Some(claim),
+            EntryState::Leased { claim, until_ms } if until_ms > now_ms => Some(claim),
             _ => None,
         });
         match held {

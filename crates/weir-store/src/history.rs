@@ -25,7 +25,7 @@ use crate::log::{self, LogIndex, LogReaders};
 use crate::node::files::CommittedFile;
 use crate::replay::{Content, Replay};
 use crate::snapshot::{self, Snapshot};
-use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
+use crate::topic::block::{BlockCursor, BlockLocation, HEADER_BYTES, Header};
 use crate::topic::files::{directory, parse_segment, path as segment_path};
 
 /// A store's past, read from its files.
@@ -402,7 +402,7 @@ impl History {
         let mut position = 0;
         while len - position >= HEADER_BYTES as u64 {
             let mut header = [0; HEADER_BYTES];
-            let place = Place {
+            let place = BlockLocation {
                 store_tag: self.identity.tag(),
                 topic,
                 segment,

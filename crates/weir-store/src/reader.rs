@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::topic::block::BlockCursor;
 use crate::topic::files::{LoadedBlock, TopicFiles};
-use crate::topic::signal::{Signal, Watch};
+use crate::topic::signal::{Registration, Signal};
 
 pub(crate) mod wire;
 
@@ -270,16 +270,16 @@ pub struct Changed {
     source: Source,
     after: u64,
     /// Where the waker is kept, and its number there.
-    place: Option<(Place, u64)>,
+    place: Option<(WaitSource, u64)>,
 }
 
 #[derive(Clone)]
-enum Place {
+enum WaitSource {
     Arrivals(Arc<Engine>),
     Topic(Arc<TopicFiles>),
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for WaitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Arrivals(_) => "arrivals",
@@ -288,7 +288,7 @@ impl fmt::Debug for Place {
     }
 }
 
-impl Place {
+impl WaitSource {
     fn signal(&self) -> &Signal {
         match self {
             Self::Arrivals(engine) => &engine.arrivals,
@@ -314,10 +314,10 @@ impl Future for Changed {
             let engine = Arc::clone(engine);
             let found = || self.source.files().is_some();
             match engine.arrivals.watch(found, context.waker()) {
-                Watch::Found => {}
-                Watch::Closed => return Poll::Ready(false),
-                Watch::Waits(id) => {
-                    self.place = Some((Place::Arrivals(engine), id));
+                Registration::Found => {}
+                Registration::Closed => return Poll::Ready(false),
+                Registration::Waits(id) => {
+                    self.place = Some((WaitSource::Arrivals(engine), id));
                     return Poll::Pending;
                 }
             }
@@ -326,10 +326,10 @@ impl Future for Changed {
             return Poll::Ready(false);
         };
         match files.watch_past(self.after, context.waker()) {
-            Watch::Found => Poll::Ready(true),
-            Watch::Closed => Poll::Ready(false),
-            Watch::Waits(id) => {
-                self.place = Some((Place::Topic(files), id));
+            Registration::Found => Poll::Ready(true),
+            Registration::Closed => Poll::Ready(false),
+            Registration::Waits(id) => {
+                self.place = Some((WaitSource::Topic(files), id));
                 Poll::Pending
             }
         }

@@ -30,7 +30,7 @@ use crate::options::OpenOptions;
 use crate::replay::Replay;
 use crate::snapshot::{self, Checkpoint, Snapshot};
 use crate::store::Store;
-use crate::topic::block::{HEADER_BYTES, Header, Place, RawBlock};
+use crate::topic::block::{BlockLocation, HEADER_BYTES, Header, RawBlock};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
 use crate::topic::writer::SegmentEntry;
 use crate::verify::open_closed;
@@ -377,7 +377,7 @@ fn newest_offsets(
             let Ok(file) = from.open(&segment_path(id, number), OpenMode::Read) else {
                 continue;
             };
-            let mut place = Place {
+            let mut place = BlockLocation {
                 store_tag: identity.tag(),
                 topic: id,
                 segment: number,
@@ -421,7 +421,7 @@ fn topics(
         for entry in &list.segments {
             let mut segment = SegmentCopy {
                 to,
-                place: Place {
+                place: BlockLocation {
                     store_tag: identity.tag(),
                     topic: *id,
                     segment: entry.number,
@@ -460,7 +460,7 @@ struct SegmentCopy<'a> {
     /// `None`: nothing is written.
     to: Option<&'a dyn Disk>,
     /// Where the next block goes.
-    place: Place,
+    place: BlockLocation,
     path: String,
     file: Option<Arc<dyn DiskFile>>,
     /// What was copied.
@@ -520,7 +520,7 @@ impl SegmentCopy<'_> {
         let mut header = [0; HEADER_BYTES];
         file.read_exact_at(&mut header, position)
             .map_err(StoreError::io(IoVerb::Read, &self.path))?;
-        let place = Place {
+        let place = BlockLocation {
             position,
             ..self.place
         };

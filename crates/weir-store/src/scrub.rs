@@ -65,8 +65,8 @@ pub(crate) struct Scrubber {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Spreads reads over time.
-struct Pace<'a> {
+/// Limits the rate of the reads of a scrub.
+struct RateLimiter<'a> {
     stop: &'a Stop,
     bytes_per_s: u64,
     /// Bytes that were read, and when they may be, are counted from here.
@@ -83,7 +83,7 @@ fn time_for(bytes: u64, bytes_per_s: u64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-impl Pace<'_> {
+impl RateLimiter<'_> {
     /// When reading may go on after so many more bytes, which were read by `now`.
     fn due_after(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
         self.bytes += bytes;
@@ -115,7 +115,7 @@ impl Pace<'_> {
 struct Round<'a> {
     handle: &'a MaintenanceHandle,
     readers: &'a LogReaders,
-    pace: Pace<'a>,
+    pace: RateLimiter<'a>,
     findings: Vec<Finding>,
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn round(
     stop: &Stop,
     bytes_per_s: u64,
 ) -> ScrubReport {
-    let pace = Pace {
+    let pace = RateLimiter {
         stop,
         bytes_per_s,
         start: Instant::now(),
@@ -303,7 +303,7 @@ mod tests {
     fn what_a_slow_disk_owes_is_not_caught_up_with() {
         let stop = Stop::default();
         let start = Instant::now();
-        let mut pace = Pace {
+        let mut pace = RateLimiter {
             stop: &stop,
             bytes_per_s: 1_000,
             start,

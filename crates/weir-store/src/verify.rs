@@ -22,7 +22,7 @@ use crate::log::{self, LogIndex, LogReaders};
 use crate::node::files::CommittedFile;
 use crate::replay::Replay;
 use crate::snapshot::{self, Snapshot};
-use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
+use crate::topic::block::{BlockCursor, BlockLocation, HEADER_BYTES, Header};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
 use crate::topic::writer::{SegmentEntry, SegmentList};
 
@@ -142,14 +142,14 @@ pub struct VerifyProgress {
     pub total_bytes: u64,
 }
 
-/// The caller who hears of progress.
-struct Watch<'a> {
+/// Counts bytes that were read, and reports the progress to the caller.
+struct ProgressMeter<'a> {
     progress: VerifyProgress,
     told_bytes: u64,
     each: &'a mut dyn FnMut(VerifyProgress),
 }
 
-impl Watch<'_> {
+impl ProgressMeter<'_> {
     fn add(&mut self, bytes: u64) {
         self.progress.done_bytes += bytes;
         if self.progress.done_bytes >= self.told_bytes + PROGRESS_BYTES {
@@ -234,7 +234,7 @@ fn verify_disk_with(
     each: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
-    let mut watch = Watch {
+    let mut watch = ProgressMeter {
         progress: VerifyProgress {
             done_bytes: 0,
             total_bytes: total_bytes(&**disk)?,
@@ -318,7 +318,7 @@ fn read_snapshots(
     derived: Severity,
     host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressMeter<'_>,
 ) -> Result<Vec<Checked>, StoreError> {
     let mut found = Vec::new();
     for (age, index) in snapshot::list(disk)?.into_iter().enumerate() {
@@ -353,7 +353,7 @@ fn topics(
     snapshot: Option<&Checked>,
     derived: Severity,
     report: &mut VerifyReport,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressMeter<'_>,
 ) -> Result<(), StoreError> {
     let mut listed = BTreeMap::new();
     for (id, list) in snapshot.map(|s| s.topics.as_slice()).unwrap_or_default() {
@@ -414,7 +414,7 @@ fn segment(
     (id, number): (TopicId, u32),
     listed: Option<&SegmentEntry>,
     report: &mut VerifyReport,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressMeter<'_>,
 ) -> Result<(), StoreError> {
     let path = segment_path(id, number);
     let file = disk
@@ -428,7 +428,7 @@ fn segment(
     while position < len && (listed.is_none() || seen != listed.copied()) {
         let damage = |what| StoreError::damage(&path, position, what, 0);
         let mut header = [0; HEADER_BYTES];
-        let place = Place {
+        let place = BlockLocation {
             store_tag: identity.tag(),
             topic: id,
             segment: number,
@@ -497,7 +497,7 @@ fn replay(
     snapshots: &[Checked],
     readers: &LogReaders,
     report: &mut VerifyReport,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressMeter<'_>,
 ) -> Result<(), StoreError> {
     struct Nothing;
     impl ConsequenceSink for Nothing {

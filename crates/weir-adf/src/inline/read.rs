@@ -50,7 +50,7 @@ enum Found {
 
 /// A place in a region whose ends are boundaries.
 #[derive(Clone, Copy)]
-struct Place {
+struct Region {
     from: usize,
     at: usize,
     to: usize,
@@ -81,7 +81,7 @@ impl Reader<'_> {
                 continue;
             }
             let in_link = active.iter().any(|mark| kind(mark) == "link");
-            let Some(found) = self.find(Place { from, at, to }, in_link, &mut unclosed)? else {
+            let Some(found) = self.find(Region { from, at, to }, in_link, &mut unclosed)? else {
                 plain.push(self.chars[at]);
                 at += 1;
                 continue;
@@ -147,11 +147,11 @@ impl Reader<'_> {
 
     fn find(
         &self,
-        place: Place,
+        place: Region,
         in_link: bool,
         unclosed: &mut Vec<char>,
     ) -> Result<Option<Found>, Fault> {
-        let Place { from, at, to } = place;
+        let Region { from, at, to } = place;
         let sign = self.chars[at];
         let begins = at == from || may_precede(self.chars[at - 1]);
         Ok(match sign {

@@ -42,7 +42,7 @@ struct Answer {
 
 /// What the writers were told, for each session the offset of each nonce from
 /// 1 on.
-type Told = [Vec<u64>; SESSIONS];
+type Acknowledged = [Vec<u64>; SESSIONS];
 
 /// Kills a writer a few times and proves that nothing answered is lost.
 pub(super) fn kills(
@@ -53,7 +53,7 @@ pub(super) fn kills(
 ) -> anyhow::Result<()> {
     stage.step("kill", |stage| {
         let bar = stage.bar("killing", u64::from(kills));
-        let mut told = Told::default();
+        let mut told = Acknowledged::default();
         let (mut kept, mut slowest) = (0, Duration::ZERO);
         for _ in 0..kills {
             kept += write_and_kill(directory, &mut told, stage.interrupt())?;
@@ -89,7 +89,11 @@ pub(super) fn kills(
 
 /// Runs a writer, kills it at a random moment, and notes what it was told.
 /// Returns how many of the answers were kept ones.
-fn write_and_kill(directory: &Path, told: &mut Told, interrupt: &Interrupt) -> anyhow::Result<u64> {
+fn write_and_kill(
+    directory: &Path,
+    told: &mut Acknowledged,
+    interrupt: &Interrupt,
+) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program again")?;
     let resume: Vec<String> = told
         .iter()
@@ -138,7 +142,7 @@ fn write_and_kill(directory: &Path, told: &mut Told, interrupt: &Interrupt) -> a
 fn follow(
     lines: &Receiver<Vec<u8>>,
     enough: u64,
-    told: &mut Told,
+    told: &mut Acknowledged,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
     let mut kept = 0;
@@ -169,7 +173,7 @@ fn parse(line: &[u8]) -> Option<Answer> {
 }
 
 /// Notes an answer; they come in the order of their nonces.
-fn note(told: &mut Told, answer: Answer) -> anyhow::Result<()> {
+fn note(told: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
     let offsets = told
         .get_mut(answer.session)
         .context("an answer of a session that does not exist")?;
@@ -185,7 +189,7 @@ fn note(told: &mut Told, answer: Answer) -> anyhow::Result<()> {
 
 /// Sends what was not answered again, and goes on to a round number. Returns
 /// how many of the answers were kept ones.
-fn finish(weir: &Weir, told: &mut Told) -> anyhow::Result<u64> {
+fn finish(weir: &Weir, told: &mut Acknowledged) -> anyhow::Result<u64> {
     let mut all_kept = 0;
     for session in 0..SESSIONS {
         let answered = told.get(session).map_or(0, Vec::len) as u64;
@@ -226,9 +230,9 @@ fn nothing_lost(found: &Found) -> anyhow::Result<()> {
 
 /// Reads the topic from its start and compares it with what was told. Fails
 /// when an event is there twice or a session has a gap.
-fn check(weir: &Weir, told: &Told) -> anyhow::Result<Found> {
+fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<Found> {
     let clients: Vec<_> = (0..SESSIONS).map(writer).collect::<Result<_, _>>()?;
-    let mut found = Told::default();
+    let mut found = Acknowledged::default();
     for page in weir.topic(TOPIC)?.pages(ReadFrom::Start)? {
         for record in &page? {
             let record = record?;

@@ -13,7 +13,7 @@ use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
 use super::{bank, crash, load, read, reopen, rules, write};
 use crate::report::Failure;
-use crate::scratch::{self, Place};
+use crate::scratch::{self, ScratchDirectory};
 
 /// How much a run does.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
     let mut stage = Stage::new(show)?;
     let mut facts = Facts::new();
     let start = Instant::now();
-    let mut place = match Place::new(keep) {
+    let mut place = match ScratchDirectory::new(keep) {
         Ok(place) => place,
         Err(error) => {
             stage::explain(&error, "another directory, or without --keep");
@@ -85,7 +85,12 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-fn chapters(stage: &mut Stage, facts: &mut Facts, place: &Place, size: Size) -> anyhow::Result<()> {
+fn chapters(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    place: &ScratchDirectory,
+    size: Size,
+) -> anyhow::Result<()> {
     let quakes = Quakes::read()?;
     let file_system = scratch::file_system(place.path()).unwrap_or_else(|| "unknown".into());
     facts.insert("size".into(), size.name.into());
@@ -154,7 +159,7 @@ fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result
 }
 
 /// Ends a run that somebody ended; whatever it failed with is a consequence.
-fn interrupted(place: Place, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
+fn interrupted(place: ScratchDirectory, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
     let failure = Failure::new(ErrorCode::Cancelled, "the demo was interrupted");
     let failure = if place.is_kept() {
         let kept = place.path().display();
@@ -172,7 +177,7 @@ fn interrupted(place: Place, mut facts: Facts, json: bool) -> anyhow::Result<Exi
 }
 
 /// Commands that work once the demo is over, in this order.
-fn next_steps(place: &Place) -> Vec<String> {
+fn next_steps(place: &ScratchDirectory) -> Vec<String> {
     let kept = place.is_kept().then(|| place.path().display().to_string());
     let directory = kept.clone().unwrap_or_else(|| "quakes".into());
     let store = word(&format!("{directory}/store"));

@@ -24,7 +24,7 @@ use super::{module, read};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{self, Because, Failure};
-use crate::scratch::Place;
+use crate::scratch::ScratchDirectory;
 use crate::topic_options as options;
 
 /// Arguments of `weir program bench`.
@@ -158,7 +158,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         "this is a debug build; its figures say nothing about a release build",
     );
     let job = Job::of(args)?;
-    let place = Place::new(None)?;
+    let place = ScratchDirectory::new(None)?;
     let measured = measure(&place, &job, args.count, args.batch);
     place.close()?;
     let (plain, program, info) = measured?;
@@ -302,7 +302,7 @@ impl Write {
 
 /// Runs both sides in turns.
 fn measure(
-    place: &Place,
+    place: &ScratchDirectory,
     job: &Job,
     count: u32,
     batch: u32,

@@ -33,7 +33,7 @@ const LOOKS_AT_NOTHING: u32 = 1;
 
 /// What one follower knows.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct FollowerProgress {
     lock: PathBuf,
     /// Newest intention it has seen.
     read: Option<u64>,
@@ -50,7 +50,7 @@ pub(super) struct Line {
     read: u64,
 }
 
-impl Watch {
+impl FollowerProgress {
     /// Of the store in a directory, before the first look.
     pub(super) fn new(directory: &Path) -> Self {
         Self {
@@ -149,12 +149,12 @@ fn left(text: &str) -> Option<u64> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
-    use super::{FOLLOWER, LOOKS_AT_NOTHING, LOOKS_AT_WORK, Watch};
+    use super::{FOLLOWER, FollowerProgress, LOOKS_AT_NOTHING, LOOKS_AT_WORK};
 
     #[test]
     fn only_a_whole_line_counts_and_no_wait_is_for_ever() {
         let dir = tempfile::tempdir().unwrap();
-        let mut watch = Watch::new(dir.path());
+        let mut watch = FollowerProgress::new(dir.path());
         watch.read = Some(3);
         let mut quiet = |text: &str| {
             std::fs::write(dir.path().join("LOCK"), text).unwrap();
@@ -181,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = || weir::Weir::open(dir.path()).unwrap();
         let text = || std::fs::read_to_string(dir.path().join("LOCK")).unwrap();
-        let mut watch = Watch::new(dir.path());
+        let mut watch = FollowerProgress::new(dir.path());
         let weir = open();
         weir.topic("t").unwrap().ensure().unwrap();
         let line = watch.read(&weir).unwrap();

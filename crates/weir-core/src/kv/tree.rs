@@ -13,19 +13,19 @@ use crate::exact::to_u8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The way to the entry that was found last, the place in each node a byte, that
-/// in the root the lowest. A program gets a value, then puts one: the second search is
-/// only to compare one key. A hint: a search that follows it compares the key there.
+/// The path to the entry that was found last: one byte for the index in each node, the
+/// lowest one for the root. A program gets a value, then puts one: the second search
+/// compares one key. It is a hint: a search that follows it compares the key it finds.
 #[derive(Debug, Default)]
-struct Way(AtomicU64);
+struct PathHint(AtomicU64);
 
-impl Clone for Way {
+impl Clone for PathHint {
     fn clone(&self) -> Self {
         Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 
-impl Way {
+impl PathHint {
     fn get(&self) -> [u8; 8] {
         self.0.load(Relaxed).to_le_bytes()
     }
@@ -41,7 +41,7 @@ impl Way {
 pub(super) struct Tree {
     root: Arc<Node>,
     len: usize,
-    last: Way,
+    last: PathHint,
 }
 
 impl Tree {

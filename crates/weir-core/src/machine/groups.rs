@@ -65,12 +65,12 @@ pub struct Entry {
     /// Hash of its key in a keyed group, 0 for none.
     pub key: u64,
     /// Where it is.
-    pub place: Place,
+    pub place: EntryState,
 }
 
 /// Where a record is that was seen and is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EntryState {
     /// With nobody; may be claimed from this log time on.
     Waiting {
         /// Milliseconds since 1970-01-01 UTC.
@@ -85,7 +85,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl EntryState {
     /// Log time from which it may be claimed.
     #[must_use]
     pub const fn due_ms(self) -> u64 {
@@ -432,7 +432,7 @@ impl Group {
                 self.all_leased(claim, offsets, false)?;
                 let until_ms = moment.time_ms.saturating_add(lease_ms);
                 for offset in offsets.iter() {
-                    self.put_at(offset, Place::Leased { claim, until_ms });
+                    self.put_at(offset, EntryState::Leased { claim, until_ms });
                 }
                 Ok(())
             }
@@ -518,8 +518,8 @@ impl Group {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
         let fine = |offset: &u64| match self.entries.get(offset).map(|entry| entry.place) {
-            Some(Place::Leased { claim: holder, .. }) => holder == claim,
-            Some(Place::Waiting { .. }) => false,
+            Some(EntryState::Leased { claim: holder, .. }) => holder == claim,
+            Some(EntryState::Waiting { .. }) => false,
             None => done && *offset <= self.frontier,
         };
         match offsets.iter().find(|offset| !fine(offset)) {
@@ -616,7 +616,7 @@ impl Group {
             return true;
         };
         let lease = |offset: &u64| match self.entries.get(offset)?.place {
-            Place::Leased { claim, until_ms } if until_ms > time_ms => self.claims.get(&claim),
+            EntryState::Leased { claim, until_ms } if until_ms > time_ms => self.claims.get(&claim),
             _ => None,
         };
         let checked = gate.entry(key).or_insert_with(|| {
@@ -633,7 +633,7 @@ impl Group {
     }
 
     fn insert(&mut self, offset: u64, key: u64) {
-        let place = Place::Waiting { from_ms: 0 };
+        let place = EntryState::Waiting { from_ms: 0 };
         let entry = Entry {
             attempts: 0,
             key,
@@ -652,18 +652,18 @@ impl Group {
         };
         entry.attempts = entry.attempts.saturating_add(1);
         self.redeliveries += u64::from(entry.attempts > 1);
-        self.put_at(offset, Place::Leased { claim, until_ms });
+        self.put_at(offset, EntryState::Leased { claim, until_ms });
     }
 
     /// Moves an entry, and keeps what is derived from its place.
-    fn put_at(&mut self, offset: u64, place: Place) {
+    fn put_at(&mut self, offset: u64, place: EntryState) {
         let Some(entry) = self.entries.get_mut(&offset) else {
             return;
         };
         let before = std::mem::replace(&mut entry.place, place);
         self.due.remove(&(before.due_ms(), offset));
         self.due.insert((place.due_ms(), offset));
-        if let Place::Leased { claim, .. } = place
+        if let EntryState::Leased { claim, .. } = place
             && let Some(claim) = self.claims.get_mut(&claim)
         {
             claim.leases += 1;
@@ -672,8 +672,8 @@ impl Group {
     }
 
     /// One lease less for the claim that had this place.
-    fn release(&mut self, place: Place) {
-        if let Place::Leased { claim, .. } = place
+    fn release(&mut self, place: EntryState) {
+        if let EntryState::Leased { claim, .. } = place
             && let Slot::Occupied(mut slot) = self.claims.entry(claim)
         {
             slot.get_mut().leases -= 1;
@@ -705,7 +705,7 @@ impl Group {
             return;
         }
         let from_ms = moment.time_ms.saturating_add(delay_ms);
-        self.put_at(offset, Place::Waiting { from_ms });
+        self.put_at(offset, EntryState::Waiting { from_ms });
     }
 
     /// Gives a record up, if there is room for its letter.

@@ -44,13 +44,13 @@ pub(super) struct Start {
     last: ConsequenceOffset,
     /// Its module is kept already, or may be.
     has_room: bool,
-    place: Place,
+    place: Target,
     begun: Option<Begun>,
 }
 
 /// Where it begins.
 #[derive(Debug)]
-enum Place {
+enum Target {
     /// In a topic that is to come.
     New(Box<Live>),
     /// Instead of another one.
@@ -90,8 +90,8 @@ impl Start {
             return Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
         };
         let mode = match &self.place {
-            Place::New(live) => live.options.program.state,
-            Place::Old(old) => old.running.mode,
+            Target::New(live) => live.options.program.state,
+            Target::Old(old) => old.running.mode,
         };
         let setup = setup(&self.options, mode, meter);
         let program = match admit(&*self.host, code, &setup, stamp)? {
@@ -109,8 +109,8 @@ impl Start {
             first: self.last.plus(2),
         };
         let begun = match &mut self.place {
-            Place::New(live) => brought.begin(live, item, stamp)?,
-            Place::Old(old) => brought.take_over(old, item, stamp)?,
+            Target::New(live) => brought.begin(live, item, stamp)?,
+            Target::Old(old) => brought.take_over(old, item, stamp)?,
         };
         Ok(begun.map(|running| {
             let code = Arc::from(code);
@@ -272,7 +272,7 @@ impl Machine {
                     program: None,
                     stopped: false,
                 });
-                (options, has_room(code), Place::New(live))
+                (options, has_room(code), Target::New(live))
             }
             Action::Replace {
                 expected,
@@ -304,7 +304,7 @@ impl Machine {
                     has_keys: !live.keys.is_empty(),
                     image: Image::default(),
                 });
-                (live.options.clone(), has_room, Place::Old(old))
+                (live.options.clone(), has_room, Target::Old(old))
             }
             _ => return Ok(Err(Rejection::bare(ErrorCode::NoTopic))),
         };
@@ -330,7 +330,7 @@ impl Machine {
     ) -> Result<Result<Emitted, Rejection>, ApplyError> {
         let judged = judged?;
         match (start.place, topic) {
-            (Place::New(live), known) => {
+            (Target::New(live), known) => {
                 let (Ok(()), Some(mut begun)) = (&judged, start.begun) else {
                     return Ok(Err(judged
                         .err()
@@ -359,7 +359,7 @@ impl Machine {
                     sink,
                 )))
             }
-            (Place::Old(mut old), Some(id)) => {
+            (Target::Old(mut old), Some(id)) => {
                 let absent = || Rejection::bare(ErrorCode::TopicAbsent);
                 let Some(topic) = self.topics.get_mut(id.index()) else {
                     return Ok(Err(absent()));
@@ -404,7 +404,7 @@ impl Machine {
                     sink,
                 )))
             }
-            (Place::Old(_), None) => Ok(Err(Rejection::bare(ErrorCode::TopicAbsent))),
+            (Target::Old(_), None) => Ok(Err(Rejection::bare(ErrorCode::TopicAbsent))),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use weir_core::group::{Hashes, Offsets, key_hash};
-use weir_core::machine::groups::{Group, Place};
+use weir_core::machine::groups::{EntryState, Group};
 use weir_core::{GroupMode, GroupName, GroupSetup, GroupStep, Machine};
 
 use crate::words::{number, pair, print};
@@ -161,8 +161,8 @@ fn print_group(name: &GroupName, group: &Group, out: &mut String) {
     for (offset, entry) in group.entries() {
         let _ = write!(out, "  {offset} attempts {}", entry.attempts);
         let _ = match entry.place {
-            Place::Waiting { from_ms } => writeln!(out, " waits from {from_ms}"),
-            Place::Leased { claim, until_ms } => {
+            EntryState::Waiting { from_ms } => writeln!(out, " waits from {from_ms}"),
+            EntryState::Leased { claim, until_ms } => {
                 let mut claims = group.claims();
                 let member = claims.find(|(id, ..)| *id == claim).expect("a claim").1;
                 writeln!(

@@ -9,18 +9,18 @@ use wasm_encoder::{BlockType, Function, Instruction};
 
 /// The global with the units that are left.
 #[derive(Clone, Copy)]
-pub(super) struct Room(pub(super) u32);
+pub(super) struct StackBudget(pub(super) u32);
 
 /// The meter of one function.
 pub(super) struct Depth {
-    room: Room,
+    room: StackBudget,
     units: i32,
     block: BlockType,
 }
 
 impl Depth {
     /// Of a function that takes so many units and has the results of this block.
-    pub(super) fn new(room: Room, units: u32, block: BlockType) -> Self {
+    pub(super) fn new(room: StackBudget, units: u32, block: BlockType) -> Self {
         Self {
             room,
             units: units.cast_signed(),

@@ -3,7 +3,7 @@
 
 use wasmparser::{FuncValidator, FunctionBody, Operator, OperatorsReader, ValidatorResources};
 
-use super::{Look, features};
+use super::{Module, features};
 use crate::fault::{Fault, rule};
 use crate::host::limits::{
     BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX,
@@ -50,7 +50,7 @@ fn constant(body: &FunctionBody<'_>) -> Option<i32> {
     ends.then_some(value)
 }
 
-impl Look {
+impl Module {
     pub(super) fn body(
         &mut self,
         code: &[u8],

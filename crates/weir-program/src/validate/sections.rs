@@ -7,7 +7,7 @@ use wasmparser::{
 };
 use weir_core::limits::GLOBALS_MAX;
 
-use super::Look;
+use super::Module;
 use crate::abi::PAGE_BYTES;
 use crate::abi::{IMPORTS, MODULE, Returns, VERSION_NAME};
 use crate::fault::{Fault, rule};
@@ -36,7 +36,7 @@ fn few(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
     ))
 }
 
-impl Look {
+impl Module {
     pub(super) fn section(&mut self, payload: &Payload<'_>) -> Result<(), Fault> {
         match payload {
             Payload::TypeSection(types) => {

@@ -33,7 +33,7 @@ use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
 use super::reply::{Body, Reply, Source, reason};
 use super::responder::Responder;
 use crate::http::exchange::{Input, Started};
-use crate::limits::pace::Pace;
+use crate::limits::minimum_rate::MinimumRate;
 use crate::limits::{
     GATHER_BYTES, INLINE_BYTES, INPUT_BYTES, LINGER_SECONDS, PIPELINE_MAX, READ_BYTES,
 };
@@ -544,11 +544,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
         let budget = self.host.admission().map(|admission| &admission.answers);
         let holds = budget.is_some_and(|budget| bytes.len() > budget.small_bytes());
-        let mut pace = Pace::default();
+        let mut rate = MinimumRate::default();
         while !bytes.is_empty() {
             let config = self.host.config();
             let due = Instant::now() + config.write_timeout;
-            let due = pace.until(holds, config).map_or(due, |held| held.min(due));
+            let due = rate.until(holds, config).map_or(due, |held| held.min(due));
             let written = tokio::select! {
                 biased;
                 written = self.io.write(bytes) => written?,
@@ -560,7 +560,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             if written == 0 {
                 return Err(End::Closed);
             }
-            pace.moved(written);
+            rate.moved(written);
             bytes = bytes.get(written..).unwrap_or_default();
         }
         // Under TLS some of it may still be in the session.

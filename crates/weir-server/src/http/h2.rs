@@ -30,7 +30,7 @@ use super::problem::{Kind, Problem};
 use super::reply::{Body, Boxed, Reply};
 use super::responder::Responder;
 use crate::http::exchange::{BodyError, BodySource, Input, Started};
-use crate::limits::pace::BodyPace;
+use crate::limits::minimum_rate::BodyRate;
 use crate::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
 use crate::phase::Phase;
 
@@ -124,7 +124,7 @@ async fn answer<R: Responder + Unpin + 'static>(
         .and_then(|text| text.parse().ok());
     let mut source = Stream {
         body,
-        pace: BodyPace::default(),
+        rate: BodyRate::default(),
         host: host.clone(),
     };
     let mut reply = if source.body.is_end_stream() {
@@ -191,7 +191,7 @@ fn head(
 /// The body of a request.
 struct Stream<R> {
     body: Incoming,
-    pace: BodyPace,
+    rate: BodyRate,
     host: R,
 }
 
@@ -200,7 +200,7 @@ impl<R: Responder> Stream<R> {
         loop {
             let frame =
                 std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
-            let due = self.pace.due(self.host.config());
+            let due = self.rate.due(self.host.config());
             match tokio::time::timeout_at(due, frame).await {
                 Err(_) => {
                     self.host.timed_out("body");
@@ -213,7 +213,7 @@ impl<R: Responder> Stream<R> {
                     if let Ok(bytes) = frame.into_data()
                         && !bytes.is_empty()
                     {
-                        self.pace.arrived(bytes.len());
+                        self.rate.arrived(bytes.len());
                         return Ok(Some(bytes));
                     }
                 }
@@ -228,7 +228,7 @@ impl<R: Responder> BodySource for Stream<R> {
     }
 
     fn hurry(&mut self, holds: bool) {
-        self.pace.hurry(holds);
+        self.rate.hurry(holds);
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Port;
 use crate::config::ServerConfig;
 use crate::limits::budget::{MemoryBudget, Reservation};
-use crate::limits::pace::Pace;
+use crate::limits::minimum_rate::MinimumRate;
 
 /// Bytes that a connection reads into at first. An idle one keeps none.
 const FIRST_BYTES: usize = 8 << 10;
@@ -31,7 +31,7 @@ pub(super) struct Received {
     start: usize,
     end: usize,
     reservation: Reservation,
-    pace: Pace,
+    rate: MinimumRate,
 }
 
 impl Received {
@@ -42,7 +42,7 @@ impl Received {
             bytes: Vec::new(),
             start: 0,
             end: 0,
-            pace: Pace::default(),
+            rate: MinimumRate::default(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Received {
     /// enough, while it is only waited for.
     pub(super) fn due(&mut self, waits: bool) -> Option<Instant> {
         let config = &self.port.shared.config;
-        self.pace.until(waits && self.reservation.is_held(), config)
+        self.rate.until(waits && self.reservation.is_held(), config)
     }
 
     /// What was received and not read.
@@ -66,7 +66,7 @@ impl Received {
     /// So many bytes arrived in [`room`](Self::room).
     pub(super) fn arrived(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
-        self.pace.moved(bytes);
+        self.rate.moved(bytes);
     }
 
     /// Memory to read into; the packet at the front is known to lack `lacks`
@@ -141,7 +141,7 @@ pub(super) struct Outgoing {
     reservations: Vec<Reservation>,
     /// For a page that is being made.
     reserved: Option<(usize, Reservation)>,
-    pace: Pace,
+    rate: MinimumRate,
 }
 
 impl Outgoing {
@@ -153,13 +153,13 @@ impl Outgoing {
             budget,
             reservations: Vec::new(),
             reserved: None,
-            pace: Pace::default(),
+            rate: MinimumRate::default(),
         }
     }
 
     /// Until when long answers are taken fast enough.
     pub(super) fn due(&mut self, config: &ServerConfig) -> Option<Instant> {
-        self.pace.until(!self.reservations.is_empty(), config)
+        self.rate.until(!self.reservations.is_empty(), config)
     }
 
     /// Room for a page; a long one takes it from a budget of all connections.
@@ -228,7 +228,7 @@ impl Outgoing {
 
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
-        self.pace.moved(bytes);
+        self.rate.moved(bytes);
         if self.is_empty() {
             self.bytes.clear();
             self.sent = 0;

@@ -632,7 +632,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         if !self.answers.is_empty() {
-            let waker = self.port.shared.turns.waker(context.waker());
+            let waker = self.port.shared.wake_batches.waker(context.waker());
             let answered = self.answers.poll(&mut Context::from_waker(&waker));
             ready |= answered.is_ready() && !self.out.is_high();
         }

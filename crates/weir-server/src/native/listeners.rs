@@ -15,7 +15,7 @@ use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key
 
 use super::buffer::Outgoing;
 use super::fetch::{Fetch, Fetched, LookUp};
-use super::marks::Marks;
+use super::marks::ProgressMarks;
 use super::pushdown::{Ending, Filter, Found, Keys, Pushdown};
 use super::refuse::{self, Refused};
 use crate::shared::Shared;
@@ -95,7 +95,7 @@ pub(super) struct Listeners {
     /// Number of the newest listener.
     newest: u64,
     fetch: Fetch,
-    marks: Marks,
+    marks: ProgressMarks,
 }
 
 impl Listeners {
@@ -112,7 +112,7 @@ impl Listeners {
                 Arc::clone(&shared.readers),
                 shared.admission.answers.clone(),
             ),
-            marks: Marks::default(),
+            marks: ProgressMarks::default(),
         }
     }
 
@@ -283,7 +283,7 @@ impl Listeners {
             let Some(listener) = self.list.get_mut(self.next) else {
                 break;
             };
-            let mut hands = Hands {
+            let mut hands = TurnContext {
                 store,
                 fetch: &mut self.fetch,
                 scratch: &mut self.page,
@@ -396,7 +396,7 @@ enum Next {
 }
 
 /// What a listener works with in its turn.
-struct Hands<'a> {
+struct TurnContext<'a> {
     store: &'a Arc<Store>,
     fetch: &'a mut Fetch,
     /// For the page that is made.
@@ -407,7 +407,7 @@ struct Hands<'a> {
     out: &'a mut Outgoing,
 }
 
-impl Hands<'_> {
+impl TurnContext<'_> {
     fn send(&mut self, tag: &[u8], message: Message<'_>) {
         let packet = Packet::tagged(tag, message);
         self.encoder.encode(&packet, &mut self.out.bytes);
@@ -415,7 +415,7 @@ impl Hands<'_> {
 }
 
 impl Listener {
-    fn turn(&mut self, hands: &mut Hands<'_>) -> Turn {
+    fn turn(&mut self, hands: &mut TurnContext<'_>) -> Turn {
         if self.changed.is_some() || self.bytes <= 0 || self.records <= 0 {
             return Turn::Waits;
         }
@@ -434,7 +434,7 @@ impl Listener {
     }
 
     /// The next page; `Pending` while it is fetched.
-    fn next_page(&mut self, hands: &mut Hands<'_>) -> Poll<Result<Next, StoreError>> {
+    fn next_page(&mut self, hands: &mut TurnContext<'_>) -> Poll<Result<Next, StoreError>> {
         let next = |page: Option<Page>| page.map_or(Next::End, Next::Page);
         if let Some(fetched) = hands.fetch.take_page(self.number) {
             return Poll::Ready(fetched.map(|fetched| match fetched {
@@ -459,7 +459,7 @@ impl Listener {
         Poll::Pending
     }
 
-    fn read(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
+    fn read(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         for _ in 0..TURN_PAGES {
             *hands.left = hands.left.saturating_sub(1);
             let before = ConsequenceOffset(self.reader.position().0.saturating_sub(1));
@@ -502,7 +502,7 @@ impl Listener {
     }
 
     /// Sends what a query wants.
-    fn pushed_down(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
+    fn pushed_down(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let ready = self.found.take().map(Ok);
         let Some(found) = ready.or_else(|| hands.fetch.take_found(self.number)) else {
             let fetch = &mut *hands.fetch;
@@ -550,7 +550,7 @@ impl Listener {
     }
 
     /// A progress mark, if one is due.
-    fn mark(&mut self, due: bool, hands: &mut Hands<'_>) {
+    fn mark(&mut self, due: bool, hands: &mut TurnContext<'_>) {
         if due {
             self.skipped = 0;
             let position = self.reader.position().0;
@@ -563,7 +563,7 @@ impl Listener {
         &mut self,
         page: &Page,
         before: ConsequenceOffset,
-        hands: &mut Hands<'_>,
+        hands: &mut TurnContext<'_>,
     ) -> Turn {
         match self.page(page, false, hands) {
             Ok(()) => Turn::Goes,
@@ -575,7 +575,12 @@ impl Listener {
     }
 
     /// Sends a page, or says how many bytes it needs room for.
-    fn page(&mut self, page: &Page, replay: bool, hands: &mut Hands<'_>) -> Result<(), usize> {
+    fn page(
+        &mut self,
+        page: &Page,
+        replay: bool,
+        hands: &mut TurnContext<'_>,
+    ) -> Result<(), usize> {
         let bytes = page.wire_bytes();
         if !hands.out.admit(bytes) {
             return Err(bytes);
@@ -606,7 +611,7 @@ impl Listener {
 
     /// The next keys of a `latest` listener, each in a page of its own: offsets
     /// do not ascend with keys.
-    fn replay(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
+    fn replay(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let Some(replay) = &mut self.replay else {
             return Ok(Turn::Goes);
         };

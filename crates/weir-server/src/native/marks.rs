@@ -2,8 +2,8 @@
 //!
 //! Invariant: a mark is what the store had settled before the listeners were
 //! looked at, so that every record up to it is in front of the mark or belongs
-//! to a listener that the mark excepts. What must never happen here: a mark for
-//! each batch of a busy store.
+//! to a listener that the mark excepts. Marks have a pause, so that a busy store
+//! does not send one for each batch.
 
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,9 @@ pub(super) struct Mark {
     created: IntentionOffset,
 }
 
-/// What a connection was told.
+/// The last mark that a connection was sent, and whether the next one is due.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct ProgressMarks {
     /// Whether any listener wants them.
     wanted: bool,
     /// A listener came that was told nothing.
@@ -35,7 +35,7 @@ pub(super) struct Marks {
     looked: Option<Instant>,
 }
 
-impl Marks {
+impl ProgressMarks {
     /// A listener came.
     pub(super) fn renew(&mut self, wants: bool) {
         self.wanted |= wants;

@@ -1,8 +1,8 @@
 //! Events of a topic and the current values of its keys: reads and writes.
 
-pub(crate) mod missed;
 pub(crate) mod read;
 pub(crate) mod tail;
+pub(crate) mod unseen;
 pub(crate) mod write;
 
 use serde_json::{Value, json};

@@ -30,9 +30,9 @@ const HANDSHAKE_RECORD: u8 = 0x16;
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 37\r\nConnection: close\r\n\r\nThis port speaks TLS: use https://.\r\n";
 
-/// For which protocol a connection comes in.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Door {
+pub(crate) enum Protocol {
     /// HTTP/1.1 or HTTP/2.
     Http,
     /// The native protocol.
@@ -121,21 +121,21 @@ impl Security {
         &self,
         socket: TcpStream,
         peer: Option<SocketAddr>,
-        door: Door,
+        protocol: Protocol,
     ) -> Result<(Stream, Principal), NotAccepted> {
         let Some(tls) = &self.tls else {
             return Ok((Stream::Plain(socket), self.caller(peer, None)));
         };
         let served = tls.served();
-        let config = match door {
-            Door::Http => served.http,
-            Door::Native => served.native,
+        let config = match protocol {
+            Protocol::Http => served.http,
+            Protocol::Native => served.native,
         };
         let handshake = async {
             let mut socket = socket;
             // Who says nothing takes no turn.
             if !begins_as_tls(&socket).await? {
-                if door == Door::Http {
+                if protocol == Protocol::Http {
                     // It may be gone already.
                     drop(socket.write_all(PLAIN_HTTP).await);
                     drop(socket.shutdown().await);

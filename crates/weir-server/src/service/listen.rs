@@ -13,7 +13,7 @@ use crate::http::{h1, h2};
 use crate::phase::Phase;
 use crate::resources::context::{Edge, Peer};
 use crate::resources::ds;
-use crate::security::Door;
+use crate::security::Protocol;
 use crate::service::{self, visit::Visit};
 use crate::shared::Shared;
 
@@ -41,7 +41,7 @@ pub(crate) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let slot = shared.connections.slot(Door::Http, Some(address.ip()));
+        let slot = shared.connections.slot(Protocol::Http, Some(address.ip()));
         let Some(slot) = slot.await else {
             shared.metrics.http_refused.add(1);
             continue;
@@ -66,7 +66,8 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slo
         return;
     }
     let security = &edge.shared.security;
-    let Ok((stream, principal)) = security.accept(stream, Some(address), Door::Http).await else {
+    let Ok((stream, principal)) = security.accept(stream, Some(address), Protocol::Http).await
+    else {
         return;
     };
     let phase = edge.shared.phase.subscribe();

@@ -93,7 +93,7 @@ pub struct LogReader {
     shared: Arc<Shared>,
     /// Index of the next entry to hand out.
     next: u64,
-    place: Option<Place>,
+    place: Option<Cursor>,
     generation: u64,
     truncations: Vec<Truncation>,
 }
@@ -101,7 +101,7 @@ pub struct LogReader {
 /// Where the reader stands: `position` in `segment`, with `buffer` holding the
 /// bytes of that file from `buffer_start`.
 #[derive(Debug)]
-struct Place {
+struct Cursor {
     segment: Arc<SegmentView>,
     file: Arc<dyn DiskFile>,
     position: u64,
@@ -226,7 +226,7 @@ impl LogReader {
     fn enter(&mut self, segment: Arc<SegmentView>, position: u64) -> Result<(), StoreError> {
         match self.shared.disk.open(&segment.path, OpenMode::Read) {
             Ok(file) => {
-                self.place = Some(Place::at(segment, file, position));
+                self.place = Some(Cursor::at(segment, file, position));
                 Ok(())
             }
             Err(error) => {
@@ -253,7 +253,7 @@ impl LogReader {
     }
 }
 
-impl Place {
+impl Cursor {
     fn at(segment: Arc<SegmentView>, file: Arc<dyn DiskFile>, position: u64) -> Self {
         Self {
             segment,

@@ -101,7 +101,7 @@ fn left(end: u64, position: u64) -> usize {
 
 /// What stands at a place where a batch should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum Probe {
     /// A batch, every byte as written.
     Batch(BatchHeader),
     /// Fewer than a sector left in the file.
@@ -154,22 +154,22 @@ pub(crate) fn look(
     window: &mut Window<'_>,
     segment: &SegmentHeader,
     position: u64,
-) -> Result<Spot, StoreError> {
+) -> Result<Probe, StoreError> {
     let sector = window.get(position, SECTOR)?;
     if sector.len() < SECTOR {
-        return Ok(Spot::End);
+        return Ok(Probe::End);
     }
     if is_zero(sector) {
-        return Ok(Spot::Zero);
+        return Ok(Probe::Zero);
     }
     let header = match header_at(window, segment, position)? {
         Ok(header) => header,
-        Err(Undecodable::Bad) => return Ok(Spot::BadHeader),
-        Err(later) => return Ok(Spot::Later(later)),
+        Err(Undecodable::Bad) => return Ok(Probe::BadHeader),
+        Err(later) => return Ok(Probe::Later(later)),
     };
     let end = header.end();
     if end > window.len {
-        return Ok(Spot::TooLong(header));
+        return Ok(Probe::TooLong(header));
     }
     let payload_end = position + BATCH_HEADER as u64 + header.payload_bytes;
     let mut sum = PayloadSum::new(&header);
@@ -177,14 +177,14 @@ pub(crate) fn look(
         sum.update(piece);
     })?;
     if sum.finish() != header.payload_crc {
-        return Ok(Spot::BadPayload(header));
+        return Ok(Probe::BadPayload(header));
     }
     let mut clean = true;
     window.pieces(payload_end, end, |_, piece| clean = clean && is_zero(piece))?;
     Ok(if clean {
-        Spot::Batch(header)
+        Probe::Batch(header)
     } else {
-        Spot::BadPadding(header)
+        Probe::BadPadding(header)
     })
 }
 

@@ -11,7 +11,7 @@ use super::format::{CutHeader, FIRST_POSITION, SegmentHeader, StartMark, Undecod
 use super::reader::LogReaders;
 use super::recover::analyse::Analysis;
 use super::recover::files::{SegmentFile, open_segment, sort_out};
-use super::scan::{Spot, Window, look};
+use super::scan::{Probe, Window, look};
 use super::sectors::CrcStream;
 use super::sectors::{SECTOR, SECTOR_BYTES};
 use super::segment::{BUILDING, CUT_DIR, LOG_DIR, START_FILE, parse_segment_name, read_block};
@@ -301,7 +301,7 @@ fn check_segment(
     let mut position = FIRST_POSITION;
     while position < stop {
         let (what, next) = match look(&mut window, &segment.header, position)? {
-            Spot::Batch(header) => {
+            Probe::Batch(header) => {
                 report.batches += 1;
                 position = header.end();
                 if after.is_some_and(|after| header.sequence + 1 >= after.first_sequence) {
@@ -309,16 +309,16 @@ fn check_segment(
                 }
                 continue;
             }
-            Spot::End => return Ok(()),
-            Spot::Zero => match window.nonzero_end(position)? {
+            Probe::End => return Ok(()),
+            Probe::Zero => match window.nonzero_end(position)? {
                 None => return Ok(()),
                 Some(_) => ("bytes that should be zero, or a lost header", SECTOR_BYTES),
             },
-            Spot::BadHeader => ("a batch header is not as written", SECTOR_BYTES),
-            Spot::Later(_) => ("written by a later program", SECTOR_BYTES),
-            Spot::TooLong(_) => ("a batch goes beyond its file", SECTOR_BYTES),
-            Spot::BadPayload(header) => ("a payload is not as written", header.end() - position),
-            Spot::BadPadding(header) => ("padding is not zero", header.end() - position),
+            Probe::BadHeader => ("a batch header is not as written", SECTOR_BYTES),
+            Probe::Later(_) => ("written by a later program", SECTOR_BYTES),
+            Probe::TooLong(_) => ("a batch goes beyond its file", SECTOR_BYTES),
+            Probe::BadPayload(header) => ("a payload is not as written", header.end() - position),
+            Probe::BadPadding(header) => ("padding is not zero", header.end() - position),
         };
         report.add(Severity::Damage, &segment.path, position, what);
         position = next_header(&mut window, segment, position + next)?;
@@ -351,7 +351,7 @@ fn next_header(
     let mut position = from;
     while position < segment.len {
         match look(window, &segment.header, position)? {
-            Spot::Zero | Spot::BadHeader | Spot::Later(_) => position += SECTOR_BYTES,
+            Probe::Zero | Probe::BadHeader | Probe::Later(_) => position += SECTOR_BYTES,
             _ => return Ok(position),
         }
     }

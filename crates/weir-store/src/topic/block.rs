@@ -214,7 +214,7 @@ pub(crate) struct RawBlock {
 
 /// Where a block is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockLocation {
     pub(crate) store_tag: [u8; 8],
     pub(crate) topic: TopicId,
     pub(crate) segment: u32,
@@ -264,7 +264,7 @@ impl RawBlock {
     }
 
     /// The header for `place`.
-    pub(crate) fn header(&self, place: &Place) -> [u8; HEADER_BYTES] {
+    pub(crate) fn header(&self, place: &BlockLocation) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -296,7 +296,10 @@ impl RawBlock {
 
 impl Header {
     /// Reads a header that must be for `place`; the error says what is wrong.
-    pub(crate) fn read(bytes: &[u8; HEADER_BYTES], place: &Place) -> Result<Self, BadHeader> {
+    pub(crate) fn read(
+        bytes: &[u8; HEADER_BYTES],
+        place: &BlockLocation,
+    ) -> Result<Self, BadHeader> {
         let wrong = |what| Err(BadHeader::Wrong(what));
         let (body, crc) = bytes.split_at(HEADER_BYTES - 4);
         let own_crc = crc32c(body);
@@ -320,7 +323,7 @@ impl Header {
         if format != u64::from(FORMAT) || flags != 0 {
             return Err(BadHeader::Newer(to_u16(format, "the field has 2 bytes")));
         }
-        let found = Place {
+        let found = BlockLocation {
             store_tag: word(8).to_le_bytes(),
             topic: TopicId(small(word(4))),
             segment: small(word(4)),
@@ -493,7 +496,7 @@ mod tests {
             builder.push(&record(*n));
         }
         let block = builder.take();
-        let place = Place {
+        let place = BlockLocation {
             store_tag: [7; 8],
             topic: TopicId(3),
             segment: 2,
@@ -514,7 +517,7 @@ mod tests {
         let mut builder = BlockBuilder::new();
         builder.push(&record(1));
         let block = builder.take();
-        let place = Place {
+        let place = BlockLocation {
             store_tag: [7; 8],
             topic: TopicId(3),
             segment: 2,
@@ -529,19 +532,19 @@ mod tests {
             assert!(Header::read(&bad, &place).is_err(), "bit {bit}");
         }
         for other in [
-            Place {
+            BlockLocation {
                 store_tag: [8; 8],
                 ..place
             },
-            Place {
+            BlockLocation {
                 topic: TopicId(4),
                 ..place
             },
-            Place {
+            BlockLocation {
                 segment: 3,
                 ..place
             },
-            Place {
+            BlockLocation {
                 position: 88,
                 ..place
             },

@@ -10,9 +10,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, TopicId};
 
-use super::block::{BLOCK_BYTES, Base, HEADER_BYTES, Header, Place};
+use super::block::{BLOCK_BYTES, Base, BlockLocation, HEADER_BYTES, Header};
 use super::cache::FileCache;
-use super::signal::{Signal, Watch};
+use super::signal::{Registration, Signal};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
@@ -254,7 +254,7 @@ impl TopicFiles {
     }
 
     /// As `wait_past`, for a task: its waker is called when it may be so.
-    pub(crate) fn watch_past(&self, after: u64, waker: &Waker) -> Watch {
+    pub(crate) fn watch_past(&self, after: u64, waker: &Waker) -> Registration {
         self.signal
             .watch(|| self.contents.read().readable() > after, waker)
     }
@@ -394,8 +394,8 @@ impl TopicFiles {
         Ok(Some(loaded(records)))
     }
 
-    pub(crate) fn place(&self, segment: &Segment, position: u64) -> Place {
-        Place {
+    pub(crate) fn place(&self, segment: &Segment, position: u64) -> BlockLocation {
+        BlockLocation {
             store_tag: self.store_tag,
             topic: self.id,
             segment: segment.number,

@@ -24,9 +24,9 @@ struct Watchers {
     wakers: Vec<(u64, Waker)>,
 }
 
-/// What a task that watches learns.
+/// What became of the registration of a task that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watch {
+pub(crate) enum Registration {
     /// It is so already.
     Found,
     /// It will never be.
@@ -56,16 +56,16 @@ impl Signal {
 
     /// Asks for one call of the waker with the next change, unless it is found
     /// or closed by now.
-    pub(crate) fn watch(&self, found: impl Fn() -> bool, waker: &Waker) -> Watch {
+    pub(crate) fn watch(&self, found: impl Fn() -> bool, waker: &Waker) -> Registration {
         if found() {
-            return Watch::Found;
+            return Registration::Found;
         }
         let mut watchers = self.lock.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let early = if found() {
-            Some(Watch::Found)
+            Some(Registration::Found)
         } else if self.closed.load(Ordering::SeqCst) {
-            Some(Watch::Closed)
+            Some(Registration::Closed)
         } else {
             None
         };
@@ -76,7 +76,7 @@ impl Signal {
         watchers.last += 1;
         let id = watchers.last;
         watchers.wakers.push((id, waker.clone()));
-        Watch::Waits(id)
+        Registration::Waits(id)
     }
 
     /// Takes back what [`watch`](Self::watch) asked for.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Claim, Entry, Group, Groups, Letter, Owner, Place};
+use super::{Claim, Entry, EntryState, Group, Groups, Letter, Owner};
 use crate::codec::{Reader, Short, put_short_bytes, put_varint};
 use crate::group::{self, GroupMode, GroupName, GroupSetup, GroupStep};
 use crate::ids::ConsequenceOffset;
@@ -57,11 +57,11 @@ fn put(group: &Group, out: &mut Vec<u8>) {
         put_varint(out, offset - last);
         put_varint(out, u64::from(entry.attempts));
         match entry.place {
-            Place::Waiting { from_ms } => {
+            EntryState::Waiting { from_ms } => {
                 put_varint(out, 0);
                 put_varint(out, from_ms);
             }
-            Place::Leased { claim, until_ms } => {
+            EntryState::Leased { claim, until_ms } => {
                 put_varint(out, claim);
                 put_varint(out, until_ms);
             }
@@ -214,11 +214,11 @@ fn read_entries(r: &mut Reader<'_>, group: &mut Group, applied: u64) -> Result<(
         let attempts = small(r.varint()?)?;
         let (claim, time_ms) = (r.varint()?, r.varint()?);
         let place = if claim == 0 {
-            Place::Waiting { from_ms: time_ms }
+            EntryState::Waiting { from_ms: time_ms }
         } else {
             let claims = group.claims.get_mut(&claim).filter(|_| attempts > 0);
             claims.ok_or(Short)?.leases += 1;
-            Place::Leased {
+            EntryState::Leased {
                 claim,
                 until_ms: time_ms,
             }

@@ -12,7 +12,7 @@ use crate::http::head::Framing;
 use crate::http::reply::Boxed;
 use crate::http::responder::Responder;
 use crate::limits::READ_BYTES;
-use crate::limits::pace::BodyPace;
+use crate::limits::minimum_rate::BodyRate;
 
 /// What is left of a body.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub(super) struct BodyReader<'a, S, R> {
     left: Left,
     /// The client waits for a 100.
     expects: bool,
-    pace: BodyPace,
+    rate: BodyRate,
     /// The connection is gone.
     lost: bool,
 }
@@ -81,7 +81,7 @@ impl<'a, S, R> BodyReader<'a, S, R> {
             connection,
             left: Left::new(framing),
             expects,
-            pace: BodyPace::default(),
+            rate: BodyRate::default(),
             lost: false,
         }
     }
@@ -106,13 +106,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R
         loop {
             let piece = self.left.take(&mut self.connection.input)?;
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
-                self.pace.arrived(piece.as_ref().map_or(0, Bytes::len));
+                self.rate.arrived(piece.as_ref().map_or(0, Bytes::len));
                 return Ok(piece);
             }
             if self.connection.eof {
                 return Err(BodyError::Cut);
             }
-            let due = self.pace.due(self.connection.host.config());
+            let due = self.rate.due(self.connection.host.config());
             if self.connection.input.capacity() - self.connection.input.len() < READ_BYTES / 4 {
                 self.connection.input.reserve(READ_BYTES);
             }
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for Body
     }
 
     fn hurry(&mut self, holds: bool) {
-        self.pace.hurry(holds);
+        self.rate.hurry(holds);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::limits::{CHUNK_LINE_MAX, TRAILER_MAX};
 
 /// Where a body is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     #[default]
     Size,
     Data(u64),
@@ -19,7 +19,7 @@ enum Place {
 /// Reads chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chunked {
-    place: Place,
+    place: ChunkState,
 }
 
 /// What came of a look at the input.
@@ -42,34 +42,34 @@ impl Chunked {
     pub(crate) fn step(&mut self, input: &mut BytesMut) -> Result<Step, BadChunk> {
         loop {
             match self.place {
-                Place::Size => {
+                ChunkState::Size => {
                     let Some(line) = line(input, CHUNK_LINE_MAX)? else {
                         return Ok(Step::Need);
                     };
                     let size = size(&line)?;
                     self.place = if size == 0 {
-                        Place::Trailer(0)
+                        ChunkState::Trailer(0)
                     } else {
-                        Place::Data(size)
+                        ChunkState::Data(size)
                     };
                 }
-                Place::Data(left) => {
+                ChunkState::Data(left) => {
                     if input.is_empty() {
                         return Ok(Step::Need);
                     }
                     let take = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                     let left = left - take as u64;
                     self.place = if left == 0 {
-                        Place::DataEnd
+                        ChunkState::DataEnd
                     } else {
-                        Place::Data(left)
+                        ChunkState::Data(left)
                     };
                     return Ok(Step::Data(input.split_to(take).freeze()));
                 }
-                Place::DataEnd => match input.get(..2) {
+                ChunkState::DataEnd => match input.get(..2) {
                     Some(b"\r\n") => {
                         input.advance(2);
-                        self.place = Place::Size;
+                        self.place = ChunkState::Size;
                     }
                     Some(_) => return Err(BadChunk),
                     None if input.first().is_some_and(|byte| *byte != b'\r') => {
@@ -77,13 +77,13 @@ impl Chunked {
                     }
                     None => return Ok(Step::Need),
                 },
-                Place::Trailer(seen) => {
+                ChunkState::Trailer(seen) => {
                     let Some(line) = line(input, TRAILER_MAX - seen)? else {
                         return Ok(Step::Need);
                     };
                     let seen = seen + line.len() + 2;
                     if line.is_empty() {
-                        self.place = Place::End;
+                        self.place = ChunkState::End;
                     } else if seen >= TRAILER_MAX
                         || !line.contains(&b':')
                         || line
@@ -92,10 +92,10 @@ impl Chunked {
                     {
                         return Err(BadChunk);
                     } else {
-                        self.place = Place::Trailer(seen);
+                        self.place = ChunkState::Trailer(seen);
                     }
                 }
-                Place::End => return Ok(Step::End),
+                ChunkState::End => return Ok(Step::End),
             }
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::config::ServerConfig;
 use crate::limits::admission::{Admission, Permit};
-use crate::limits::pace::Pace;
+use crate::limits::minimum_rate::MinimumRate;
 
 /// Longest time between two looks.
 const LOOK_MAX: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl Streams {
             is_first: inner.open == 1,
             permit: None,
             is_tail: false,
-            pace: Pace::default(),
+            rate: MinimumRate::default(),
             streams: Arc::clone(self),
         }
     }
@@ -105,7 +105,7 @@ pub(super) struct Open {
     is_first: bool,
     permit: Option<Permit>,
     is_tail: bool,
-    pace: Pace,
+    rate: MinimumRate,
     streams: Arc<Streams>,
 }
 
@@ -134,8 +134,8 @@ impl Open {
     /// room that others wait for.
     pub(super) fn gave(&mut self, bytes: usize, holds: bool, config: &ServerConfig) {
         let due = Instant::now() + config.write_timeout;
-        let held = self.pace.until(holds, config);
-        self.pace.moved(bytes);
+        let held = self.rate.until(holds, config);
+        self.rate.moved(bytes);
         let due = held.map_or(due, |held| held.min(due));
         self.streams.lock().due.insert(self.number, due);
     }

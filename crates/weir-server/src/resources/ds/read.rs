@@ -22,7 +22,7 @@ use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_known, no_topic};
 use crate::resources::streams::config::Expiry;
-use crate::resources::streams::place::{self, Place};
+use crate::resources::streams::place::{self, StreamPosition};
 use crate::resources::streams::terms::POLL_SECONDS;
 
 /// How a reader waits for more.
@@ -53,7 +53,7 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let words = [("long-poll", Live::Poll), ("sse", Live::Events)];
     let live = call.query.word("live", &words)?;
     let place = match call.query.text("offset")? {
-        Some(text) => Some(Place::read(text).ok_or_else(|| {
+        Some(text) => Some(StreamPosition::read(text).ok_or_else(|| {
             Problem::bad("offset is -1, now, or what an answer gave as Stream-Next-Offset")
         })?),
         None => None,
@@ -65,30 +65,30 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let given = given.and_then(crate::http::query::offset_of);
     let view = open(edge, &call.matched.topic).await?;
     edge.ds.used(&view);
-    let place = place.unwrap_or(Place::Start);
+    let place = place.unwrap_or(StreamPosition::Start);
     let position = start(&view, place)?;
     match live {
         Some(Live::Events) => Ok(follow::open(edge, call, &view, position, given)),
         Some(Live::Poll) => poll(edge, call, view, position, given).await,
-        None if place == Place::Now => Ok(now(&view)),
+        None if place == StreamPosition::Now => Ok(now(&view)),
         None => page(edge, call, &view, position).await,
     }
 }
 
 /// The position after which a reader begins.
-fn start(view: &View, place: Place) -> Result<u64, Problem> {
+fn start(view: &View, place: StreamPosition) -> Result<u64, Problem> {
     match place {
-        Place::Start | Place::After(0) => Ok(0),
-        Place::Now => Ok(view.tail),
-        Place::After(position) if position > view.tail => {
+        StreamPosition::Start | StreamPosition::After(0) => Ok(0),
+        StreamPosition::Now => Ok(view.tail),
+        StreamPosition::After(position) if position > view.tail => {
             Err(Problem::bad("the offset is after the end of the stream"))
         }
-        Place::After(position) if view.is_before(position) => Err(Problem::new(
+        StreamPosition::After(position) if view.is_before(position) => Err(Problem::new(
             Kind::Gone,
             "the offset is of a stream that had this name before",
         )
         .code(ErrorCode::Gone)),
-        Place::After(position) => Ok(position),
+        StreamPosition::After(position) => Ok(position),
     }
 }
 

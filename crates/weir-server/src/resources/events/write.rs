@@ -7,7 +7,7 @@ mod pending;
 mod plan;
 
 use self::pending::PendingWrite;
-use self::plan::{Plan, Way, way};
+use self::plan::{Plan, WriteKind, way};
 use crate::http::exchange::Started;
 use crate::http::head::Known;
 use crate::http::prefer::Prefer;
@@ -31,7 +31,7 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
     };
     let special = body.len() > INLINE_WORK_BYTES
         || call.head.has(Known::ContentEncoding)
-        || (way == Way::Post
+        || (way == WriteKind::Post
             && (framing::is_batch(&call) || cloudevents::is_structured(&call.head)));
     if special {
         return Err(call);
@@ -66,16 +66,21 @@ pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<R
     if cloudevents::is_structured(&call.head) {
         return structured(edge, call, body).await;
     }
-    single(edge, call, Way::Post, body).await
+    single(edge, call, WriteKind::Post, body).await
 }
 
 /// As `post`, for a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
-    let way = way(call).unwrap_or(Way::Put);
+    let way = way(call).unwrap_or(WriteKind::Put);
     single(edge, call, way, body).await
 }
 
-async fn single(edge: &Arc<Edge>, call: &Call, way: Way, body: Bytes) -> Result<Reply, Problem> {
+async fn single(
+    edge: &Arc<Edge>,
+    call: &Call,
+    way: WriteKind,
+    body: Bytes,
+) -> Result<Reply, Problem> {
     // Looking at a large payload takes longer than the reactor should be away.
     let plan = if body.len() > INLINE_WORK_BYTES {
         crate::http::offload::inline(|| Plan::read(edge, call, way, &body))?
@@ -99,9 +104,9 @@ async fn execute(
         charge(edge, call, &outcome);
         let answer = plan.answer(call, &outcome);
         let Err(problem) = &answer else { return answer };
-        let missed = plan.missed(edge, call, &outcome);
-        let tell = async |answer: Result<Reply, Problem>| match (answer, missed) {
-            (Err(problem), Some(missed)) => Err(missed.tell(problem).await),
+        let unseen = plan.unseen(edge, call, &outcome);
+        let tell = async |answer: Result<Reply, Problem>| match (answer, unseen) {
+            (Err(problem), Some(unseen)) => Err(unseen.add_to(problem).await),
             (answer, _) => answer,
         };
         let actual = match outcome.commit().map(|commit| &commit.detail) {
@@ -150,7 +155,7 @@ async fn event(
 ) -> Result<Reply, Problem> {
     let prefer = Prefer::read(&call.head);
     let plan = Plan {
-        way: Way::Post,
+        way: WriteKind::Post,
         key,
         meta,
         conditions: Conditions::read(&call.head, About::Events)?,

@@ -10,7 +10,7 @@ const DIGITS: usize = 16;
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StreamPosition {
     /// At the first byte: `-1`, and nothing given.
     Start,
     /// After the last byte: `now`.
@@ -34,7 +34,7 @@ pub(crate) fn write(position: u64) -> String {
     format!("{position:016}_{:016}", 0)
 }
 
-impl Place {
+impl StreamPosition {
     /// Reads the parameter `offset`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         match text {
@@ -47,14 +47,17 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, token, write};
+    use super::{StreamPosition, token, write};
 
     #[test]
     fn tokens_are_strict_and_sort() {
         assert_eq!(token(&write(42)), Some(42));
-        assert_eq!(Place::read(&write(0)), Some(Place::After(0)));
-        assert_eq!(Place::read("-1"), Some(Place::Start));
-        assert_eq!(Place::read("now"), Some(Place::Now));
+        assert_eq!(
+            StreamPosition::read(&write(0)),
+            Some(StreamPosition::After(0))
+        );
+        assert_eq!(StreamPosition::read("-1"), Some(StreamPosition::Start));
+        assert_eq!(StreamPosition::read("now"), Some(StreamPosition::Now));
         for wrong in [
             "",
             "0",
@@ -66,7 +69,7 @@ mod tests {
             "+000000000000000_0000000000000000",
             "0000000000000000_0000000000000000,",
         ] {
-            assert_eq!(Place::read(wrong), None, "{wrong}");
+            assert_eq!(StreamPosition::read(wrong), None, "{wrong}");
         }
         let tokens: Vec<String> = [0, 9, 10, 99, 1 << 40].map(write).into();
         assert!(tokens.is_sorted());

@@ -16,16 +16,16 @@ use crate::http::problem::{Kind, Problem};
 /// Turns of requests that run one after the other. They guard no data and admit nobody:
 /// conditions in the store decide. They only save attempts that would fail.
 #[derive(Debug)]
-pub(crate) struct Turns(Vec<tokio::sync::Mutex<()>>, RandomState);
+pub(crate) struct KeyedLocks(Vec<tokio::sync::Mutex<()>>, RandomState);
 
-impl Default for Turns {
+impl Default for KeyedLocks {
     fn default() -> Self {
         let rows = std::iter::repeat_with(tokio::sync::Mutex::default);
         Self(rows.take(TURNS).collect(), RandomState::new())
     }
 }
 
-impl Turns {
+impl KeyedLocks {
     /// Waits for the turn of the writer of this name, at most `limit`.
     pub(crate) async fn take(
         &self,
@@ -57,9 +57,9 @@ pub(crate) struct Streams {
     /// Descriptions, with the incarnation that they are of.
     pub(crate) configs: Mutex<HashMap<String, (u64, Arc<Config>)>>,
     /// Turns of producers.
-    pub(crate) producers: Turns,
+    pub(crate) producers: KeyedLocks,
     /// Turns of writes with `Stream-Seq`.
-    pub(crate) orders: Turns,
+    pub(crate) orders: KeyedLocks,
     /// Held while a fork or an expiring stream is created, and while one is ended.
     pub(crate) structure: tokio::sync::Mutex<()>,
 }

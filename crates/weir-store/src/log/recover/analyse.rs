@@ -8,7 +8,7 @@ use super::files::{Files, SegmentFile};
 use crate::disk::{Disk, OpenMode};
 use crate::error::StoreError;
 use crate::log::format::{BatchHeader, FIRST_POSITION, Kind};
-use crate::log::scan::{Evidence, Spot, Window, gather, lacks_a_sector, later_error, look};
+use crate::log::scan::{Evidence, Probe, Window, gather, lacks_a_sector, later_error, look};
 use crate::log::sectors::SECTOR_BYTES;
 use crate::log::view::{SegmentView, View};
 
@@ -179,7 +179,7 @@ impl Analysis {
                 return Err(self.damage(segment, position, "the next segment is missing"));
             }
             let spot = look(&mut window, &segment.header, position)?;
-            let Spot::Batch(header) = spot else {
+            let Probe::Batch(header) = spot else {
                 return self.bad_spot(disk, segments, number, &mut window, position, spot);
             };
             self.check_order(segment, &header, position == FIRST_POSITION)?;
@@ -295,13 +295,13 @@ impl Analysis {
         number: usize,
         window: &mut Window<'_>,
         position: u64,
-        spot: Spot,
+        spot: Probe,
     ) -> Result<bool, StoreError> {
         let Some(segment) = segments.get(number) else {
             return Ok(false);
         };
         let later = &segments[number + 1..];
-        if spot == Spot::End {
+        if spot == Probe::End {
             // A sector is always left free, and the length was durable before
             // the name: no power cut leads here.
             return Err(self.damage(segment, position, "a segment is shorter than it was made"));
@@ -318,8 +318,8 @@ impl Analysis {
         // What b itself says, if its header can be read.
         let mut own = (0, 0);
         let go_on = match spot {
-            Spot::Later(found) => return Err(later_error(&segment.path, position, found)),
-            Spot::BadPayload(header) | Spot::BadPadding(header) | Spot::TooLong(header) => {
+            Probe::Later(found) => return Err(later_error(&segment.path, position, found)),
+            Probe::BadPayload(header) | Probe::BadPadding(header) | Probe::TooLong(header) => {
                 self.check_order(segment, &header, position == FIRST_POSITION)?;
                 own = (header.durable_before, header.epoch);
                 header.end()
@@ -342,15 +342,15 @@ impl Analysis {
             return Err(self.damage(segment, position, "something stands after a clean stop"));
         }
         match spot {
-            Spot::Zero => {}
-            Spot::BadPayload(header) if lacks_a_sector(window, &header)? => {}
-            Spot::BadPayload(..) => {
+            Probe::Zero => {}
+            Probe::BadPayload(header) if lacks_a_sector(window, &header)? => {}
+            Probe::BadPayload(..) => {
                 return Err(self.damage(segment, position, "a payload is not as written"));
             }
-            Spot::BadPadding(_) => {
+            Probe::BadPadding(_) => {
                 return Err(self.damage(segment, position, "padding is not zero"));
             }
-            Spot::TooLong(_) => {
+            Probe::TooLong(_) => {
                 return Err(self.damage(segment, position, "a batch goes beyond its file"));
             }
             _ => return Err(self.damage(segment, position, "a batch header is not as written")),

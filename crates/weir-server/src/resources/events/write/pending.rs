@@ -64,27 +64,27 @@ impl Pending for PendingWrite {
         let Some(proposal) = &mut self.proposal else {
             return Poll::Pending;
         };
-        let waker = self.edge.shared.turns.waker(context.waker());
+        let waker = self.edge.shared.wake_batches.waker(context.waker());
         let mut turned = Context::from_waker(&waker);
         let Poll::Ready(result) = Pin::new(proposal).poll(&mut turned) else {
             return Poll::Pending;
         };
         self.proposal = None;
         self.permit = None;
-        let mut missed = None;
+        let mut unseen = None;
         let result = match first(result) {
             Ok(outcome) => {
                 charge(&self.edge, &self.call, &outcome);
-                missed = self.plan.missed(&self.edge, &self.call, &outcome);
+                unseen = self.plan.unseen(&self.edge, &self.call, &outcome);
                 self.plan.answer(&self.call, &outcome)
             }
             Err(problem) => Err(problem),
         };
         self.plan.session.keyed = None;
-        let result = match (result, missed) {
-            (Err(problem), Some(missed)) => {
+        let result = match (result, unseen) {
+            (Err(problem), Some(unseen)) => {
                 let plain = problem.clone();
-                self.telling = Some((Box::pin(missed.tell(problem)), plain));
+                self.telling = Some((Box::pin(unseen.add_to(problem)), plain));
                 return Pending::poll(self, context);
             }
             (result, _) => result,

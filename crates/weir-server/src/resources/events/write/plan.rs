@@ -9,7 +9,7 @@ use crate::limits::admission::Permit;
 use crate::resources::cloudevents;
 use crate::resources::condition::{About, Conditions, One};
 use crate::resources::context::{Call, Edge};
-use crate::resources::events::missed::Missed;
+use crate::resources::events::unseen::UnseenRecords;
 use crate::resources::framing::key_of;
 use crate::resources::meta::{MetaWriter, payload};
 use crate::resources::problems;
@@ -22,7 +22,7 @@ use weir_store::Proposal;
 
 /// Which write it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WriteKind {
     Post,
     Put,
     Delete,
@@ -31,7 +31,7 @@ pub(super) enum Way {
 /// A write, ready to be proposed but for its value.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) way: Way,
+    pub(super) way: WriteKind,
     pub(super) key: Vec<u8>,
     pub(super) meta: Vec<u8>,
     pub(super) conditions: Conditions,
@@ -43,11 +43,11 @@ pub(super) struct Plan {
     pub(super) conflicts: u64,
 }
 
-pub(super) fn way(call: &Call) -> Option<Way> {
+pub(super) fn way(call: &Call) -> Option<WriteKind> {
     match (call.matched.resource, call.head.method) {
-        (Resource::Events, Method::Post) => Some(Way::Post),
-        (Resource::Key, Method::Put) => Some(Way::Put),
-        (Resource::Key, Method::Delete) => Some(Way::Delete),
+        (Resource::Events, Method::Post) => Some(WriteKind::Post),
+        (Resource::Key, Method::Put) => Some(WriteKind::Put),
+        (Resource::Key, Method::Delete) => Some(WriteKind::Delete),
         _ => None,
     }
 }
@@ -56,22 +56,22 @@ impl Plan {
     pub(super) fn read(
         edge: &Arc<Edge>,
         call: &Call,
-        way: Way,
+        way: WriteKind,
         body: &[u8],
     ) -> Result<Self, Problem> {
-        let about = if way == Way::Post {
+        let about = if way == WriteKind::Post {
             About::Events
         } else {
             About::Key
         };
         let conditions = Conditions::read(&call.head, about)?;
-        let mut key = if way == Way::Post {
+        let mut key = if way == WriteKind::Post {
             key_of(call)?
         } else {
             call.matched.key.clone()
         };
         let mut meta = MetaWriter::default();
-        if way != Way::Delete {
+        if way != WriteKind::Delete {
             let attributes = cloudevents::binary(&call.head)?;
             payload(&call.head, body, &mut meta)?;
             for (name, value) in attributes.iter().flatten() {
@@ -91,7 +91,7 @@ impl Plan {
             ));
         }
         let prefer = Prefer::read(&call.head);
-        let fresh = way == Way::Put
+        let fresh = way == WriteKind::Put
             && (conditions.all.contains(&One::KeyAbsent)
                 || (session.nonce == 0
                     && edge
@@ -121,8 +121,8 @@ impl Plan {
         tag: Option<One>,
     ) -> Result<(Proposal, Permit), Problem> {
         let operation = match self.way {
-            Way::Delete => Operation::Delete { key: &self.key },
-            Way::Post | Way::Put => Operation::Put {
+            WriteKind::Delete => Operation::Delete { key: &self.key },
+            WriteKind::Post | WriteKind::Put => Operation::Put {
                 key: &self.key,
                 value,
             },
@@ -141,9 +141,14 @@ impl Plan {
     }
 
     /// What a writer that was late has not seen, if it wants to know.
-    pub(super) fn missed(&self, edge: &Edge, call: &Call, outcome: &Outcome) -> Option<Missed> {
+    pub(super) fn unseen(
+        &self,
+        edge: &Edge,
+        call: &Call,
+        outcome: &Outcome,
+    ) -> Option<UnseenRecords> {
         let (conditions, key) = (&self.conditions, &self.key);
-        Missed::of(
+        UnseenRecords::of(
             edge,
             call,
             conditions,
@@ -174,11 +179,11 @@ impl Plan {
             return Err(problem);
         }
         let (offset, records) = (commit.first.0, u64::from(commit.records));
-        let small = self.minimal || self.way != Way::Post;
+        let small = self.minimal || self.way != WriteKind::Post;
         let status = match self.way {
             _ if records == 0 => 200,
-            Way::Put if self.fresh => 201,
-            Way::Post if !self.minimal => 201,
+            WriteKind::Put if self.fresh => 201,
+            WriteKind::Post if !self.minimal => 201,
             _ => 204,
         };
         let mut reply = Reply::new(status);

@@ -1,8 +1,9 @@
-//! `Prefer: conflicts=N`: what a writer whose condition failed has not seen.
+//! `Prefer: conflicts=N`: the records that a writer had not seen when its condition failed.
 //!
-//! The records after the offset that it expected, up to the one that it met:
-//! with them it can decide anew without a second question. What must never
-//! happen here: a record that the writer has no right to read.
+//! They begin after the offset that the writer expected and end with the offset that
+//! was found, so the writer can decide again without another request.
+//!
+//! Invariant: a record is returned only if the writer has the right to read it.
 
 use std::sync::Arc;
 
@@ -17,9 +18,9 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 use crate::resources::records::{Form, Writer};
 
-/// Records that are not known to a writer.
+/// The records to read: those after the expected offset, up to the one that was found.
 #[derive(Debug)]
-pub(crate) struct Missed {
+pub(crate) struct UnseenRecords {
     store: Arc<Store>,
     topic: String,
     /// Only those of this key.
@@ -29,7 +30,7 @@ pub(crate) struct Missed {
     limit: u64,
 }
 
-impl Missed {
+impl UnseenRecords {
     /// What to look for; `None` when nobody asked, when the verdict is another
     /// one, or when the writer may not read.
     pub(crate) fn of(
@@ -67,7 +68,7 @@ impl Missed {
     }
 
     /// Adds the records to the problem; without them if they cannot be read.
-    pub(crate) async fn tell(self, problem: Problem) -> Problem {
+    pub(crate) async fn add_to(self, problem: Problem) -> Problem {
         match offload::run(move || self.read()).await {
             Ok((records, more)) => {
                 let problem = problem.raw("conflicts", records);

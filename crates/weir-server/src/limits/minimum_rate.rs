@@ -1,7 +1,7 @@
-//! How fast somebody must be who sends or takes many bytes.
+//! The rate at which a client must send or receive while it holds part of a memory budget.
 //!
-//! What must never happen here: time that the server takes, counted as the
-//! client's. Code that waits for anything but the client pauses the count.
+//! Invariant: time that the server takes does not count. Code that waits for anything but
+//! the client pauses the count.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::config::ServerConfig;
 /// a budget that others wait for.
 const LARGE_RATE_MIN: usize = 64 << 10;
 
-/// Whether somebody who holds room that others wait for moves on.
+/// Deadline of a client that holds part of a budget: it moves with the bytes that were transferred.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct MinimumRate {
     /// Since when room is held and nothing else is to blame.
     since: Option<Instant>,
     bytes: u64,
 }
 
-impl Pace {
+impl MinimumRate {
     /// So many bytes went through.
     pub(crate) fn moved(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
@@ -42,14 +42,14 @@ impl Pace {
 
 /// The times of a body that a client sends.
 #[derive(Debug, Default)]
-pub(crate) struct BodyPace {
+pub(crate) struct BodyRate {
     begun: Option<Instant>,
     bytes: u64,
     holds: bool,
-    held: Pace,
+    held: MinimumRate,
 }
 
-impl BodyPace {
+impl BodyRate {
     /// Whether its bytes hold room that others wait for, from now on.
     pub(crate) fn hurry(&mut self, holds: bool) {
         self.holds = holds;

@@ -1,14 +1,14 @@
-//! One wake for many: between the reactor and the commit thread of the store.
+//! Batches the wake-ups between the reactor and the commit thread of the store.
 //!
-//! Waking a thread is a system call and a switch, which cost more than the
-//! write that is handed over. So writes that are begun in one turn of the
-//! reactor wake the store once, after the tasks that were ready with them;
-//! and answers that the store gives before the reactor has looked wake it
-//! once. Nobody waits for company: a write alone is handed over as soon as its
-//! task has returned.
+//! A wake-up of a thread is a system call and a context switch, which cost more
+//! than the write itself. Writes that begin in one turn of the reactor wake the
+//! commit thread once, after all tasks that were ready in that turn. Answers of
+//! the commit thread wake the reactor once until it has taken them. No write
+//! waits for others: a single write wakes the commit thread when its task returns.
 //!
-//! What must never happen here: a write handed over of which the store is not
-//! told, or a waker that is kept and not called.
+//! Invariants:
+//! - the commit thread is woken after every write;
+//! - every waker that is kept is called.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use weir_store::Store;
 
 /// Shared by everything that writes.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct WakeBatches {
     handed: Notify,
     answered: Notify,
     wakers: Mutex<Vec<Waker>>,
 }
 
-impl Turns {
+impl WakeBatches {
     /// The store has a write of which it was not told.
     pub(crate) fn handed_over(&self) {
         self.handed.notify_one();
@@ -34,7 +34,7 @@ impl Turns {
     /// A waker for a proposal: it has `waker` called on the reactor.
     pub(crate) fn waker(self: &Arc<Self>, waker: &Waker) -> Waker {
         Waker::from(Arc::new(Answered {
-            turns: Arc::clone(self),
+            wake_batches: Arc::clone(self),
             waker: waker.clone(),
         }))
     }
@@ -69,7 +69,7 @@ impl Turns {
 }
 
 struct Answered {
-    turns: Arc<Turns>,
+    wake_batches: Arc<WakeBatches>,
     waker: Waker,
 }
 
@@ -79,6 +79,6 @@ impl Wake for Answered {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.turns.answer(self.waker.clone());
+        self.wake_batches.answer(self.waker.clone());
     }
 }
