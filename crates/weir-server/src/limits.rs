@@ -29,6 +29,9 @@ pub(crate) const LINGER_SECONDS: u64 = 2;
 /// Work on bytes up to which it is done in place; above, on a thread that may
 /// block.
 pub(crate) const INLINE_WORK_BYTES: usize = 64 << 10;
+/// Bytes of a block of records up to which it is rendered by the thread that serves the sockets:
+/// some ten microseconds. A write may wait for as many of them as there are readers.
+pub(crate) const INLINE_PAGE_BYTES: usize = 2 << 10;
 /// Records of a page unless asked otherwise, and at most.
 pub(crate) const PAGE_RECORDS: u64 = 100;
 /// Most records of a page.

@@ -2,8 +2,8 @@
 //!
 //! Reading and rendering a page costs processor time and memory. Permits (`Shared::readers`) bound
 //! how many do that at once, in the order in which they came, so that a thousand readers neither
-//! keep the commit thread from its processor nor hold a thousand blocks that nobody takes. Blocks
-//! that are in memory need none.
+//! keep the commit thread from its processor nor hold a thousand blocks that nobody takes. Short
+//! blocks that are in memory need none.
 //!
 //! Invariants:
 //! - a thread that holds a permit waits for nothing but the disk;

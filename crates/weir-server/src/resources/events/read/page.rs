@@ -23,7 +23,9 @@ use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::limits::budget::Reservation;
-use crate::limits::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX};
+use crate::limits::{
+    INLINE_PAGE_BYTES, PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX,
+};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
 use crate::resources::reading::{self, Attempt};
@@ -219,7 +221,7 @@ impl Collector {
             && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes)
     }
 
-    /// Reads the page: its first block in place if it is there, the rest elsewhere.
+    /// Reads the page: in place if it is one small block that is in memory, else with a permit.
     async fn run(
         mut self,
         edge: &Arc<Edge>,
@@ -227,6 +229,11 @@ impl Collector {
     ) -> Result<(Self, Reservation), Problem> {
         match self.reader.next_page_now() {
             Poll::Ready(None) => return Ok((self, reservation)),
+            // All connections of the thread wait while it renders. The block is dropped, so that
+            // nobody who waits for a permit holds one, and read again.
+            Poll::Ready(Some(page)) if page.wire_bytes() > INLINE_PAGE_BYTES => {
+                self.reader.seek(ConsequenceOffset(self.next));
+            }
             Poll::Ready(Some(page)) => {
                 let done = self.take(&page, &mut reservation)?;
                 let ended = done || self.next >= self.reader.last().0;
