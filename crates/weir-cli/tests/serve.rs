@@ -11,6 +11,8 @@
 mod cluster;
 #[path = "serve/disk_fails.rs"]
 mod disk_fails;
+#[path = "serve/peer_tls.rs"]
+mod peer_tls;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

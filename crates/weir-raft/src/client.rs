@@ -22,6 +22,7 @@ use weir_store::LogIndex;
 use crate::convert::io_error;
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
 use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
+use crate::secure;
 use crate::transport::{Connection, Transport};
 use crate::types::{Member, Types, Vote};
 use crate::wire::{self, Hello, SnapshotHead};
@@ -92,7 +93,8 @@ impl Peer {
     async fn connect(&self) -> io::Result<Box<dyn Connection>> {
         let mut stream = self.transport.connect(&self.address).await?;
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
-        let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
+        let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await;
+        let answer = answer.map_err(|error| secure::explain(error, &self.address))?;
         let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
         match answer.kind {
             Kind::Welcome => Ok(stream),

@@ -3,13 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use weir_store::OpenOptions;
 use weir_store::replica::NodeIdentity;
 
 use crate::error::NodeError;
 use crate::frame::{self, HELLO_BYTES_MAX, Kind, invalid};
+use crate::secure::{self, PeerTls};
 use crate::types::Member;
 use crate::wire::{Join, JoinAnswer};
 
@@ -53,6 +53,19 @@ pub async fn join(
     request: &JoinRequest,
     patience: Duration,
 ) -> Result<NodeIdentity, NodeError> {
+    join_by(members, request, patience, None).await
+}
+
+/// As [`join`], with TLS.
+///
+/// # Errors
+/// As for [`join`]; a certificate that is not accepted is refused at once.
+pub async fn join_by(
+    members: &[String],
+    request: &JoinRequest,
+    patience: Duration,
+    tls: Option<&PeerTls>,
+) -> Result<NodeIdentity, NodeError> {
     let until = Instant::now() + patience;
     let wanted = Join {
         cluster: request.known.map(|known| known.cluster),
@@ -73,7 +86,7 @@ pub async fn join(
     loop {
         let hint = elsewhere.take();
         for address in hint.iter().chain(members) {
-            match timeout(ANSWER_TIMEOUT, ask(address, &wanted)).await {
+            match timeout(ANSWER_TIMEOUT, ask(address, &wanted, tls)).await {
                 Ok(Ok(JoinAnswer::Joined { cluster, node })) => {
                     return Ok(NodeIdentity { node, cluster });
                 }
@@ -100,15 +113,18 @@ enum Trouble {
 
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
-        Self::Later(error.to_string())
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Refused(error.to_string()),
+            _ => Self::Later(error.to_string()),
+        }
     }
 }
 
-async fn ask(address: &str, join: &Join) -> Result<JoinAnswer, Trouble> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+async fn ask(address: &str, join: &Join, tls: Option<&PeerTls>) -> Result<JoinAnswer, Trouble> {
+    let mut stream = secure::connect(address, tls).await?;
     frame::write(&mut stream, Kind::Join, 0, &join.encode()).await?;
-    let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
+    let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await;
+    let answer = answer.map_err(|error| secure::explain(error, address))?;
     let answer = answer.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof))?;
     let text = || {
         let text = String::from_utf8_lossy(&answer.body);

@@ -23,6 +23,7 @@ mod peer;
 mod room;
 #[cfg(feature = "sim")]
 mod runtime;
+mod secure;
 mod settings;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
@@ -33,8 +34,9 @@ mod types;
 mod wire;
 
 pub use error::NodeError;
-pub use join::{JoinRequest, fingerprint, join};
+pub use join::{JoinRequest, fingerprint, join, join_by};
 pub use node::{Node, NodeConfig, Role, Status};
+pub use secure::{PeerConfigs, PeerTls};
 pub use types::Member;
 
 /// What openraft's storage suite needs; for tests alone.

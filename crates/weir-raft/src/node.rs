@@ -26,11 +26,12 @@ use weir_store::{OpenOptions, Store, StoreError};
 use crate::client::{Peer, Peers};
 use crate::convert::{encode_members, entry_id};
 use crate::error::NodeError;
-use crate::join::{JoinRequest, fingerprint, join};
+use crate::join::{JoinRequest, fingerprint, join_by};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
 use crate::peer::{self, Contact, Port};
 use crate::room::{FULL, Room};
+use crate::secure::PeerTls;
 use crate::settings;
 use crate::storage::LogStore;
 use crate::transport::{Acceptor, Tcp, Transport};
@@ -160,6 +161,8 @@ pub struct Node {
 pub(crate) struct Parts {
     pub(crate) machine: StateMachine,
     pub(crate) transport: Arc<dyn Transport>,
+    /// TLS for connections of peers; the transport has it for its own.
+    pub(crate) tls: Option<PeerTls>,
     pub(crate) acceptor: Box<dyn Acceptor>,
     pub(crate) room: Arc<Room>,
     /// The fingerprint of what runs programs.
@@ -208,6 +211,17 @@ impl Node {
         config: NodeConfig,
         listener: TcpListener,
     ) -> Result<Self, NodeError> {
+        Self::open_by(directory, options, config, listener, None).await
+    }
+
+    /// As [`open`](Self::open), with TLS between the nodes.
+    pub async fn open_by(
+        directory: &Path,
+        options: &OpenOptions,
+        config: NodeConfig,
+        listener: TcpListener,
+        tls: Option<PeerTls>,
+    ) -> Result<Self, NodeError> {
         let NodeConfig { node, cluster } = config;
         let (proposals, received) = proposals();
         let engine = fingerprint(options);
@@ -226,7 +240,11 @@ impl Node {
         let log = LogStore::within(replica.clone(), Arc::clone(&room));
         let parts = Parts {
             machine: StateMachine::new(replica.clone())?,
-            transport: Arc::new(Tcp),
+            transport: match &tls {
+                Some(tls) => Arc::new(tls.clone()),
+                None => Arc::new(Tcp),
+            },
+            tls,
             acceptor: Box::new(listener),
             room,
             engine,
@@ -249,6 +267,7 @@ impl Node {
         let Parts {
             machine,
             transport,
+            tls,
             acceptor,
             room,
             engine,
@@ -268,6 +287,7 @@ impl Node {
             contact: Contact::new(),
             room: Arc::clone(&room),
             replica: replica.clone(),
+            tls,
         });
         let tasks = [
             tokio::spawn(propose(received.batches, raft.clone(), room)),
@@ -561,7 +581,9 @@ impl Node {
             // Its own port answers as well: this node may lead.
             let mut peers: Vec<_> = peers.collect();
             peers.push(self.address.to_string());
-            if let Err(error) = join(&peers, &request, MOVE_PATIENCE).await {
+            if let Err(error) =
+                join_by(&peers, &request, MOVE_PATIENCE, self.port.tls.as_ref()).await
+            {
                 tracing::warn!(%error, "the cluster does not know the new addresses of this node");
             }
         }

@@ -22,6 +22,7 @@ use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members};
 use crate::room::{FULL, Room};
+use crate::secure::{self, Accepted, PLAIN, PeerTls};
 use crate::transport::{Acceptor, Connection};
 use crate::types::{Types, Vote};
 use crate::wire::{self, Hello, Join, SnapshotHead};
@@ -43,6 +44,7 @@ pub(crate) struct Port {
     pub(crate) contact: Contact,
     pub(crate) room: Arc<Room>,
     pub(crate) replica: Replica,
+    pub(crate) tls: Option<PeerTls>,
 }
 
 /// When a leader was heard of last.
@@ -103,7 +105,17 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
     }
 }
 
-async fn talk(mut stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
+async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
+    let accepted = secure::accept(stream, port.tls.as_ref());
+    let mut stream = match timeout(HELLO_TIMEOUT, accepted).await?? {
+        Accepted::Peer(stream) => stream,
+        Accepted::Plain(mut stream) => {
+            let hello = frame::read(&mut stream, HELLO_BYTES_MAX);
+            let hello = timeout(HELLO_TIMEOUT, hello).await??;
+            let number = hello.map_or(0, |hello| hello.number);
+            return frame::write(&mut stream, Kind::Refused, number, PLAIN.as_bytes()).await;
+        }
+    };
     let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
     let Some(hello) = hello else { return Ok(()) };
     if hello.kind == Kind::Join {

@@ -71,6 +71,7 @@ impl Node {
         let parts = Parts {
             machine: StateMachine::inline(replica.clone()),
             transport: parts.transport,
+            tls: None,
             acceptor: parts.acceptor,
             room: Arc::default(),
             engine: fingerprint(&parts.options),

@@ -546,6 +546,22 @@ mod tests {
         }
     }
 
+    fn a_snapshot() -> SnapshotHead {
+        let itself = SnapshotFile {
+            segment: None,
+            bytes: 600,
+        };
+        let segment = SnapshotFile {
+            segment: Some((7, 12)),
+            bytes: 1 << 30,
+        };
+        SnapshotHead {
+            vote: a_vote(),
+            id: entry_id(&id(4, 7)),
+            files: vec![itself, segment],
+        }
+    }
+
     #[test]
     fn every_body_is_read_as_written() {
         let body = Bytes::from(encode_append(append()));
@@ -608,6 +624,12 @@ mod tests {
             engine: "an engine".to_owned(),
         };
         assert_eq!(Join::decode(&join.encode()), Ok(join));
+        let head = a_snapshot();
+        assert_eq!(decode_snapshot(&encode_snapshot(&head)).unwrap(), head);
+        let part = encode_part(3, 1 << 40, b"content");
+        assert_eq!(decode_part(&part).unwrap(), (3, 1 << 40, &b"content"[..]));
+        let answer = encode_snapshot_answer(&a_vote());
+        assert_eq!(decode_snapshot_answer(&answer).unwrap(), a_vote());
     }
 
     #[test]
@@ -615,6 +637,7 @@ mod tests {
         let bodies = [
             encode_append(append()),
             encode_vote(&VoteRequest::new(a_vote(), Some(id(2, 9)))),
+            encode_snapshot(&a_snapshot()),
             vec![0xff; 64],
         ];
         for body in bodies {
@@ -637,6 +660,9 @@ mod tests {
         drop(decode_transfer(body));
         drop(decode_transfer_answer(body));
         drop(decode_members(body));
+        drop(decode_snapshot(body));
+        drop(decode_part(body));
+        drop(decode_snapshot_answer(body));
         let _ = Hello::decode(body);
         let _ = Join::decode(body);
         drop(JoinAnswer::decode(body));

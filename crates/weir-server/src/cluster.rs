@@ -16,6 +16,8 @@ use weir_protocol::{Consistency, StatusValue};
 use weir_raft::{JoinRequest, Node, NodeConfig, Role, Status};
 use weir_store::{OpenOptions, Store, StoreError};
 
+pub use crate::security::PeerFiles;
+use crate::security::{TlsError, peer_tls};
 pub use weir_raft::{Member, NodeError};
 
 /// Threads of the consensus.
@@ -36,6 +38,8 @@ pub struct NodeSettings {
     pub join: Vec<String>,
     /// Number that an empty directory wants; `None` for any.
     pub node: Option<u64>,
+    /// Certificate, key and authority for TLS between the nodes; `None`: without.
+    pub tls: Option<PeerFiles>,
 }
 
 /// Why a node is not there.
@@ -53,6 +57,9 @@ pub enum ClusterError {
         /// The answer of the system.
         source: std::io::Error,
     },
+    /// The files for TLS between the nodes cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The directory is no node, and no cluster to join was named.
     #[error("the directory is no node of a cluster")]
     NoNode,
@@ -279,6 +286,7 @@ async fn start(
         what: format!("cannot listen for peers at {}", settings.peer),
         source,
     })?;
+    let tls = settings.tls.as_ref().map(peer_tls).transpose()?;
     let config = match known {
         Some(config) => config,
         None if settings.join.is_empty() => return Err(ClusterError::NoNode),
@@ -289,10 +297,10 @@ async fn start(
                 member: settings.member.clone(),
                 engine: weir_raft::fingerprint(options),
             };
-            weir_raft::join(&settings.join, &request, JOIN_PATIENCE).await?
+            weir_raft::join_by(&settings.join, &request, JOIN_PATIENCE, tls.as_ref()).await?
         }
     };
-    Ok(Node::open(directory, options, config, listener).await?)
+    Ok(Node::open_by(directory, options, config, listener, tls).await?)
 }
 
 fn milliseconds(time: Duration) -> u64 {

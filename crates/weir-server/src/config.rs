@@ -354,6 +354,9 @@ config! {
     http: Option<Address> = Some(loopback(7070)), "Address of the HTTP port, or off";
     native: Option<Address> = Some(loopback(7071)), "Address of the native port, or off";
     peer: Option<Address> = None, "Address of the port for the other nodes of a cluster, or off";
+    peer_cert: Option<PathBuf> = None, "File with the certificate of this node for the other nodes, and those between it and its authority, PEM (weir cert issue --for node)";
+    peer_key: Option<PathBuf> = None, "File with the key of that certificate, PEM";
+    peer_ca: Option<PathBuf> = None, "File with the authority of the certificates of all nodes, PEM; it must sign nothing else";
     join: Vec<String> = Vec::new(), "Peer addresses of nodes of a cluster, HOST:PORT, that an empty directory joins";
     node: usize = 0, "Number that an empty directory wants when it joins a cluster; 0: any";
     advertise: String = String::new(), "Host name or address under which clients and the other nodes of a cluster reach this one; none: the addresses of its ports";
@@ -442,8 +445,9 @@ impl fmt::Display for Missing {
                  file), or say --insecure-no-auth to let everybody do everything"
             }
             Self::PeerTls => {
-                "nodes of a cluster talk to each other without TLS; use a loopback address, or say \
-                 --insecure-no-tls for a network that nobody else can reach"
+                "the other nodes are reached without TLS; give --peer-cert, --peer-key and --peer-ca \
+                 (`weir cert issue --for node` makes the files), or say --insecure-no-tls for a \
+                 network that nobody else can reach"
             }
         })
     }
@@ -479,6 +483,7 @@ impl ServerConfig {
         }
         if let Some(peer) = self.peer
             && !peer.0.ip().is_loopback()
+            && self.peer_cert.is_none()
             && !self.insecure_no_tls
         {
             let (address, missing) = (peer.to_string(), Missing::PeerTls);
@@ -486,6 +491,12 @@ impl ServerConfig {
         }
         if self.peer.is_none() && !self.join.is_empty() {
             let what = "join needs peer: the address at which the other nodes reach this one";
+            return Err(ConfigError::Contradiction { what });
+        }
+        let of_peers = [&self.peer_cert, &self.peer_key, &self.peer_ca];
+        if of_peers.iter().any(|file| file.is_some()) != of_peers.iter().all(|file| file.is_some())
+        {
+            let what = "peer_cert, peer_key and peer_ca belong together: set all or none";
             return Err(ConfigError::Contradiction { what });
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {

@@ -41,7 +41,7 @@ pub use self::identities::{
 };
 pub use self::moment::{now_ms, rfc3339};
 pub use self::rights::{GRANTS_MAX, Grants, PATTERNS_MAX, Right, RightsError};
-pub use self::tls::{TlsError, read_certificates};
+pub use self::tls::{PeerFiles, TlsError, read_certificates};
 pub use self::tokens::{TOKEN_BYTES_MAX, Token, TokenHash};
 
 pub(crate) use self::accept::Protocol;
@@ -54,6 +54,7 @@ use self::accept::Handshakes;
 use self::principal::Proof;
 use self::rate::{Limits, Rates};
 use self::table::Identities;
+pub(crate) use self::tls::peer_tls;
 use self::tls::{Tls, TlsFiles};
 pub use crate::config::ClientCertificates;
 use crate::config::{Rate, ServerConfig};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir::{ErrorCode, with_engine};
 use weir_server::ServerConfig;
-use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSettings};
+use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSettings, PeerFiles};
 
 use crate::caller::Caller;
 use crate::place::{self, Access};
@@ -144,9 +144,19 @@ pub(crate) fn open(
         member,
         join: config.join.clone(),
         node: u64::try_from(config.node).ok().filter(|node| *node > 0),
+        tls: peer_files(config),
     };
     let opened = ClusterNode::open(directory, &with_engine(&options), &settings);
     opened.map_err(|error| failure(at, &error))
+}
+
+/// The files for TLS between the nodes: all three or none.
+fn peer_files(config: &ServerConfig) -> Option<PeerFiles> {
+    Some(PeerFiles {
+        certificate: config.peer_cert.clone()?,
+        key: config.peer_key.clone()?,
+        authority: config.peer_ca.clone()?,
+    })
 }
 
 /// Why a node is not there, for people.

@@ -16,8 +16,9 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, version};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use thiserror::Error;
+use weir_raft::{PeerConfigs, PeerTls};
 
 use super::certificate::{CertificateError, CertificateFields};
 use super::seen::Seen;
@@ -219,6 +220,85 @@ fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
         native: Arc::new(config),
         expires_ms: own.not_after_ms,
     })
+}
+
+/// Files of TLS between the nodes of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFiles {
+    /// Certificate of this node, and those between it and the authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authority of all nodes.
+    pub authority: PathBuf,
+}
+
+/// TLS between nodes by these files. A file that changes counts for the next connection; one
+/// that is then wrong is logged, and what was read before stays in force.
+///
+/// # Errors
+/// When the files cannot be used now.
+pub(crate) fn peer_tls(files: &PeerFiles) -> Result<PeerTls, TlsError> {
+    let files = files.clone();
+    let paths =
+        |files: &PeerFiles| [&files.certificate, &files.key, &files.authority].map(Clone::clone);
+    let seen = Seen::default();
+    seen.note(paths(&files).iter().map(PathBuf::as_path));
+    let configs = RwLock::new(read_peer(&files)?);
+    Ok(PeerTls::new(move || {
+        let paths = paths(&files);
+        if seen.has_changed(paths.iter().map(PathBuf::as_path)) {
+            seen.note(paths.iter().map(PathBuf::as_path));
+            match read_peer(&files) {
+                Ok(fresh) => *configs.write() = fresh,
+                Err(error) => tracing::error!(%error, "certificates of the node were not renewed"),
+            }
+        }
+        Ok(configs.read().clone())
+    }))
+}
+
+fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
+    let path = &files.certificate;
+    let chain = certificates(path)?;
+    let own = chain.first().map(AsRef::as_ref).unwrap_or_default();
+    let own = CertificateFields::read(own).map_err(|source| TlsError::Certificate {
+        path: path.clone(),
+        source,
+    })?;
+    if own.not_after_ms < super::now_ms() {
+        return Err(TlsError::Expired {
+            path: path.clone(),
+            expired_ms: own.not_after_ms,
+        });
+    }
+    let key = key(&files.key)?;
+    let roots = Arc::new(authorities(&files.authority)?);
+    let refused = |source| TlsError::Refused {
+        path: path.clone(),
+        source,
+    };
+    let provider = Arc::new(ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+    let verifier = verifier.build().map_err(|source| TlsError::Authority {
+        path: files.authority.clone(),
+        source,
+    })?;
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(refused)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain.clone(), key.clone_key())
+        .map_err(refused)?;
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(refused)?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .map_err(refused)?;
+    let (server, client) = (Arc::new(server), Arc::new(client));
+    Ok(PeerConfigs { server, client })
 }
 
 /// The text of a file, bounded, with its mode.

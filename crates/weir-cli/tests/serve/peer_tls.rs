@@ -1,0 +1,145 @@
+//! TLS between the nodes of a cluster, with certificates of `weir cert`.
+
+use std::path::Path;
+
+use crate::{Served, serve_by, weir};
+
+/// Runs a command; its standard error, and whether it succeeded.
+fn run(place: &Path, words: &[&str]) -> (bool, String) {
+    let output = weir(place).args(words).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.success(), said)
+}
+
+fn done(place: &Path, line: &str) {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let (is_done, said) = run(place, &words);
+    assert!(is_done, "{line}: {said}");
+}
+
+fn free_address() -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    port.local_addr().unwrap().to_string()
+}
+
+/// Flags for a node with the certificate `name` of an authority.
+fn flags(pki: &Path, authority: &str, own: &str, name: &str, peer: &str) -> Vec<String> {
+    let file = |directory: &str, name: &str| pki.join(directory).join(name).display().to_string();
+    [
+        ("--peer", peer.to_owned()),
+        ("--peer-cert", file(own, &format!("{name}.pem"))),
+        ("--peer-key", file(own, &format!("{name}.key"))),
+        ("--peer-ca", file(authority, "ca.pem")),
+    ]
+    .into_iter()
+    .flat_map(|(flag, value)| [flag.to_owned(), value])
+    .collect()
+}
+
+fn node(place: &Path, flags: &[String], join: Option<&str>) -> Served {
+    let mut words: Vec<&str> = flags.iter().map(String::as_str).collect();
+    words.extend(join.into_iter().flat_map(|join| ["--join", join]));
+    serve_by(weir(place), &words)
+}
+
+/// Why a node does not join.
+fn refused(place: &Path, flags: &[String], join: &str) -> String {
+    let mut words = vec![
+        "serve", "--at", "refused", "--http", ":0", "--native", "off",
+    ];
+    words.extend(flags.iter().map(String::as_str));
+    words.extend(["--join", join]);
+    let (is_done, said) = run(place, &words);
+    assert!(!is_done, "{said}");
+    assert!(!place.join("refused/cluster").exists());
+    said
+}
+
+#[test]
+fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
+    let pki = tempfile::tempdir().unwrap();
+    for line in [
+        "cert ca ours",
+        "cert issue 127.0.0.1 --for node --ca ours",
+        "cert issue localhost --for node --ca ours",
+        "cert issue server.example --ca ours",
+        "cert ca theirs",
+        "cert issue 127.0.0.1 --for node --ca theirs",
+    ] {
+        done(pki.path(), line);
+    }
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [at, own] = [(); 2].map(|()| free_address());
+    done(first.path(), &format!("cluster init --at data --peer {at}"));
+    let ours = |name, peer: &str| flags(pki.path(), "ours", "ours", name, peer);
+    let leader = node(first.path(), &ours("127.0.0.1", &at), None);
+    done(first.path(), "put orders one --key k --at data");
+
+    for (what, given, expected) in [
+        (
+            "another authority signed it",
+            flags(pki.path(), "ours", "theirs", "127.0.0.1", &own),
+            "does not accept the certificate of this node",
+        ),
+        (
+            "it is not to connect with",
+            ours("server.example", &own),
+            "does not accept the certificate of this node",
+        ),
+        (
+            "the other authority is believed",
+            flags(pki.path(), "theirs", "theirs", "127.0.0.1", &own),
+            "does not accept the certificate of the peer",
+        ),
+        (
+            "no TLS at all",
+            vec!["--peer".to_owned(), own.clone()],
+            "talk with TLS: set peer_cert",
+        ),
+    ] {
+        let said = refused(second.path(), &given, &at);
+        assert!(said.contains(expected), "{what}: {said}");
+    }
+    // The certificate of the leader names 127.0.0.1 alone.
+    let port = at.rsplit_once(':').unwrap().1;
+    let said = refused(
+        second.path(),
+        &ours("localhost", &own),
+        &format!("localhost:{port}"),
+    );
+    assert!(
+        said.contains("does not accept the certificate of the peer"),
+        "{said}"
+    );
+    let said = refused(second.path(), &ours("127.0.0.1", &own)[..4], &at);
+    assert!(said.contains("peer_ca belong together"), "{said}");
+
+    // The cluster is as before, and takes a node with a certificate of its authority.
+    done(first.path(), "put orders two --key k --at data");
+    let member = node(second.path(), &ours("127.0.0.1", &own), Some(&at));
+    let until = std::time::Instant::now() + crate::PATIENCE;
+    let has = || {
+        let words = ["get", "orders", "-k", "k", "--at", "data"];
+        let output = weir(second.path()).args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().contains("two")
+    };
+    while !has() {
+        assert!(std::time::Instant::now() < until, "{:?}", member.said);
+    }
+    drop((leader, member));
+}
+
+#[test]
+fn a_node_with_tls_is_not_joined_to_a_cluster_without() {
+    let pki = tempfile::tempdir().unwrap();
+    done(pki.path(), "cert ca ours");
+    done(pki.path(), "cert issue 127.0.0.1 --for node --ca ours");
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [at, own] = [(); 2].map(|()| free_address());
+    done(first.path(), &format!("cluster init --at data --peer {at}"));
+    let plain = ["--peer".to_owned(), at.clone()];
+    let _leader = node(first.path(), &plain, None);
+    let given = flags(pki.path(), "ours", "ours", "127.0.0.1", &own);
+    let said = refused(second.path(), &given, &at);
+    assert!(said.contains("perhaps it has no peer_cert"), "{said}");
+}

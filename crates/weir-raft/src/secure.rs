@@ -1,0 +1,135 @@
+//! Connections between nodes, with TLS on both sides or without.
+//!
+//! Invariants: with TLS, no byte of a frame is sent or believed before both sides have
+//! shown a certificate that the other one accepts; a connection without TLS to a port
+//! that wants it gets a sentence and nothing else.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::transport::{Connecting, Connection, Transport};
+
+/// First bytes of a connection with TLS: a handshake record, version 3. A frame of a
+/// greeting has a zero as its third byte.
+const HANDSHAKE: [u8; 2] = [22, 3];
+/// What a process reads that connects without TLS.
+pub(crate) const PLAIN: &str = "the nodes of this cluster talk with TLS: set peer_cert, peer_key and peer_ca, with a \
+     certificate of the authority of the cluster";
+
+/// Certificates of a node, and what it accepts.
+#[derive(Clone, Debug)]
+pub struct PeerConfigs {
+    /// For connections that it accepts. Must demand a certificate.
+    pub server: Arc<ServerConfig>,
+    /// For connections that it opens. Must show a certificate.
+    pub client: Arc<ClientConfig>,
+}
+
+type Source = dyn Fn() -> io::Result<PeerConfigs> + Send + Sync;
+
+/// TLS between nodes. The source is asked for each connection, so that certificates can be
+/// renewed while a node runs.
+#[derive(Clone)]
+pub struct PeerTls(Arc<Source>);
+
+impl PeerTls {
+    /// TLS with what `source` returns.
+    pub fn new(source: impl Fn() -> io::Result<PeerConfigs> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(source))
+    }
+}
+
+impl fmt::Debug for PeerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerTls").finish_non_exhaustive()
+    }
+}
+
+impl Transport for PeerTls {
+    fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a> {
+        Box::pin(connect(address, Some(self)))
+    }
+}
+
+/// Connects to a peer address. The certificate of the peer must name the host in it.
+///
+/// # Errors
+/// `PermissionDenied` with a sentence when a certificate is not accepted.
+pub(crate) async fn connect(
+    address: &str,
+    tls: Option<&PeerTls>,
+) -> io::Result<Box<dyn Connection>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = tls else {
+        return Ok(Box::new(stream));
+    };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let connector = TlsConnector::from((tls.0)()?.client);
+    let connected = connector.connect(name, stream).await;
+    let connected = connected.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => denied(format!(
+            "the peer at {address} ended the TLS handshake: perhaps it has no peer_cert"
+        )),
+        _ => explain(error, address),
+    })?;
+    Ok(Box::new(connected))
+}
+
+fn denied(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+/// Says in a sentence what is wrong with a certificate. Other errors stay as they are.
+pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(why)) => denied(format!(
+            "this node does not accept the certificate of the peer at {address}: {why:?}"
+        )),
+        Some(rustls::Error::AlertReceived(alert)) => denied(format!(
+            "the peer at {address} does not accept the certificate of this node: {alert:?}"
+        )),
+        Some(rustls::Error::InvalidMessage(_)) => {
+            denied(format!("the peer at {address} does not talk with TLS"))
+        }
+        _ => error,
+    }
+}
+
+/// What has connected.
+pub(crate) enum Accepted {
+    /// As this node wants it.
+    Peer(Box<dyn Connection>),
+    /// Without TLS, where this node wants it.
+    Plain(Box<dyn Connection>),
+}
+
+/// Ends the handshake of a connection to the own port.
+pub(crate) async fn accept(
+    mut stream: Box<dyn Connection>,
+    tls: Option<&PeerTls>,
+) -> io::Result<Accepted> {
+    let Some(tls) = tls else {
+        return Ok(Accepted::Peer(stream));
+    };
+    let mut first = [0; 3];
+    stream.read_exact(&mut first).await?;
+    let is_handshake = first.starts_with(&HANDSHAKE) && !first.ends_with(&[0]);
+    let (reads, writes) = tokio::io::split(stream);
+    let whole = tokio::io::join(io::Cursor::new(first).chain(reads), writes);
+    if !is_handshake {
+        return Ok(Accepted::Plain(Box::new(whole)));
+    }
+    let acceptor = TlsAcceptor::from((tls.0)()?.server);
+    Ok(Accepted::Peer(Box::new(acceptor.accept(whole).await?)))
+}
