@@ -20,6 +20,8 @@ mod machine;
 mod members;
 mod node;
 mod peer;
+#[cfg(feature = "sim")]
+mod planted;
 mod room;
 #[cfg(feature = "sim")]
 mod runtime;

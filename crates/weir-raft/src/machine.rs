@@ -166,6 +166,8 @@ impl StateMachine {
 
     fn state(&self) -> io::Result<(Option<LogId>, StoredMembership)> {
         let applied = self.replica.applied();
+        #[cfg(feature = "sim")]
+        let applied = crate::planted::state(applied);
         let membership = stored_membership(applied.membership)?;
         Ok((applied.last.map(log_id), membership))
     }

@@ -795,6 +795,10 @@ async fn propose(
 
 /// Answers those who wait for a batch.
 fn settle(waiters: Waiters, result: ClientWriteResult<Types>) {
+    #[cfg(feature = "sim")]
+    let Some(waiters) = crate::planted::settle(waiters, &result) else {
+        return;
+    };
     match result {
         Ok(response) => waiters.answer(&response.data),
         Err(ClientWriteError::ForwardToLeader(forward)) => match forward.leader_id {

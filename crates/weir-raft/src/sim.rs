@@ -18,12 +18,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_store::disk::Disk;
 use weir_store::replica::{NodeOptions, Replica};
-use weir_store::{OpenOptions, Store};
+use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::join::fingerprint;
 use crate::machine::StateMachine;
 use crate::node::{Node, NodeConfig, Parts, proposals};
+use crate::planted::is_planted;
+pub use crate::planted::{Fault, plant};
 use crate::runtime::{self, Runtime};
 use crate::storage::{LogReader, LogStore};
 pub use crate::transport::{Acceptor, Connecting, Connection, Transport};
@@ -43,8 +45,6 @@ pub struct SimParts {
     pub acceptor: Box<dyn Acceptor>,
     /// How long the next sync of the disk takes.
     pub sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
-    /// Whether votes are saved; false is a mistake that a simulation has to find.
-    pub saves_votes: bool,
 }
 
 /// From now on, the random numbers that consensus draws on this thread follow from `seed`.
@@ -67,7 +67,7 @@ impl Node {
         };
         let (store, replica) =
             Store::open_node_disk(parts.disk, &parts.options, &options, proposals)?;
-        let log = SteppedLog::new(replica.clone(), parts.sync_time, parts.saves_votes);
+        let log = SteppedLog::new(replica.clone(), parts.sync_time);
         let parts = Parts {
             machine: StateMachine::inline(replica.clone()),
             transport: parts.transport,
@@ -84,6 +84,14 @@ impl Node {
     /// before has reached the consensus.
     pub fn step(&self) {
         step(self.replica());
+    }
+
+    /// Writes a snapshot of the state, after which the log may be purged.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn checkpoint_simulated(&self) -> Result<(), StoreError> {
+        self.replica().checkpoint().map(drop)
     }
 
     /// Ends a node. What it still writes goes to its disk, which the caller has replaced
@@ -134,15 +142,10 @@ struct SteppedLog {
     replica: Replica,
     sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
     completions: mpsc::UnboundedSender<Completion>,
-    saves_votes: bool,
 }
 
 impl SteppedLog {
-    fn new(
-        replica: Replica,
-        sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
-        saves_votes: bool,
-    ) -> Self {
+    fn new(replica: Replica, sync_time: Box<dyn FnMut() -> Duration + Send + Sync>) -> Self {
         let (completions, mut due) = mpsc::unbounded_channel::<Completion>();
         tokio::spawn(async move {
             while let Some((at, callback, result)) = due.recv().await {
@@ -155,7 +158,6 @@ impl SteppedLog {
             replica,
             sync_time,
             completions,
-            saves_votes,
         }
     }
 }
@@ -173,7 +175,7 @@ impl RaftLogStorage<Types> for SteppedLog {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         tokio::time::sleep((self.sync_time)()).await;
-        if !self.saves_votes {
+        if is_planted(Fault::VoteNotSaved) {
             return Ok(());
         }
         let saved = block_on(self.inner.save_vote(vote));

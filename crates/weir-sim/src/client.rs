@@ -163,9 +163,12 @@ impl Client {
     async fn read(&mut self) -> Result<(), Violation> {
         let running = self.some_node().await;
         let (floor, begun) = (self.oracle.known().newest, Instant::now());
-        if self.cluster.planted != Some(Planted::LocalRead)
-            && running.node.linearize(PATIENCE).await.is_err()
-        {
+        let asks = match self.cluster.planted {
+            Some(Planted::LocalRead) => false,
+            Some(Planted::LeaderByClock) => !running.node.is_leader(),
+            _ => true,
+        };
+        if asks && running.node.linearize(PATIENCE).await.is_err() {
             return Ok(());
         }
         if !self.cluster.is_alive(&running) {

@@ -172,7 +172,9 @@ impl Cluster {
                 _ => Durability::Group,
             },
             program: String::new(),
-            log_segment_bytes: 32 << 10,
+            // Histories are short: a checkpoint purges nearly all.
+            log_segment_bytes: 4 << 10,
+            log_keep_bytes: Some(0),
             seed: Some(id),
             retention_every: None,
             clock: Arc::new(clock),
@@ -191,7 +193,6 @@ impl Cluster {
                 0 => syncs.millis(5, 60),
                 _ => syncs.micros(100, 3_000),
             }),
-            saves_votes: self.planted != Some(Planted::VoteNotSaved),
         };
         let node = match Node::open_simulated(parts).await {
             Ok(node) => node,

@@ -13,6 +13,9 @@ use crate::report::Violation;
 /// How often the nodes are looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 
+/// How long a leader leads while leaders are short-lived.
+const LEADERSHIP: Duration = Duration::from_millis(30);
+
 /// Injects faults; [`tick`](Self::tick) is called again and again.
 pub(crate) struct Nemesis {
     cluster: Cluster,
@@ -22,8 +25,14 @@ pub(crate) struct Nemesis {
     restarts: Vec<(Instant, u64)>,
     /// Nodes whose power will be cut at one of their next writes.
     armed: BTreeSet<u64>,
+    /// Nodes that are still to be restarted, two at a time.
+    rolling: Vec<u64>,
+    /// Until when every leader hands over, and when the next one does.
+    hasty: Option<(Instant, Instant)>,
     pub(crate) power_cuts: u64,
     pub(crate) partitions: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) transfers: u64,
 }
 
 impl Nemesis {
@@ -34,8 +43,12 @@ impl Nemesis {
             next: Instant::now(),
             restarts: Vec::new(),
             armed: BTreeSet::new(),
+            rolling: Vec::new(),
+            hasty: None,
             power_cuts: 0,
             partitions: 0,
+            checkpoints: 0,
+            transfers: 0,
         }
     }
 
@@ -59,11 +72,42 @@ impl Nemesis {
         for id in due {
             self.cluster.start(id).await?;
         }
+        self.roll().await;
+        self.hurry().await?;
         if now >= self.next {
             self.next = now + self.random.millis(50, 1_200);
             self.act().await;
         }
         sleep(TICK).await;
+        Ok(())
+    }
+
+    /// Restarts the next two nodes of a rolling restart when all nodes run.
+    async fn roll(&mut self) {
+        if self.rolling.is_empty() || !self.restarts.is_empty() {
+            return;
+        }
+        let rest = self.rolling.split_off(self.rolling.len().min(2));
+        for id in std::mem::replace(&mut self.rolling, rest) {
+            self.crash(id, Crash::Kill).await;
+        }
+    }
+
+    /// Lets the leader hand over every 30 ms.
+    async fn hurry(&mut self) -> Result<(), Violation> {
+        let now = Instant::now();
+        let Some((until, next)) = self.hasty.filter(|(_, next)| *next <= now) else {
+            return Ok(());
+        };
+        self.hasty = (now < until).then(|| (until, next + LEADERSHIP));
+        let running = self.cluster.all_running();
+        let leader = running.iter().find(|running| running.node.is_leader());
+        let to = self.node();
+        if let Some(leader) = leader.filter(|leader| leader.id != to) {
+            self.transfers += 1;
+            // A core that has just ended cannot.
+            drop(leader.node.transfer(to).await);
+        }
         Ok(())
     }
 
@@ -77,7 +121,7 @@ impl Nemesis {
 
     async fn act(&mut self) {
         let node = self.node();
-        let action = self.random.below(12);
+        let action = self.random.below(17);
         self.cluster.trace.add("fault", &[action, node], &[]);
         match action {
             0 | 1 => self.crash(node, Crash::PowerCut).await,
@@ -104,10 +148,42 @@ impl Nemesis {
                 let hours = i64::try_from(self.random.below(51)).unwrap_or_default() - 25;
                 self.cluster.jump_clock(node, hours * 3_600_000);
             }
+            10 => self.bridge(node),
+            11 => {
+                self.rolling = self.cluster.ids();
+                self.random.shuffle(&mut self.rolling);
+            }
+            12 => {
+                let now = Instant::now();
+                self.hasty = Some((now + self.random.millis(100, 1_500), now));
+            }
+            13 | 14 => {
+                for running in self.cluster.all_running() {
+                    self.checkpoints += 1;
+                    // The power may be cut meanwhile.
+                    drop(running.node.checkpoint_simulated());
+                }
+            }
             _ => {
                 self.cluster.network.heal();
                 self.cluster.network.set_weather(Weather::FAIR);
             }
+        }
+    }
+
+    /// Two halves that see each other through `bridge` alone: of five nodes, two on each side.
+    fn bridge(&mut self, bridge: u64) {
+        self.partitions += 1;
+        let mut others = self.cluster.ids();
+        others.retain(|id| *id != bridge);
+        self.random.shuffle(&mut others);
+        let (left, right) = others.split_at(others.len() / 2);
+        for (a, b) in left
+            .iter()
+            .flat_map(|a| right.iter().map(move |b| (*a, *b)))
+        {
+            self.cluster.network.cut(a, b);
+            self.cluster.network.cut(b, a);
         }
     }
 
@@ -138,6 +214,7 @@ impl Nemesis {
     pub(crate) async fn end(&mut self) -> Result<(), Violation> {
         self.cluster.network.heal();
         self.cluster.network.set_weather(Weather::FAIR);
+        self.hasty = None;
         for id in std::mem::take(&mut self.armed) {
             self.power_cuts += 1;
             self.cluster.crash(id, Crash::PowerCut).await;

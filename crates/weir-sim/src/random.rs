@@ -33,6 +33,14 @@ impl Random {
         self.below(100) < percent
     }
 
+    /// Puts items into any order (Fisher and Yates).
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or_default();
+            items.swap(last, other);
+        }
+    }
+
     /// A time from `low` to `high` microseconds.
     pub(crate) fn micros(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_micros(low + self.below(high - low + 1))

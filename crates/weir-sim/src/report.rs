@@ -11,6 +11,13 @@ pub enum Planted {
     SyncSkipped,
     /// A linear read is answered from the state of any node.
     LocalRead,
+    /// A node that thinks that it leads answers linear reads without asking a majority, as
+    /// one does that trusts its clock: after a partition there are two.
+    LeaderByClock,
+    /// A write whose entry was truncated is answered with the entry that is applied next.
+    TruncationKeepsWaiters,
+    /// A snapshot does not carry the membership.
+    SnapshotWithoutMembership,
 }
 
 /// An invariant that did not hold.
@@ -51,4 +58,10 @@ pub struct Report {
     pub power_cuts: u64,
     /// Partitions.
     pub partitions: u64,
+    /// Snapshots of other nodes that were installed.
+    pub installs: u64,
+    /// Snapshots that a node was told to write.
+    pub checkpoints: u64,
+    /// Leaders that were told to hand over.
+    pub transfers: u64,
 }

@@ -7,7 +7,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, Oracle};
 use crate::cluster::{Cluster, Crash};
-use crate::invariants::{Watch, agreement};
+use weir_raft::sim::Fault;
+
+use crate::invariants::{Watch, agreement, members};
 use crate::nemesis::{Nemesis, TICK};
 use crate::network::Network;
 use crate::random::Random;
@@ -35,11 +37,24 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
         let runtime =
             runtime.map_err(|error| Violation::new("a simulation runs", error.to_string()))?;
         weir_raft::sim::seed_thread(seed);
+        if let Some(fault) = planted.and_then(fault_of) {
+            weir_raft::sim::plant(fault);
+        }
         runtime.block_on(history(seed, planted))
     });
     let thread = thread.map_err(|error| failed(&error))?;
     let ended = thread.join();
     ended.unwrap_or_else(|_| Err(failed(&"a panic")))
+}
+
+/// The faults that the node itself makes.
+fn fault_of(planted: Planted) -> Option<Fault> {
+    match planted {
+        Planted::VoteNotSaved => Some(Fault::VoteNotSaved),
+        Planted::TruncationKeepsWaiters => Some(Fault::TruncationKeepsWaiters),
+        Planted::SnapshotWithoutMembership => Some(Fault::SnapshotWithoutMembership),
+        Planted::SyncSkipped | Planted::LocalRead | Planted::LeaderByClock => None,
+    }
 }
 
 async fn history(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
@@ -96,6 +111,9 @@ async fn phases(cluster: &Cluster, random: &mut Random) -> Result<Report, Violat
         messages: cluster.network.messages(),
         power_cuts: nemesis.power_cuts,
         partitions: nemesis.partitions,
+        installs: watch.installs,
+        checkpoints: nemesis.checkpoints,
+        transfers: nemesis.transfers,
     })
 }
 
@@ -146,6 +164,7 @@ async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<
         let is_there = |status: &weir_raft::Status| status.applied == newest;
         if nodes.len() == cluster.ids().len() && states.iter().all(is_there) {
             agreement::check(&nodes)?;
+            members::check(&states, &cluster.ids())?;
             for running in &nodes {
                 let records = agreement::records(running)?;
                 oracle.known().acknowledged.check(running.id, &records)?;

@@ -6,11 +6,15 @@ pub(crate) mod committed;
 pub(crate) mod ended;
 pub(crate) mod leader;
 pub(crate) mod linear;
+pub(crate) mod members;
 pub(crate) mod order;
 pub(crate) mod state;
 pub(crate) mod term;
 
+use std::collections::BTreeMap;
+
 use weir_raft::{Role, Status};
+use weir_store::replica::EntryId;
 
 use crate::cluster::Running;
 use crate::report::Violation;
@@ -22,6 +26,10 @@ pub(crate) struct Watch {
     committed: committed::CommittedStays,
     state: state::SameState,
     term: term::TermGrows,
+    /// The newest entry of each log.
+    last: BTreeMap<u64, u64>,
+    /// Snapshots of other nodes that were installed: a log was purged beyond its end.
+    pub(crate) installs: u64,
 }
 
 impl Watch {
@@ -32,6 +40,9 @@ impl Watch {
             // Its status may show a vote that the cut kept from the disk.
             return Ok(());
         }
+        let index = |id: Option<EntryId>| id.map_or(0, |id| id.index.0);
+        let before = self.last.insert(status.node, index(status.last));
+        self.installs += u64::from(before.is_some_and(|last| last < index(status.purged)));
         order::check(&status)?;
         self.leader.check(&status)?;
         self.committed.check(&status)?;

@@ -38,13 +38,24 @@ fn all(seeds: std::ops::Range<u64>) -> Vec<(u64, Result<Report, Violation>)> {
 
 #[test]
 fn no_history_breaks_an_invariant() {
-    let (mut acknowledged, mut reads, mut cuts, mut broken) = (0, 0, 0, 0);
-    for (seed, result) in all(seeds()) {
+    let seeds = seeds();
+    let has_all = seeds.end - seeds.start >= 100;
+    let (mut broken, mut seen) = (0, [0; 7]);
+    for (seed, result) in all(seeds) {
         match result {
             Ok(report) => {
-                acknowledged += report.acknowledged;
-                reads += report.linear_reads;
-                cuts += report.power_cuts;
+                let counts = [
+                    report.acknowledged,
+                    report.linear_reads,
+                    report.power_cuts,
+                    report.partitions,
+                    report.transfers,
+                    report.checkpoints,
+                    report.installs,
+                ];
+                for (sum, count) in seen.iter_mut().zip(counts) {
+                    *sum += count;
+                }
             }
             Err(violation) => {
                 broken += 1;
@@ -56,8 +67,25 @@ fn no_history_breaks_an_invariant() {
             }
         }
     }
-    println!("{acknowledged} acknowledged, {reads} linear reads, {cuts} power cuts");
+    let [
+        acks,
+        reads,
+        cuts,
+        partitions,
+        transfers,
+        checkpoints,
+        installs,
+    ] = seen;
+    println!(
+        "{acks} acknowledged, {reads} linear reads, {cuts} power cuts, {partitions} partitions, \
+         {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots"
+    );
     assert_eq!(broken, 0, "histories that broke an invariant");
+    let is_seen = seen.iter().all(|count| *count > 0);
+    assert!(
+        is_seen || !has_all,
+        "a fault that is simulated never happened"
+    );
 }
 
 #[test]
@@ -89,6 +117,24 @@ fn a_vote_that_is_not_saved_is_found() {
 #[test]
 fn a_skipped_sync_is_found() {
     found(Planted::SyncSkipped, 20);
+}
+
+#[test]
+fn a_leader_that_trusts_its_clock_is_found() {
+    assert_eq!(
+        found(Planted::LeaderByClock, 100).invariant,
+        "a linear read is never stale"
+    );
+}
+
+#[test]
+fn a_truncation_that_keeps_waiters_is_found() {
+    found(Planted::TruncationKeepsWaiters, 100);
+}
+
+#[test]
+fn a_snapshot_without_membership_is_found() {
+    found(Planted::SnapshotWithoutMembership, 100);
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! Mistakes of a node that prove that a simulation finds them (docs/decisions/0079).
+
+use std::cell::{Cell, RefCell};
+
+use openraft::error::ClientWriteError;
+use openraft::raft::ClientWriteResult;
+use weir_store::replica::{AppliedState, Waiters};
+
+use crate::types::Types;
+
+/// A mistake that a simulation has to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Votes are kept in memory alone.
+    VoteNotSaved,
+    /// A proposal whose entry was truncated is answered with the entry that is applied next.
+    TruncationKeepsWaiters,
+    /// A snapshot does not carry the membership.
+    SnapshotWithoutMembership,
+}
+
+thread_local! {
+    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+    static KEPT: RefCell<Vec<Waiters>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From now on, the nodes of this thread make a mistake.
+pub fn plant(fault: Fault) {
+    FAULT.set(Some(fault));
+}
+
+pub(crate) fn is_planted(fault: Fault) -> bool {
+    FAULT.get() == Some(fault)
+}
+
+/// The waiters that the result is for.
+pub(crate) fn settle(waiters: Waiters, result: &ClientWriteResult<Types>) -> Option<Waiters> {
+    if !is_planted(Fault::TruncationKeepsWaiters) {
+        return Some(waiters);
+    }
+    match result {
+        Ok(response) => {
+            for kept in KEPT.take() {
+                kept.answer(&response.data);
+            }
+            Some(waiters)
+        }
+        Err(ClientWriteError::LogEntryDiscarded(_)) => {
+            KEPT.with_borrow_mut(|kept| kept.push(waiters));
+            None
+        }
+        Err(_) => Some(waiters),
+    }
+}
+
+/// The applied state that openraft reads when a node opens.
+pub(crate) fn state(mut applied: AppliedState) -> AppliedState {
+    if is_planted(Fault::SnapshotWithoutMembership) {
+        applied.membership = None;
+    }
+    applied
+}
