@@ -23,6 +23,8 @@
 (require 'weir)
 
 (declare-function weir--jira-about "ext:weir-module")
+(declare-function weir--jira-ask "ext:weir-module")
+(declare-function weir--jira-set "ext:weir-module")
 (declare-function weir--jira-close "ext:weir-module")
 (declare-function weir--jira-export "ext:weir-module")
 (declare-function weir--jira-history "ext:weir-module")
@@ -435,6 +437,7 @@ TELL: report a pull without changes too."
 
 (defvar-local weir-jira--query nil "The query of the buffer.")
 (defvar-local weir-jira--words nil "The words that the buffer shows the issues of, or nil.")
+(defvar-local weir-jira--asked nil "The answer of the site that the buffer shows, or nil.")
 (defvar-local weir-jira--is-tree nil "Whether the buffer shows a tree.")
 (defvar-local weir-jira--set nil "The issues that the buffer shows.")
 (defvar-local weir-jira--shown 0 "Number of rows in the buffer.")
@@ -463,6 +466,7 @@ TELL: report a pull without changes too."
     (define-key map (kbd "RET") #'weir-jira-open-issue)
     (define-key map (kbd "SPC") #'weir-jira-peek)
     (define-key map "l" #'weir-jira-list)
+    (define-key map "Q" #'weir-jira-ask)
     (define-key map "v" #'weir-jira-view)
     (define-key map "T" #'weir-jira-toggle-tree)
     (define-key map "x" #'weir-jira-export)
@@ -486,7 +490,8 @@ TELL: report a pull without changes too."
           (if weir-jira--set (weir--jira-size weir-jira--set) 0)
           (replace-regexp-in-string
            "%" "%%"
-           (cond (weir-jira--words (format "search: %s" weir-jira--words))
+           (cond (weir-jira--asked (format "asked: %s" weir-jira--query))
+                 (weir-jira--words (format "search: %s" weir-jira--words))
                  ((equal weir-jira--query "") "all")
                  (t (or weir-jira--query ""))))
           (weir-jira--state)))
@@ -501,6 +506,7 @@ TELL: report a pull without changes too."
   "Return the issues that the buffer is to show."
   (let ((handle (weir-jira--site-handle weir-jira--site)))
     (cond
+     (weir-jira--asked (weir--jira-set (append (plist-get weir-jira--asked :ids) nil)))
      (weir-jira--words (weir--jira-search handle weir-jira--words 1000))
      (weir-jira--is-tree (weir--jira-tree handle weir-jira--query))
      (t (weir--jira-list handle weir-jira--query)))))
@@ -561,19 +567,21 @@ TELL: report a pull without changes too."
 
 (defun weir-jira--list-buffer (name site query &rest options)
   "Return the buffer NAME with the issues of SITE for QUERY.
-OPTIONS: `:words' of a search, `:tree'."
+OPTIONS: `:words' of a search, `:tree', `:asked', an answer of the site."
   (with-current-buffer (get-buffer-create name)
     (unless (derived-mode-p 'weir-jira-list-mode)
       (weir-jira-list-mode))
-    (let ((before (list weir-jira--query weir-jira--words weir-jira--is-tree)))
+    (let ((before (list weir-jira--query weir-jira--words weir-jira--asked weir-jira--is-tree)))
       (setq weir-jira--site site
             weir-jira--query query
             weir-jira--words (plist-get options :words)
+            weir-jira--asked (plist-get options :asked)
             weir-jira--is-tree (plist-get options :tree))
       (condition-case error
           (weir-jira--fill)
         (weir-error
-         (pcase-setq `(,weir-jira--query ,weir-jira--words ,weir-jira--is-tree) before)
+         (pcase-setq `(,weir-jira--query ,weir-jira--words ,weir-jira--asked ,weir-jira--is-tree)
+                     before)
          (user-error "%s" (cadr error)))))
     (goto-char (point-min))
     (current-buffer)))
@@ -595,6 +603,32 @@ OPTIONS: `:words' of a search, `:tree'."
     (weir-jira--open (weir-jira--default) (lambda (site) (weir-jira-list query site)))))
 
 (defvar weir-jira--queries nil "History of queries.")
+
+;;;###autoload
+(defun weir-jira-ask (query)
+  "Send QUERY, any JQL, to the site, and list the issues of its answer.
+If the site cannot be reached, its last answer is shown."
+  (interactive
+   (list (read-string "JQL for the site: " weir-jira--query 'weir-jira--queries)))
+  (weir-jira--open
+   (weir-jira--default)
+   (lambda (site)
+     (message "Jira: asking %s" (weir-jira--site-name site))
+     (weir--expect
+      (weir--jira-ask (weir-jira--site-handle site) (weir-jira--token site) query)
+      (lambda (status value) (weir-jira--answered site query status value))))))
+
+(defun weir-jira--answered (site query status value)
+  "Show the answer of SITE to QUERY: STATUS and VALUE."
+  (if (eq status 'failed)
+      (message "Jira: %s" (weir--error-text value))
+    (pop-to-buffer-same-window
+     (weir-jira--list-buffer (format "*jira asked %s*" (weir-jira--site-name site))
+                             site query :asked value))
+    (message (if (eq (plist-get value :fresh) t)
+                 "Jira: %d issues"
+               "Jira: %d issues; the site cannot be reached, this is its answer of %d min ago")
+             (length (plist-get value :ids)) (plist-get value :minutes))))
 
 (defun weir-jira-view (name)
   "List the issues of the saved view NAME."
@@ -964,6 +998,7 @@ RET leaves the issues that were found in a list."
   [["Show"
     ("v" "View" weir-jira-view)
     ("l" "Query (JQL)" weir-jira-list)
+    ("Q" "Query at the site" weir-jira-ask)
     ("s" "Search" weir-jira-search)
     ("j" "Issue by key" weir-jira-visit)
     ("P" "Projects" weir-jira-projects)

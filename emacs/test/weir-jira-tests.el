@@ -128,6 +128,28 @@ Settings and replica are in a new directory."
       (weir-jira-list "" site)
       (should (= (weir-jira-tests-rows) 30)))))
 
+(ert-deftest weir-jira-tests-the-site-answers-a-query ()
+  (weir-jira-tests-with url '("--issues" "30")
+    (let* ((site (weir-jira-tests-pulled url))
+           (buffer (format "*jira asked %s*" (weir-jira--site-name site)))
+           (asked (lambda ()
+                    (weir-jira-ask "project = AA ORDER BY key ASC")
+                    (weir-tests-until (lambda () (get-buffer buffer)))
+                    (with-current-buffer buffer
+                      (should (> (weir-jira-tests-rows) 1))
+                      (should (string-match-p "asked: project = AA" (weir-jira--list-header)))
+                      (goto-char (point-min))
+                      (should (equal (weir-jira--key-here) "AA-1"))
+                      (revert-buffer nil t)
+                      (should (> (weir-jira-tests-rows) 1))))))
+      (funcall asked)
+      ;; Without the site its last answer is shown.
+      (kill-buffer buffer)
+      (delete-process (car simulator))
+      (funcall asked)
+      (with-current-buffer buffer
+        (should-not (eq (plist-get weir-jira--asked :fresh) t))))))
+
 (ert-deftest weir-jira-tests-a-pull-brings-what-changed ()
   (weir-jira-tests-with url '("--issues" "12")
     (let* ((site (weir-jira-tests-pulled url))

@@ -1,7 +1,8 @@
 //! `weir jira`: keeps a replica of a Jira site and reads it without a request.
 //!
 //! Invariants:
-//! - Only `login`, `pull`, `push`, `watch`, `fields --ask` and changes of projects send requests.
+//! - Only `login`, `pull`, `push`, `watch`, `fields --ask`, `list --ask` and changes of
+//!   projects send requests.
 //! - A change is durable in the outbox before its command ends.
 //! - A token is never printed.
 

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod asked;
 pub mod client;
 pub mod error;
 pub mod index;

@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::Value;
 use weir_jira::op::Op;
 use weir_jira::outbox::Outbox;
-use weir_jira::{offline, time};
+use weir_jira::{JiraError, asked, offline, time};
 
-use super::{chosen, failed, now_ms, replica};
+use super::{chosen, client, failed, now_ms, replica};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
 use crate::place::Access;
@@ -51,14 +51,19 @@ const FIELDS: &[Field] = &[
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The query is the subset of JQL that docs/guide/jira.md describes. Without one all issues are
-listed. Nothing is sent to the site.
+listed. Nothing is sent to the site, unless --ask says so: then the site answers any query, the issues come
+from the replica, and the last answer is used if the site cannot be reached.
 
 Examples:
   weir jira list
-  weir jira list 'assignee = currentUser() AND status != Done ORDER BY updated DESC'")]
+  weir jira list 'assignee = currentUser() AND status != Done ORDER BY updated DESC'
+  weir jira list --ask 'project = AA ORDER BY key'")]
 pub(super) struct ListArgs {
     /// Query in JQL
     jql: Option<String>,
+    /// Send the query to the site
+    #[arg(long, requires = "jql")]
+    ask: bool,
     /// Most rows
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -100,7 +105,21 @@ pub(super) fn list(
     args: &ListArgs,
 ) -> anyhow::Result<ExitCode> {
     let jql = args.jql.as_deref().unwrap_or_default();
-    print(caller, named, args.limit, |replica| {
+    if args.ask {
+        let (name, site) = chosen(named)?;
+        let client = client(caller, &name, &site)?;
+        return print(caller, named, Access::Write, args.limit, |replica| {
+            let now = now_ms();
+            let asked = asked::ask_or_last(&client, replica, jql, now)?;
+            if asked.at_ms != now {
+                let at = time::format(asked.at_ms);
+                let text = format!("the site cannot be reached; this is its answer of {at}");
+                report::note(caller.quiet, &text);
+            }
+            asked::issues(replica, &asked)
+        });
+    }
+    print(caller, named, Access::Read, args.limit, |replica| {
         offline::select(replica, jql, now_ms())
     })
 }
@@ -112,7 +131,7 @@ pub(super) fn search(
     args: &SearchArgs,
 ) -> anyhow::Result<ExitCode> {
     let words = args.words.join(" ");
-    print(caller, named, args.limit, |replica| {
+    print(caller, named, Access::Read, args.limit, |replica| {
         offline::search(replica, &words, now_ms())
     })
 }
@@ -120,6 +139,7 @@ pub(super) fn search(
 fn print(
     caller: &Caller,
     named: Option<&str>,
+    access: Access,
     limit: Option<usize>,
     find: impl FnOnce(&weir_jira::replica::Replica) -> weir_jira::Result<Vec<Value>>,
 ) -> anyhow::Result<ExitCode> {
@@ -127,8 +147,14 @@ fn print(
         return Ok(ExitCode::SUCCESS);
     };
     let (name, site) = chosen(named)?;
-    let replica = replica(caller, Access::Read, &name)?;
-    let found = find(&replica).map_err(|error| failed("cannot list issues", &error))?;
+    let replica = replica(caller, access, &name)?;
+    let found = find(&replica).map_err(|error| {
+        let failure = failed("cannot list issues", &error);
+        match error {
+            JiraError::Jql(_) => failure.advise("`--ask` sends the query to the site"),
+            _ => failure,
+        }
+    })?;
     for issue in found.iter().take(limit.unwrap_or(usize::MAX)) {
         let fields = &issue["fields"];
         let key = issue["key"].as_str().unwrap_or_default();

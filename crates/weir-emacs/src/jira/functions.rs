@@ -373,6 +373,34 @@ fn change(env: &Env, jira: &Site, verb: Value<'_>, words: Value<'_>) -> Result<u
     lisp(env, queued)
 }
 
+/// Sends the query JQL to the site JIRA with TOKEN (nil: that of its file). Returns the number of the
+/// operation, whose value has the ids and the time of the answer: the last one, if the site cannot be
+/// reached.
+#[defun(name = "-jira-ask")]
+fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> {
+    let client = text::maybe(token).map(|token| jira.client(token))?;
+    let jql = text::text(jql)?;
+    let shared = Arc::clone(&jira.shared);
+    let started = work::task("weir-jira-ask", move |_| {
+        let now = now_ms();
+        let asked = weir_jira::asked::ask_or_last(&client()?, &shared.replica, &jql, now)?;
+        let minutes = (now - asked.at_ms) / 60_000;
+        let fresh = asked.at_ms == now;
+        Ok(Answer::Json(
+            json!({"ids": asked.ids, "fresh": fresh, "minutes": minutes}),
+        ))
+    });
+    lisp(env, started)
+}
+
+/// Returns the issues with these IDS, a list, as a set.
+#[defun(user_ptr, name = "-jira-set")]
+fn set_of(_env: &Env, ids: Value<'_>) -> Result<IssueSet> {
+    let ids = text::list(ids)?.into_iter();
+    let issues = ids.map(|id| (id, 0)).collect();
+    Ok(IssueSet { issues })
+}
+
 /// Sends the change VERB of a project of JIRA with TOKEN (nil: that of its file): create with the WORDS
 /// KEY NAME TYPE LEAD, edit with KEY and fields with their values, delete with KEY. Returns the number of
 /// the operation.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use weir_jira::sim::SimOptions;
-use weir_jira::{JiraError, offline};
+use weir_jira::{JiraError, asked, offline};
 
 use crate::world::{World, small};
 
@@ -154,4 +154,49 @@ fn offline_queries_need_no_request() {
     assert!(offline::search(&world.replica, " ", now).is_err());
     // The pull in between is the only one that asked.
     assert_eq!(world.client.requests(), requests + 1);
+}
+
+#[test]
+fn the_site_answers_a_query_and_the_last_answer_is_kept() {
+    let world = World::new(small());
+    world.pull();
+    let jql = "project = AA ORDER BY key DESC";
+    let (client, replica) = (&world.client, &world.replica);
+    let keys = |issues: &[serde_json::Value]| -> Vec<String> {
+        let keys = issues
+            .iter()
+            .map(|issue| issue["key"].as_str().unwrap().to_owned());
+        keys.collect()
+    };
+    let asked = asked::ask(client, replica, jql, 7).unwrap();
+    let wanted = offline::select(replica, jql, world.now()).unwrap();
+    assert!(wanted.len() > 10, "more than one page");
+    assert_eq!(
+        keys(&asked::issues(replica, &asked).unwrap()),
+        keys(&wanted)
+    );
+    // An edit that waits is laid over the answer.
+    let first = keys(&wanted).remove(0);
+    let edit = [("summary".to_owned(), "Mine".to_owned())];
+    world.outbox().edit(&first, &edit).unwrap();
+    let shown = asked::issues(replica, &asked).unwrap();
+    assert_eq!(shown[0]["fields"]["summary"], "Mine");
+    // Neither a query without a condition nor one that the site refuses has an answer.
+    let before = client.requests();
+    for empty in ["", "  ", "order by key"] {
+        let error = asked::ask(client, replica, empty, 8).unwrap_err();
+        assert!(matches!(error, JiraError::EmptyQuery), "{error}");
+    }
+    assert_eq!(client.requests(), before);
+    let error = asked::ask_or_last(client, replica, "colour = red", 8).unwrap_err();
+    assert!(
+        matches!(error, JiraError::Status { status: 400, .. }),
+        "{error}"
+    );
+    // Without the site the last answer is given, with its time.
+    let fault = serde_json::json!({"name": "reset-before"});
+    world.fault("POST", "/rest/api/3/search/jql", 1, 0, &fault);
+    assert_eq!(asked::ask_or_last(client, replica, jql, 9).unwrap(), asked);
+    let error = asked::ask_or_last(client, replica, "project = BB", 9).unwrap_err();
+    assert!(matches!(error, JiraError::Transport { .. }), "{error}");
 }

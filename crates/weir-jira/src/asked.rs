@@ -1,0 +1,105 @@
+//! Queries that the site answers, with the last answer of each kept for when it cannot be reached.
+//!
+//! Invariants: a query without a condition is not sent; an answer holds ids only, the issues come from
+//! the replica.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::{JiraError, Result};
+use crate::overlay::Overlay;
+use crate::replica::Replica;
+
+/// Topic of the answers, by query.
+const TOPIC: &str = "queries";
+/// Longest query whose answer is kept, in bytes.
+const QUERY_BYTES_MAX: usize = 200;
+/// Ids of a page.
+const PAGE: usize = 5000;
+/// Pages of one query at most.
+const PAGES_MAX: usize = 1000;
+
+/// An answer of the site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Ids of the issues, in the order of the query.
+    pub ids: Vec<String>,
+    /// When the site was asked, in milliseconds since 1970-01-01 UTC.
+    pub at_ms: i64,
+}
+
+/// Sends a query, and keeps its answer.
+///
+/// # Errors
+/// `EmptyQuery` for one without a condition, `Status` with the words of the site for one that it does
+/// not understand.
+pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<Asked> {
+    let jql = jql.trim();
+    let order = jql
+        .get(..8)
+        .is_some_and(|word| word.eq_ignore_ascii_case("order by"));
+    if jql.is_empty() || order {
+        return Err(JiraError::EmptyQuery);
+    }
+    let (mut ids, mut token) = (Vec::new(), None::<String>);
+    let (mut seen, mut tokens) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..PAGES_MAX {
+        let mut body = json!({"jql": jql, "fields": ["id"], "maxResults": PAGE});
+        if let Some(token) = &token {
+            body["nextPageToken"] = token.as_str().into();
+        }
+        let page: Value = client.ask("search/jql", &body)?;
+        for issue in page["issues"].as_array().into_iter().flatten() {
+            let id = issue["id"].as_str().unwrap_or_default().to_owned();
+            if seen.insert(id.clone()) {
+                ids.push(id);
+            }
+        }
+        match page["nextPageToken"].as_str().map(str::to_owned) {
+            None => {
+                let at_ms = now_ms;
+                let asked = Asked { ids, at_ms };
+                if jql.len() <= QUERY_BYTES_MAX {
+                    replica.store(TOPIC, jql, &asked)?;
+                }
+                return Ok(asked);
+            }
+            Some(next) if !tokens.insert(next.clone()) => {
+                return Err(JiraError::Paging("it repeats a page token"));
+            }
+            Some(next) => token = Some(next),
+        }
+    }
+    Err(JiraError::Paging("its pages do not end"))
+}
+
+/// Sends a query; if the site cannot be reached, the last answer is returned. The answer is of now if its
+/// `at_ms` is `now_ms`.
+///
+/// # Errors
+/// As [`ask`]; `Transport` when there is no last answer.
+pub fn ask_or_last(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<Asked> {
+    match ask(client, replica, jql, now_ms) {
+        Err(error @ JiraError::Transport { .. }) => replica.read(TOPIC, jql.trim())?.ok_or(error),
+        asked => asked,
+    }
+}
+
+/// The issues of an answer that the replica has, with pending edits laid over them, in its order.
+pub fn issues(replica: &Replica, asked: &Asked) -> Result<Vec<Value>> {
+    let overlay = Overlay::load(replica)?;
+    let mut found = Vec::new();
+    for id in &asked.ids {
+        if let Some(location) = replica.locate(id)? {
+            let topic = format!("issues.{}", location.project);
+            if let Some(mut issue) = replica.read::<Value>(&topic, id)? {
+                overlay.lay(&mut issue);
+                found.push(issue);
+            }
+        }
+    }
+    Ok(found)
+}
