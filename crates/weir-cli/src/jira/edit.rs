@@ -33,7 +33,7 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "state",
         "text",
-        "queued, sending, unknown, conflict or rejected",
+        "queued, sending, unknown, conflict, rejected or sent",
     ),
     field("what", "text", "what changes"),
     field(
