@@ -15,8 +15,8 @@ mod disk_fails;
 mod peer_tls;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixDatagram;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -456,6 +456,13 @@ fn a_file_system_in_memory_wants_a_flag() {
     let (status, body) = get(&served.address, "/v1");
     assert_eq!(status, 200);
     assert!(body.contains("\"volatile\":\"tmpfs\""), "{body}");
+    let mut native = UnixStream::connect(place.path().join("data/weir.sock")).unwrap();
+    native.set_read_timeout(Some(PATIENCE)).unwrap();
+    native.write_all(b"|\n\n_request_hello\n|\n").unwrap();
+    native.shutdown(Shutdown::Write).unwrap();
+    let mut hello = String::new();
+    native.read_to_string(&mut hello).unwrap();
+    assert!(hello.contains("_volatile\ttmpfs"), "{hello}");
     signal(&served.child, "TERM");
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }

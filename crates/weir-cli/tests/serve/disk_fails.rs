@@ -4,6 +4,8 @@
 //! `failing_disk.c` makes the calls fail. It is compiled by `cc`, which links
 //! every program of this workspace.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -116,7 +118,6 @@ impl Failing {
     /// Waits for the end, and checks the exit code, the log, and that the
     /// watchdog was silent.
     fn ends(mut self, fault: Fault) {
-        use std::io::Read;
         assert_eq!(self.served.child.wait().unwrap().code(), Some(74));
         self.manager.set_nonblocking(true).unwrap();
         let mut text = [0; 256];
@@ -228,4 +229,36 @@ fn a_failed_sync_is_in_doubt_over_the_native_port_and_ends_the_server() {
 #[test]
 fn a_failed_write_is_in_doubt_over_the_native_port_and_ends_the_server() {
     over_native(WRITE);
+}
+
+/// The page is larger than what sockets of a loopback connection hold.
+#[test]
+fn a_slow_reader_gets_its_page_while_the_disk_fails() {
+    const RECORDS: usize = 17;
+    const VALUE_BYTES: usize = 900_000;
+    let place = tempfile::tempdir().unwrap();
+    let failing = Failing::new(place.path(), SYNC, &[]);
+    let address = failing.address.clone();
+    let value = format!("\"{}\"", "x".repeat(VALUE_BYTES));
+    for _ in 0..RECORDS {
+        let kept = ask(&address, "POST /v1/topics/t/events", &value);
+        assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
+    }
+    let mut reader = TcpStream::connect(&address).unwrap();
+    reader.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = "GET /v1/topics/t/events?max-bytes=16777216 HTTP/1.1\r\nHost: localhost\r\n\
+                   Connection: close\r\n\r\n";
+    reader.write_all(request.as_bytes()).unwrap();
+    let mut page = vec![0; 1_000];
+    reader.read_exact(&mut page).unwrap();
+    assert!(page.starts_with(b"HTTP/1.1 200"));
+    failing.fail(SYNC);
+    // The seal of the log may meet the fault before this write does.
+    let refused = ask(&address, "POST /v1/topics/t/events", "2");
+    assert!(!refused.starts_with("HTTP/1.1 201"), "{refused}");
+    failing.until_told();
+    reader.read_to_end(&mut page).unwrap();
+    assert!(page.len() > RECORDS * VALUE_BYTES, "{} bytes", page.len());
+    failing.ends(SYNC);
+    opens_again(place.path());
 }
