@@ -5,6 +5,7 @@
 
 mod circles;
 mod data;
+mod defaults;
 mod documents;
 mod imports;
 mod invariants;
@@ -47,6 +48,7 @@ pub(crate) fn tidy() -> anyhow::Result<()> {
     sources::check(&packages, &files, &mut findings)?;
     documents::check(&files, &mut findings)?;
     data::check(&files, &mut findings)?;
+    defaults::check(&files, &mut findings)?;
     invariants::check(&files, &mut findings)?;
     words::check(&files, &mut findings)?;
     for note in &findings.notes {

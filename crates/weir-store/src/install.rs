@@ -88,8 +88,10 @@ impl Manifest {
             return Err(StoreError::ForeignStore { file });
         }
         let word = |at: usize| {
-            let bytes = bytes.get(at..at + 8).and_then(|word| word.first_chunk());
-            bytes.map_or(0, |word| u64::from_le_bytes(*word))
+            let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+                unreachable!("every field lies inside the manifest")
+            };
+            u64::from_le_bytes(*word)
         };
         let manifest = Self {
             index: LogIndex(word(32)),

@@ -420,12 +420,12 @@ fn attach(
         writer.files.contents.write().last = *last;
     }
     for (id, list) in &snapshot.topics {
-        let last = expected.get(id.index()).map_or(0, |(_, last)| *last);
         let writer = topics.writers.get_mut(id.index());
-        let file = snapshot::path(snapshot.index);
-        let writer =
-            writer.ok_or_else(|| StoreError::damage(&file, 512, "a topic of the machine", 0))?;
-        writer.attach(list, last)?;
+        let (writer, (_, last)) = writer.zip(expected.get(id.index())).ok_or_else(|| {
+            let file = snapshot::path(snapshot.index);
+            StoreError::damage(&file, 512, "a topic of the machine", 0)
+        })?;
+        writer.attach(list, *last)?;
     }
     Ok(Start {
         engine,

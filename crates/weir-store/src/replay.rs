@@ -56,15 +56,15 @@ impl<'a> Content<'a> {
                 Self::Membership
             });
         }
-        let batch = Batch::read(payload, term).map_err(|error| match error {
+        let batch = Batch::read(payload, term).map_err(|error| match (error, payload.first()) {
             // The first byte is the kind of payload: one that is not known
             // comes from a later program.
-            BatchError { at: 0, .. } => StoreError::NewerFormat {
+            (BatchError { at: 0, .. }, Some(version)) => StoreError::NewerFormat {
                 file: file(),
-                found: payload.first().copied().map_or(0, u16::from),
+                found: u16::from(*version),
                 supported: u16::from(BATCH_VERSION),
             },
-            error => StoreError::Apply {
+            (error, _) => StoreError::Apply {
                 index,
                 error: error.into(),
             },

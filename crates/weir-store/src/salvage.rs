@@ -332,7 +332,9 @@ impl SalvageReport {
     ) -> Result<(), StoreError> {
         let mut newest = newest_offsets(from, identity)?;
         for (id, first, last) in kept {
-            let topic = known.get(&id).cloned().unwrap_or_default();
+            let Some(topic) = known.get(&id).cloned() else {
+                unreachable!("the names and the topics come from one machine")
+            };
             if let Some(later) = newest.remove(&id).filter(|later| *later > last) {
                 self.lost_later.push(Lost {
                     topic: topic.clone(),

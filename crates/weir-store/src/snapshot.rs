@@ -343,8 +343,10 @@ pub(crate) fn check_watched(
 type Header = [u8; HEADER_BYTES];
 
 fn word(header: &Header, at: usize) -> u64 {
-    let bytes = header.get(at..at + 8).and_then(|b| b.first_chunk::<8>());
-    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    let Some(bytes) = header.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
+        unreachable!("every field lies inside the header")
+    };
+    u64::from_le_bytes(*bytes)
 }
 
 /// Opens a snapshot and checks its header; returns its length too.
@@ -455,9 +457,10 @@ fn storage(error: SnapshotError) -> StoreError {
 }
 
 fn own_crc(header: &Header) -> u32 {
-    header
-        .last_chunk::<4>()
-        .map_or(0, |crc| u32::from_le_bytes(*crc))
+    let Some(crc) = header.last_chunk::<4>() else {
+        unreachable!("a header is longer than its checksum")
+    };
+    u32::from_le_bytes(*crc)
 }
 
 /// CRC of a chunk: the checksum of the chunk before it (of the header for the

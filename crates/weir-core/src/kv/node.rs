@@ -87,7 +87,10 @@ impl From<Body> for Node {
 pub(super) fn child_of(key_prefixes: &KeyPrefixes, children: &[Child], key: &[u8]) -> usize {
     let range = key_prefixes.range(key);
     let bounds = children.get(1..).and_then(|rest| rest.get(range.clone()));
-    range.start + bounds.map_or(0, |some| some.partition_point(|c| c.0.as_ref() <= key))
+    let Some(bounds) = bounds else {
+        unreachable!("the prefixes are those of all children after the first")
+    };
+    range.start + bounds.partition_point(|child| child.0.as_ref() <= key)
 }
 
 /// The place of a key, or where it would be put.

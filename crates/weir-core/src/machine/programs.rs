@@ -244,9 +244,9 @@ pub(super) fn within_quota(
     live: &Live,
     item: &Item<'_>,
 ) -> Result<(), Rejection> {
-    if live.options.keys_max.is_none() {
+    let Some(keys_max) = live.options.keys_max else {
         return Ok(());
-    }
+    };
     let mut inputs = Inputs::new(item);
     let steps = context.emits().iter().map(|emit| {
         let (key, value, _) = inputs.at(emit.op_index);
@@ -261,7 +261,7 @@ pub(super) fn within_quota(
     live.admits_all(steps).map_err(|no| match no.detail {
         Detail::Operation { reason, .. } => Rejection {
             reason,
-            detail: Detail::Limit(live.options.keys_max.unwrap_or(0)),
+            detail: Detail::Limit(keys_max),
         },
         _ => no,
     })

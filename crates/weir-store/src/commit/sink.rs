@@ -37,24 +37,21 @@ pub(crate) fn attached(
     snapshot: &Snapshot,
 ) -> Result<Vec<TopicWriter>, StoreError> {
     let topics = snapshot.machine.topics().map(|view| (view.id, view.last.0));
-    let mut lasts = Vec::new();
     let mut writers = Vec::new();
     for (id, last) in topics {
         let files = Arc::new(TopicFiles::new(id, tag, Arc::clone(cache)));
         files.contents.write().last = last;
-        lasts.push(last);
-        writers.push(TopicWriter::new(files));
+        writers.push((TopicWriter::new(files), last));
     }
     for (id, list) in &snapshot.topics {
-        let last = lasts.get(id.index()).copied().unwrap_or_default();
         let writer = writers.get_mut(id.index());
-        let writer = writer.ok_or_else(|| {
+        let (writer, last) = writer.ok_or_else(|| {
             let file = snapshot::path(snapshot.index);
             StoreError::damage(&file, 512, "a topic of the machine", 0)
         })?;
-        writer.attach(list, last)?;
+        writer.attach(list, *last)?;
     }
-    Ok(writers)
+    Ok(writers.into_iter().map(|(writer, _)| writer).collect())
 }
 
 /// All topic writers, by topic number.

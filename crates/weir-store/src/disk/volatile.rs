@@ -114,9 +114,10 @@ fn look_up(found: &StatFs, device: u64) -> FileSystem {
 /// Only the lower 32 bits are defined; some systems extend their sign.
 fn magic(found: &StatFs) -> u64 {
     let bytes = found.f_type.to_le_bytes();
-    bytes
-        .first_chunk::<4>()
-        .map_or(0, |low| u64::from(u32::from_le_bytes(*low)))
+    let Some(low) = bytes.first_chunk::<4>() else {
+        unreachable!("the type of a file system has at least 32 bits")
+    };
+    u64::from(u32::from_le_bytes(*low))
 }
 
 fn of_type(magic: u64) -> FileSystem {

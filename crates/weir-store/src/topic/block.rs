@@ -258,9 +258,10 @@ pub(crate) struct Header {
 impl RawBlock {
     /// Checksum of the header for a place, as it stands in its last bytes.
     pub(crate) fn own_crc(header: &[u8; HEADER_BYTES]) -> u32 {
-        header
-            .last_chunk::<4>()
-            .map_or(0, |crc| u32::from_le_bytes(*crc))
+        let Some(crc) = header.last_chunk::<4>() else {
+            unreachable!("a header is longer than its checksum")
+        };
+        u32::from_le_bytes(*crc)
     }
 
     /// The header for `place`.
@@ -268,9 +269,10 @@ impl RawBlock {
         let mut header = [0; HEADER_BYTES];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
-            if let Some(field) = header.get_mut(at..at + bytes.len()) {
-                field.copy_from_slice(bytes);
-            }
+            let Some(field) = header.get_mut(at..at + bytes.len()) else {
+                unreachable!("every field lies inside the header")
+            };
+            field.copy_from_slice(bytes);
             at += bytes.len();
         };
         put(&MAGIC);
