@@ -53,6 +53,11 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         }
     }
     index(files, findings)?;
+    for number in gaps(&numbers, &tree::text(INDEX)?) {
+        let what =
+            format!("no decision has the number {number:04}, and this page does not say why");
+        findings.wrong(INDEX, &what);
+    }
     if files.iter().any(|name| name == "CHANGELOG.md") {
         change_log(&tree::text("CHANGELOG.md")?, findings);
     } else {
@@ -77,6 +82,31 @@ fn index(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The numbers up to the highest one that no decision has and that the index does not name, alone
+/// or in `NNNN to NNNN`.
+fn gaps(numbers: &[&str], index: &str) -> Vec<u32> {
+    let number = |word: &str| {
+        let digits = word.trim_matches(|letter: char| !letter.is_ascii_digit());
+        let is_number = digits.len() == 4;
+        is_number.then(|| digits.parse::<u32>().ok()).flatten()
+    };
+    let taken: Vec<u32> = numbers.iter().copied().filter_map(number).collect();
+    let mut named = Vec::new();
+    let words: Vec<&str> = index.split_whitespace().collect();
+    for (at, word) in words.iter().enumerate() {
+        let Some(first) = number(word) else { continue };
+        let last = match words.get(at + 1..at + 3) {
+            Some(["to", last]) => number(last).unwrap_or(first),
+            _ => first,
+        };
+        named.extend(first..=last);
+    }
+    let highest = taken.iter().copied().max().unwrap_or(0);
+    (0..highest)
+        .filter(|number| !taken.contains(number) && !named.contains(number))
+        .collect()
 }
 
 /// The lines with fenced blocks emptied and code spans cut out.
@@ -202,8 +232,15 @@ fn change_log(text: &str, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::{change_log, joined, links, one_title, prose};
+    use super::{change_log, gaps, joined, links, one_title, prose};
     use crate::tidy::Findings;
+
+    #[test]
+    fn numbers_that_no_decision_has_are_explained() {
+        let taken = ["0000", "0002", "0006", "0008"];
+        assert_eq!(gaps(&taken, "0001, 0003 to 0005 were never used"), [7]);
+        assert!(gaps(&taken, "(0001, 0003 to\n0005 and 0007).").is_empty());
+    }
 
     fn check(text: &str, expected: usize) {
         let mut findings = Findings::default();
