@@ -84,7 +84,14 @@ const TABLE: &[Row] = &[
         layer: 3,
         ours: &["weir-core", "weir-store"],
         // Random numbers for simulations alone (decision 0079).
-        foreign: &["futures-util", "openraft", "rand", "tokio"],
+        foreign: &[
+            "futures-util",
+            "openraft",
+            "rand",
+            "rustls",
+            "tokio",
+            "tokio-rustls",
+        ],
     },
     Row {
         name: "weir-sim",
