@@ -59,12 +59,15 @@
       (goto-char (symbol-value 'term-home-marker))
       (buffer-substring-no-properties (point) (point-max)))))
 
-(defun weir-session-until (pattern)
-  "Wait until the screen matches PATTERN; fail after a minute."
+(defun weir-session-until (pattern &optional gone)
+  "Wait until the screen matches PATTERN; fail after a minute.
+With GONE, wait until it does not.
+A screen is drawn in pieces: what is old may go after what is new came."
   (let ((end (+ (float-time) 60)))
-    (while (not (string-match-p pattern (weir-session-screen)))
+    (while (eq (and gone t) (and (string-match-p pattern (weir-session-screen)) t))
       (when (> (float-time) end)
-        (ert-fail (format "No %S on the screen:\n%s" pattern (weir-session-screen))))
+        (ert-fail (format "%s %S on the screen:\n%s"
+                          (if gone "Still" "No") pattern (weir-session-screen))))
       (accept-process-output weir-session-process 0.05))))
 
 (defun weir-session-type (&rest keys)
@@ -191,8 +194,8 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-until "JQL: ")
           (weir-session-type "status = Done ORDER BY key ASC" 'RET)
           (weir-session-until "issues · status = Done")
+          (weir-session-until "To Do" 'gone)
           (weir-session-picture "jira-list")
-          (should-not (string-match-p "To Do" (weir-session-screen)))
           ;; An issue, and the next one.
           (weir-session-type 'RET)
           (weir-session-until "^Reporter ")
@@ -234,7 +237,7 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-picture "jira-conflict")
           (weir-session-type "t")
           (weir-session-until "^Summary     Theirs at the site")
-          (should-not (string-match-p "●" (weir-session-screen))))
+          (weir-session-until "●" 'gone))
       (signal-process (car simulator) 'SIGCONT)
       (delete-process (car simulator)))))
 
