@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod memory;
 pub(crate) mod minimum_rate;
+pub(crate) mod readers;
 
 /// Blank lines before a request line.
 pub(crate) const HEAD_LINES_BLANK_MAX: usize = 2;

@@ -360,7 +360,8 @@ impl Opening {
             self.security,
             self.descriptors,
             service::routes(),
-        );
+        )
+        .map_err(|source| ServerError::Runtime { source })?;
         let shared = Arc::new(shared.with_cluster(cluster));
         let (switched, switch) = mpsc::channel();
         let ready = Ready {

@@ -1,10 +1,11 @@
 //! What all connections of a server share.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use weir_core::Intention;
 use weir_store::{Proposal, Store, StoreError};
 
@@ -14,6 +15,7 @@ use crate::connections::ConnectionTable;
 use crate::descriptors::Descriptors;
 use crate::limits::admission::{Admission, Permit};
 use crate::limits::memory::MemoryLimits;
+use crate::limits::readers::Readers;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::security::{Denied, Principal, Right, Security};
@@ -35,8 +37,8 @@ pub(crate) struct Shared {
     pub(crate) wake_batches: Arc<WakeBatches>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
-    /// Permits of those who read and render records for an answer.
-    pub(crate) readers: Arc<Semaphore>,
+    /// Threads that read and render records for an answer.
+    pub(crate) readers: Readers,
     /// Connections of all ports.
     pub(crate) connections: Arc<ConnectionTable>,
     /// How many descriptors they may take.
@@ -61,13 +63,13 @@ impl Shared {
         security: impl Into<Arc<Security>>,
         descriptors: Descriptors,
         routes: Vec<&'static str>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let metrics = Arc::new(Metrics::new(routes));
         let limits = MemoryLimits::detect(&config);
         let connections = ConnectionTable::new(&config, descriptors, Arc::clone(&metrics));
-        Self {
+        Ok(Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
-            readers: Arc::new(Semaphore::new(limits.readers)),
+            readers: Readers::new(limits.readers)?,
             admission: Admission::new(limits),
             store,
             cluster: None,
@@ -80,7 +82,7 @@ impl Shared {
             beats: AtomicU64::new(0),
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
-        }
+        })
     }
 
     /// As `new`, for a node of a cluster.

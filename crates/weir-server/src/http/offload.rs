@@ -32,5 +32,10 @@ pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Problem::new(Kind::Internal, "a worker ended")))
+    done.unwrap_or_else(|_| Err(ended()))
+}
+
+/// The problem of a request whose work panicked.
+pub(crate) fn ended() -> Problem {
+    Problem::new(Kind::Internal, "a worker ended")
 }

@@ -20,9 +20,7 @@ use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 use super::buffer::OUT_BYTES_HIGH;
 use super::pushdown::{Found, Keys, Pushdown};
 use crate::limits::budget::{MemoryBudget, Reservation};
-
-/// Who does not answer after a panic.
-const READS: &str = "a thread that reads";
+use crate::limits::readers::{READS, Readers};
 
 /// Keys of a `latest` listener that are looked up at a time.
 const REPLAY_KEYS: usize = 256;
@@ -68,8 +66,8 @@ pub(super) enum Fetched {
 pub(super) struct Fetch {
     /// Room for looks, of all connections.
     filters: Arc<Semaphore>,
-    /// Permits of those who read, of all ports.
-    readers: Arc<Semaphore>,
+    /// Threads that read, of all ports.
+    readers: Readers,
     /// For pages that were fetched and not sent.
     budget: MemoryBudget,
     /// The one look of this connection.
@@ -96,11 +94,7 @@ impl Drop for Task {
 }
 
 impl Fetch {
-    pub(super) fn new(
-        filters: Arc<Semaphore>,
-        readers: Arc<Semaphore>,
-        budget: MemoryBudget,
-    ) -> Self {
+    pub(super) fn new(filters: Arc<Semaphore>, readers: Readers, budget: MemoryBudget) -> Self {
         Self {
             filters,
             readers,
@@ -182,12 +176,12 @@ impl Fetch {
     fn begin(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
         if self.is_idle() {
             self.listener = listener;
-            let readers = Arc::clone(&self.readers);
+            let readers = self.readers.clone();
             let handle = tokio::spawn(async move {
-                let Ok(permit) = readers.acquire_owned().await else {
+                let Ok(permit) = readers.permit_at_last().await else {
                     return Brought::Lost;
                 };
-                let fetched = tokio::task::spawn_blocking(move || {
+                let fetched = readers.run(move || {
                     let brought = work();
                     drop(permit);
                     brought
@@ -338,6 +332,8 @@ impl LookUp {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
     use std::future::poll_fn;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
@@ -346,7 +342,7 @@ mod tests {
 
     use tokio::sync::Semaphore;
 
-    use super::{Brought, Fetch};
+    use super::{Brought, Fetch, Readers};
     use crate::limits::budget::MemoryBudget;
 
     /// Work that says when it begins, ends when it is told, and says then
@@ -374,7 +370,7 @@ mod tests {
         let places = Arc::new(Semaphore::new(2));
         let [mut one, mut other] = [0; 2].map(|_| {
             let budget = MemoryBudget::new(1 << 20, 1 << 10);
-            Fetch::new(Arc::clone(&places), Arc::clone(&places), budget)
+            Fetch::new(Arc::clone(&places), Readers::new(2).unwrap(), budget)
         });
         let first = work(&mut one, 1);
         assert!(first.begun.recv().is_ok());

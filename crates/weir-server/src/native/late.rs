@@ -44,13 +44,16 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
     }
     let config = ServerConfig::default();
     let security = Security::open(&config).unwrap();
-    Arc::new(Port::new(Arc::new(Shared::new(
-        config,
-        store,
-        security,
-        crate::descriptors::raise().unwrap(),
-        Vec::new(),
-    ))))
+    Arc::new(Port::new(Arc::new(
+        Shared::new(
+            config,
+            store,
+            security,
+            crate::descriptors::raise().unwrap(),
+            Vec::new(),
+        )
+        .unwrap(),
+    )))
 }
 
 /// Both sides of TLS.

@@ -109,7 +109,7 @@ impl Listeners {
             newest: 0,
             fetch: Fetch::new(
                 filters,
-                Arc::clone(&shared.readers),
+                shared.readers.clone(),
                 shared.admission.answers.clone(),
             ),
             marks: ProgressMarks::default(),

@@ -201,13 +201,16 @@ mod tests {
         write(Operation::Create { options: &options });
         let config = ServerConfig::default();
         let security = Security::open(&config).unwrap();
-        let hub = Hub::new(Arc::new(Shared::new(
-            config,
-            Arc::clone(&store),
-            security,
-            crate::descriptors::raise().unwrap(),
-            Vec::new(),
-        )));
+        let hub = Hub::new(Arc::new(
+            Shared::new(
+                config,
+                Arc::clone(&store),
+                security,
+                crate::descriptors::raise().unwrap(),
+                Vec::new(),
+            )
+            .unwrap(),
+        ));
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();
         let test = async {

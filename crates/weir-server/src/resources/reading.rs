@@ -1,15 +1,11 @@
 //! Reading records for an answer: few at a time, and only with memory for what comes of it.
 //!
-//! Reading and rendering a page costs processor time and memory. Permits (`Shared::readers`) bound
-//! how many do that at once, in the order in which they came, so that a thousand readers neither
-//! keep the commit thread from its processor nor hold a thousand blocks that nobody takes. Short
-//! blocks that are in memory need none.
+//! The threads of `Shared::readers` do it, few at a time and with a lower priority than the thread
+//! that serves the sockets and the one that commits, so that a thousand readers neither keep
+//! those from a processor nor hold a thousand blocks that nobody takes. Short blocks that are in
+//! memory need none of them.
 //!
-//! Invariants:
-//! - a thread that holds a permit waits for nothing but the disk;
-//! - bytes that found no memory are dropped before a request waits for memory.
-
-use std::sync::Arc;
+//! Invariant: bytes that found no memory are dropped before a request waits for memory.
 
 use crate::http::exchange::busy;
 use crate::http::offload;
@@ -25,8 +21,8 @@ pub(crate) enum Attempt<T> {
     Lacks(usize),
 }
 
-/// Runs an attempt until it is done: on a thread that may wait, with a permit for readers, and
-/// again after more memory was reserved.
+/// Runs an attempt until it is done: on a thread of the readers, and again after more memory
+/// was reserved. BUSY when no thread was free within two seconds.
 pub(crate) async fn read<T, W>(
     shared: &Shared,
     reservation: Reservation,
@@ -38,14 +34,15 @@ where
 {
     let mut state = (reservation, work);
     loop {
-        let permit = Arc::clone(&shared.readers).acquire_owned().await;
-        let (attempt, after) = offload::run(move || {
+        let permit = shared.readers.permit().await.map_err(busy)?;
+        let done = shared.readers.run(move || {
             let (mut reservation, mut work) = state;
             let attempt = work(&mut reservation)?;
             drop(permit);
             Ok((attempt, (reservation, work)))
-        })
-        .await?;
+        });
+        let done = done.await.map_err(|_| offload::ended())?;
+        let (attempt, after) = done?;
         state = after;
         match attempt {
             Attempt::Done(made) => return Ok((made, state.0)),

@@ -16,6 +16,7 @@ use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, T
 
 use super::Connection;
 use crate::cluster::{ClusterNode, NodeError};
+use crate::limits::readers::READS;
 use crate::listing;
 use crate::native::refuse::{self, Refused};
 use crate::security::Right;
@@ -196,8 +197,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // One that does not live is told from one that never did.
             Poll::Ready(Current::NoTopic) | Poll::Pending => {
                 let (topic, key) = (topic.to_owned(), key.to_vec());
-                permit = self.reader().await;
-                self.blocking(move |store| store.get(&topic, &key)).await?
+                let (found, held) = self.reading(move |store| store.get(&topic, &key)).await?;
+                permit = Some(held);
+                found
             }
         };
         let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
@@ -223,9 +225,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             page
         } else {
             let topic = topic.to_owned();
-            permit = self.reader().await;
-            self.blocking(move |store| store.read(&topic, before)?.next_page())
-                .await?
+            let read = self.reading(move |store| store.read(&topic, before)?.next_page());
+            let (page, held) = read.await?;
+            permit = Some(held);
+            page
         };
         let page = page.ok_or_else(absent)?;
         let first = page.iter().next().transpose();
@@ -238,10 +241,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         answered
     }
 
-    /// A permit to read a page that must be waited for, until its answer is made.
-    async fn reader(&self) -> Option<OwnedSemaphorePermit> {
-        let readers = Arc::clone(&self.port.shared.readers);
-        readers.acquire_owned().await.ok()
+    /// Reads what must be waited for; the permit is held until its answer is made.
+    async fn reading<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<(T, OwnedSemaphorePermit), Refused> {
+        let readers = &self.port.shared.readers;
+        let permit = readers.permit().await;
+        let permit = permit.map_err(|_| Refused::plain(ErrorCode::Busy))?;
+        let store = Arc::clone(&self.port.shared.store);
+        let read = readers.run(move || work(&store)).await;
+        let read = read.unwrap_or(Err(StoreError::Panicked { thread: READS }));
+        let read = read.map_err(|error| refuse::of_store(&error))?;
+        Ok((read, permit))
     }
 
     /// Sends the first record of a page in a page of its own.

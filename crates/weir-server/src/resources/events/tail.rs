@@ -310,17 +310,16 @@ impl Tail {
         if let Poll::Ready(page) = self.reader.next_page_now() {
             return Ok(page);
         }
-        let permit = Arc::clone(&self.live.edge.shared.readers)
-            .acquire_owned()
-            .await;
+        let readers = &self.live.edge.shared.readers;
+        let permit = readers.permit_at_last().await.map_err(busy)?;
         let mut reader = self.reader.clone();
-        let (reader, page) = offload::run(move || {
+        let read = readers.run(move || {
             let page = reader.next_page();
             drop(permit);
-            let page = page.map_err(|error| problems::of_store(&error))?;
-            Ok((reader, page))
-        })
-        .await?;
+            (reader, page)
+        });
+        let (reader, page) = read.await.map_err(|_| offload::ended())?;
+        let page = page.map_err(|error| problems::of_store(&error))?;
         self.reader = reader;
         Ok(page)
     }

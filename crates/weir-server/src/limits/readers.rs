@@ -1,0 +1,138 @@
+//! Threads that read and render records for answers, and permits for them.
+//!
+//! Reading and rendering a page costs processor time. Permits bound how many do that at once, in
+//! the order in which they came; on Linux the threads have a lower priority than those that
+//! serve the sockets and commit, so that writes do not wait for a thousand readers.
+//!
+//! Invariants:
+//! - a thread that holds a permit waits for nothing but the disk;
+//! - every request's wait for a permit has a deadline.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
+
+use crate::limits::budget::BudgetExhausted;
+
+/// What is added to the nice value of the threads that read.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+/// Longest wait of a request for a permit.
+const WAIT: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 2000 });
+
+/// Who does not answer after a panic.
+pub(crate) const READS: &str = "a thread that reads";
+
+/// The threads and their permits. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Readers(Arc<Threads>);
+
+#[derive(Debug)]
+struct Threads {
+    permits: Arc<Semaphore>,
+    handle: Handle,
+    /// Runs blocking work alone. `None` while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // A runtime must not be dropped where tasks run: its threads end by themselves.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Readers {
+    /// `count` permits and as many threads; a thread starts when it is needed first.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a runtime.
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .max_blocking_threads(count)
+            .thread_name("weir-read")
+            .on_thread_start(yield_to_others)
+            .build()?;
+        Ok(Self(Arc::new(Threads {
+            permits: Arc::new(Semaphore::new(count)),
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })))
+    }
+
+    /// A permit, as soon as one is free.
+    ///
+    /// # Errors
+    ///
+    /// [`BudgetExhausted`] when none was within two seconds.
+    pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
+        let permit = tokio::time::timeout(WAIT, self.permit_at_last()).await;
+        permit.unwrap_or(Err(BudgetExhausted))
+    }
+
+    /// As `permit`, without a deadline: for those who wait for records anyway. The semaphore is
+    /// never closed, so there is no error.
+    pub(crate) async fn permit_at_last(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
+        let permits = Arc::clone(&self.0.permits);
+        let permit = permits.acquire_owned().await;
+        permit.map_err(|_| BudgetExhausted)
+    }
+
+    /// Runs `work` on one of the threads; it starts at once for a caller that holds a permit.
+    ///
+    /// # Errors
+    ///
+    /// A [`JoinError`] when `work` panicked.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        self.0.handle.spawn_blocking(work).await
+    }
+}
+
+/// Lowers the priority of this thread. Others than Linux know one for the process alone.
+fn yield_to_others() {
+    #[cfg(target_os = "linux")]
+    {
+        // What refuses it (a seccomp filter) leaves the priority as it is: slower writes under
+        // many readers, and no fault.
+        let _ = rustix::process::nice(NICE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{BudgetExhausted, Readers};
+
+    #[tokio::test]
+    async fn a_wait_for_a_permit_ends_and_work_goes_on_after_it() {
+        let readers = Readers::new(1).unwrap();
+        let first = readers.permit().await.unwrap();
+        assert_eq!(readers.permit().await.unwrap_err(), BudgetExhausted);
+        drop(first);
+        let _second = readers.permit().await.unwrap();
+        assert_eq!(readers.run(|| 7).await.unwrap(), 7);
+        assert!(readers.run(|| panic!("as a test")).await.is_err());
+        assert_eq!(readers.run(|| 8).await.unwrap(), 8);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn its_threads_have_a_lower_priority_than_their_caller() {
+        let own = rustix::process::getpriority_process(None).unwrap();
+        let readers = Readers::new(1).unwrap();
+        let theirs = readers.run(|| rustix::process::getpriority_process(None).unwrap());
+        assert_eq!(theirs.await.unwrap(), (own + super::NICE).min(19));
+        assert_eq!(rustix::process::getpriority_process(None).unwrap(), own);
+    }
+}
