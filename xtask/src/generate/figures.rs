@@ -206,7 +206,7 @@ fn unit(value: f64, metric: &str) -> (&'static str, f64) {
     };
     let time = [(" ns", 1.0), (" us", 1e3), (" ms", 1e6), (" s", 1e9)];
     match metric {
-        "wall" | "cpu" | "wall_total" | "worst" | "p50" | "cpu_per_kib" => scaled(&time),
+        "wall" | "cpu" | "wall_total" | "worst" | "p50" | "p99" | "cpu_per_kib" => scaled(&time),
         "server_us" | "p99_us" => scaled(&[(" ns", 1e-3), (" us", 1.0), (" ms", 1e3)]),
         "worst_ms" => (" ms", 1.0),
         "rss" | "server_rss" | "bytes_each" | "bytes_per_topic" | "peak" => {
