@@ -4,8 +4,9 @@
 //! standard output ends the program quietly. Exit codes are those of the error
 //! table (`weir help exit`). What must never happen here: a rule of the store
 //! (they are in `weir-core`), or a door that the library does not have.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod backup;
 mod bench;
 mod bytes;
@@ -64,10 +65,6 @@ mod verify;
 mod version;
 mod words;
 mod write;
-
-/// Gives memory back to the system after a burst (docs/decisions/0072).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use std::process::ExitCode;
 

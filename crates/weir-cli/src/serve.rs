@@ -552,6 +552,7 @@ impl Signals {
     /// Waits for a signal, or a while.
     fn pause(&self, server: &Server) {
         self.sleep();
+        crate::allocator::give_back();
         // Only for a server that was seen alive since the last time.
         let beats = server.beats();
         if self.beats.replace(beats) != beats && server.store_failure().is_none() {

@@ -12,7 +12,7 @@ const RECORD_BYTES: usize = 800_000;
 /// Writes of the neighbour that must be acknowledged while the abuse lasts.
 const WRITES: usize = 200;
 /// Resident memory after the abusers left.
-const REST_BYTES: u64 = 160 << 20;
+const REST_BYTES: u64 = 112 << 20;
 
 /// A server with large records.
 fn world() -> World {
