@@ -106,9 +106,18 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
     let failure = failure(topic, commit)?;
     let intention = commit.intention.0;
     let advice = match (commit.reason, &commit.detail) {
-        (Some(ErrorCode::Trap | ErrorCode::OutOfFuel), _) => Some(format!(
-            "see what the program did: `weir program trace {topic} {intention}`"
+        (Some(ErrorCode::Trap), _) => Some(format!(
+            "see what the program did, and where: `weir program trace {topic} {intention}`"
         )),
+        (Some(ErrorCode::OutOfFuel), _) => {
+            let info = weir.topic(topic).and_then(|topic| topic.try_info());
+            let set = info.ok().flatten().map(|info| info.options.program);
+            let fuel = set.and_then(|set| set.fuel_max).unwrap_or(FUEL_DEFAULT);
+            Some(format!(
+                "the option fuel-max is {fuel}; `weir topic set {topic} fuel-max=N` raises it; \
+                 `weir program trace {topic} {intention}` shows what the program did, and where"
+            ))
+        }
         (Some(ErrorCode::Rejected), _) => Some(format!(
             "change what was sent; `weir program trace {topic} {intention}` shows what the program did"
         )),

@@ -1,7 +1,9 @@
 //! Programs on wasmtime: compiled, metered, one warm instance for each topic.
 
+mod stack;
 mod traced;
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -22,8 +24,9 @@ use crate::host::{Cache, CountedInstance, Kept, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::report::Report;
 use crate::rewrite::{DirtyPages, Rewritten, global_name, rewrite};
-use crate::trace::Tracer;
+use crate::trace::{FRAMES_MAX, Tracer};
 use crate::validate::inspect;
+use stack::Stacks;
 
 /// The version that the workspace pins; a test compares it with the lock file.
 pub(crate) const WASMTIME_VERSION: &str = "48.0.8";
@@ -115,6 +118,8 @@ struct Compiled {
     /// The memory of a fresh instance; its room is counted.
     first: OnceLock<(First, Kept)>,
     warm: Arc<Warm>,
+    /// Keeps where calls fail, on a host with a tracer.
+    stacks: Option<Stacks>,
 }
 
 struct Live {
@@ -168,7 +173,11 @@ fn config(stack_bytes_max: usize) -> Config {
 
 impl Compiler {
     fn new(lines: &Arc<Lines>, tracer: Option<&Arc<Tracer>>) -> Result<Self, Error> {
-        let engine = Engine::new(&config(limits::NATIVE_STACK_BYTES_MAX))?;
+        let mut config = config(limits::NATIVE_STACK_BYTES_MAX);
+        if tracer.is_some() {
+            config.wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX));
+        }
+        let engine = Engine::new(&config)?;
         let mut linker: Linker<Data> = Linker::new(&engine);
         match tracer {
             None => abi::link_all!(wasmtime, linker, stopped, lines),
@@ -230,6 +239,8 @@ impl Maker {
         let dirty = report
             .stores
             .then(|| DirtyPages::new(report.memory_bytes_max));
+        let tracer = self.tracer.as_ref();
+        let stacks = tracer.map(|tracer| Stacks::new(tracer, code, report.unused));
         let Rewritten {
             code,
             mask,
@@ -254,6 +265,7 @@ impl Maker {
             keeps_data,
             first: OnceLock::new(),
             warm: Arc::clone(&self.warm),
+            stacks,
         };
         if compiled.report.version.is_none() {
             let mut live = compiled.start().map_err(|error| unable(&error))?;
@@ -607,6 +619,9 @@ impl Program for Running {
                 // The instance is thrown away: nobody knows what it holds.
                 let overflowed = overflowed(self.module.room, instance, store);
                 let trap = why(&error, store.data().stop, overflowed);
+                if let Some(stacks) = &self.module.stacks {
+                    stacks.keep(&error, context);
+                }
                 let used = match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),

@@ -15,6 +15,10 @@ pub use weir_core::call_context::Stop;
 
 /// Bytes of an argument or result that are kept.
 pub const SNIPPET_BYTES_MAX: usize = 256;
+/// Functions of a call stack that are kept, the innermost ones.
+pub const FRAMES_MAX: usize = 64;
+/// Bytes of the name of a function that are kept.
+pub const NAME_BYTES_MAX: usize = 256;
 /// Calls that are kept; what happens depends on what is traced.
 pub const CALLS_MAX: usize = 100_000;
 
@@ -84,6 +88,40 @@ pub struct HostCall {
     pub fuel: u64,
 }
 
+/// A function of the module in which a call was when it failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its index in the module as it was deployed, imports first.
+    pub function: u32,
+    /// Its name by the name section of the module, demangled, or else the name of its export;
+    /// at most [`NAME_BYTES_MAX`] bytes. `None` when the module names it nowhere.
+    pub name: Option<String>,
+}
+
+/// Where a call was when a trap, a limit or want of fuel ended it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallStack {
+    /// The intention that was judged.
+    pub intention: IntentionOffset,
+    /// Step of a transaction, from 0.
+    pub step: u32,
+    /// The functions, the innermost one first; at most [`FRAMES_MAX`].
+    pub frames: Vec<Frame>,
+}
+
+/// What a [`Tracer`] wrote down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traced {
+    /// The calls, oldest first.
+    pub calls: Vec<HostCall>,
+    /// Number of calls that were left out because there were too many.
+    pub left_out: u64,
+    /// Fuel of the calls that were left out.
+    pub left_out_fuel: u64,
+    /// The call stack of the newest call that failed; only with [`Wanted::All`].
+    pub stack: Option<CallStack>,
+}
+
 /// Which calls are written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -106,6 +144,8 @@ pub struct Tracer {
 struct Seen {
     calls: VecDeque<HostCall>,
     left_out: u64,
+    left_out_fuel: u64,
+    stack: Option<CallStack>,
 }
 
 impl Tracer {
@@ -127,9 +167,21 @@ impl Tracer {
     }
 
     pub(crate) fn wants(&self, name: &str, intention: IntentionOffset) -> bool {
+        self.watches(intention) && (self.wanted == Wanted::All || name == "log")
+    }
+
+    /// Whether the call stack of a call that fails is wanted.
+    pub(crate) fn wants_stack(&self, intention: IntentionOffset) -> bool {
+        self.watches(intention) && self.wanted == Wanted::All
+    }
+
+    fn watches(&self, intention: IntentionOffset) -> bool {
         let (first, last) = (&self.first, &self.last);
         (first.load(Ordering::Relaxed)..=last.load(Ordering::Relaxed)).contains(&intention.0)
-            && (self.wanted == Wanted::All || name == "log")
+    }
+
+    pub(crate) fn add_stack(&self, stack: CallStack) {
+        self.seen.lock().stack = Some(stack);
     }
 
     pub(crate) fn add(&self, call: HostCall) {
@@ -137,19 +189,24 @@ impl Tracer {
         if seen.calls.len() >= CALLS_MAX {
             seen.left_out += 1;
             if self.wanted == Wanted::All {
+                seen.left_out_fuel += call.fuel;
                 return;
             }
-            seen.calls.pop_front();
+            let oldest = seen.calls.pop_front();
+            seen.left_out_fuel += oldest.map_or(0, |oldest| oldest.fuel);
         }
         seen.calls.push_back(call);
     }
 
-    /// What was written down since the last time, and how many calls were left
-    /// out because there were too many.
+    /// Returns what was written down since the last time.
     #[must_use]
-    pub fn take(&self) -> (Vec<HostCall>, u64) {
-        let mut seen = self.seen.lock();
-        let seen = std::mem::take(&mut *seen);
-        (seen.calls.into(), seen.left_out)
+    pub fn take(&self) -> Traced {
+        let seen = std::mem::take(&mut *self.seen.lock());
+        Traced {
+            calls: seen.calls.into(),
+            left_out: seen.left_out,
+            left_out_fuel: seen.left_out_fuel,
+            stack: seen.stack,
+        }
     }
 }

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 use weir_core::{IntentionOffset, Machine, ProgramCounts, ProgramHost};
 use weir_program::script::{Manner, run};
-use weir_program::trace::{Answer, Argument, HostCall, Tracer, Wanted};
+use weir_program::trace::{Answer, Argument, CALLS_MAX, CallStack, Traced, Tracer, Wanted};
 use weir_program::{LINE_BYTES_MAX, LINES_PER_SECOND, Level, WasmtimeHost};
 
 const EVERYTHING: std::ops::RangeInclusive<IntentionOffset> =
@@ -44,7 +44,9 @@ fn a_traced_host_gives_the_same_outcomes_at_the_same_fuel() {
         assert_eq!(blocks, again);
         assert_eq!(machine.digest(), other.digest());
         assert_eq!(counts(&machine), counts(&other));
-        let (calls, left_out) = tracer.take();
+        let Traced {
+            calls, left_out, ..
+        } = tracer.take();
         assert_eq!(left_out, 0);
         let paid: u64 = calls.iter().map(|call| call.fuel).sum();
         assert!(paid > 0, "nothing was traced");
@@ -68,7 +70,7 @@ put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
     let tracer = Arc::new(tracer);
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     run(script, &host, Manner::default(), &program).unwrap();
-    let (calls, _) = tracer.take();
+    let calls = tracer.take().calls;
     let names = |intention: u64| -> Vec<&str> {
         let of = calls.iter().filter(|call| call.intention.0 == intention);
         of.map(|call| call.name).collect()
@@ -150,7 +152,7 @@ fn a_tracer_of_lines_keeps_nothing_else() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     let script = "create t program=chatty\nput t k={u8:2}\n----\n\n";
     run(script, &host, Manner::default(), &chatty).unwrap();
-    let (calls, _): (Vec<HostCall>, u64) = tracer.take();
+    let calls = tracer.take().calls;
     let levels: Vec<_> = calls.iter().map(|call| &call.arguments[0].1).collect();
     let (warn, info) = (Argument::Name("warn"), Argument::Name("info"));
     assert_eq!(levels, [&warn, &warn, &info]);
@@ -158,6 +160,113 @@ fn a_tracer_of_lines_keeps_nothing_else() {
         panic!("{calls:?}")
     };
     assert_eq!((text.len, text.bytes.len()), (4000, 1024));
+}
+
+/// Fails in the way that the first byte of the value says; its names are in the name section,
+/// one of them as the compiler of Rust mangles it.
+const FAILING: &str = r#"(module
+  (import "weir1" "input_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1 1)
+  (func $abi (export "weir_abi") (result i32) i32.const 1)
+  (func $_ZN5seats3row17h0123456789abcdefE (param i32)
+    (if (i32.eq (local.get 0) (i32.const 1)) (then unreachable))
+    (if (i32.eq (local.get 0) (i32.const 2)) (then (loop $for_ever (br $for_ever))))
+    (drop (call $read (i32.const 1) (i32.const 0) (i32.const 65536) (i32.const 1))))
+  (func $judge (param i32)
+    (call $_ZN5seats3row17h0123456789abcdefE (local.get 0)))
+  (func (export "weir_apply") (result i32)
+    (drop (call $read (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 1)))
+    (if (i32.load8_u (i32.const 0)) (then (call $judge (i32.load8_u (i32.const 0)))))
+    i32.const 0))"#;
+
+fn failing(name: &str) -> Option<Vec<u8>> {
+    (name == "failing").then(|| wat::parse_str(FAILING).unwrap())
+}
+
+fn traced(wanted: Wanted, script: &str, program: &dyn Fn(&str) -> Option<Vec<u8>>) -> Traced {
+    let tracer = Arc::new(Tracer::new(wanted, &EVERYTHING));
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
+    run(script, &host, Manner::default(), program).unwrap();
+    tracer.take()
+}
+
+fn names(stack: &CallStack) -> Vec<&str> {
+    let frames = stack.frames.iter();
+    frames.map(|frame| frame.name.as_deref().unwrap()).collect()
+}
+
+#[test]
+fn a_call_that_fails_shows_its_call_stack() {
+    // A trap, want of fuel, and a pointer that the host refuses.
+    for how in 1..=3 {
+        let script =
+            format!("create t program=failing fuel_max=20000\nput t k={{u8:{how}}}\n----\n\n");
+        let stack = traced(Wanted::All, &script, &failing).stack.unwrap();
+        assert_eq!(stack.intention, IntentionOffset(2));
+        assert_eq!(names(&stack), ["seats::row", "judge", "weir_apply"]);
+        // As deployed: the function that tells the version is not compiled.
+        let functions: Vec<u32> = stack.frames.iter().map(|f| f.function).collect();
+        assert_eq!(functions, [2, 3, 4], "{how}");
+        assert_eq!(traced(Wanted::Log, &script, &failing).stack, None);
+    }
+    let script = "create t program=failing\nput t k={u8:0}\n----\n\n";
+    assert_eq!(traced(Wanted::All, script, &failing).stack, None);
+}
+
+#[test]
+fn names_that_cannot_be_read_are_left_out_of_a_call_stack() {
+    let script = "create t program=failing\nput t k={u8:1}\n----\n\n";
+    // A name section whose first part is longer than the section, and none at all.
+    for section in [&b"\x00\x08\x04name\x01\x7f\x01"[..], b""] {
+        let nameless = |_: &str| {
+            let code = wat::parse_str(FAILING).unwrap();
+            let names = code.windows(4).position(|four| four == b"name").unwrap();
+            let before = code[..names].iter().rposition(|byte| *byte == 0).unwrap();
+            Some([&code[..before], section].concat())
+        };
+        let stack = traced(Wanted::All, script, &nameless).stack.unwrap();
+        let names: Vec<_> = stack.frames.iter().map(|f| f.name.as_deref()).collect();
+        assert_eq!(names, [None, None, Some("weir_apply")]);
+    }
+}
+
+#[test]
+fn a_call_stack_is_bounded() {
+    let deep = r#"(module (memory (export "memory") 1 1)
+      (func (export "weir_abi") (result i32) i32.const 1)
+      (func $deep (param i32)
+        (if (i32.eqz (local.get 0)) (then unreachable))
+        (call $deep (i32.sub (local.get 0) (i32.const 1))))
+      (func (export "weir_apply") (result i32) (call $deep (i32.const 500)) i32.const 0))"#;
+    let deep = |_: &str| Some(wat::parse_str(deep).unwrap());
+    let script = "create t program=deep\nput t k=v\n----\n\n";
+    let stack = traced(Wanted::All, script, &deep).stack.unwrap();
+    assert_eq!(names(&stack), ["deep"; weir_program::trace::FRAMES_MAX]);
+}
+
+#[test]
+fn fuel_of_calls_that_are_left_out_is_counted() {
+    // Calls the host more often than calls are kept.
+    let code = format!(
+        r#"(module (import "weir1" "key_offset" (func $offset (param i32 i32) (result i64)))
+        (memory (export "memory") 1 1)
+        (func (export "weir_abi") (result i32) i32.const 1)
+        (func (export "weir_apply") (result i32) (local $n i32)
+          (local.set $n (i32.const {}))
+          (loop $more
+            (drop (call $offset (i32.const 0) (i32.const 1)))
+            (local.set $n (i32.sub (local.get $n) (i32.const 1)))
+            (br_if $more (local.get $n)))
+          i32.const 0))"#,
+        CALLS_MAX + 5
+    );
+    let busy = |_: &str| Some(wat::parse_str(&code).unwrap());
+    let script = "create t program=busy fuel_max=100000000\nput t k=v\n----\n\n";
+    let traced = traced(Wanted::All, script, &busy);
+    let each = traced.calls[0].fuel;
+    assert!(traced.calls.iter().all(|call| call.fuel == each));
+    assert_eq!((traced.calls.len(), traced.left_out), (CALLS_MAX, 5));
+    assert_eq!(traced.left_out_fuel, 5 * each);
 }
 
 /// Keeps what is said under a target.

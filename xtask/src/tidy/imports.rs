@@ -74,6 +74,7 @@ const TABLE: &[Row] = &[
             "wasmparser",
             "wasm-encoder",
             "sha2",
+            "rustc-demangle",
             "stacker",
             "blake3",
             "wat",

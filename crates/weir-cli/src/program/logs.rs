@@ -65,9 +65,9 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     let (mut known, mut left_out) = (false, 0);
     let replayed = history.replay(range, &mut |replayed| {
         known |= ours(replayed.topic) && replayed.machine.topic(replayed.topic).is_some();
-        let (taken, lost) = tracer.take();
-        waiting.extend(taken);
-        left_out += lost;
+        let seen = tracer.take();
+        waiting.extend(seen.calls);
+        left_out += seen.left_out;
         // Intentions come in the order of their lines.
         while let Some(line) =
             waiting.pop_front_if(|line: &mut HostCall| line.intention <= replayed.commit.intention)

@@ -88,7 +88,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
         report::note(caller.quiet, &format!("wrote {} blocks", blocks.len()));
         return Ok(ExitCode::SUCCESS);
     }
-    let (lines, _) = tracer.take();
+    let lines = tracer.take().calls;
     if caller.style.format.is_some() {
         rows(caller, &blocks, &lines)?;
     } else {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use weir::program::WasmtimeHost;
 use weir::program::script;
-use weir::program::trace::{HostCall, Tracer, Wanted};
+use weir::program::trace::{FRAMES_MAX, Frame, Traced, Tracer, Wanted};
 use weir::{
     Agreement, CodeHash, Commit, ConsequenceOffset, Effect, ErrorCode, History, IntentionOffset,
     OwnedRecord, ProgramHost, RecordKind, Replayed,
@@ -58,6 +58,11 @@ const FIELDS: &[Field] = &[
     field("fuel_host", "number", "of it in host calls"),
     field("fuel_code", "number", "of it in instructions"),
     field("calls", "list", "host calls: name, arguments, answer, fuel"),
+    field(
+        "stack",
+        "list",
+        "functions in which the call failed, the innermost first: function, name",
+    ),
     field("records", "list", "records: offset, kind, key, value"),
     wide(
         "calls_left_out",
@@ -89,8 +94,7 @@ struct Seen {
     records: Vec<OwnedRecord>,
     code: Option<CodeHash>,
     agreement: Agreement,
-    calls: Vec<HostCall>,
-    left_out: u64,
+    traced: Traced,
 }
 
 /// Opens the history of the call's store on a host of its own.
@@ -210,7 +214,7 @@ fn look(
         return Err(missing(format!("the newest intention is {newest}"), numbers).into());
     };
     let mut seen = seen.failed(failed)?;
-    (seen.calls, seen.left_out) = tracer.take();
+    seen.traced = tracer.take();
     if seen.topic != topic {
         let (why, advice) = match seen.topic.as_str() {
             "" => ("it is the store's own".to_owned(), numbers),
@@ -221,7 +225,7 @@ fn look(
         };
         return Err(missing(why, advice).into());
     }
-    let judged = seen.commit.fuel > 0 || !seen.calls.is_empty();
+    let judged = seen.commit.fuel > 0 || !seen.traced.calls.is_empty();
     if seen.code.is_none() && !judged && matches!(seen.operation, "PUT" | "DELETE" | "TXN") {
         let what = format!("there is no program in topic {topic}");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
@@ -246,8 +250,7 @@ fn take(history: &History, replayed: &Replayed<'_>) -> Result<Seen, weir::StoreE
             .and_then(|view| view.program)
             .map(|program| program.code),
         agreement: history.compare(replayed)?,
-        calls: Vec::new(),
-        left_out: 0,
+        traced: Traced::default(),
     })
 }
 
@@ -255,8 +258,14 @@ impl Seen {
     fn fuel_host(&self) -> u64 {
         // What the last call of a program that ran out could not pay is its
         // whole rest, so this is never more than all.
-        let sum: u64 = self.calls.iter().map(|call| call.fuel).sum();
-        sum.min(self.commit.fuel)
+        let sum: u64 = self.traced.calls.iter().map(|call| call.fuel).sum();
+        (sum + self.traced.left_out_fuel).min(self.commit.fuel)
+    }
+
+    /// The functions in which the call failed, the innermost one first.
+    fn stack(&self) -> &[Frame] {
+        let stack = self.traced.stack.as_ref();
+        stack.map_or(&[], |stack| stack.frames.as_slice())
     }
 
     fn stored(&self) -> &'static str {
@@ -268,10 +277,10 @@ impl Seen {
     }
 }
 
-fn row(seen: &Seen) -> [Cell<'_>; 18] {
+fn row(seen: &Seen) -> [Cell<'_>; 19] {
     let commit = &seen.commit;
     let (host, text) = (seen.fuel_host(), verdict::detail(&commit.detail));
-    let calls = seen.calls.iter().map(|call| {
+    let calls = seen.traced.calls.iter().map(|call| {
         let (given, answer) = calls::line(call);
         (calls::json(call), joined(given, &answer))
     });
@@ -293,12 +302,18 @@ fn row(seen: &Seen) -> [Cell<'_>; 18] {
         Cell::Count(commit.fuel - host),
         Cell::Many(calls.collect()),
         Cell::Many(
+            seen.stack()
+                .iter()
+                .map(|frame| (frame_json(frame), frame_name(frame)))
+                .collect(),
+        ),
+        Cell::Many(
             seen.records
                 .iter()
                 .map(|r| (record_json(r), record(r)))
                 .collect(),
         ),
-        Cell::Count(seen.left_out),
+        Cell::Count(seen.traced.left_out),
         Cell::Text(seen.stored().into()),
         seen.code
             .map_or(Cell::Nothing, |code| Cell::Text(code.to_string().into())),
@@ -311,6 +326,23 @@ fn joined(given: String, answer: &str) -> String {
     } else {
         format!("{given} -> {answer}")
     }
+}
+
+/// The function for people.
+fn frame_name(frame: &Frame) -> String {
+    match &frame.name {
+        Some(name) => printable(name.as_bytes()),
+        None => format!("function {}", frame.function),
+    }
+}
+
+fn frame_json(frame: &Frame) -> String {
+    let name = frame.name.as_deref().map(json_string);
+    format!(
+        "{{\"function\":{},\"name\":{}}}",
+        frame.function,
+        name.as_deref().unwrap_or("null")
+    )
 }
 
 fn record(record: &OwnedRecord) -> String {
@@ -365,7 +397,7 @@ fn text(seen: &Seen) -> String {
         let _ = writeln!(out, "  by       {}", script::show(&seen.principal));
     }
     let mut step = None;
-    for call in &seen.calls {
+    for call in &seen.traced.calls {
         if seen.operation == "TXN" && step != Some(call.step) {
             step = Some(call.step);
             let _ = writeln!(out, "  step {}", call.step);
@@ -375,8 +407,8 @@ fn text(seen: &Seen) -> String {
         let line = printable(joined(given, &answer).as_bytes());
         let _ = writeln!(out, "  {fuel}   {line}");
     }
-    if seen.left_out > 0 {
-        let _ = writeln!(out, "  and {} more calls", seen.left_out);
+    if seen.traced.left_out > 0 {
+        let _ = writeln!(out, "  and {} more calls", seen.traced.left_out);
     }
     let mut verdict = commit.effect.name().to_owned();
     if let Some(reason) = commit.reason {
@@ -386,6 +418,13 @@ fn text(seen: &Seen) -> String {
         let _ = write!(verdict, " {}", printable(detail.as_bytes()));
     }
     let _ = writeln!(out, "  verdict  {verdict}");
+    for (at, frame) in seen.stack().iter().enumerate() {
+        let head = if at == 0 { "in" } else { "" };
+        let _ = writeln!(out, "  {head:<8} {}", frame_name(frame));
+    }
+    if seen.stack().len() == FRAMES_MAX {
+        let _ = writeln!(out, "           and perhaps more functions around them");
+    }
     for made in &seen.records {
         let _ = writeln!(out, "  record   {}", record(made));
     }
@@ -394,7 +433,7 @@ fn text(seen: &Seen) -> String {
         out,
         "  fuel     {}: {host} in {} host calls, {} in instructions",
         commit.fuel,
-        seen.calls.len(),
+        seen.traced.calls.len() as u64 + seen.traced.left_out,
         commit.fuel - host,
     );
     let stored = match seen.agreement {

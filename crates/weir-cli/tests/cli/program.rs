@@ -525,7 +525,14 @@ fn advice_names_the_option_the_intention_and_the_hash() {
     assert_eq!(error["error"], "OUT_OF_FUEL");
     let line = format!("`weir program trace poor {number}`");
     assert!(error["try"].as_str().unwrap().contains(&line), "{error}");
-    place.run(&format!("program trace poor {number}")).ok();
+    let fuel = "fuel-max is 200; `weir topic set poor fuel-max=N` raises it";
+    assert!(error["try"].as_str().unwrap().contains(fuel), "{error}");
+    let line = format!("program trace poor {number}");
+    let trace = place.run(&line).ok().text();
+    assert!(trace.contains("\n  in       weir_apply\n"), "{trace}");
+    let trace = place.run(&format!("{line} -o json")).ok().json();
+    assert_eq!(trace["stack"][0]["name"], "weir_apply");
+    assert!(trace["stack"][0]["function"].is_u64(), "{trace}");
     let hash = "00".repeat(32);
     let line = format!("program replace twice stutter.wasm --expect {hash}");
     let done = place.run(&line).code(3);
