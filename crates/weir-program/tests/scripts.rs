@@ -59,6 +59,27 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
     println!("{count} blocks");
 }
 
+/// What a call allocates is given back: one page of memory, most of it heap, suffices for many calls
+/// that together allocate several times as much.
+#[test]
+fn a_heap_is_empty_when_the_next_call_begins() {
+    let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let value = "word\\x20".repeat(200);
+    for mode in ["none", "memory"] {
+        let mut script = format!("create w program=words state={mode}\n");
+        for n in 0..300 {
+            script.extend(["put w k", &n.to_string(), "=", &value, "\n"]);
+        }
+        // More than the page holds: the allocation fails, and the call with it.
+        script.push_str("put w k={x*60000}\nput w k=after\n----\n\n");
+        let (blocks, _) = run(&script, &native, Manner::default(), &program).unwrap();
+        let actual: Vec<&str> = blocks[0].actual.lines().collect();
+        let valid = |line: &&&str| line.contains(" VALID: ");
+        assert_eq!(actual.iter().filter(valid).count(), 302, "{mode}");
+        assert_eq!(actual[301], "302 ERROR TRAP unreachable", "{mode}");
+    }
+}
+
 /// Where the programs of each language are: what their modules are called
 /// after the name of the program, their folder, and how a source ends.
 const LANGUAGES: [(&str, &str, &str); 4] = [

@@ -19,17 +19,28 @@
 //! ```
 //!
 //! Everything is kept or taken back as a whole: records and state of a call
-//! that is rejected, or that traps, never were. A panic is a trap.
+//! that is rejected, or that traps, never were. A panic is a trap; with the
+//! feature `panic-text` (default) its message and place become a line of
+//! [`log`], which `weir program trace` and `weir program logs` show.
 //!
-//! Nothing here allocates: a caller that reads bytes lends the buffer for them and
-//! gets the filled part of it. A pointer or a length that the host would
-//! refuse cannot be written in safe code; only `host.rs` and the macro
-//! [`program!`] hold unsafe code.
+//! A caller that reads bytes lends the buffer for them and gets the filled part
+//! of it. With the feature `alloc` there is a heap as well, so that `format!`,
+//! `vec!` and `String` of the crate `alloc` work; what a call allocates is given
+//! back with it. A pointer or a length that the host would refuse cannot be
+//! written in safe code; only `host.rs`, `heap.rs` and the macro [`program!`]
+//! hold unsafe code.
 #![no_std]
 #![deny(missing_docs)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 mod bytes;
+#[cfg(all(feature = "alloc", target_arch = "wasm32"))]
+mod heap;
 mod host;
+#[cfg(feature = "panic-text")]
+mod panics;
 
 pub use bytes::{be_i32, be_i64, be_u16, be_u32, be_u64};
 
@@ -189,6 +200,24 @@ impl Input {
         host::input(0, 0, into)
     }
 
+    /// The key.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn key_to_vec(&self) -> alloc::vec::Vec<u8> {
+        let mut bytes = alloc::vec![0; self.key_len()];
+        self.key(&mut bytes);
+        bytes
+    }
+
+    /// The value.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn value_to_vec(&self) -> alloc::vec::Vec<u8> {
+        let mut bytes = alloc::vec![0; self.value_len()];
+        self.value(&mut bytes);
+        bytes
+    }
+
     /// The key from a byte on, as far as it fits.
     pub fn key_from<'a>(&self, from: usize, into: &'a mut [u8]) -> &'a [u8] {
         host::input(0, from, into)
@@ -270,6 +299,16 @@ pub mod state {
         (len == N).then_some(bytes)
     }
 
+    /// The whole value of a key.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn get_vec(key: &[u8]) -> Option<alloc::vec::Vec<u8>> {
+        let (_, len) = host::state_get(key, 0, &mut [])?;
+        let mut bytes = alloc::vec![0; len];
+        host::state_get(key, 0, &mut bytes);
+        Some(bytes)
+    }
+
     /// Sets a key.
     pub fn put(key: &[u8], value: &[u8]) {
         host::state_put(key, value);
@@ -307,6 +346,16 @@ pub mod keys {
         let mut bytes = [0; N];
         let (_, len) = host::key_get(key, 0, &mut bytes)?;
         (len == N).then_some(bytes)
+    }
+
+    /// The whole value of a key.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn get_vec(key: &[u8]) -> Option<alloc::vec::Vec<u8>> {
+        let (_, len) = host::key_get(key, 0, &mut [])?;
+        let mut bytes = alloc::vec![0; len];
+        host::key_get(key, 0, &mut bytes);
+        Some(bytes)
     }
 
     /// Offset of the record with the key's value; 0 without one.
@@ -441,6 +490,16 @@ pub fn trap() -> ! {
     panic!("trap")
 }
 
+/// Ends the call as a trap, after saying what the panic says.
+#[doc(hidden)]
+pub fn panicked(info: &core::panic::PanicInfo<'_>) -> ! {
+    #[cfg(feature = "panic-text")]
+    panics::tell(info);
+    #[cfg(not(feature = "panic-text"))]
+    let _ = info;
+    trap()
+}
+
 /// The number that the host expects of an outcome.
 #[doc(hidden)]
 #[must_use]
@@ -476,8 +535,8 @@ macro_rules! program {
         })?
         #[cfg(target_arch = "wasm32")]
         #[panic_handler]
-        fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-            $crate::trap()
+        fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+            $crate::panicked(info)
         }
     };
 }

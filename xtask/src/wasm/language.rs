@@ -144,7 +144,14 @@ fn lint_rust(compilers: &Compilers) -> Result<(), String> {
     let mut format = cargo_alone(&["fmt", "--all", "--check", "--"]);
     format.arg(template);
     let mut clippy = cargo_alone(&["clippy", "--quiet", "--workspace", "--locked", "--release"]);
-    clippy.args(["--lib", "--examples", "--", "-D", "warnings"]);
+    clippy.args([
+        "--all-features",
+        "--lib",
+        "--examples",
+        "--",
+        "-D",
+        "warnings",
+    ]);
     clippy.env("CARGO_TARGET_DIR", compilers.out("rust"));
     for command in [&mut format, &mut clippy] {
         finish(command.current_dir(tree::root().join("programs")))?;
@@ -159,6 +166,9 @@ fn lint_zig(compilers: &Compilers) -> Result<(), String> {
     finish(format.current_dir(tree::root())).map(drop)
 }
 
+/// Programs in Rust that need the feature of their name.
+const WITH_FEATURE: &[&str] = &["words"];
+
 fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
     let out = compilers.out("rust");
     let mut cargo = cargo_alone(&[
@@ -166,9 +176,15 @@ fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
         "--quiet",
         "--release",
         "--locked",
+        // The library is a package of this workspace, too: with its default features, all
+        // programs would be larger.
+        "--package=reference",
         "--example",
         name,
     ]);
+    if WITH_FEATURE.contains(&name) {
+        cargo.args(["--features", name]);
+    }
     cargo.env("CARGO_TARGET_DIR", &out);
     finish(cargo.current_dir(tree::root().join("programs")))?;
     let file = format!("{}.wasm", name.replace('-', "_"));

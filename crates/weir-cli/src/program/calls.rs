@@ -42,6 +42,11 @@ pub(super) fn log_text(call: &HostCall) -> (&'static str, String) {
 
 /// The call for people: arguments, and what came back.
 pub(super) fn line(call: &HostCall) -> (String, String) {
+    if call.name == "log" && call.answer == Answer::Done {
+        // For people already, and the message of a panic is longer than the usual argument.
+        let (level, text) = log_text(call);
+        return (format!("log {level}: {text}"), String::new());
+    }
     let mut given = call.name.to_owned();
     for (name, argument) in &call.arguments {
         let _ = match argument {

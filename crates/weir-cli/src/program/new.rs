@@ -71,6 +71,11 @@ const RUST: &[File] = &[
     ("weir-guest/Cargo.toml", template!("rust/guest.toml.in")),
     ("weir-guest/src/lib.rs", library!("weir-guest/src/lib.rs")),
     ("weir-guest/src/host.rs", library!("weir-guest/src/host.rs")),
+    ("weir-guest/src/heap.rs", library!("weir-guest/src/heap.rs")),
+    (
+        "weir-guest/src/panics.rs",
+        library!("weir-guest/src/panics.rs"),
+    ),
     (
         "weir-guest/src/bytes.rs",
         library!("weir-guest/src/bytes.rs"),

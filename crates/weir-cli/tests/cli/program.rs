@@ -314,6 +314,24 @@ fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
 }
 
 #[test]
+fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
+    let place = Place::new();
+    place.write("words.wasm", file("programs/prebuilt/words.wasm"));
+    place.run("program deploy w words.wasm").ok();
+    let done = place.run("put w two --key 5").code(3);
+    assert!(done.err.contains("weir program trace w 2"), "{}", done.err);
+    let trace = place.run("program trace w 2").ok().text();
+    let message = "index out of bounds: the len is 1 but the index is 5";
+    let line = trace.lines().find(|line| line.contains(message)).unwrap();
+    let begin = "log error: panicked at reference/examples/words.rs:";
+    assert!(line.contains(begin), "{line}");
+    assert!(trace.contains("verdict  ERROR TRAP unreachable"), "{trace}");
+    let logs = place.run("program logs w -o json").ok().json();
+    assert!(logs[0]["text"].as_str().unwrap().ends_with(message));
+    assert_eq!(logs[0]["level"], "error");
+}
+
+#[test]
 fn a_trace_of_what_is_not_there_says_why() {
     let place = bank();
     for (line, why) in [
