@@ -39,6 +39,8 @@ const SHORT_TIMEOUT: Duration = Duration::from_millis(250);
 pub(crate) struct Peers {
     pub(crate) cluster: [u8; 16],
     pub(crate) node: u64,
+    /// Which disk it has.
+    pub(crate) incarnation: u64,
     pub(crate) transport: Arc<dyn Transport>,
 }
 
@@ -53,15 +55,17 @@ pub(crate) struct Peer {
 }
 
 impl Peers {
-    /// A client for the node `target` at this peer address.
-    pub(crate) fn client(&self, target: u64, address: &str) -> Peer {
+    /// A client for the node `target`, which is this member.
+    pub(crate) fn client(&self, target: u64, member: &Member) -> Peer {
         Peer {
             hello: Hello {
                 cluster: self.cluster,
                 from: self.node,
                 to: target,
+                from_incarnation: self.incarnation,
+                to_incarnation: member.incarnation,
             },
-            address: address.to_owned(),
+            address: member.peer.clone(),
             transport: Arc::clone(&self.transport),
             stream: None,
             number: 0,
@@ -73,7 +77,7 @@ impl RaftNetworkFactory<Types> for Peers {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, member: &Member) -> Peer {
-        self.client(target, &member.peer)
+        self.client(target, member)
     }
 }
 
@@ -90,14 +94,21 @@ impl Peer {
         timeout(APPEND_TIMEOUT, asked).await?.map(drop)
     }
 
-    async fn connect(&self) -> io::Result<Box<dyn Connection>> {
+    /// Asks the peer which disk it has.
+    pub(crate) async fn incarnation(&self) -> io::Result<u64> {
+        let (_, incarnation) = timeout(APPEND_TIMEOUT, self.connect()).await??;
+        Ok(incarnation)
+    }
+
+    /// A connection, and which disk the peer has.
+    async fn connect(&self) -> io::Result<(Box<dyn Connection>, u64)> {
         let mut stream = self.transport.connect(&self.address).await?;
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
         let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await;
         let answer = answer.map_err(|error| secure::explain(error, &self.address))?;
         let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
         match answer.kind {
-            Kind::Welcome => Ok(stream),
+            Kind::Welcome => Ok((stream, wire::decode_welcome(&answer.body)?)),
             Kind::Refused => Err(said(&answer.body)),
             _ => Err(invalid("a peer answered a greeting with something else")),
         }
@@ -110,7 +121,7 @@ impl Peer {
         {
             return answer;
         }
-        let stream = timeout(SHORT_TIMEOUT, self.connect()).await??;
+        let (stream, _) = timeout(SHORT_TIMEOUT, self.connect()).await??;
         self.exchange_on(stream, kind, body).await?
     }
 
@@ -202,7 +213,7 @@ impl Peer {
 }
 
 fn said(body: &[u8]) -> io::Error {
-    let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+    let text: String = String::from_utf8_lossy(body).chars().take(400).collect();
     io::Error::other(format!("the peer said: {text}"))
 }
 

@@ -108,6 +108,9 @@ pub(crate) fn encode_members(members: &Membership) -> Bytes {
         put_text(&mut out, &member.peer);
         put_text(&mut out, &member.client);
     }
+    for (_, member) in members.nodes() {
+        out.extend_from_slice(&member.incarnation.to_le_bytes());
+    }
     Bytes::from(out)
 }
 
@@ -138,7 +141,19 @@ fn read_members(bytes: &[u8]) -> Result<Members, Short> {
     for _ in 0..up_to(reader.varint()?, NODES_MAX)? {
         let node = reader.varint()?;
         let (peer, client) = (read_text(&mut reader)?, read_text(&mut reader)?);
-        nodes.insert(node, Member { peer, client });
+        let incarnation = 0;
+        let member = Member {
+            peer,
+            client,
+            incarnation,
+        };
+        nodes.insert(node, member);
+    }
+    // Those that were written before there were incarnations end here.
+    if !reader.is_empty() {
+        for member in nodes.values_mut() {
+            member.incarnation = reader.u64()?;
+        }
     }
     if reader.is_empty() {
         Ok((configurations, nodes))

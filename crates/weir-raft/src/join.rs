@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use weir_store::OpenOptions;
-use weir_store::replica::NodeIdentity;
+use weir_store::replica::{NodeIdentity, new_incarnation};
 
 use crate::error::NodeError;
 use crate::frame::{self, HELLO_BYTES_MAX, Kind, invalid};
@@ -67,12 +67,18 @@ pub async fn join_by(
     tls: Option<&PeerTls>,
 ) -> Result<NodeIdentity, NodeError> {
     let until = Instant::now() + patience;
+    // An empty directory gets it when it is opened.
+    let known = request.known.map(|known| known.incarnation);
+    let incarnation = known.unwrap_or_else(new_incarnation);
     let wanted = Join {
         cluster: request.known.map(|known| known.cluster),
         node: request
             .known
             .map_or(request.node.unwrap_or(0), |known| known.node),
-        member: request.member.clone(),
+        member: Member {
+            incarnation,
+            ..request.member.clone()
+        },
         engine: request.engine.clone(),
     };
     for address in [&wanted.member.peer, &wanted.member.client, &wanted.engine] {
@@ -88,7 +94,11 @@ pub async fn join_by(
         for address in hint.iter().chain(members) {
             match timeout(ANSWER_TIMEOUT, ask(address, &wanted, tls)).await {
                 Ok(Ok(JoinAnswer::Joined { cluster, node })) => {
-                    return Ok(NodeIdentity { node, cluster });
+                    return Ok(NodeIdentity {
+                        node,
+                        cluster,
+                        incarnation,
+                    });
                 }
                 Ok(Ok(JoinAnswer::Elsewhere(peer))) => {
                     elsewhere = Some(peer);

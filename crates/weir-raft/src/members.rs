@@ -75,6 +75,14 @@ impl Members {
         (nodes.collect(), members.voter_ids().collect())
     }
 
+    /// Which disk a member has, if it is one; 0: not known yet.
+    pub(crate) fn incarnation_of(&self, node: u64) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        members.get_node(&node).map(|member| member.incarnation)
+    }
+
     /// Whether this node leads.
     fn leads(&self) -> Result<(), Declined> {
         let metrics = self.raft.metrics().borrow_watched().clone();
@@ -127,6 +135,9 @@ impl Members {
                 )));
             }
             (Some(_), Some(known)) => {
+                if ![0, join.member.incarnation].contains(&known.incarnation) {
+                    return Err(Declined::Never(other_disk(join.node)));
+                }
                 if *known != join.member {
                     let moved = BTreeMap::from([(join.node, join.member.clone())]);
                     self.change(ChangeMembers::SetNodes(moved)).await?;
@@ -227,6 +238,15 @@ impl Members {
         let changed = self.raft.change_membership(change, true).await;
         changed.map(drop).map_err(|error| declined(&error))
     }
+}
+
+/// Why a node is refused that has another disk than the member of its number.
+pub(crate) fn other_disk(node: u64) -> String {
+    format!(
+        "node {node} has another disk than the one that the cluster knows: it has forgotten its \
+         votes and what it acknowledged; remove it (`weir cluster rm {node} --yes`), then join with \
+         an empty directory, under a new number"
+    )
 }
 
 fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> Declined {

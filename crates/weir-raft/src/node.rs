@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use weir_core::ErrorCode;
 use weir_store::replica::{
     EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch, Replica, Waiters,
+    new_incarnation,
 };
 use weir_store::{OpenOptions, Store, StoreError};
 
@@ -222,7 +223,11 @@ impl Node {
         listener: TcpListener,
         tls: Option<PeerTls>,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { node, cluster } = config;
+        let NodeConfig {
+            node,
+            cluster,
+            incarnation,
+        } = config;
         let (proposals, received) = proposals();
         let engine = fingerprint(options);
         let (directory, options) = (directory.to_owned(), options.clone());
@@ -230,6 +235,7 @@ impl Node {
             let node = NodeOptions {
                 node,
                 cluster,
+                incarnation,
                 holes: false,
             };
             Store::open_node(&directory, &options, &node, proposals)
@@ -261,7 +267,15 @@ impl Node {
         log: impl RaftLogStorage<Types>,
         parts: Parts,
     ) -> Result<Self, NodeError> {
-        let NodeConfig { node, cluster } = identity;
+        let identity = NodeConfig {
+            incarnation: replica.incarnation(),
+            ..identity
+        };
+        let NodeConfig {
+            node,
+            cluster,
+            incarnation,
+        } = identity;
         let settings = settings::config(cluster);
         let settings = settings.map_err(|error| NodeError::consensus(&error))?;
         let Parts {
@@ -275,6 +289,7 @@ impl Node {
         let peers = Peers {
             cluster,
             node,
+            incarnation,
             transport,
         };
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
@@ -288,6 +303,7 @@ impl Node {
             room: Arc::clone(&room),
             replica: replica.clone(),
             tls,
+            has_warned: AtomicBool::new(false),
         });
         let tasks = [
             tokio::spawn(propose(received.batches, raft.clone(), room)),
@@ -320,11 +336,20 @@ impl Node {
         };
         let store = Store::open(directory, &options)?;
         let cluster = store.identity().store_id;
-        let nodes = BTreeMap::from([(node, member.clone())]);
+        let incarnation = new_incarnation();
+        let member = Member {
+            incarnation,
+            ..member.clone()
+        };
+        let nodes = BTreeMap::from([(node, member)]);
         let members = Membership::new(vec![[node].into()], nodes);
         let members = members.map_err(|error| NodeError::consensus(&error))?;
-        store.into_node(node, &encode_members(&members))?;
-        Ok(NodeConfig { node, cluster })
+        store.into_node(node, incarnation, &encode_members(&members))?;
+        Ok(NodeConfig {
+            node,
+            cluster,
+            incarnation,
+        })
     }
 
     /// The store. Writes succeed on the leader; reads are those of this node.
@@ -341,14 +366,31 @@ impl Node {
 
     /// Forms a cluster of these members, this node among them. Each of them has to
     /// run already, and none may belong to a cluster.
-    pub async fn initialize(&self, members: BTreeMap<u64, Member>) -> Result<(), NodeError> {
+    pub async fn initialize(&self, mut members: BTreeMap<u64, Member>) -> Result<(), NodeError> {
+        for (node, member) in &mut members {
+            self.ask_disk(*node, member).await?;
+        }
         let done = self.raft.initialize(members).await;
         done.map_err(|error| NodeError::consensus(&error))
     }
 
+    /// Asks a node that is to be a member which disk it has.
+    async fn ask_disk(&self, node: u64, member: &mut Member) -> Result<(), NodeError> {
+        let identity = self.port.identity;
+        if node == identity.node {
+            member.incarnation = identity.incarnation;
+        } else if member.incarnation == 0 {
+            let asked = self.peers.client(node, member).incarnation().await;
+            let unreachable = |error| NodeError::Unreachable(format!("{}: {error}", member.peer));
+            member.incarnation = asked.map_err(unreachable)?;
+        }
+        Ok(())
+    }
+
     /// Adds a member that gets the log and does not vote. Returns after it has
     /// caught up.
-    pub async fn add_learner(&self, node: u64, member: Member) -> Result<(), NodeError> {
+    pub async fn add_learner(&self, node: u64, mut member: Member) -> Result<(), NodeError> {
+        self.ask_disk(node, &mut member).await?;
         let added = self.raft.add_learner(node, member, true).await;
         added
             .map(drop)
@@ -477,7 +519,7 @@ impl Node {
         let known = turn.peer.take().filter(|(known, _)| *known == leader);
         let mut peer = match known {
             Some((_, peer)) => peer,
-            None => self.peers.client(leader, &member.peer),
+            None => self.peers.client(leader, &member),
         };
         let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
         let index = asked.map_err(|error| NodeError::consensus(&error))??;
@@ -548,7 +590,7 @@ impl Node {
             if let Some((leader, member)) = self.leader()
                 && leader != status.node
             {
-                let mut peer = self.peers.client(leader, &member.peer);
+                let mut peer = self.peers.client(leader, &member);
                 if let Err(error) = peer.promote().await {
                     tracing::debug!(%error, "the leader does not let this node vote yet");
                 }
@@ -560,22 +602,26 @@ impl Node {
     /// What a node does after it was opened: if its addresses are not those that the
     /// cluster knows, it tells the leader; if it does not vote, it asks to.
     pub async fn settle(&self, member: &Member) {
+        let identity = self.port.identity;
+        let member = Member {
+            incarnation: identity.incarnation,
+            ..member.clone()
+        };
         let known = self.until(|status| status.members.contains_key(&status.node));
         let Ok(known) = known.await else { return };
         let is_moved = known
             .members
             .get(&known.node)
-            .is_some_and(|(at, _)| at != member);
+            .is_some_and(|(at, _)| *at != member);
         if is_moved {
             let peers = known
                 .members
                 .values()
                 .map(|(member, _)| member.peer.clone());
-            let NodeConfig { cluster, node } = self.port.identity;
             let request = JoinRequest {
-                known: Some(NodeConfig { node, cluster }),
+                known: Some(identity),
                 node: None,
-                member: member.clone(),
+                member,
                 engine: self.port.members.engine().to_owned(),
             };
             // Its own port answers as well: this node may lead.

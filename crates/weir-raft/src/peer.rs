@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use openraft::alias::SnapshotOf;
@@ -20,7 +20,7 @@ use weir_store::replica::{NodeIdentity, Replica, StagedSnapshot};
 use crate::convert::{index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
-use crate::members::{Declined, Members};
+use crate::members::{Declined, Members, other_disk};
 use crate::room::{FULL, Room};
 use crate::secure::{self, Accepted, PLAIN, PeerTls};
 use crate::transport::{Acceptor, Connection};
@@ -45,6 +45,8 @@ pub(crate) struct Port {
     pub(crate) room: Arc<Room>,
     pub(crate) replica: Replica,
     pub(crate) tls: Option<PeerTls>,
+    /// Whether the log says already that a disk was refused.
+    pub(crate) has_warned: AtomicBool,
 }
 
 /// When a leader was heard of last.
@@ -122,13 +124,14 @@ async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
         let (kind, body) = join(&hello, port).await;
         return frame::write(&mut stream, kind, hello.number, &body).await;
     }
-    let from = match admit(&hello, port.identity) {
+    let from = match admit(&hello, port) {
         Ok(from) => from,
         Err(why) => {
             return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
         }
     };
-    frame::write(&mut stream, Kind::Welcome, hello.number, &[]).await?;
+    let welcome = wire::encode_welcome(port.identity.incarnation);
+    frame::write(&mut stream, Kind::Welcome, hello.number, &welcome).await?;
     let mut incoming = None;
     loop {
         let next = frame::read(&mut stream, BODY_BYTES_MAX);
@@ -238,20 +241,38 @@ async fn join(frame: &Frame, port: &Port) -> (Kind, Vec<u8>) {
     }
 }
 
+/// The sentence for a node that has another disk; it is logged once.
+fn refuse_disk(node: u64, port: &Port) -> String {
+    let why = other_disk(node);
+    if !port.has_warned.swap(true, Ordering::Relaxed) {
+        tracing::warn!("{why}");
+    }
+    why
+}
+
 /// Returns the number of the peer.
-fn admit(frame: &Frame, identity: NodeIdentity) -> Result<u64, &'static str> {
+fn admit(frame: &Frame, port: &Port) -> Result<u64, String> {
+    let identity = port.identity;
     if frame.kind != Kind::Hello {
-        return Err("this is the peer port of a cluster, and that was no peer");
+        return Err("this is the peer port of a cluster, and that was no peer".to_owned());
     }
     let hello = Hello::decode(&frame.body)?;
     if hello.cluster != identity.cluster {
-        return Err("this node belongs to another cluster");
+        return Err("this node belongs to another cluster".to_owned());
     }
     if hello.to != identity.node {
-        return Err("another node listens at this address");
+        return Err("another node listens at this address".to_owned());
     }
     if hello.from == identity.node {
-        return Err("this node has the number of the caller");
+        return Err("this node has the number of the caller".to_owned());
+    }
+    // Its peers know another disk: this one has forgotten what they rely on.
+    if ![0, identity.incarnation].contains(&hello.to_incarnation) {
+        return Err(refuse_disk(identity.node, port));
+    }
+    let known = port.members.incarnation_of(hello.from).unwrap_or_default();
+    if ![0, hello.from_incarnation].contains(&known) {
+        return Err(refuse_disk(hello.from, port));
     }
     Ok(hello.from)
 }
@@ -338,11 +359,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let member = Member {
             peer: listener.local_addr().unwrap().to_string(),
-            client: String::new(),
+            ..Member::default()
         };
         let config = NodeConfig {
             node: 1,
             cluster: CLUSTER,
+            incarnation: 0,
         };
         let node = Node::open(directory, &OpenOptions::default(), config, listener).await;
         let node = node.unwrap();
@@ -359,14 +381,17 @@ mod tests {
     }
 
     async fn client(node: &Node, cluster: [u8; 16], from: u64, to: u64) -> Peer {
-        let peer = node.address().to_string();
-        let client = String::new();
+        let member = Member {
+            peer: node.address().to_string(),
+            ..Member::default()
+        };
         let mut peers = Peers {
             cluster,
             node: from,
+            incarnation: 7,
             transport: Arc::new(Tcp),
         };
-        peers.new_client(to, &Member { peer, client }).await
+        peers.new_client(to, &member).await
     }
 
     fn ask(term: u64) -> VoteRequest<Types> {
@@ -398,6 +423,20 @@ mod tests {
         let node = leader(directory.path()).await;
         let before = node.status();
         let option = || RPCOption::new(Duration::from_mins(1));
+        let other = Member {
+            peer: node.address().to_string(),
+            incarnation: 1,
+            ..Member::default()
+        };
+        let mut peers = Peers {
+            cluster: CLUSTER,
+            node: 2,
+            incarnation: 7,
+            transport: Arc::new(Tcp),
+        };
+        let mut peer = peers.new_client(1, &other).await;
+        let error = peer.vote(ask(before.term + 9), option()).await.unwrap_err();
+        assert!(error.to_string().contains("has another disk"), "{error}");
         for (cluster, from, to, why) in [
             ([6; 16], 2, 1, "this node belongs to another cluster"),
             (CLUSTER, 2, 3, "another node listens at this address"),
@@ -412,9 +451,11 @@ mod tests {
             cluster: CLUSTER,
             from: 2,
             to: 1,
+            from_incarnation: 7,
+            to_incarnation: 0,
         };
         let mut newer = hello.encode();
-        newer[8] = 2;
+        newer[8] = 3;
         let mut stream = TcpStream::connect(node.address()).await.unwrap();
         frame::write(&mut stream, Kind::Hello, 0, &newer)
             .await

@@ -58,11 +58,17 @@ impl Node {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_simulated(parts: SimParts) -> Result<Self, NodeError> {
-        let NodeConfig { node, cluster } = parts.config;
+        let NodeConfig {
+            node,
+            cluster,
+            incarnation,
+        } = parts.config;
+        let config = parts.config;
         let (proposals, received) = proposals();
         let options = NodeOptions {
             node,
             cluster,
+            incarnation,
             holes: false,
         };
         let (store, replica) =
@@ -76,8 +82,7 @@ impl Node {
             room: Arc::default(),
             engine: fingerprint(&parts.options),
         };
-        let identity = NodeConfig { node, cluster };
-        Self::start(store, replica, received, identity, log, parts).await
+        Self::start(store, replica, received, config, log, parts).await
     }
 
     /// Waits until the threads of the store have nothing to do: a call that was made

@@ -18,6 +18,9 @@ pub struct Member {
     pub peer: String,
     /// Where its clients connect; empty if it is not known.
     pub client: String,
+    /// Which disk the node has: random, made with its directory. A process with another
+    /// disk is not this member. 0: not known yet.
+    pub incarnation: u64,
 }
 
 /// A batch of intentions: what openraft calls application data.

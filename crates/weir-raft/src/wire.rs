@@ -18,7 +18,7 @@ use crate::frame::invalid;
 use crate::types::{Entry, LogId, Member, Types, Vote};
 
 const MAGIC: &[u8; 8] = b"WEIRPEER";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Who talks to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub(crate) struct Hello {
     pub(crate) cluster: [u8; 16],
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// Which disk the sender has.
+    pub(crate) from_incarnation: u64,
+    /// Which disk the node that is looked for must have; 0: any.
+    pub(crate) to_incarnation: u64,
 }
 
 impl Hello {
@@ -35,8 +39,10 @@ impl Hello {
         out.extend_from_slice(&self.cluster);
         out.extend_from_slice(&self.from.to_le_bytes());
         out.extend_from_slice(&self.to.to_le_bytes());
+        out.extend_from_slice(&self.from_incarnation.to_le_bytes());
+        out.extend_from_slice(&self.to_incarnation.to_le_bytes());
         // Kept for a fingerprint of the engine of programs.
-        out.extend_from_slice(&[0; 32]);
+        out.extend_from_slice(&[0; 16]);
         out
     }
 
@@ -55,9 +61,11 @@ impl Hello {
             cluster: reader.array().map_err(strange)?,
             from: reader.u64().map_err(strange)?,
             to: reader.u64().map_err(strange)?,
+            from_incarnation: reader.u64().map_err(strange)?,
+            to_incarnation: reader.u64().map_err(strange)?,
         };
-        match reader.array::<32>().map_err(strange)? {
-            [0, rest @ ..] if rest == [0; 31] && reader.is_empty() => Ok(hello),
+        match reader.array::<16>().map_err(strange)? {
+            rest if rest == [0; 16] && reader.is_empty() => Ok(hello),
             _ => Err("the peer runs another engine for programs"),
         }
     }
@@ -96,6 +104,7 @@ impl Join {
         put_varint(&mut out, self.node);
         put_text(&mut out, &self.member.peer);
         put_text(&mut out, &self.member.client);
+        out.extend_from_slice(&self.member.incarnation.to_le_bytes());
         put_text(&mut out, &self.engine);
         out
     }
@@ -118,6 +127,7 @@ impl Join {
             let member = Member {
                 peer: read_text(reader)?,
                 client: read_text(reader)?,
+                incarnation: reader.u64()?,
             };
             Ok::<_, Short>(Self {
                 cluster: has_cluster.then_some(cluster),
@@ -162,6 +172,15 @@ impl JoinAnswer {
             })
         })
     }
+}
+
+/// Which disk a node has that answers a greeting.
+pub(crate) fn encode_welcome(incarnation: u64) -> Vec<u8> {
+    incarnation.to_le_bytes().to_vec()
+}
+
+pub(crate) fn decode_welcome(body: &[u8]) -> io::Result<u64> {
+    whole(body, |reader| reader.array().map(u64::from_le_bytes))
 }
 
 pub(crate) fn encode_index(index: LogIndex) -> Vec<u8> {
@@ -507,7 +526,7 @@ pub(crate) fn decode_transfer_answer(body: &[u8]) -> io::Result<TransferLeaderRe
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::convert::decode_members;
+    use crate::convert::{decode_members, encode_members};
     use openraft::EntryPayload;
 
     fn id(term: u64, index: u64) -> LogId {
@@ -571,6 +590,13 @@ mod tests {
             panic!("{back:?}");
         };
         assert_eq!(members.get_node(&2).unwrap().client, "c");
+        // Without incarnations, as they were written once.
+        assert_eq!(members.get_node(&2).unwrap().incarnation, 0);
+        let mut with = [encode_members(members).as_ref()].concat();
+        *with.last_mut().unwrap() = 9;
+        let read = decode_members(&with).unwrap();
+        assert_eq!(read.get_node(&2).unwrap().incarnation, 9 << 56);
+        assert_eq!(encode_members(&read).as_ref(), with);
         for answer in [
             AppendEntriesResponse::Success,
             AppendEntriesResponse::PartialSuccess(Some(id(1, 1))),
@@ -612,6 +638,8 @@ mod tests {
             cluster: [3; 16],
             from: 1,
             to: 2,
+            from_incarnation: 1 << 40,
+            to_incarnation: 1 << 50,
         };
         assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let join = Join {
@@ -620,6 +648,7 @@ mod tests {
             member: Member {
                 peer: "p:1".to_owned(),
                 client: "c".to_owned(),
+                incarnation: 1 << 60,
             },
             engine: "an engine".to_owned(),
         };
@@ -667,5 +696,6 @@ mod tests {
         let _ = Join::decode(body);
         drop(JoinAnswer::decode(body));
         drop(decode_index(body));
+        drop(decode_welcome(body));
     }
 }

@@ -12,7 +12,7 @@ use weir_store::{Durability, OpenOptions};
 use crate::clock::SimClock;
 use crate::network::{Network, address};
 use crate::random::Random;
-use crate::report::{Planted, Violation};
+use crate::report::{DiskFault, Planted, Violation};
 use crate::trace::Trace;
 
 const CLUSTER: [u8; 16] = [0x51; 16];
@@ -33,6 +33,12 @@ struct Place {
     clock: SimClock,
     running: Option<Running>,
     lives: u64,
+    /// Made with the disk.
+    incarnation: u64,
+    /// The disk was damaged: the node may refuse to open.
+    is_damaged: bool,
+    /// The node refused to open, or to its peers its disk is another one.
+    is_out: bool,
 }
 
 /// A node between a start and a crash.
@@ -67,6 +73,9 @@ impl Cluster {
                 clock: SimClock::default(),
                 running: None,
                 lives: 0,
+                incarnation: id,
+                is_damaged: false,
+                is_out: false,
             };
             (id, place)
         };
@@ -96,7 +105,7 @@ impl Cluster {
         let member = |id: &u64| {
             let member = Member {
                 peer: address(*id),
-                client: String::new(),
+                ..Member::default()
             };
             (*id, member)
         };
@@ -153,16 +162,71 @@ impl Cluster {
         places.get(&id).is_some_and(|place| place.disk.is_off())
     }
 
+    /// Damages the disk of a node that is down.
+    pub(crate) fn damage(&self, id: u64, fault: DiskFault) {
+        let mut random = self.random().fork();
+        let mut places = self.places();
+        let Some(place) = places.get_mut(&id) else {
+            return;
+        };
+        self.trace.add("damage", &[id], &[]);
+        match fault {
+            DiskFault::Lost => {
+                place.disk = SimDisk::new();
+                place.incarnation += 1_000;
+                place.is_out = true;
+            }
+            DiskFault::LostUnnoticed => place.disk = SimDisk::new(),
+            DiskFault::FlippedBit => {
+                place.is_damaged = true;
+                let files = place.disk.files();
+                let mut logs: Vec<_> = files.iter().filter(|f| f.starts_with("log/")).collect();
+                logs.sort();
+                if logs.is_empty() {
+                    return;
+                }
+                let file = logs[usize::try_from(random.below(logs.len() as u64)).unwrap_or(0)];
+                let content = place.disk.content(file).unwrap_or_default();
+                // Not in the reserved rest of the file.
+                let used = content
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .unwrap_or_default();
+                let byte = usize::try_from(random.below(used as u64 + 1)).unwrap_or(0);
+                let bit = u8::try_from(random.below(8)).unwrap_or(0);
+                place.disk.flip(file, byte, bit);
+            }
+        }
+    }
+
+    /// Nodes that take part: all, but those whose disk was damaged or lost.
+    pub(crate) fn usable(&self) -> Vec<u64> {
+        let places = self.places();
+        let usable = places.iter().filter(|(_, place)| !place.is_out);
+        usable.map(|(id, _)| *id).collect()
+    }
+
+    /// Nodes that do not take part, but run.
+    pub(crate) fn out(&self) -> Vec<Running> {
+        let places = self.places();
+        let out = places.values().filter(|place| place.is_out);
+        out.filter_map(|place| place.running.clone()).collect()
+    }
+
     /// Starts a node, if it does not run.
     pub(crate) async fn start(&self, id: u64) -> Result<(), Violation> {
         self.set_clocks();
-        let (disk, clock, life) = {
+        let (disk, clock, life, incarnation) = {
             let mut places = self.places();
-            let Some(place) = places.get_mut(&id).filter(|p| p.running.is_none()) else {
+            let Some(place) = places
+                .get_mut(&id)
+                .filter(|p| p.running.is_none() && !(p.is_out && p.is_damaged))
+            else {
                 return Ok(());
             };
             place.lives += 1;
-            (place.disk.clone(), place.clock.clone(), place.lives)
+            let (disk, clock) = (place.disk.clone(), place.clock.clone());
+            (disk, clock, place.lives, place.incarnation)
         };
         let (transport, acceptor) = self.network.attach(id);
         let mut syncs = self.random().fork();
@@ -186,6 +250,7 @@ impl Cluster {
             config: NodeConfig {
                 node: id,
                 cluster: CLUSTER,
+                incarnation,
             },
             transport,
             acceptor,
@@ -201,6 +266,7 @@ impl Cluster {
                 self.crash(id, Crash::PowerCut).await;
                 return Ok(());
             }
+            Err(_) if self.refuse(id) => return Ok(()),
             Err(error) => {
                 return Err(Violation::new(
                     "a node opens after a crash",
@@ -214,6 +280,16 @@ impl Cluster {
             place.running = Some(Running { id, life, node });
         }
         Ok(())
+    }
+
+    /// Notes that a node did not open; whether its disk was damaged.
+    fn refuse(&self, id: u64) -> bool {
+        let mut places = self.places();
+        let place = places.get_mut(&id).filter(|place| place.is_damaged);
+        place.is_some_and(|place| {
+            place.is_out = true;
+            true
+        })
     }
 
     /// Ends a node as a power cut or the end of its process does.

@@ -20,5 +20,5 @@ mod report;
 mod run;
 mod trace;
 
-pub use report::{Planted, Report, Violation};
-pub use run::run;
+pub use report::{DiskFault, Planted, Report, Violation};
+pub use run::{run, run_with_disk_fault};

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, Crash};
 use crate::network::Weather;
 use crate::random::Random;
-use crate::report::Violation;
+use crate::report::{DiskFault, Violation};
 
 /// How often the nodes are looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(5);
@@ -29,6 +29,8 @@ pub(crate) struct Nemesis {
     rolling: Vec<u64>,
     /// Until when every leader hands over, and when the next one does.
     hasty: Option<(Instant, Instant)>,
+    /// When the disk of a node is damaged, and how.
+    disk_fault: Option<(Instant, DiskFault)>,
     pub(crate) power_cuts: u64,
     pub(crate) partitions: u64,
     pub(crate) checkpoints: u64,
@@ -36,8 +38,10 @@ pub(crate) struct Nemesis {
 }
 
 impl Nemesis {
-    pub(crate) fn new(cluster: Cluster, random: Random) -> Self {
+    pub(crate) fn new(cluster: Cluster, mut random: Random, fault: Option<DiskFault>) -> Self {
+        let disk_fault = fault.map(|fault| (Instant::now() + random.millis(2_000, 5_000), fault));
         Self {
+            disk_fault,
             cluster,
             random,
             next: Instant::now(),
@@ -71,6 +75,12 @@ impl Nemesis {
         self.restarts.retain(|(at, _)| *at > now);
         for id in due {
             self.cluster.start(id).await?;
+        }
+        if let Some((_, fault)) = self.disk_fault.filter(|(at, _)| *at <= now) {
+            self.disk_fault = None;
+            let node = self.node();
+            self.crash(node, Crash::Kill).await;
+            self.cluster.damage(node, fault);
         }
         self.roll().await;
         self.hurry().await?;

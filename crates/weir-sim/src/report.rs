@@ -20,6 +20,18 @@ pub enum Planted {
     SnapshotWithoutMembership,
 }
 
+/// What happens to the disk of one node, once, beside the faults of every history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// Everything on it is lost, and the node starts again under its old id.
+    Lost,
+    /// As `Lost`, and the new disk passes for the old one: what the incarnation of a disk
+    /// is there for.
+    LostUnnoticed,
+    /// One bit of a file of the log is flipped while the node is down.
+    FlippedBit,
+}
+
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

@@ -13,7 +13,7 @@ use crate::invariants::{Watch, agreement, members};
 use crate::nemesis::{Nemesis, TICK};
 use crate::network::Network;
 use crate::random::Random;
-use crate::report::{Planted, Report, Violation};
+use crate::report::{DiskFault, Planted, Report, Violation};
 use crate::trace::Trace;
 
 /// How long faults go on, in simulated time.
@@ -27,6 +27,22 @@ const CLIENTS: u64 = 3;
 /// # Errors
 /// The first invariant that did not hold.
 pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
+    run_thread(seed, planted, None)
+}
+
+/// As [`run`], with a fault of the disk of one node.
+///
+/// # Errors
+/// The first invariant that did not hold.
+pub fn run_with_disk_fault(seed: u64, fault: DiskFault) -> Result<Report, Violation> {
+    run_thread(seed, None, Some(fault))
+}
+
+fn run_thread(
+    seed: u64,
+    planted: Option<Planted>,
+    disk_fault: Option<DiskFault>,
+) -> Result<Report, Violation> {
     let failed = |what: &dyn fmt::Debug| Violation::new("a simulation runs", format!("{what:?}"));
     let thread = std::thread::Builder::new().stack_size(8 << 20);
     let thread = thread.spawn(move || {
@@ -40,7 +56,7 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
         if let Some(fault) = planted.and_then(fault_of) {
             weir_raft::sim::plant(fault);
         }
-        runtime.block_on(history(seed, planted))
+        runtime.block_on(history(seed, planted, disk_fault))
     });
     let thread = thread.map_err(|error| failed(&error))?;
     let ended = thread.join();
@@ -57,20 +73,28 @@ fn fault_of(planted: Planted) -> Option<Fault> {
     }
 }
 
-async fn history(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
+async fn history(
+    seed: u64,
+    planted: Option<Planted>,
+    disk_fault: Option<DiskFault>,
+) -> Result<Report, Violation> {
     let mut random = Random::new(seed);
     let trace = Trace::new();
     let network = Network::new(random.fork(), trace.clone());
     let nodes = if random.chance(70) { 3 } else { 5 };
     let cluster = Cluster::new(nodes, random.fork(), network, trace.clone(), planted);
-    let result = phases(&cluster, &mut random).await;
+    let result = phases(&cluster, &mut random, disk_fault).await;
     for id in cluster.ids() {
         cluster.crash(id, Crash::Kill).await;
     }
     result
 }
 
-async fn phases(cluster: &Cluster, random: &mut Random) -> Result<Report, Violation> {
+async fn phases(
+    cluster: &Cluster,
+    random: &mut Random,
+    disk_fault: Option<DiskFault>,
+) -> Result<Report, Violation> {
     for id in cluster.ids() {
         cluster.start(id).await?;
     }
@@ -90,7 +114,7 @@ async fn phases(cluster: &Cluster, random: &mut Random) -> Result<Report, Violat
         clients.push(tokio::spawn(client.run()));
     }
     let mut watch = Watch::default();
-    let mut nemesis = Nemesis::new(cluster.clone(), random.fork());
+    let mut nemesis = Nemesis::new(cluster.clone(), random.fork(), disk_fault);
     let until = Instant::now() + SAFETY;
     while Instant::now() < until {
         nemesis.tick().await?;
@@ -158,12 +182,15 @@ async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<
     let until = Instant::now() + LIVENESS;
     loop {
         observe(cluster, oracle, watch)?;
-        let nodes = cluster.all_running();
+        let usable = cluster.usable();
+        let mut nodes = cluster.all_running();
+        nodes.retain(|running| usable.contains(&running.id));
         let states: Vec<_> = nodes.iter().map(|running| running.node.status()).collect();
         let newest = states.iter().map(|status| status.last).max().flatten();
         let is_there = |status: &weir_raft::Status| status.applied == newest;
-        if nodes.len() == cluster.ids().len() && states.iter().all(is_there) {
+        if nodes.len() == usable.len() && states.iter().all(is_there) {
             agreement::check(&nodes)?;
+            members::check_out(&cluster.out())?;
             members::check(&states, &cluster.ids())?;
             for running in &nodes {
                 let records = agreement::records(running)?;

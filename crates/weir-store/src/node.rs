@@ -4,6 +4,7 @@
 pub(crate) mod files;
 
 use parking_lot::Mutex;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use self::files::{CommittedFile, VoteFile};
@@ -30,6 +31,9 @@ pub struct NodeOptions {
     pub node: u64,
     /// Id of the cluster, which becomes the id of a store that is made.
     pub cluster: [u8; 16],
+    /// Which disk of the node a directory is on: an empty directory gets this
+    /// incarnation, any other one must have it. 0: a random one, and any.
+    pub incarnation: u64,
     /// Whether the log may begin at any entry, and entries may be applied that
     /// the log lacks. Only for openraft's storage suite, which does both; default
     /// no.
@@ -40,6 +44,7 @@ pub struct NodeOptions {
 /// What the writer thread and its callers share.
 pub(crate) struct Shared {
     pub(crate) node: u64,
+    pub(crate) incarnation: u64,
     pub(crate) holes: bool,
     pub(crate) vote: Mutex<Option<Vote>>,
     pub(crate) committed: Mutex<CommittedFile>,
@@ -93,6 +98,17 @@ pub(crate) fn refuse_node(node: u64) -> StoreError {
     StoreError::NodeRefused { why }
 }
 
+/// An incarnation that no other directory has: random, never 0.
+#[must_use]
+pub fn new_incarnation() -> u64 {
+    loop {
+        let incarnation = RandomState::new().build_hasher().finish();
+        if incarnation != 0 {
+            return incarnation;
+        }
+    }
+}
+
 /// Opens or makes the files of a node.
 pub(crate) fn node_files(
     disk: &Arc<dyn Disk>,
@@ -106,7 +122,13 @@ pub(crate) fn node_files(
     }
     let vote = match VoteFile::open(&**disk, store_id)? {
         Some(vote) => vote,
-        None if is_empty => VoteFile::create(&**disk, store_id, options.node, None)?,
+        None if is_empty => {
+            let incarnation = match options.incarnation {
+                0 => new_incarnation(),
+                wanted => wanted,
+            };
+            VoteFile::create(&**disk, store_id, options.node, incarnation, None)?
+        }
         None => {
             let why = "this directory is a store of its own with data; it becomes a node only on \
                        command";
@@ -116,6 +138,10 @@ pub(crate) fn node_files(
     };
     if vote.node != options.node {
         return Err(refuse_node(vote.node));
+    }
+    if ![0, vote.incarnation].contains(&options.incarnation) {
+        let why = format!("this directory is another disk of node {}", vote.node);
+        return Err(StoreError::NodeRefused { why });
     }
     let committed = CommittedFile::open(&**disk, store_id)?;
     Ok(NodeFiles { vote, committed })

@@ -79,7 +79,7 @@ pub(crate) fn recover(
     let cluster = node.map(|node| node.cluster);
     let identity = identity(&*disk, options, cluster, &mut report)?;
     if node.is_none()
-        && let Some(node) = files::node_of(&*disk, identity.store_id)?
+        && let Some((node, _)) = files::node_of(&*disk, identity.store_id)?
     {
         return Err(refuse_node(node));
     }

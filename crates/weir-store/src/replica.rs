@@ -29,7 +29,7 @@ use crate::log::{LogIndex, LogReader, LogReaders};
 pub use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::node::files::{self, CommittedFile, VoteFile};
-pub use crate::node::{Done, NodeOptions, Vote};
+pub use crate::node::{Done, NodeOptions, Vote, new_incarnation};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
@@ -133,6 +133,9 @@ pub struct NodeIdentity {
     pub node: u64,
     /// Id of the cluster.
     pub cluster: [u8; 16],
+    /// Which disk of the node it is: random, made with the directory. 0: not known; an
+    /// empty directory gets a random one.
+    pub incarnation: u64,
 }
 
 /// The seam's half of an open store: what a provider drives. Cheap to clone.
@@ -169,7 +172,11 @@ impl Store {
         };
         let cluster = identity.store_id;
         let node = files::node_of(&disk, cluster)?;
-        Ok(node.map(|node| NodeIdentity { node, cluster }))
+        Ok(node.map(|(node, incarnation)| NodeIdentity {
+            node,
+            cluster,
+            incarnation,
+        }))
     }
 
     /// Opens the directory as a node of a cluster; makes the node if there is no
@@ -231,9 +238,14 @@ impl Store {
     /// Makes the directory of this store the first node of a cluster, without
     /// conversion of data, and closes it: a membership entry follows the log, and a
     /// vote for `node` stands beside it. Returns the entry.
-    pub fn into_node(self, node: u64, membership: &[u8]) -> Result<EntryId, StoreError> {
+    pub fn into_node(
+        self,
+        node: u64,
+        incarnation: u64,
+        membership: &[u8],
+    ) -> Result<EntryId, StoreError> {
         let body = membership.to_vec();
-        let id = self.ask(move |committer| committer.become_node(node, &body))??;
+        let id = self.ask(move |committer| committer.become_node(node, incarnation, &body))??;
         self.close()?;
         Ok(id)
     }
@@ -244,6 +256,12 @@ impl Replica {
     #[must_use]
     pub fn node(&self) -> u64 {
         self.shared.node
+    }
+
+    /// Which disk of the node it is on.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.shared.incarnation
     }
 
     /// The vote that was saved last.
@@ -455,6 +473,7 @@ impl Committer {
         let NodeFiles { vote, committed } = files;
         let shared = Arc::new(Shared {
             node: vote.node,
+            incarnation: vote.incarnation,
             holes: options.holes,
             vote: Mutex::new(vote.vote),
             committed: Mutex::new(committed),
@@ -589,7 +608,12 @@ impl Committer {
     }
 
     /// See [`Store::into_node`].
-    fn become_node(&mut self, node: u64, body: &[u8]) -> Result<EntryId, StoreError> {
+    fn become_node(
+        &mut self,
+        node: u64,
+        incarnation: u64,
+        body: &[u8],
+    ) -> Result<EntryId, StoreError> {
         if self.replica.is_some() {
             let why = "the store is a node of a cluster already".to_owned();
             return Err(StoreError::NodeRefused { why });
@@ -613,7 +637,7 @@ impl Committer {
             .create_dir(files::DIRECTORY)
             .map_err(StoreError::io(IoVerb::Open, files::DIRECTORY))?;
         CommittedFile::open(&*self.disk, store_id)?.save(index, term)?;
-        VoteFile::create(&*self.disk, store_id, node, Some(vote))?;
+        VoteFile::create(&*self.disk, store_id, node, incarnation, Some(vote))?;
         Ok(EntryId { term, index })
     }
 }

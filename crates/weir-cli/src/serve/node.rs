@@ -97,6 +97,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
     Member {
         peer: reached(peer, &config.advertise),
         client: client.join(" "),
+        ..Member::default()
     }
 }
 

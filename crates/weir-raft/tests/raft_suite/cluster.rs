@@ -53,7 +53,12 @@ impl Cluster {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = listener.local_addr().unwrap().to_string();
         let client = format!("client-{node}");
-        self.members.insert(node, Member { peer, client });
+        let member = Member {
+            peer,
+            client,
+            ..Member::default()
+        };
+        self.members.insert(node, member);
         self.open(node, listener).await;
     }
 
@@ -61,6 +66,7 @@ impl Cluster {
         let config = NodeConfig {
             node,
             cluster: self.id,
+            incarnation: 0,
         };
         let directory = self.directory(node);
         let opened = Node::open(&directory, &options(), config, listener).await;
@@ -221,7 +227,11 @@ async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let peer = listener.local_addr().unwrap().to_string();
     let client = String::new();
-    let member = Member { peer, client };
+    let member = Member {
+        peer,
+        client,
+        ..Member::default()
+    };
     let made = Node::convert(&directory, &options(), 1, &member).unwrap();
     cluster.id = made.cluster;
     cluster.members.insert(1, member);
@@ -429,7 +439,7 @@ fn empty_at(peer: &str) -> JoinRequest {
         node: None,
         member: Member {
             peer: peer.to_owned(),
-            client: String::new(),
+            ..Member::default()
         },
         engine: String::new(),
     }
@@ -461,7 +471,11 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     let leader = cluster.leader().await;
     let peer = cluster.members[&leader].peer.clone();
     let known = |node, cluster| JoinRequest {
-        known: Some(NodeConfig { node, cluster }),
+        known: Some(NodeConfig {
+            node,
+            cluster,
+            incarnation: 7,
+        }),
         ..empty_at("127.0.0.1:1")
     };
     let mut taken = empty_at("127.0.0.1:1");
@@ -471,6 +485,7 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     for (request, expected) in [
         (known(2, [9; 16]), "belongs to another cluster"),
         (known(7, CLUSTER), "node 7 is no member any more"),
+        (known(2, CLUSTER), "node 2 has another disk"),
         (taken, "an empty directory cannot be that node"),
         (empty_at(&peer), "has the peer address"),
         (long, "256 bytes are too long"),
@@ -497,6 +512,42 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     cluster.put(4).await;
     cluster.agreed().await;
     for node in 1..=3 {
+        cluster.stop(node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.put(2).await;
+    cluster.agreed().await;
+    let leader = cluster.leader().await;
+    let lost = leader % 3 + 1;
+    cluster.stop(lost).await;
+    std::fs::remove_dir_all(cluster.directory(lost)).unwrap();
+    cluster.restart(lost).await;
+    let empty = cluster.nodes.remove(&lost).unwrap();
+    cluster.put(3).await;
+    cluster.agreed().await;
+    // Whatever it is asked, it has not heard of a term.
+    let status = empty.status();
+    assert_eq!((status.term, status.last), (0, None));
+    assert!(status.members.is_empty(), "{status:?}");
+    empty.close().await.unwrap();
+
+    cluster.nodes[&leader].remove(lost).await.unwrap();
+    cluster.add(4).await;
+    let member = cluster.members[&4].clone();
+    cluster.nodes[&leader].add_learner(4, member).await.unwrap();
+    let voters = [1, 2, 3, 4].into_iter().filter(|node| *node != lost);
+    cluster.nodes[&leader].change_voters(voters).await.unwrap();
+    cluster.put(4).await;
+    cluster.agreed().await;
+    for node in [leader, lost % 3 + 1, 4] {
+        assert_eq!(records(cluster.nodes[&node].store()), 4);
         cluster.stop(node).await;
     }
 }

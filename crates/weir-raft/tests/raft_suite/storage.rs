@@ -37,6 +37,7 @@ impl StoreBuilder<Types, LogStore, StateMachine, (Store, TempDir)> for Directori
         let node = NodeOptions {
             node: 0,
             cluster: [7; 16],
+            incarnation: 0,
             holes: true,
         };
         let opened = Store::open_node(directory.path(), &options, &node, Arc::new(Nobody));

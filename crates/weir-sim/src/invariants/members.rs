@@ -2,6 +2,7 @@
 
 use weir_raft::Status;
 
+use crate::cluster::Running;
 use crate::report::Violation;
 
 pub(crate) fn check(states: &[Status], ids: &[u64]) -> Result<(), Violation> {
@@ -12,6 +13,20 @@ pub(crate) fn check(states: &[Status], ids: &[u64]) -> Result<(), Violation> {
             return Err(Violation::new(
                 "a node knows the members",
                 format!("node {}: {voters:?} of {ids:?}", status.node),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A node whose disk was lost has neither voted nor taken an entry.
+pub(crate) fn check_out(nodes: &[Running]) -> Result<(), Violation> {
+    for running in nodes {
+        let status = running.node.status();
+        if (status.term, status.last) != (0, None) {
+            return Err(Violation::new(
+                "a node with another disk takes no part",
+                format!("node {}: {status:?}", running.id),
             ));
         }
     }

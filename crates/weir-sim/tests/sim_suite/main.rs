@@ -5,7 +5,7 @@
     reason = "a failed expectation is what a test is for"
 )]
 
-use weir_sim::{Planted, Report, Violation, run};
+use weir_sim::{DiskFault, Planted, Report, Violation, run, run_with_disk_fault};
 
 /// Histories of an ordinary test run. `WEIR_SIM_SEEDS=FIRST..END` runs others;
 /// `WEIR_SIM_TRACE=FILE` writes the events of a history.
@@ -143,4 +143,30 @@ fn a_local_read_as_a_linear_one_is_found() {
         found(Planted::LocalRead, 5).invariant,
         "a linear read is never stale"
     );
+}
+
+/// What a fault of the disk of one node breaks.
+fn broken(fault: DiskFault, seeds: u64) -> usize {
+    let seeds = (0..seeds).filter_map(|seed| {
+        let violation = run_with_disk_fault(seed, fault).err()?;
+        println!("{fault:?}: seed {seed}: {violation}");
+        Some(violation)
+    });
+    seeds.count()
+}
+
+#[test]
+fn a_lost_disk_breaks_nothing() {
+    assert_eq!(broken(DiskFault::Lost, 20), 0);
+}
+
+/// Without the incarnation of a disk, an empty one under the old number breaks safety.
+#[test]
+fn a_lost_disk_that_nobody_notices_is_found() {
+    assert!(broken(DiskFault::LostUnnoticed, 20) > 0);
+}
+
+#[test]
+fn a_flipped_bit_breaks_nothing() {
+    assert_eq!(broken(DiskFault::FlippedBit, 20), 0);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crc_fast::crc32_iscsi as crc32c;
 
-use super::Vote;
+use super::{Vote, new_incarnation};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::LogIndex;
@@ -27,13 +27,13 @@ const FORMAT: u16 = 1;
 const HAS_VOTE: u8 = 1;
 const IS_COMMITTED: u8 = 2;
 
-/// What a sector of either file says: three numbers after the common head.
+/// What a sector of either file says: four numbers after the common head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sector {
     flags: u8,
     /// Which of two copies is newer.
     generation: u64,
-    numbers: [u64; 3],
+    numbers: [u64; 4],
 }
 
 impl Sector {
@@ -44,7 +44,7 @@ impl Sector {
         bytes[10] = self.flags;
         bytes[16..32].copy_from_slice(store_id);
         bytes[32..40].copy_from_slice(&self.generation.to_le_bytes());
-        for (field, number) in bytes[40..64].chunks_exact_mut(8).zip(self.numbers) {
+        for (field, number) in bytes[40..72].chunks_exact_mut(8).zip(self.numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
         let crc = crc32c(&bytes[..SECTOR - 4]);
@@ -66,7 +66,7 @@ impl Sector {
             return Ok(None);
         }
         // A copy of another length is none of ours.
-        let Some((head, tail)) = body.split_first_chunk::<64>() else {
+        let Some((head, tail)) = body.split_first_chunk::<72>() else {
             return Ok(None);
         };
         let (words, _) = head.as_chunks::<8>();
@@ -90,7 +90,7 @@ impl Sector {
         Ok(Some(Self {
             flags,
             generation: word(32),
-            numbers: [word(40), word(48), word(56)],
+            numbers: [word(40), word(48), word(56), word(64)],
         }))
     }
 }
@@ -141,9 +141,12 @@ pub(crate) fn is_node(disk: &dyn Disk) -> Result<bool, StoreError> {
     Ok(names.iter().any(|name| name == "vote"))
 }
 
-/// Number of the node that a directory is; `None` for a store of its own. Changes
-/// nothing.
-pub(crate) fn node_of(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<u64>, StoreError> {
+/// Number and incarnation of the node that a directory is; `None` for a store of its
+/// own. Changes nothing.
+pub(crate) fn node_of(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+) -> Result<Option<(u64, u64)>, StoreError> {
     if !is_node(disk)? {
         return Ok(None);
     }
@@ -151,7 +154,8 @@ pub(crate) fn node_of(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<u64>
         .open(VOTE, OpenMode::Read)
         .map_err(StoreError::io(IoVerb::Open, VOTE))?;
     let (sector, _) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
-    Ok(Some(sector.map_or(0, |sector| sector.numbers[0])))
+    let node = sector.map(|sector| (sector.numbers[0], sector.numbers[3]));
+    Ok(Some(node.unwrap_or_default()))
 }
 
 /// The vote of a node, which it must never forget.
@@ -160,6 +164,8 @@ pub(crate) struct VoteFile {
     file: Arc<dyn DiskFile>,
     store_id: [u8; 16],
     pub(crate) node: u64,
+    /// Which disk of this node it is on; never 0.
+    pub(crate) incarnation: u64,
     pub(crate) vote: Option<Vote>,
     generation: u64,
 }
@@ -181,7 +187,7 @@ impl VoteFile {
         let Some(sector) = sector else {
             return Err(StoreError::damage(VOTE, 0, "a copy of the vote", 0));
         };
-        let [node, term, voted_for] = sector.numbers;
+        let [node, term, voted_for, incarnation] = sector.numbers;
         let vote = (sector.flags & HAS_VOTE != 0).then_some(Vote {
             term,
             voted_for,
@@ -191,6 +197,11 @@ impl VoteFile {
             file,
             store_id,
             node,
+            // A file that was made before there were incarnations has none.
+            incarnation: match incarnation {
+                0 => new_incarnation(),
+                known => known,
+            },
             vote,
             generation: sector.generation,
         };
@@ -208,6 +219,7 @@ impl VoteFile {
         disk: &dyn Disk,
         store_id: [u8; 16],
         node: u64,
+        incarnation: u64,
         vote: Option<Vote>,
     ) -> Result<Self, StoreError> {
         disk.create_dir(DIRECTORY)
@@ -225,6 +237,7 @@ impl VoteFile {
             file,
             store_id,
             node,
+            incarnation,
             vote: None,
             generation: 0,
         };
@@ -253,7 +266,7 @@ impl VoteFile {
         let sector = Sector {
             flags,
             generation: self.generation,
-            numbers: [self.node, term, voted_for],
+            numbers: [self.node, term, voted_for, self.incarnation],
         };
         let bytes = sector.encode(VOTE_MAGIC, &self.store_id);
         for at in [SECTOR as u64, 0] {
@@ -325,7 +338,7 @@ impl CommittedFile {
         let sector = Sector {
             flags: 0,
             generation: self.generation,
-            numbers: [index.0, term, 0],
+            numbers: [index.0, term, 0, 0],
         };
         let bytes = sector.encode(COMMITTED_MAGIC, &self.store_id);
         let at = self.generation % 2 * SECTOR as u64;
@@ -341,11 +354,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_copy_of_the_vote_has_the_documented_bytes() {
+        let sector = Sector {
+            flags: HAS_VOTE | IS_COMMITTED,
+            generation: 3,
+            numbers: [2, 300, 1, 0x1122_3344_5566_7788],
+        };
+        let mut expected = b"WEIRVOTE\x01\x00\x03".to_vec();
+        expected.resize(16, 0);
+        expected.extend_from_slice(&[7; 16]);
+        expected.extend_from_slice(&[3, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend_from_slice(&[0x2c, 1, 0, 0, 0, 0, 0, 0]);
+        expected.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend_from_slice(&[0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
+        expected.resize(SECTOR - 4, 0);
+        expected.extend_from_slice(&crc32c(&expected).to_le_bytes());
+        assert_eq!(sector.encode(VOTE_MAGIC, &[7; 16])[..], expected);
+    }
+
+    #[test]
     fn every_flipped_bit_of_a_copy_is_noticed() {
         let sector = Sector {
             flags: HAS_VOTE,
             generation: 3,
-            numbers: [1, 2, 3],
+            numbers: [1, 2, 3, 4],
         };
         let store_id = [7; 16];
         let good = sector.encode(VOTE_MAGIC, &store_id);

@@ -22,6 +22,7 @@ pub fn node() -> NodeOptions {
     NodeOptions {
         node: 3,
         cluster: CLUSTER,
+        incarnation: 0,
         holes: false,
     }
 }
@@ -251,7 +252,7 @@ fn a_single_store_becomes_a_node_and_keeps_everything() {
     assert_eq!(code(refused.map(drop)), ErrorCode::BadOption);
 
     let store = reopen_alone(directory.path()).unwrap();
-    let id = store.into_node(3, MEMBERS).unwrap();
+    let id = store.into_node(3, 5, MEMBERS).unwrap();
     assert_eq!((id.term, id.index), (1, LogIndex(4)));
     assert_eq!(code(reopen_alone(directory.path())), ErrorCode::BadOption);
 
@@ -272,7 +273,7 @@ fn a_store_of_one_node_passes_over_entries_of_a_conversion_that_a_crash_cut_shor
     let store = Store::open(directory.path(), &options()).unwrap();
     create(&store, "orders");
     execute(&store, &[put("orders", b"a", b"1")]);
-    store.into_node(3, MEMBERS).unwrap();
+    store.into_node(3, 5, MEMBERS).unwrap();
     // The vote file is what makes the directory a node, and comes last.
     std::fs::remove_dir_all(directory.path().join("cluster")).unwrap();
     let store = reopen_alone(directory.path()).unwrap();
