@@ -230,6 +230,12 @@ impl Machine {
         })
     }
 
+    /// Whether any topic has a program.
+    #[must_use]
+    pub fn has_programs(&self) -> bool {
+        !self.codes.is_empty()
+    }
+
     /// Applies the next items of a batch, for a caller that lets readers in
     /// between two portions. Takes items from `items` until it is empty or the
     /// portion is used up. The rest of the batch must be applied before any
@@ -242,7 +248,7 @@ impl Machine {
         sink: &mut S,
         outcomes: &mut Outcomes,
     ) -> Result<(), ApplyError> {
-        let host = self.host.clone().filter(|_| !self.codes.is_empty());
+        let host = self.host.clone().filter(|_| self.has_programs());
         let Some(host) = host else {
             return self.apply_here(batch, items, portion, sink, outcomes);
         };

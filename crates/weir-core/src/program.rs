@@ -70,6 +70,19 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
     /// know is [`Refusal::Unable`]: another one would make another history.
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
 
+    /// As `admit`, for code that was admitted before and stands in a snapshot. It is checked again,
+    /// and may be compiled later: by [`compile_restored`](Self::compile_restored), or in its first
+    /// call, which is [`Trap::Unable`] when that fails.
+    fn restore(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        self.admit(code, setup)
+    }
+
+    /// Compiles a module that [`restore`](Self::restore) put off; false when none is left. A module
+    /// that cannot be compiled is met again in its first call.
+    fn compile_restored(&self) -> bool {
+        false
+    }
+
     /// Runs `work` on a stack that is large enough for any call, so that no call
     /// has to make one. For threads that make many calls.
     fn on_deep_stack(&self, work: &mut dyn FnMut()) {

@@ -107,7 +107,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<M: Send + Sync + 'static> Cache<M> {
-    fn find(&self, hash: CodeHash) -> Option<Result<Arc<M>, Refusal>> {
+    /// The module with this hash, if it is compiled or was refused.
+    pub(crate) fn find(&self, hash: CodeHash) -> Option<Result<Arc<M>, Refusal>> {
         let mut modules = lock(&self.modules);
         modules.clock += 1;
         let now = modules.clock;

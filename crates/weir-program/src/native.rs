@@ -1,5 +1,6 @@
 //! Programs on wasmtime: compiled, metered, one warm instance for each topic.
 
+mod restored;
 mod stack;
 mod traced;
 
@@ -22,6 +23,7 @@ use crate::first::First;
 use crate::fresh;
 use crate::host::{Cache, CountedInstance, Kept, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
+use crate::native::restored::{Code, Restored};
 use crate::report::Report;
 use crate::rewrite::{DirtyPages, Rewritten, global_name, rewrite};
 use crate::trace::{FRAMES_MAX, Tracer};
@@ -38,7 +40,8 @@ const GROW_FUEL: u8 = 100;
 #[derive(Default)]
 pub struct WasmtimeHost {
     maker: Arc<Maker>,
-    modules: Cache<Compiled>,
+    modules: Arc<Cache<Compiled>>,
+    restored: Restored,
 }
 
 /// Makes modules.
@@ -136,7 +139,7 @@ struct Live {
 }
 
 struct Running {
-    module: Arc<Compiled>,
+    code: Code,
     mode: StateMode,
     live: Option<Box<Live>>,
 }
@@ -288,12 +291,21 @@ impl ProgramHost for WasmtimeHost {
             let (maker, code) = (Arc::clone(&self.maker), code.to_vec());
             move || maker.compile(&code)
         })?;
-        module.report.fits(setup).map_err(Refusal::Bad)?;
-        Ok(Box::new(Running {
-            module,
-            mode: setup.mode,
-            live: None,
-        }))
+        Code::Ready(module).bind(setup)
+    }
+
+    fn restore(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        counts_by(setup.meter)?;
+        let hash = self.hash(code);
+        let code = match self.modules.find(hash) {
+            Some(known) => Code::Ready(known?),
+            None => Code::Later(self.restored.add(hash, code, self)?),
+        };
+        code.bind(setup)
+    }
+
+    fn compile_restored(&self) -> bool {
+        self.restored.compile_next()
     }
 
     fn on_deep_stack(&self, work: &mut dyn FnMut()) {
@@ -403,10 +415,11 @@ impl Running {
             return Ok(live);
         }
         let unable = |error: Error| Trap::Unable(format!("no instance: {error:#}"));
-        let mut live = Box::new(self.module.start().map_err(unable)?);
+        let module = self.code.compiled()?;
+        let mut live = Box::new(module.start().map_err(unable)?);
         if self.mode == StateMode::Memory
             && !context.image().memory.is_empty()
-            && let Some((first, _)) = self.module.first.get()
+            && let Some((first, _)) = module.first.get()
         {
             load(&mut live, first, context).map_err(unable)?;
         }
@@ -421,8 +434,8 @@ impl Running {
         used: u64,
         context: &mut CallContext,
     ) -> Option<Box<Live>> {
-        let report = &self.module.report;
-        let (first, _) = self.module.first.get()?;
+        let report = self.code.report();
+        let (first, _) = self.code.first()?;
         if report.changes_segments || live.memory.data_size(&live.store) != first.len() {
             self.pay_for_another(&mut live, used, context);
             return None;
@@ -442,7 +455,7 @@ impl Running {
         let memory = live.memory.data_size(&live.store) as u64;
         let written = fresh::bytes_of(live.take_marks());
         let kept = context.image().memory.pages().count() as u64;
-        let report = &self.module.report;
+        let report = self.code.report();
         context.burn(fresh::renewal(report, used, memory, written, kept));
     }
 }
@@ -556,15 +569,15 @@ fn to_bits(value: &Val) -> u64 {
 
 impl Program for Running {
     fn facts(&self) -> Facts {
-        self.module.report.facts
+        self.code.report().facts
     }
 
     fn fits(&self, setup: &Setup) -> Result<(), String> {
-        self.module.report.fits(setup)
+        self.code.report().fits(setup)
     }
 
     fn accepts(&self, image: &Image) -> bool {
-        self.module.report.accepts(image)
+        self.code.report().accepts(image)
     }
 
     fn judge(
@@ -617,9 +630,9 @@ impl Program for Running {
             }
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.
-                let overflowed = overflowed(self.module.room, instance, store);
+                let overflowed = overflowed(self.code.room(), instance, store);
                 let trap = why(&error, store.data().stop, overflowed);
-                if let Some(stacks) = &self.module.stacks {
+                if let Some(stacks) = self.code.stacks() {
                     stacks.keep(&error, context);
                 }
                 let used = match trap {
@@ -661,7 +674,7 @@ impl Program for Running {
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(Self {
-            module: Arc::clone(&self.module),
+            code: self.code.clone(),
             mode: self.mode,
             live: None,
         })

@@ -33,7 +33,7 @@ use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
 use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
-use crate::replay::{Ahead, AppliedMembership, Replay};
+use crate::replay::{Ahead, AppliedMembership, Replay, compile_restored};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
@@ -334,6 +334,9 @@ impl Base<'_> {
             match found {
                 Ok(start) => {
                     report.snapshot = Some(index);
+                    if start.engine.machine.read().has_programs() {
+                        compile_restored(options.host.as_ref());
+                    }
                     return Ok(start);
                 }
                 // Damage, and nothing else, sets a snapshot aside.

@@ -19,7 +19,7 @@ use crate::install::{STAGED, clear_staged};
 use crate::log::LogIndex;
 use crate::log_index::EntryId;
 use crate::permit::ExclusivePermit;
-use crate::replay::AppliedMembership;
+use crate::replay::{AppliedMembership, compile_restored};
 use crate::replica::Replica;
 use crate::snapshot::{self, Description, Snapshot};
 use crate::topic::cache::{FileCache, Pin};
@@ -310,6 +310,9 @@ impl Replica {
             .seed
             .unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let snapshot = Snapshot::read(&*disk, store_id, index, seed, engine.host.as_ref())?;
+        if snapshot.machine.has_programs() {
+            compile_restored(engine.host.as_ref());
+        }
         let cache = Arc::new(FileCache::new(disk));
         for writer in attached(&cache, engine.identity.tag(), &snapshot)? {
             let blocks = writer.files.contents.read().blocks.clone();

@@ -217,7 +217,7 @@ pub(super) fn revive(
     };
     let code = codes.get_mut(saved.code).ok_or(BROKEN)?;
     let setup = setup(&live.options, live.options.program.state, saved.meter);
-    let program = host.admit(&code.bytes, &setup).map_err(|refusal| {
+    let program = host.restore(&code.bytes, &setup).map_err(|refusal| {
         SnapshotError::Program(match refusal {
             crate::program::Refusal::Bad(text) | crate::program::Refusal::Unable(text) => text,
         })

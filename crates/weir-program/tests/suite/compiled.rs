@@ -1,9 +1,12 @@
 //! P1: a module is compiled once, and a refusal is found once.
 
-use weir_core::ProgramHost;
+use std::sync::Arc;
+
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ProgramHost, TopicOptions};
 use weir_program::{Refusal, WasmtimeHost, limits, widest};
 
-use crate::world::module;
+use crate::world::{Life, module};
 
 fn numbered(n: usize) -> Vec<u8> {
     wat::parse_str(module(
@@ -116,4 +119,46 @@ fn a_refusal_is_remembered() {
         3 + limits::REFUSED_MODULES_MAX as u64,
         "the oldest are forgotten"
     );
+}
+
+/// A snapshot's modules are compiled after it was loaded, each once.
+#[test]
+fn a_snapshot_is_loaded_without_compiling() {
+    let count = limits::IDLE_MODULES_MAX + 8;
+    let first: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let mut life = Life::new(1, &first);
+    let options = TopicOptions::default();
+    for n in 0..count {
+        let create = Operation::CreateProgram {
+            options: &options,
+            code: &numbered(n),
+            args: b"",
+        };
+        life.send(&Intention::new(&format!("t{n}"), create))
+            .unwrap();
+    }
+    let host = Arc::new(WasmtimeHost::default());
+    let shared: Arc<dyn ProgramHost> = Arc::clone(&host) as Arc<dyn ProgramHost>;
+    let mut life = life.moved(1, &shared);
+    assert_eq!(host.compiled(), 0);
+    let put = |life: &mut Life, n: usize| {
+        let put = Operation::Put {
+            key: b"k",
+            value: b"v",
+        };
+        let outcome = life.send(&Intention::new(&format!("t{n}"), put));
+        assert_eq!(outcome.unwrap().commit().unwrap().reason, None);
+    };
+    // The first call compiles its module, whatever the rest waits for.
+    put(&mut life, 7);
+    put(&mut life, 7);
+    assert_eq!(host.compiled(), 1);
+    while host.compile_restored() {}
+    assert_eq!(host.compiled(), count as u64);
+    // All of them stay, although no other topic called them before.
+    for n in 0..count {
+        put(&mut life, n);
+    }
+    assert_eq!(host.compiled(), count as u64);
+    assert!(!host.compile_restored());
 }

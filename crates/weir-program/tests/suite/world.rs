@@ -154,6 +154,17 @@ impl Life {
         Ok(outcomes.iter().next().unwrap())
     }
 
+    /// Goes on with another host, from a snapshot of this life.
+    pub(crate) fn moved(&self, seed: u64, host: &Arc<dyn ProgramHost>) -> Self {
+        let saved = self.saved();
+        let machine = Machine::load_with(&mut &saved[..], seed, Some(Arc::clone(host)));
+        Self {
+            machine: machine.unwrap(),
+            records: Lines::default(),
+            time_ms: self.time_ms,
+        }
+    }
+
     pub(crate) fn saved(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.machine.save(&mut bytes).unwrap();

@@ -23,6 +23,17 @@ const ENDED: u64 = u64::MAX;
 
 type Compiled = (LogIndex, Box<dyn Program>);
 
+/// Compiles the modules that a snapshot restored beside everything else, until all are compiled or
+/// the host is dropped. Without a thread each is compiled in its first call.
+pub(crate) fn compile_restored(host: Option<&Arc<dyn ProgramHost>>) {
+    let Some(host) = host.map(Arc::downgrade) else {
+        return;
+    };
+    let next = move || host.upgrade().is_some_and(|host| host.compile_restored());
+    let thread = Builder::new().name("weir-compile".to_owned());
+    drop(thread.spawn(move || while next() {}));
+}
+
 /// What was compiled and not applied. The thread ends when this is dropped.
 pub(crate) struct Ahead {
     programs: Receiver<Compiled>,

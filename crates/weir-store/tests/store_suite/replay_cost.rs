@@ -87,6 +87,10 @@ struct Compiler(Arc<(Mutex<Compiled>, Condvar)>);
 #[derive(Debug, Default)]
 struct Compiled {
     codes: Vec<Vec<u8>>,
+    /// What was restored and is not compiled.
+    later: Vec<Vec<u8>>,
+    /// The store is open: what was restored may be compiled.
+    is_open: bool,
     is_armed: bool,
     waited: bool,
 }
@@ -100,6 +104,24 @@ impl ProgramHost for Compiler {
         self.0.0.lock().unwrap().codes.push(code.to_vec());
         self.0.1.notify_all();
         Ok(Box::new(self.clone()))
+    }
+
+    fn restore(&self, code: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        self.0.0.lock().unwrap().later.push(code.to_vec());
+        Ok(Box::new(self.clone()))
+    }
+
+    fn compile_restored(&self) -> bool {
+        let (state, changed) = &*self.0;
+        let state = state.lock().unwrap();
+        let waited = changed.wait_timeout_while(state, PATIENCE, |state| !state.is_open);
+        let (mut state, late) = waited.unwrap();
+        assert!(!late.timed_out(), "the open waits for the compiler");
+        let next = state.later.pop();
+        let is_one = next.is_some();
+        state.codes.extend(next);
+        changed.notify_all();
+        is_one
     }
 
     fn fingerprint(&self) -> String {
@@ -263,8 +285,17 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
         assert_eq!(made, Effect::Valid);
     }
     store.close().unwrap();
-    let store = Compiler::default().open(&disk);
+    let compiler = Compiler::default();
+    let store = compiler.open(&disk);
     assert_eq!(store.report().replayed_intentions, 0);
+    // The open has compiled none; a thread does it now.
+    let (state, changed) = &*compiler.0;
+    let mut state = state.lock().unwrap();
+    assert_eq!((state.codes.len(), state.later.len()), (0, 10));
+    state.is_open = true;
+    changed.notify_all();
+    let waited = changed.wait_timeout_while(state, PATIENCE, |state| state.codes.len() < 10);
+    assert!(!waited.unwrap().1.timed_out(), "all are compiled");
     // A module that was compiled before costs the next process as much.
     let again = deploy(&store, "again", &[0; 4]);
     assert_eq!(again, Effect::Valid);

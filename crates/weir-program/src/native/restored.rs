@@ -1,0 +1,142 @@
+//! Modules that stand in a snapshot: checked when it is loaded, compiled afterwards.
+//!
+//! A store may have thousands of modules, and one that is allowed may take two seconds to compile;
+//! an open must not wait for them. What was admitted before is admitted again, so that nothing but
+//! this machine can fail when it is compiled.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use weir_core::{CodeHash, Program, Refusal, Setup, Trap};
+
+use super::stack::Stacks;
+use super::{Compiled, Maker, Running, WasmtimeHost};
+use crate::first::First;
+use crate::host::{Cache, Kept};
+use crate::report::Report;
+use crate::validate::inspect;
+
+/// The code of a program.
+#[derive(Clone)]
+pub(super) enum Code {
+    /// It is compiled.
+    Ready(Arc<Compiled>),
+    /// It will be, in its first call at the latest.
+    Later(Arc<Later>),
+}
+
+/// A module that was checked.
+pub(super) struct Later {
+    hash: CodeHash,
+    code: Arc<[u8]>,
+    report: Report,
+    made: OnceLock<Arc<Compiled>>,
+    maker: Arc<Maker>,
+    modules: Arc<Cache<Compiled>>,
+}
+
+/// Modules that are not compiled yet, by the hash of their code.
+#[derive(Default)]
+pub(super) struct Restored(Mutex<BTreeMap<CodeHash, Arc<Later>>>);
+
+impl Restored {
+    /// The module, checked now if no other topic has it.
+    pub(super) fn add(
+        &self,
+        hash: CodeHash,
+        code: &[u8],
+        host: &WasmtimeHost,
+    ) -> Result<Arc<Later>, Refusal> {
+        if let Some(later) = self.0.lock().get(&hash) {
+            return Ok(Arc::clone(later));
+        }
+        let later = Arc::new(Later {
+            hash,
+            code: Arc::from(code),
+            report: inspect(code).map_err(Refusal::Bad)?,
+            made: OnceLock::new(),
+            maker: Arc::clone(&host.maker),
+            modules: Arc::clone(&host.modules),
+        });
+        self.0.lock().insert(hash, Arc::clone(&later));
+        Ok(later)
+    }
+
+    /// Compiles one of them; false when none is left.
+    pub(super) fn compile_next(&self) -> bool {
+        let Some((_, later)) = self.0.lock().pop_first() else {
+            return false;
+        };
+        // Only a topic that is alive needs it, and its first call says what is wrong.
+        if Arc::strong_count(&later) > 1 {
+            drop(later.compiled());
+        }
+        true
+    }
+}
+
+impl Later {
+    fn compiled(&self) -> Result<&Arc<Compiled>, Refusal> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let made = self.modules.get(self.hash, || {
+            let (maker, code) = (Arc::clone(&self.maker), Arc::clone(&self.code));
+            move || maker.compile(&code)
+        })?;
+        Ok(self.made.get_or_init(|| made))
+    }
+}
+
+impl Code {
+    /// A program of this code for a topic that is set up so.
+    pub(super) fn bind(self, setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        self.report().fits(setup).map_err(Refusal::Bad)?;
+        Ok(Box::new(Running {
+            code: self,
+            mode: setup.mode,
+            live: None,
+        }))
+    }
+
+    pub(super) fn report(&self) -> &Report {
+        match self {
+            Self::Ready(module) => &module.report,
+            Self::Later(later) => &later.report,
+        }
+    }
+
+    /// The module, compiled now if it is not yet.
+    pub(super) fn compiled(&self) -> Result<&Compiled, Trap> {
+        match self {
+            Self::Ready(module) => Ok(module),
+            Self::Later(later) => match later.compiled() {
+                Ok(module) => Ok(module),
+                Err(Refusal::Bad(why) | Refusal::Unable(why)) => Err(Trap::Unable(why)),
+            },
+        }
+    }
+
+    fn known(&self) -> Option<&Compiled> {
+        match self {
+            Self::Ready(module) => Some(module),
+            Self::Later(later) => later.made.get().map(Arc::as_ref),
+        }
+    }
+
+    /// The memory of a fresh instance, when there was one.
+    pub(super) fn first(&self) -> Option<&(First, Kept)> {
+        self.known()?.first.get()
+    }
+
+    /// As in [`Compiled`].
+    pub(super) fn room(&self) -> Option<u32> {
+        self.known()?.room
+    }
+
+    /// As in [`Compiled`].
+    pub(super) fn stacks(&self) -> Option<&Stacks> {
+        self.known()?.stacks.as_ref()
+    }
+}
