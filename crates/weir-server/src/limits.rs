@@ -41,6 +41,9 @@ pub(crate) const PAGE_RECORDS_MAX: u64 = 10_000;
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 /// Most bytes that a request may ask of a page.
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a block that need no reservation while it is read: there are as many of them as
+/// permits of readers.
+pub(crate) const BLOCK_BYTES_FREE: usize = 256 << 10;
 /// Seconds for which a request may wait for a record.
 pub(crate) const WAIT_SECONDS_MAX: u64 = 60;
 /// Seconds for which a read waits for an offset that it names.

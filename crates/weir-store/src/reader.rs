@@ -157,6 +157,17 @@ impl TopicReader {
             .map_or(ConsequenceOffset::ZERO, |files| files.first())
     }
 
+    /// Bytes of memory that the next page takes: those of a block that has to be read or copied;
+    /// 0 without one. Reads nothing and never waits, so that a caller can reserve them first. A
+    /// compaction may change the block until the page is read.
+    #[must_use]
+    pub fn next_page_bytes(&self) -> usize {
+        match self.source.files() {
+            Some(files) => files.block_bytes(self.next),
+            None => 0,
+        }
+    }
+
     /// The next records, or `None` when there is none yet. Never waits.
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         let Some(files) = self.files() else {

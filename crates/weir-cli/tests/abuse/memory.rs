@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use crate::neighbour::Neighbour;
 use crate::world::World;
@@ -31,7 +32,11 @@ fn world() -> World {
 /// Runs an abuse beside a neighbour: none of its writes fails, the server survives within its
 /// memory, and gives memory back when the abusers have left.
 fn survives<T>(what: &str, abuse: impl FnOnce(&World) -> T) {
-    let mut world = world();
+    survives_in(world(), what, abuse);
+}
+
+/// As `survives`, on a server of its own.
+fn survives_in<T>(mut world: World, what: &str, abuse: impl FnOnce(&World) -> T) {
     let neighbour = Neighbour::start(&world);
     let abusers = abuse(&world);
     neighbour.wait(WRITES);
@@ -65,12 +70,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// The beginning of a connection of HTTP/2 with windows of 0 bytes, and its requests for pages.
-fn pages_without_window(streams: u32) -> Vec<u8> {
+/// The beginning of a connection of HTTP/2 with windows of so many bytes, and its requests.
+fn streams_with_window(window: u32, streams: u32, path: &[u8]) -> Vec<u8> {
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     // INITIAL_WINDOW_SIZE is setting 4.
-    frame(4, 0, 0, &[0, 4, 0, 0, 0, 0], &mut out);
-    let path = b"/v1/topics/large/events";
+    let [a, b, c, d] = window.to_be_bytes();
+    frame(4, 0, 0, &[0, 4, a, b, c, d], &mut out);
     // Method GET, scheme http, then path and authority as literals (RFC 7541, appendix A).
     let mut head = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     head.extend_from_slice(path);
@@ -85,7 +90,7 @@ fn pages_without_window(streams: u32) -> Vec<u8> {
 #[test]
 fn streams_of_http2_without_a_window_are_bounded() {
     survives("100 x 50 streams without a window", |world| {
-        let request = pages_without_window(50);
+        let request = streams_with_window(0, 50, b"/v1/topics/large/events");
         let open = || {
             let mut stream = world.connect();
             pour(&mut stream, &request);
@@ -164,4 +169,115 @@ fn stalled_native_readers_are_bounded() {
         };
         (0..500).map(|_| open()).collect::<Vec<_>>()
     });
+}
+
+/// Bytes of the largest record that a topic may have.
+const LARGEST_BYTES: usize = 64 << 20;
+
+/// A server whose topic `big` has one record of 64 MiB, which a larger machine has written: as a
+/// key and at offset 2.
+fn world_of_one_record() -> World {
+    let world = World::prepared(|directory| {
+        std::fs::write(directory.join("value"), vec![b'x'; LARGEST_BYTES]).unwrap();
+        let run = |arguments: &[&str]| crate::world::run(directory, arguments);
+        run(&[
+            "topic",
+            "create",
+            "--at",
+            "data",
+            "big",
+            "value-bytes-max=64MiB",
+        ]);
+        run(&[
+            "put",
+            "--at",
+            "data",
+            "big",
+            "@value",
+            "-k",
+            "k",
+            "--value-max",
+            "64MiB",
+        ]);
+        // Later records, so that it lies in a segment.
+        std::fs::write(directory.join("value"), vec![b'y'; 1 << 20]).unwrap();
+        run(&["put", "--at", "data", "big", "@value", "-k", "l"]);
+        std::fs::remove_file(directory.join("value")).unwrap();
+    });
+    // Of the open, which reads the record from the log.
+    world.wait_memory("opened", REST_BYTES);
+    world
+}
+
+/// Readers of the record of 64 MiB, each of which sends the same bytes and takes nothing.
+fn read_the_largest(what: &str, request: &[u8], native: bool) {
+    survives_in(world_of_one_record(), what, |world| {
+        let address = if native {
+            &world.native
+        } else {
+            &world.address
+        };
+        let open = || {
+            let mut stream = crate::world::connect(address);
+            pour(&mut stream, request);
+            stream
+        };
+        let mut readers: Vec<_> = (0..100).map(|_| open()).collect();
+        wait_for_bytes(&mut readers, 8 << 10);
+        readers
+    });
+}
+
+/// Waits until one of the connections has got so many bytes; the others take nothing.
+fn wait_for_bytes(streams: &mut [TcpStream], wanted: usize) {
+    let end = Instant::now() + crate::world::PATIENCE;
+    let mut bytes = vec![0; wanted];
+    loop {
+        for stream in &mut *streams {
+            stream.set_nonblocking(true).unwrap();
+            if stream.peek(&mut bytes).is_ok_and(|peeked| peeked == wanted) {
+                return;
+            }
+        }
+        assert!(Instant::now() < end, "nobody got {wanted} bytes");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn readers_of_the_largest_record_over_http1_are_bounded() {
+    for path in [
+        "events/2",
+        "events",
+        "events?order=desc",
+        "keys/k",
+        "keys?values",
+    ] {
+        let request = format!("GET /v1/topics/big/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let what = format!("100 readers of {path} with 64 MiB");
+        read_the_largest(&what, request.as_bytes(), false);
+    }
+}
+
+#[test]
+fn readers_of_the_largest_record_over_http2_are_bounded() {
+    let request = streams_with_window(32 << 10, 1, b"/v1/topics/big/events/2");
+    read_the_largest("100 streams of a record of 64 MiB", &request, false);
+}
+
+#[test]
+fn native_readers_of_the_largest_record_are_bounded() {
+    let most = u64::MAX;
+    let listen = format!(
+        ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_bytes\t{most}\n\
+         :_records\t{most}\n_request_listen\n|\n"
+    );
+    let get = ":_tag\t2\n\n:_topic\tbig\n:_key\tk\n_request_get\n|\n".to_owned();
+    for (what, packet) in [
+        ("100 listeners at a record of 64 MiB", listen),
+        ("100 native reads of a record of 64 MiB", get),
+    ] {
+        let request = format!("|\n\n_request_hello\n|\n{packet}");
+        read_the_largest(what, request.as_bytes(), true);
+    }
 }

@@ -123,8 +123,14 @@ fn after(said: &str, words: &str) -> Option<String> {
 impl World {
     /// A server with a topic `t`.
     pub(crate) fn new() -> Self {
+        Self::prepared(|_| {})
+    }
+
+    /// As `new`, of a directory in which commands without limits have run before.
+    pub(crate) fn prepared(prepare: impl FnOnce(&Path)) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
+        prepare(directory.path());
         let group = Group::new();
         let mut command = limited(directory.path(), DESCRIPTORS, group.as_ref());
         if group.is_none() {
@@ -190,7 +196,8 @@ impl World {
 
     /// Waits until the server has at most so many bytes resident.
     pub(crate) fn wait_memory(&self, what: &str, bytes: u64) {
-        let end = Instant::now() + PATIENCE;
+        // A hundred reads of 64 MiB for clients that left are made one after the other.
+        let end = Instant::now() + 5 * PATIENCE;
         loop {
             let now = self.memory("VmRSS");
             if now <= bytes {
@@ -217,6 +224,19 @@ impl World {
             std::thread::yield_now();
         }
     }
+}
+
+/// Runs a command in a directory, without limits. It must succeed.
+pub(crate) fn run(directory: &Path, arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .current_dir(directory)
+        .env_clear()
+        .env("HOME", directory)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
 }
 
 impl Drop for World {

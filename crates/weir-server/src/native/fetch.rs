@@ -15,10 +15,12 @@ use std::task::{Context, Poll};
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use weir_core::ConsequenceOffset;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
 use super::pushdown::{Found, Keys, Pushdown};
+use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::readers::{READS, Readers};
 
@@ -35,6 +37,10 @@ pub(super) struct LookUp {
     pub(super) from: Vec<u8>,
     /// Those whose record is after it come later.
     pub(super) upto: u64,
+    /// For a long value, which is covered before it is read.
+    pub(super) budget: MemoryBudget,
+    /// Bytes of a long value that are covered already.
+    pub(super) reserved: usize,
 }
 
 /// What came of a fetch.
@@ -104,6 +110,11 @@ impl Fetch {
             task: None,
             brought: None,
         }
+    }
+
+    /// The budget of what is fetched.
+    pub(super) fn budget(&self) -> MemoryBudget {
+        self.budget.clone()
     }
 
     /// Forgets everything.
@@ -207,13 +218,21 @@ impl Fetch {
     pub(super) fn page(&mut self, listener: u64, reader: &TopicReader, reserved: usize) {
         let (mut reader, budget) = (reader.clone(), self.budget.clone());
         self.begin(listener, move || {
+            let mut reservation = Reservation::new(&budget);
+            let covers = |bytes, reservation: &mut Reservation| {
+                bytes <= reserved || reservation.try_cover(bytes)
+            };
+            // Before the block is there; a compaction may have changed it afterwards.
+            let bytes = reader.next_page_bytes();
+            if !covers(bytes, &mut reservation) {
+                return Brought::Lacks(bytes);
+            }
             let page = reader.next_page();
             let bytes = match &page {
                 Ok(Some(page)) => page.wire_bytes(),
                 _ => 0,
             };
-            let mut reservation = Reservation::new(&budget);
-            if bytes <= reserved || reservation.try_cover(bytes) {
+            if covers(bytes, &mut reservation) {
                 Brought::Page(reader, page, reservation)
             } else {
                 Brought::Lacks(bytes)
@@ -302,10 +321,29 @@ impl LookUp {
             ..Keys::default()
         };
         let mut bytes = 0;
-        for entry in entries {
+        let mut entries = entries.into_iter();
+        while let Some(entry) = entries.next() {
             if bytes >= OUT_BYTES_HIGH {
                 keys.ends = false;
                 break;
+            }
+            let before = ConsequenceOffset(entry.offset.0.saturating_sub(1));
+            let long = match store.read(topic, before) {
+                Ok(reader) if entry.offset.0 <= self.upto => reader.next_page_bytes(),
+                _ => 0,
+            };
+            if long > BLOCK_BYTES_FREE {
+                // Alone, so that one reservation covers it.
+                if !keys.found.is_empty() {
+                    keys.ends = false;
+                    break;
+                }
+                let mut reservation = Reservation::new(&self.budget);
+                if long > self.reserved && !reservation.try_cover(long) {
+                    keys.lacks = long;
+                    return Ok(keys);
+                }
+                keys.reservation = Some((long, reservation));
             }
             let mut page = None;
             let block = if self.upto == u64::MAX {
@@ -325,6 +363,10 @@ impl LookUp {
             }
             bytes += page.as_ref().map_or(0, Page::wire_bytes);
             keys.found.push_back((entry.key, page));
+            if long > BLOCK_BYTES_FREE {
+                keys.ends &= entries.len() == 0;
+                break;
+            }
         }
         Ok(keys)
     }

@@ -79,7 +79,7 @@ enum Turn {
 }
 
 /// Bytes of a packet around its page, at most.
-const PACKET_HEAD_BYTES: usize = 1 << 10;
+pub(super) const PACKET_HEAD_BYTES: usize = 1 << 10;
 
 /// All listeners of a connection.
 #[derive(Debug)]
@@ -482,7 +482,7 @@ impl Listener {
                 return Ok(Turn::Ends);
             };
             let Some(filter) = &self.filter else {
-                return Ok(self.page_or_back(&page, before, hands));
+                return Ok(self.page_or_back(page, before, hands));
             };
             let mut chosen = PageBuilder::default();
             for record in &page {
@@ -494,7 +494,7 @@ impl Listener {
                 }
             }
             if let Some(page) = chosen.take() {
-                return Ok(self.page_or_back(&page, before, hands));
+                return Ok(self.page_or_back(page, before, hands));
             }
             self.mark(self.skipped >= PROGRESS_RECORDS, hands);
         }
@@ -516,7 +516,7 @@ impl Listener {
             hands.send(&self.tag, Message::Skipped { count: bad });
         }
         if let Some(page) = found.page.take()
-            && let Err(lacks) = self.page(&page, false, hands)
+            && let Err((lacks, page)) = self.page(page, false, hands)
         {
             found.page = Some(page);
             self.found = Some(found);
@@ -561,13 +561,13 @@ impl Listener {
     /// Sends a page, or goes back to where it begins when there is no room.
     fn page_or_back(
         &mut self,
-        page: &Page,
+        page: Page,
         before: ConsequenceOffset,
         hands: &mut TurnContext<'_>,
     ) -> Turn {
         match self.page(page, false, hands) {
             Ok(()) => Turn::Goes,
-            Err(lacks) => {
+            Err((lacks, _)) => {
                 self.reader.seek(before);
                 Turn::Lacks(lacks)
             }
@@ -577,31 +577,36 @@ impl Listener {
     /// Sends a page, or says how many bytes it needs room for.
     fn page(
         &mut self,
-        page: &Page,
+        page: Page,
         replay: bool,
         hands: &mut TurnContext<'_>,
-    ) -> Result<(), usize> {
-        let bytes = page.wire_bytes();
+    ) -> Result<(), (usize, Page)> {
+        let (bytes, records) = (page.wire_bytes(), page.len());
         if !hands.out.admit(bytes) {
-            return Err(bytes);
+            return Err((bytes, page));
         }
+        let from = page.from();
         let mut scratch = std::mem::take(hands.scratch);
         scratch.clear();
         if hands.out.is_long(bytes) {
             // Not twice as much, as a vector would grow by itself.
             scratch.reserve_exact(bytes);
-            hands.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);
         }
         page.write_to(&mut scratch);
+        // Before its bytes are copied once more.
+        drop(page);
+        if hands.out.is_long(bytes) {
+            hands.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);
+        }
         let message = Message::Records {
-            from: page.from(),
+            from,
             replay,
             page: &scratch,
         };
         hands.send(&self.tag, message);
         self.skipped = 0;
         self.bytes -= clamp(scratch.len() as u64);
-        self.records -= clamp(page.len() as u64);
+        self.records -= clamp(records as u64);
         // A page of one long record is not kept for the next one.
         scratch.clear();
         scratch.shrink_to(64 << 10);
@@ -618,6 +623,8 @@ impl Listener {
         let ready = replay.ready.take().map(Ok);
         let Some(keys) = ready.or_else(|| hands.fetch.take_keys(self.number)) else {
             let wanted = LookUp {
+                budget: hands.fetch.budget(),
+                reserved: hands.out.reserved_bytes(),
                 store: Arc::clone(hands.store),
                 topic: self.topic.clone(),
                 prefix: replay.prefix.clone(),
@@ -629,6 +636,13 @@ impl Listener {
         };
         *hands.left = hands.left.saturating_sub(REPLAY_PAGES);
         let mut keys = keys?;
+        if keys.lacks > 0 {
+            self.pushdown = keys.pushdown;
+            return Ok(Turn::Lacks(keys.lacks));
+        }
+        if let Some((bytes, reservation)) = keys.reservation.take() {
+            hands.out.offer(bytes, reservation);
+        }
         while let Some((key, page)) = keys.found.pop_front() {
             // No credit, or enough for now: continues after the key before. What a
             // query let through is counted, and sent.
@@ -644,10 +658,11 @@ impl Listener {
                 Some(page) => page.iter().next().transpose()?,
                 None => None,
             };
-            match page.as_ref().filter(|_| first.is_some_and(|r| wanted(&r))) {
+            let is_wanted = first.is_some_and(|record| wanted(&record));
+            match page.filter(|_| is_wanted) {
                 Some(sent) => {
-                    if let Err(lacks) = self.page(sent, true, hands) {
-                        keys.found.push_front((key, page));
+                    if let Err((lacks, page)) = self.page(sent, true, hands) {
+                        keys.found.push_front((key, Some(page)));
                         let replay = self.replay.as_mut().filter(|_| self.pushes_down);
                         if let Some(replay) = replay {
                             replay.ready = Some(keys);

@@ -22,6 +22,7 @@ use weir_query::{
 use weir_store::{Page, PageBuilder, StoreError, TopicReader};
 
 use super::refuse::Refused;
+use crate::limits::budget::Reservation;
 
 /// Pages that are looked through in one go.
 const FILTER_PAGES: usize = 64;
@@ -104,6 +105,10 @@ pub(super) struct Keys {
     pub(super) bad: u64,
     /// What is wrong with the record after them.
     pub(super) fault: Option<Refused>,
+    /// For a long value, and its bytes.
+    pub(super) reservation: Option<(usize, Reservation)>,
+    /// Bytes that the first value lacked: nothing was looked up.
+    pub(super) lacks: usize,
 }
 
 /// The fields of the query.
@@ -254,6 +259,10 @@ impl Pushdown {
         mut keys: Keys,
         stop: &Arc<AtomicBool>,
     ) -> Result<Keys, StoreError> {
+        if keys.lacks > 0 {
+            keys.pushdown = Some(self);
+            return Ok(keys);
+        }
         self.stop_by(stop);
         self.choose(&mut keys)?;
         if let Some(left) = &mut self.left {

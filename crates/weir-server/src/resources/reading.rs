@@ -5,13 +5,34 @@
 //! those from a processor nor hold a thousand blocks that nobody takes. Short blocks that are in
 //! memory need none of them.
 //!
-//! Invariant: bytes that found no memory are dropped before a request waits for memory.
+//! Invariants:
+//! - a block of more than [`BLOCK_BYTES_FREE`] bytes is covered before it is read;
+//! - bytes that found no memory are dropped before a request waits for memory.
+
+use weir_store::TopicReader;
 
 use crate::http::exchange::busy;
 use crate::http::offload;
 use crate::http::problem::Problem;
+use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::Reservation;
 use crate::shared::Shared;
+
+/// Covers the next block of a reader and its rendering, beside the `held` bytes that were made of
+/// other blocks. `Some`: the reservation lacks so many bytes, and the block must not be read.
+pub(crate) fn lacks_block(
+    reader: &TopicReader,
+    held: usize,
+    reservation: &mut Reservation,
+) -> Option<usize> {
+    let block = reader.next_page_bytes();
+    if block <= BLOCK_BYTES_FREE {
+        return None;
+    }
+    // In base64 it takes a third more.
+    let bytes = held + 2 * block + block / 3;
+    (!reservation.try_cover(bytes)).then_some(bytes)
+}
 
 /// What became of an attempt to read.
 pub(crate) enum Attempt<T> {

@@ -264,6 +264,18 @@ impl TopicFiles {
         &self.signal
     }
 
+    /// Bytes that the block with the first record from this offset on takes when it is loaded.
+    pub(crate) fn block_bytes(&self, from: u64) -> usize {
+        let contents = self.contents.read();
+        let at = contents.blocks.partition_point(|block| block.last < from);
+        match contents.blocks.get(at) {
+            Some(block) if matches!(block.home, Home::Memory(_)) => 0,
+            Some(block) => HEADER_BYTES + block.bytes as usize,
+            None if contents.open_records > 0 && contents.last >= from => contents.open.len(),
+            None => 0,
+        }
+    }
+
     /// The block that holds the first record with an offset of at least
     /// `from`; `None` when there is no such record yet.
     pub(crate) fn load_from(&self, from: u64) -> Result<Option<LoadedBlock>, StoreError> {

@@ -16,8 +16,10 @@ use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, T
 
 use super::Connection;
 use crate::cluster::{ClusterNode, NodeError};
+use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::readers::READS;
 use crate::listing;
+use crate::native::listeners::PACKET_HEAD_BYTES;
 use crate::native::refuse::{self, Refused};
 use crate::security::Right;
 use crate::shared::Shared;
@@ -139,6 +141,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(self.out.reserve(self.lacks))
     }
 
+    /// Takes room for a block before it is read. False: there is none now.
+    fn has_room(&mut self, block_bytes: usize) -> bool {
+        if block_bytes > BLOCK_BYTES_FREE {
+            self.lacks = self.lacks.max(block_bytes);
+        }
+        self.out.reserve(self.lacks)
+    }
+
     /// The node whose cluster the caller may change.
     fn cluster_to_change(&mut self) -> Result<Arc<ClusterNode>, Refused> {
         self.may(Right::Admin, "")?;
@@ -196,6 +206,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Current::NoKey) => None,
             // One that does not live is told from one that never did.
             Poll::Ready(Current::NoTopic) | Poll::Pending => {
+                let before = store.key_offset(topic, key).map(|offset| offset.0 - 1);
+                let reader = before.and_then(|at| store.read(topic, ConsequenceOffset(at)).ok());
+                if !self.has_room(reader.map_or(0, |reader| reader.next_page_bytes())) {
+                    return Ok(Read::Wait);
+                }
                 let (topic, key) = (topic.to_owned(), key.to_vec());
                 let (found, held) = self.reading(move |store| store.get(&topic, &key)).await?;
                 permit = Some(held);
@@ -203,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
-        let answered = self.value(tag, &page);
+        let answered = self.value(tag, page);
         drop(permit);
         answered
     }
@@ -224,6 +239,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let page = if let Poll::Ready(page) = now {
             page
         } else {
+            let reader = self.port.shared.store.read(topic, before).ok();
+            if !self.has_room(reader.map_or(0, |reader| reader.next_page_bytes())) {
+                return Ok(Read::Wait);
+            }
             let topic = topic.to_owned();
             let read = self.reading(move |store| store.read(&topic, before)?.next_page());
             let (page, held) = read.await?;
@@ -236,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if first.is_none_or(|record| record.offset.0 != offset) {
             return Err(absent());
         }
-        let answered = self.value(tag, &page);
+        let answered = self.value(tag, page);
         drop(permit);
         answered
     }
@@ -257,24 +276,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends the first record of a page in a page of its own.
-    fn value(&mut self, tag: &[u8], page: &Page) -> Result<Read, Refused> {
+    fn value(&mut self, tag: &[u8], page: Page) -> Result<Read, Refused> {
         let first = page.iter().next().transpose();
         let record = first.map_err(|error| refuse::of_store(&error))?;
         let record = record.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
         debug_assert!(record.kind >= RecordKind::Create, "records have a kind");
-        let mut bytes = Vec::new();
-        if page.len() == 1 && page.from() <= record.offset.0 {
-            page.write_to(&mut bytes);
+        let mut one = PageBuilder::default();
+        let page = if page.len() == 1 && page.from() <= record.offset.0 {
+            page
         } else {
-            let mut one = PageBuilder::default();
             one.push(&record);
-            if let Some(page) = one.take() {
-                page.write_to(&mut bytes);
-            }
-        }
-        if !self.out.admit(bytes.len()) {
-            self.lacks = bytes.len();
+            one.take().unwrap_or(page)
+        };
+        let size = page.wire_bytes();
+        if !self.out.admit(size) {
+            self.lacks = size;
             return Ok(Read::Wait);
+        }
+        let mut bytes = Vec::new();
+        bytes.reserve_exact(size);
+        page.write_to(&mut bytes);
+        // Before the answer is copied once more.
+        drop(page);
+        if self.out.is_long(size) {
+            self.out.bytes.reserve_exact(size + PACKET_HEAD_BYTES);
         }
         self.send(&Packet::tagged(tag, Message::Value { page: &bytes }));
         Ok(Read::Done)

@@ -14,7 +14,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::limits::budget::Reservation;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
-use crate::resources::reading::{self, Attempt};
+use crate::resources::reading::{self, Attempt, lacks_block};
 use crate::resources::streams::config::Part;
 use crate::resources::streams::terms::is_data;
 use crate::shared::Shared;
@@ -72,6 +72,20 @@ impl Walk {
             reader
         };
         Ok(Some((at, reader)))
+    }
+
+    /// As [`lacks_block`], for the block of the next step.
+    fn lacks(
+        &mut self,
+        held: usize,
+        reservation: &mut Reservation,
+    ) -> Result<Option<usize>, Problem> {
+        let Some((at, reader)) = self.reader()? else {
+            return Ok(None);
+        };
+        let lacks = lacks_block(&reader, held, reservation);
+        self.reader = Some((at, reader));
+        Ok(lacks)
     }
 
     /// Looks at the records of one block, on a thread that may wait for it.
@@ -175,6 +189,10 @@ impl Gathered {
     /// bytes, though one record at least, or everything; or it lacks memory.
     fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
         let (content, lacks) = (&mut self.content, &mut self.lacks);
+        if let Some(bytes) = self.walk.lacks(content.out.len(), reservation)? {
+            *lacks = (content.count == 0).then_some(bytes);
+            return Ok(true);
+        }
         let done = self
             .walk
             .step(|record| content.add(record, reservation, lacks))?;

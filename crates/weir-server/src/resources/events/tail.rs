@@ -29,6 +29,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::hub::Piece;
 use crate::resources::live::{Live, News};
 use crate::resources::problems;
+use crate::resources::reading::lacks_block;
 use crate::resources::records::{Fields, key_field, object};
 
 /// Whether a request asks for a tail.
@@ -245,14 +246,16 @@ impl Tail {
         let mut reservation = Reservation::new(budget);
         let mut out = Vec::new();
         while out.len() < TAIL_BYTES {
-            let Some(page) = self.next_page().await? else {
-                break;
-            };
-            let Some(lacks) = self.take(&page, &mut reservation, &mut out)? else {
-                continue;
-            };
-            // The block is dropped before the wait, and read again from here on.
-            drop(page);
+            let mut lacks = lacks_block(&self.reader, out.len(), &mut reservation);
+            if lacks.is_none() {
+                let Some(page) = self.next_page().await? else {
+                    break;
+                };
+                lacks = self.take(&page, &mut reservation, &mut out)?;
+                // The block is dropped before the wait, and read again from here on.
+                drop(page);
+            }
+            let Some(lacks) = lacks else { continue };
             self.moved(self.next);
             if !out.is_empty() {
                 break;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use weir_core::{ConsequenceOffset, Record};
-use weir_store::StoreError;
+use weir_store::{Page, StoreError, TopicReader};
 
 use super::filter::Filter;
 use super::position::{LOOK_BYTES_MAX, next_page, store_error};
@@ -15,8 +15,34 @@ use crate::http::reply::Reply;
 use crate::limits::budget::Reservation;
 use crate::limits::{WINDOW_BYTES, WINDOW_RECORDS_MAX};
 use crate::resources::context::{Call, Edge};
-use crate::resources::reading::{self, Attempt};
+use crate::resources::reading::{self, Attempt, lacks_block};
 use crate::resources::records::{Fit, Writer};
+
+/// The blocks from where the reader is up to the record before `end`; the bytes that the
+/// reservation lacks for them beside `held`, if it lacks some.
+fn window_of(
+    reader: &mut TopicReader,
+    end: u64,
+    mut held: usize,
+    reservation: &mut Reservation,
+) -> Result<Result<Vec<Page>, usize>, Problem> {
+    let mut pages = Vec::new();
+    loop {
+        if let Some(bytes) = lacks_block(reader, held, reservation) {
+            return Ok(Err(bytes));
+        }
+        let page = reader.next_page().map_err(|error| store_error(&error))?;
+        let Some(page) = page else {
+            return Ok(Ok(pages));
+        };
+        held += page.wire_bytes();
+        let is_last = page.last().0 + 1 >= end;
+        pages.push(page);
+        if is_last {
+            return Ok(Ok(pages));
+        }
+    }
+}
 
 /// The newest records first. There is no reader that goes back, so windows are
 /// read forward and turned round.
@@ -57,16 +83,19 @@ pub(super) async fn descending(
                 }
                 let begin = end.saturating_sub(window).max(first);
                 reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
-                let mut pages = Vec::new();
                 let written = writer.out.len();
-                while let Some(page) = reader.next_page().map_err(|error| store_error(&error))? {
-                    let beyond = page.last().0 + 1 >= end;
-                    looked += page.wire_bytes();
-                    pages.push(page);
-                    if beyond {
-                        break;
+                let pages = match window_of(&mut reader, end, written, reservation)? {
+                    Ok(pages) => pages,
+                    Err(bytes) if window == 1 && writer.count == 0 => {
+                        return Ok(Attempt::Lacks(bytes));
                     }
-                }
+                    Err(_) => {
+                        full = window == 1;
+                        window = 1;
+                        continue;
+                    }
+                };
+                looked += pages.iter().map(Page::wire_bytes).sum::<usize>();
                 'window: for page in pages.iter().rev() {
                     let records: Result<Vec<Record<'_>>, StoreError> = page.iter().collect();
                     for record in records.map_err(|error| store_error(&error))?.iter().rev() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_protocol::Consistency;
 use weir_store::SCAN_KEYS_MAX;
 
+use super::one::lacks_value;
 use super::position::{at_least, first, no_topic, not_acceptable, store_error};
 use crate::http::accept;
 use crate::http::problem::Problem;
@@ -58,6 +59,14 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                     last = Some(entry.key.clone());
                     writer.key(&entry.key, entry.offset.0);
                     continue;
+                }
+                if let Some(bytes) =
+                    lacks_value(&store, &topic, entry.offset, writer.out.len(), reservation)
+                {
+                    if last.is_none() {
+                        return Ok(Attempt::Lacks(bytes));
+                    }
+                    break;
                 }
                 let page = store
                     .value(&topic, entry)

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use bytes::Bytes;
 use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
 use weir_protocol::Consistency;
-use weir_store::{Current, Page, TopicReader};
+use weir_store::{Current, Page, Store, TopicReader};
 
 use super::position::{at_least, consistency, first, is_known, no_topic, store_error};
 use crate::http::head::{Head, Known};
@@ -21,7 +22,7 @@ use crate::limits::{INLINE_WORK_BYTES, WAIT_SECONDS_MAX};
 use crate::resources::cloudevents;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::{Meta, Shape, shape};
-use crate::resources::reading::{self, Attempt};
+use crate::resources::reading::{self, Attempt, lacks_block};
 use crate::resources::records::key_field;
 use crate::resources::route::Resource;
 
@@ -57,6 +58,19 @@ fn lacks(page: Option<&Page>, reservation: &mut Reservation) -> Result<Option<us
     Ok((!reservation.try_cover(bytes)).then_some(bytes))
 }
 
+/// As [`lacks_block`], for the block of one record.
+pub(super) fn lacks_value(
+    store: &Store,
+    topic: &str,
+    offset: ConsequenceOffset,
+    held: usize,
+    reservation: &mut Reservation,
+) -> Option<usize> {
+    let before = ConsequenceOffset(offset.0.saturating_sub(1));
+    let reader = store.read(topic, before).ok()?;
+    lacks_block(&reader, held, reservation)
+}
+
 /// The record at an offset, read on a thread that may wait.
 pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let offset = call.matched.offset;
@@ -65,6 +79,9 @@ pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         let reader = store.read(&topic, ConsequenceOffset(offset - 1));
         let mut reader = reader.map_err(|error| store_error(&error))?;
+        if let Some(bytes) = lacks_block(&reader, 0, reservation) {
+            return Ok(Attempt::Lacks(bytes));
+        }
         let page = reader.next_page().map_err(|error| store_error(&error))?;
         Ok(match lacks(page.as_ref(), reservation)? {
             Some(bytes) => Attempt::Lacks(bytes),
@@ -95,8 +112,9 @@ fn found(
     offset: u64,
     reader: &TopicReader,
 ) -> Result<Reply, Problem> {
-    match page.map(first).transpose()?.flatten() {
-        Some(record) if record.offset.0 == offset => payload(call, &record),
+    let record = page.map(first).transpose()?.flatten();
+    match page.zip(record) {
+        Some((page, record)) if record.offset.0 == offset => payload(call, page, &record),
         _ => Err(
             Problem::new(Kind::NoRecord, ErrorCode::RecordAbsent.sentence())
                 .code(ErrorCode::RecordAbsent)
@@ -116,6 +134,11 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let read = reading::read(&edge.shared, reservation, move |reservation| {
+        if let Some(offset) = store.key_offset(&topic, &key)
+            && let Some(bytes) = lacks_value(&store, &topic, offset, 0, reservation)
+        {
+            return Ok(Attempt::Lacks(bytes));
+        }
         let page = store.get(&topic, &key);
         let page = page.map_err(|error| store_error(&error))?;
         if let Some(bytes) = lacks(page.as_ref(), reservation)? {
@@ -168,14 +191,25 @@ fn current_value(call: &Call, current: &Current) -> Result<Reply, Problem> {
     let no_key =
         || Problem::new(Kind::NoKey, ErrorCode::KeyAbsent.sentence()).code(ErrorCode::KeyAbsent);
     match current {
-        Current::Record(page) => payload(call, &first(page)?.ok_or_else(no_key)?),
+        Current::Record(page) => payload(call, page, &first(page)?.ok_or_else(no_key)?),
         Current::NoKey => Err(no_key()),
         Current::NoTopic => Err(no_topic()),
     }
 }
 
-/// A record whose payload is the body.
-fn payload(call: &Call, record: &Record<'_>) -> Result<Reply, Problem> {
+/// The value of a record of a page: without a copy if the page has little else, so that an answer
+/// that waits for its reader keeps no other records.
+fn value_of(page: &Page, value: &[u8]) -> Bytes {
+    let bytes = page.bytes();
+    if value.len() > bytes.len() / 2 {
+        bytes.slice_ref(value)
+    } else {
+        Bytes::copy_from_slice(value)
+    }
+}
+
+/// A record of a page whose payload is the body.
+fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Problem> {
     let head = &call.head;
     let offset = record.offset.0;
     let letter = if record.key.is_empty() { 'o' } else { 'k' };
@@ -217,7 +251,7 @@ fn payload(call: &Call, record: &Record<'_>) -> Result<Reply, Problem> {
         return Ok(reply);
     }
     if enveloped {
-        let mut out = Vec::with_capacity(record.value.len() + 256);
+        let mut out = Vec::with_capacity(record.value.len() / 3 * 4 + 1024);
         cloudevents::write(&call.matched.topic, record, &mut out);
         return Ok(reply.with("application/cloudevents+json", out));
     }
@@ -231,25 +265,27 @@ fn payload(call: &Call, record: &Record<'_>) -> Result<Reply, Problem> {
             });
     reply.add("x-content-type-options", "nosniff");
     reply.add("content-security-policy", NO_PAGE);
-    ranged(head, &tag, record.value, reply.with(media_type, Vec::new()))
+    let value = value_of(page, record.value);
+    ranged(head, &tag, &value, reply.with(media_type, Vec::new()))
 }
 
 /// The payload, or the part of it that was asked for.
-fn ranged(head: &Head, tag: &str, value: &[u8], mut reply: Reply) -> Result<Reply, Problem> {
+fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Reply, Problem> {
     let fits = head.text(Known::IfRange).is_none_or(|known| known == tag);
     let range = head
         .text(Known::Range)
         .filter(|_| fits)
         .and_then(|text| range_of(text, value.len()));
     match range {
-        None => reply.body = Body::Bytes(value.to_vec().into()),
+        None => reply.body = Body::Bytes(value.clone()),
         Some(Some((from, to))) => {
             reply.status = 206;
             reply.add(
                 "content-range",
                 format_args!("bytes {from}-{}/{}", to - 1, value.len()),
             );
-            reply.body = Body::Bytes(value.get(from..to).unwrap_or_default().to_vec().into());
+            let part = value.get(from..to).unwrap_or_default();
+            reply.body = Body::Bytes(Bytes::copy_from_slice(part));
         }
         Some(None) => {
             let problem = Problem::new(Kind::Range, "").number("length", value.len() as u64);

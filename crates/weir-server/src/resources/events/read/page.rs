@@ -28,7 +28,7 @@ use crate::limits::{
 };
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::reading::{self, Attempt};
+use crate::resources::reading::{self, Attempt, lacks_block};
 use crate::resources::records::{Fields, Fit, Form, Writer};
 
 /// A page of records.
@@ -176,6 +176,11 @@ struct Collector {
 impl Collector {
     /// Reads one block. Returns whether the page is complete.
     fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
+        let lacks = lacks_block(&self.reader, self.writer.out.len(), reservation);
+        if lacks.is_some() {
+            self.attempted = lacks.filter(|_| self.writer.count == 0);
+            return Ok(true);
+        }
         let page = self.reader.next_page();
         match page.map_err(|error| store_error(&error))? {
             Some(page) => self.take(&page, reservation),
