@@ -6,6 +6,7 @@ mod check;
 mod deploy;
 mod logs;
 mod new;
+mod replay;
 mod script;
 mod show;
 mod trace;
@@ -40,14 +41,16 @@ enum Verb {
         /// The module, a .wasm file
         file: PathBuf,
     },
-    /// Run a script: what writes lead to, without any store
+    /// Run a script, or the history of a topic: what writes lead to, without any store
     #[command(after_long_help = "\
+With --from-topic the module judges what was written to that topic, as `weir program replay` does.
 A script names programs by the name of their file without .wasm; they are looked for beside FILE.
 With --write the outcomes go into the script, to be read before they are kept.
 
 Examples:
   weir program test balance.wasm balance.txt
-  weir program test balance.wasm balance.txt --write")]
+  weir program test balance.wasm balance.txt --write
+  weir program deploy bank balance.wasm && weir program test balance.wasm --from-topic bank")]
     Test(script::TestArgs),
     /// Run an intention of the past again, and show what the program did
     #[command(after_long_help = "\
@@ -70,12 +73,25 @@ Examples:
   weir program deploy bank balance.wasm && weir program logs bank
   weir program logs bank --last 10 -o json")]
     Logs(logs::LogsArgs),
+    /// Tell how another program would have judged the history of a topic
+    #[command(after_long_help = "\
+The store is only read, whether it is open elsewhere or not. The log runs in memory as it was, and once
+more with the module of --with in the place of every program that the topic had; limits, arguments,
+stamps and order stay. Each intention whose verdict or records differ is a row, and the exit code is 3
+if there is one. Where the log before was compacted away, both runs begin with the newest snapshot that
+is old enough, and the other program takes over the state of the one before it. Both take about
+100 bytes of memory for each intention of the topic.
+
+Examples:
+  weir program deploy bank balance.wasm && weir program replay bank --with balance.wasm
+  weir program deploy names unique.wasm && weir program replay names --with unique.wasm -o json")]
+    Replay(replay::ReplayArgs),
     /// Measure what a program adds to a write, in a store of its own
     #[command(after_long_help = "\
 The same writes go to a plain topic and to one with the program, in memory, in blocks that take
 turns; the first blocks are not counted. `extra_ns` is the median over pairs of blocks. With
 --script the writes of a script go round, so what was refused once may be refused again; `valid`,
-`rejected` and `failed` say what was measured.
+`rejected`, `trapped` and `failed` say what was measured.
 
 Examples:
   weir program bench unique.wasm --count 2000
@@ -129,6 +145,7 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
         Verb::Test(args) => script::run(caller, args),
         Verb::Trace(args) => trace::run(caller, args),
         Verb::Logs(args) => logs::run(caller, args),
+        Verb::Replay(args) => replay::run(caller, args),
         Verb::Bench(args) => bench::run(caller, args),
         Verb::Ls => show::list(caller),
         Verb::Deploy(args) => deploy::deploy(caller, args),

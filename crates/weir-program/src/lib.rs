@@ -22,6 +22,7 @@ mod native;
 mod report;
 mod rewrite;
 pub mod script;
+mod substitute;
 pub mod trace;
 mod validate;
 mod work;
@@ -37,5 +38,6 @@ pub use lines::{
 };
 pub use native::WasmtimeHost;
 pub use report::Report;
+pub use substitute::SubstituteHost;
 pub use validate::{inspect, usual, widest};
 pub use weir_core::program::Refusal;

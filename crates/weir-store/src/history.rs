@@ -90,6 +90,8 @@ pub struct Replayed<'a> {
     pub value: &'a [u8],
     /// Steps of a TXN.
     pub steps: u32,
+    /// Code of a CREATE or REPLACE; empty without one.
+    pub code: &'a [u8],
     /// Who asked; none without session.
     pub client: ClientId,
     /// The authenticated name.
@@ -466,6 +468,10 @@ fn hand_over(
             unreachable!("an intention is committed for a topic, whose name is ASCII");
         };
         let (operation, key, value, steps) = described(&item);
+        let code = match item.action {
+            Action::Create { code, .. } | Action::Replace { code, .. } => code,
+            _ => &[],
+        };
         each(Replayed {
             commit,
             topic,
@@ -473,6 +479,7 @@ fn hand_over(
             key,
             value,
             steps,
+            code,
             client: item.client,
             principal: item.principal,
             time_ms: batch.time_ms,

@@ -89,6 +89,11 @@ const FIELDS: &[Field] = &[
     field("valid", "number", "writes that were VALID"),
     field("rejected", "number", "writes that the program rejected"),
     field(
+        "trapped",
+        "number",
+        "writes that a trap, a limit or want of fuel ended",
+    ),
+    field(
         "failed",
         "number",
         "writes that came to nothing for another reason",
@@ -143,6 +148,7 @@ struct Side {
     blocks: Vec<u64>,
     valid: u64,
     rejected: u64,
+    trapped: u64,
     failed: u64,
     fuel: u64,
     next: usize,
@@ -163,7 +169,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
     place.close()?;
     let (plain, program, info) = measured?;
     let count = |n| Cell::Count(n);
-    let total = program.valid + program.rejected + program.failed;
+    let total = program.valid + program.rejected + program.trapped + program.failed;
     let extra = paired(&plain.blocks, &program.blocks);
     out.row(&[
         count(total),
@@ -176,6 +182,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         count(program.fuel / total.max(1)),
         count(program.valid),
         count(program.rejected),
+        count(program.trapped),
         count(program.failed),
         Cell::Text(info.mode.name().into()),
         count(info.state_entries),
@@ -191,6 +198,13 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         ),
     ])?;
     out.finish()?;
+    if program.valid < total {
+        let text = format!(
+            "{} of {total} writes were rejected, {} trapped, {} failed otherwise; their time is in the figures",
+            program.rejected, program.trapped, program.failed
+        );
+        report::note(caller.quiet, &text);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -415,6 +429,9 @@ impl Side {
             match (commit.effect, commit.reason) {
                 (Effect::Valid, _) => self.valid += 1,
                 (_, Some(ErrorCode::Rejected)) => self.rejected += 1,
+                (_, Some(ErrorCode::Trap | ErrorCode::OutOfFuel | ErrorCode::Limit)) => {
+                    self.trapped += 1;
+                }
                 _ => self.failed += 1,
             }
             self.fuel += commit.fuel;

@@ -28,10 +28,14 @@ pub(super) struct TestArgs {
     /// The module, a .wasm file
     file: PathBuf,
     /// The script
-    script: PathBuf,
+    #[arg(required_unless_present = "from_topic")]
+    script: Option<PathBuf>,
     /// Write what happened into the script
     #[arg(long)]
     write: bool,
+    /// Judge the history of this topic in the place of a script
+    #[arg(long, value_name = "TOPIC", conflicts_with_all = ["script", "write"])]
+    from_topic: Option<String>,
 }
 
 const FIELDS: &[Field] = &[
@@ -53,7 +57,11 @@ const ALL: std::ops::RangeInclusive<IntentionOffset> =
 
 /// Carries out `weir program test`.
 pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> {
-    let path = args.script.as_path();
+    let path = match (&args.from_topic, &args.script) {
+        (Some(topic), _) => return super::replay::judge(caller, topic, &args.file, None),
+        (None, Some(path)) => path.as_path(),
+        (None, None) => unreachable!("one of the two is required"),
+    };
     let code = module(&args.file)?;
     let text = String::from_utf8_lossy(&read(path)?).into_owned();
     let tracer = Arc::new(Tracer::new(Wanted::Log, &ALL));

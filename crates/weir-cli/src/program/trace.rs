@@ -97,14 +97,23 @@ struct Seen {
     traced: Traced,
 }
 
-/// Opens the history of the call's store on a host of its own.
+/// Opens the history of the call's store on a host with a tracer.
 pub(super) fn history(caller: &Caller, tracer: &Arc<Tracer>) -> anyhow::Result<History> {
+    let host = Arc::new(WasmtimeHost::traced(Arc::clone(tracer)));
+    history_on(caller, "weir program trace", host)
+}
+
+/// Opens the history of the call's store for `command`; programs run on `host`.
+pub(super) fn history_on(
+    caller: &Caller,
+    command: &str,
+    host: Arc<dyn ProgramHost>,
+) -> anyhow::Result<History> {
     let at = place::directory(
         caller,
-        "weir program trace",
+        command,
         "run it on the machine of the server with `--at DIR`; it only reads, while it is served too",
     )?;
-    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(tracer)));
     let history = History::open(Path::new(at), Some(host));
     history.failed(|| format!("cannot read the store in {at}"))
 }

@@ -332,6 +332,93 @@ fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
 }
 
 #[test]
+fn a_history_is_judged_again_by_another_program() {
+    let place = Place::new();
+    for name in ["vanilla", "words"] {
+        let module = file(&format!("programs/prebuilt/{name}.wasm"));
+        place.write(&format!("{name}.wasm"), module);
+    }
+    place.run("program deploy w words.wasm").ok();
+    place.run("put plain x --key k").ok();
+    place.run("put w sorted --key a").ok();
+    place.write("two", "one two");
+    place.run("put w @two --key b").ok();
+    place.write("many", "1 2 3 4 5 6 7 8 9");
+    place.run("put w @many --key c --accept-invalid").ok();
+    place.run("delete w --key a").ok();
+    place.write("three", "three one two");
+    place.run("put w @three --key b").ok();
+    // The program of the time says what it said.
+    let same = place.run("program replay w --with words.wasm -o json").ok();
+    assert_eq!(same.json(), Value::Array(Vec::new()));
+    let said = "w: 6 intentions, 0 differ";
+    assert!(same.err.contains(said), "{}", same.err);
+    // `vanilla` takes everything as it comes.
+    let other = place.run("program replay w --with vanilla.wasm -o json");
+    let other = other.code(3);
+    let rows = other.json();
+    let rows = rows.as_array().unwrap();
+    let of = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_eq!(of(&rows[0], "key"), "c");
+    let told = ["before", "before_reason", "after", "records"].map(|name| of(&rows[0], name));
+    let reason = "REJECTED code 2: 9 words, at most 8";
+    assert_eq!(told, ["INVALID", reason, "VALID", "differ"]);
+    assert_eq!(of(&rows[1], "key"), "b");
+    assert_eq!(
+        (of(&rows[1], "before"), of(&rows[1], "after")),
+        ("VALID".into(), "VALID".into())
+    );
+    let said = "6 intentions, 2 differ: 0 no longer VALID, 1 newly VALID, 1 in";
+    assert!(other.err.contains(said), "{}", other.err);
+    let later = place.run("program replay w --with vanilla.wasm --from 7 -o json");
+    assert_eq!(later.code(3).json().as_array().unwrap().len(), 1);
+    // A program that was replaced is the other one all along.
+    place.run("program replace w vanilla.wasm").ok();
+    place.run("put w @many --key c").ok();
+    let old = place
+        .run("program replay w --with words.wasm -o json")
+        .code(3);
+    let rows = old.json();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    assert_eq!(
+        (&rows[0]["before"], &rows[0]["after_reason"]),
+        (&"VALID".into(), &reason.into())
+    );
+    let tested = place.run("program test words.wasm --from-topic w -o json");
+    assert_eq!(tested.code(3).json(), rows);
+    for (line, code, why) in [
+        (
+            "program replay plain --with words.wasm",
+            4,
+            "no program in topic plain",
+        ),
+        (
+            "program replay none --with words.wasm",
+            4,
+            "no program in topic none",
+        ),
+        ("program replay w --with two", 3, "two is no program"),
+        ("program replay w", 2, "--with"),
+        ("program test words.wasm", 2, "SCRIPT"),
+        (
+            "program test words.wasm s.txt --from-topic w",
+            2,
+            "cannot be used with",
+        ),
+    ] {
+        let done = place.run(line).code(code);
+        assert!(done.err.contains(why), "{line}: {}", done.err);
+    }
+    // Without the beginning of the log, both begin with the state that is left.
+    place.run("compact").ok();
+    place.run("put w x --key d").ok();
+    let rest = place.run("program replay w --with words.wasm").ok();
+    let said = "w: 1 intentions, 0 differ";
+    assert!(rest.err.contains(said), "{}", rest.err);
+}
+
+#[test]
 fn a_trace_of_what_is_not_there_says_why() {
     let place = bank();
     for (line, why) in [
@@ -440,12 +527,15 @@ fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
     let words = "program bench balance.wasm --script balance.txt --count 1000 --batch 10 -o json";
     let bench = place.run(words).ok().json();
     let number = |name: &str| bench[name].as_u64().unwrap();
-    assert_eq!(
-        number("valid") + number("rejected") + number("failed"),
-        1000
-    );
+    let ended = ["valid", "rejected", "trapped", "failed"].map(number);
+    assert_eq!(ended.iter().sum::<u64>(), 1000);
     assert_eq!(number("count"), 1000, "what is said was done");
     assert!(number("valid") > 0 && number("rejected") > 0, "{bench}");
+    let words = "program bench counter.wasm fuel-max=200 --count 2000 --value {i64:1} -o json";
+    let bench = place.run(words).ok();
+    assert_eq!(bench.json()["trapped"], 2000, "{}", bench.text());
+    let note = "0 of 2000 writes were rejected, 2000 trapped, 0 failed otherwise";
+    assert!(bench.err.contains(note), "{}", bench.err);
 
     place.run("program bench none.wasm").code(1);
     place.write("text.wasm", "no module");

@@ -2,7 +2,9 @@
 //!
 //! Printable characters stand for themselves; `\xff` is any byte, `{x*100}` a
 //! hundred times `x`, `{i64:-5}` a big-endian number (`u8` to `u64`, `i32`,
-//! `i64`), `{id:7}` 32 bytes of which the first is 7 and the others zero.
+//! `i64`), `{id:7}` 32 bytes of which the first is 7 and the others zero. In a word
+//! that begins with `'`, all up to the closing `'` stands for itself, blanks
+//! too; `''` is one `'`.
 
 /// The bytes that a word stands for; `None` when it is none.
 #[must_use]
@@ -17,10 +19,83 @@ pub fn parse(word: &str) -> Option<Vec<u8>> {
 pub fn parse_at(word: &str) -> Result<Vec<u8>, usize> {
     let mut out = Vec::new();
     let mut rest = word;
+    if let Some(inside) = word.strip_prefix(QUOTE) {
+        let inside = inside.strip_suffix(QUOTE).ok_or(0_usize)?;
+        let single = inside.replace("''", "");
+        return match single.find(QUOTE) {
+            None => Ok(inside.replace("''", "'").into_bytes()),
+            Some(_) => Err(0),
+        };
+    }
     while !rest.is_empty() {
         rest = piece(rest, &mut out).ok_or(word.len() - rest.len())?;
     }
     Ok(out)
+}
+
+/// Begins and ends a word that stands for itself.
+const QUOTE: char = '\'';
+
+/// The words of a line: blanks part them, but for blanks in quotes. A quote begins a
+/// word, or a value after the first `=`.
+///
+/// # Errors
+/// A quote that does not end.
+pub(super) fn words(line: &str) -> Result<Vec<&str>, String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(word_len(rest)?);
+        words.push(word);
+        rest = after.trim_start();
+    }
+    Ok(words)
+}
+
+/// A word at its first `=` outside of quotes.
+pub(super) fn split_pair(word: &str) -> Option<(&str, &str)> {
+    let key = if word.starts_with(QUOTE) {
+        quoted_len(word).ok()?
+    } else {
+        0
+    };
+    let at = key + word.get(key..)?.find('=')?;
+    Some((word.get(..at)?, word.get(at + 1..)?))
+}
+
+/// Bytes of the word at the front.
+fn word_len(rest: &str) -> Result<usize, String> {
+    let (mut len, mut may_begin, mut has_value) = (0, true, false);
+    while let Some(next) = rest.get(len..).and_then(|rest| rest.chars().next()) {
+        if next.is_whitespace() {
+            break;
+        }
+        if next == QUOTE && may_begin {
+            len += quoted_len(rest.get(len..).unwrap_or_default())?;
+            may_begin = false;
+            continue;
+        }
+        may_begin = next == '=' && !has_value;
+        has_value |= may_begin;
+        len += next.len_utf8();
+    }
+    Ok(len)
+}
+
+/// Bytes of the quoted text at the front, its quotes included.
+fn quoted_len(text: &str) -> Result<usize, String> {
+    let mut from = 1;
+    loop {
+        let end = text.get(from..).and_then(|rest| rest.find(QUOTE));
+        let end = from + end.ok_or_else(|| format!("a quote does not end: {text}"))?;
+        if !text
+            .get(end + 1..)
+            .is_some_and(|after| after.starts_with(QUOTE))
+        {
+            return Ok(end + 1);
+        }
+        from = end + 2;
+    }
 }
 
 /// Takes one piece from the front; what is after it.
@@ -72,6 +147,11 @@ const RUN_MIN: usize = 6;
 pub fn show(bytes: &[u8]) -> String {
     let mut out = String::new();
     let mut rest = bytes;
+    if let Some(after) = bytes.strip_prefix(b"'") {
+        // Else it would begin a word in quotes.
+        out.push_str("\\x27");
+        rest = after;
+    }
     while let Some(first) = rest.first() {
         if let Some((id, after)) = rest.split_at_checked(32)
             && id.iter().skip(1).all(|byte| *byte == 0)
@@ -109,7 +189,14 @@ mod tests {
     #[test]
     fn bytes_come_back_from_their_words() {
         let long = [7; 300];
-        for bytes in [&b"plain"[..], b"\\{}*=; \xff\x00", &long, &[0; 33], b""] {
+        for bytes in [
+            &b"plain"[..],
+            b"'",
+            b"\\{}*=; \xff\x00",
+            &long,
+            &[0; 33],
+            b"",
+        ] {
             assert_eq!(parse(&show(bytes)).unwrap(), bytes, "{}", show(bytes));
         }
         assert_eq!(
@@ -122,5 +209,35 @@ mod tests {
         }
         assert_eq!(parse_at("abc{u8:7}\\xzz"), Err(9));
         assert_eq!(parse_at("ä{u8:x}"), Err(2));
+    }
+
+    #[test]
+    fn blanks_are_kept_in_quotes() {
+        let line = r#"put t 'a key'='{"a": "it''s"}' principal=ann  at=5"#;
+        let words = words(line).unwrap();
+        let wanted = [
+            "put",
+            "t",
+            r#"'a key'='{"a": "it''s"}'"#,
+            "principal=ann",
+            "at=5",
+        ];
+        assert_eq!(words, wanted);
+        let (key, value) = split_pair(words[2]).unwrap();
+        assert_eq!(parse(key).unwrap(), b"a key");
+        assert_eq!(parse(value).unwrap(), br#"{"a": "it's"}"#);
+        assert_eq!(split_pair("'a=b'='c'").unwrap(), ("'a=b'", "'c'"));
+        assert_eq!(split_pair("k='=' '").unwrap(), ("k", "'=' '"));
+        assert_eq!(super::words("a='b  c' d").unwrap(), ["a='b  c'", "d"]);
+        assert_eq!(
+            super::words("it's a=b='c d'").unwrap(),
+            ["it's", "a=b='c", "d'"]
+        );
+        assert_eq!(parse("''").unwrap(), b"");
+        assert_eq!(parse(r"'\x41{x*3}'").unwrap(), br"\x41{x*3}");
+        for wrong in ["'", "'a", "'a'b", "'a'b'", "'''"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert!(super::words("put t k='open").is_err());
     }
 }

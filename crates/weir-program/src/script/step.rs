@@ -4,7 +4,7 @@ use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::{StateMode, TopicOptions};
 
 use super::ScriptError;
-use super::bytes::parse_at;
+use super::bytes::{parse_at, split_pair, words};
 
 /// A command with its own bytes.
 pub(super) struct Step {
@@ -45,7 +45,7 @@ impl Step {
     }
 
     fn read(line: usize, text: &str, programs: Programs<'_>) -> Result<Self, String> {
-        let mut words = text.split_whitespace();
+        let mut words = words(text)?.into_iter();
         let name = words.next().unwrap_or_default().to_owned();
         let topic = words.next().ok_or("a command names a topic")?.to_owned();
         let mut step = Self {
@@ -66,7 +66,7 @@ impl Step {
         match step.name.as_str() {
             "put" => {
                 let word = words.next().ok_or("a put has key=value")?;
-                let (key, value) = word.split_once('=').ok_or("a put has key=value")?;
+                let (key, value) = split_pair(word).ok_or("a put has key=value")?;
                 (step.key, step.value) = (bytes(key)?, bytes(value)?);
             }
             "delete" => step.key = bytes(words.next().ok_or("a delete has a key")?)?,
@@ -75,7 +75,7 @@ impl Step {
             other => return Err(format!("no command {other}")),
         }
         for word in words {
-            let (what, value) = word.split_once('=').ok_or(format!("what is {word}?"))?;
+            let (what, value) = split_pair(word).ok_or(format!("what is {word}?"))?;
             step.option(what, value, programs)?;
         }
         Ok(step)
@@ -118,8 +118,13 @@ impl Step {
     }
 
     fn below(&mut self, text: &str) -> Result<(), String> {
-        let (name, word) = text.split_once(' ').ok_or("a step has a key")?;
-        let step = match (name, word.split_once('=')) {
+        let words = words(text)?;
+        let &[name, word] = words.as_slice() else {
+            return Err(format!(
+                "a step is a word and a key, with quotes around blanks: {text}"
+            ));
+        };
+        let step = match (name, split_pair(word)) {
             ("put", Some((key, value))) => (bytes(key)?, Some(bytes(value)?)),
             ("delete", _) => (bytes(word)?, None),
             _ => return Err(format!("no step {text}")),

@@ -1,0 +1,283 @@
+//! `weir program replay`: how another program would have judged the history of a topic.
+//!
+//! The log is run twice in memory: as it was, and with the other module in the place of every
+//! program that the topic had. Verdicts and records are compared intention by intention.
+//!
+//! Invariants:
+//! - The store is only read.
+//! - The second run differs in the code of that topic alone; limits, arguments, stamps and order stay.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use weir::program::{SubstituteHost, WasmtimeHost, inspect};
+use weir::{CodeHash, Effect, ErrorCode, History, IntentionOffset, ProgramHost, Replayed};
+
+use super::module;
+use super::trace::history_on;
+use crate::caller::Caller;
+use crate::output::{Cell, Field, Shape, field, wide};
+use crate::report::{self, Because, Failure};
+use crate::verdict;
+
+/// Arguments of `weir program replay`.
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// Name of the topic
+    topic: String,
+    /// The other module, a .wasm file
+    #[arg(long, value_name = "FILE")]
+    with: PathBuf,
+    /// First intention that is compared [default: the first one that can be run]
+    #[arg(long, value_name = "INTENTION")]
+    from: Option<u64>,
+}
+
+const FIELDS: &[Field] = &[
+    field("intention", "number", "offset of the intention"),
+    wide("time", "time", "its stamp, RFC 3339 UTC"),
+    field(
+        "operation",
+        "text",
+        "CREATE, PUT, DELETE, TXN, REPLACE or another one",
+    ),
+    field("key", "bytes", "its key; null: none"),
+    field(
+        "before",
+        "text",
+        "the verdict in the log: VALID, INVALID or ERROR",
+    ),
+    field(
+        "before_reason",
+        "text",
+        "its reason and detail; null when VALID",
+    ),
+    field("after", "text", "the verdict with the other program"),
+    field(
+        "after_reason",
+        "text",
+        "its reason and detail; null when VALID",
+    ),
+    field(
+        "records",
+        "text",
+        "equal, or differ: kind, key or value of a record",
+    ),
+    wide(
+        "fuel_before",
+        "number",
+        "fuel that the program of the time used",
+    ),
+    wide("fuel_after", "number", "fuel that the other program used"),
+];
+
+/// What an intention led to.
+#[derive(PartialEq, Eq)]
+struct Outcome {
+    effect: Effect,
+    /// Reason and detail.
+    why: Option<Box<str>>,
+    /// Hash of kinds, keys and values.
+    records: u64,
+    fuel: u64,
+}
+
+impl Outcome {
+    fn of(replayed: &Replayed<'_>) -> Self {
+        let commit = replayed.commit;
+        let mut hasher = DefaultHasher::new();
+        for record in replayed.records {
+            (record.kind.name(), &record.key, &record.value).hash(&mut hasher);
+        }
+        let why = commit.reason.map(|reason| {
+            let detail = verdict::detail(&commit.detail);
+            let detail = detail.map_or(String::new(), |detail| format!(" {detail}"));
+            format!("{}{detail}", reason.name()).into()
+        });
+        Self {
+            effect: commit.effect,
+            why,
+            records: hasher.finish(),
+            fuel: commit.fuel,
+        }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.effect, &self.why, self.records) == (other.effect, &other.why, other.records)
+    }
+}
+
+/// The first run.
+#[derive(Default)]
+struct Past {
+    outcomes: Vec<(IntentionOffset, Outcome)>,
+    codes: BTreeSet<CodeHash>,
+    is_known: bool,
+}
+
+/// Counts of intentions that differ.
+#[derive(Default)]
+struct Differences {
+    compared: u64,
+    no_longer_valid: u64,
+    newly_valid: u64,
+    others: u64,
+    fuel: (u64, u64),
+}
+
+/// Carries out `weir program replay`.
+pub(super) fn run(caller: &Caller, args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    judge(caller, &args.topic, &args.with, args.from)
+}
+
+/// Compares a topic's history with what the module in `file` makes of it.
+pub(super) fn judge(
+    caller: &Caller,
+    topic: &str,
+    file: &Path,
+    from: Option<u64>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let code = module(file)?;
+    inspect(&code).map_err(|why| {
+        let what = format!("{} is no program", file.display());
+        Failure::new(ErrorCode::BadProgram, what).because(why)
+    })?;
+    let failed = || format!("cannot run the history of {topic} again");
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let history = history_on(caller, "weir program replay", Arc::clone(&host))?;
+    let first = history.first().failed(failed)?;
+    let from = from.map_or(first, IntentionOffset).max(IntentionOffset(1));
+    let past = past(&history, &*host, topic, from).failed(failed)?;
+    if !past.is_known || past.codes.is_empty() {
+        let what = format!("there is no program in topic {topic}");
+        let failure = Failure::new(ErrorCode::TopicUnknown, what);
+        let why = format!("no intention from {from} on went to one");
+        return Err(failure.because(why).into());
+    }
+    let host: Arc<dyn ProgramHost> = Arc::new(SubstituteHost::new(past.codes, code));
+    let history = history_on(caller, "weir program replay", host)?;
+    let mut found = Differences::default();
+    let mut written = Ok(());
+    let mut outcomes = past.outcomes.into_iter();
+    let end = outcomes.as_slice().last().map_or(from, |(last, _)| *last);
+    let replayed = history.replay(from..=end, &mut |replayed| {
+        if replayed.topic != topic || written.is_err() {
+            return;
+        }
+        let Some((intention, before)) = outcomes.next() else {
+            return;
+        };
+        assert_eq!(
+            intention, replayed.commit.intention,
+            "both runs read one log"
+        );
+        let after = Outcome::of(&replayed);
+        if found.count(&before, &after) {
+            written = out.row(&row(&replayed, &before, &after));
+        }
+    });
+    replayed.failed(failed)?;
+    written?;
+    out.finish()?;
+    let differ = found.differ();
+    report::note(caller.quiet && differ == 0, &found.sentence(topic));
+    Ok(if differ > 0 {
+        ExitCode::from(verdict::NOT_VALID)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn past(
+    history: &History,
+    host: &dyn ProgramHost,
+    topic: &str,
+    from: IntentionOffset,
+) -> Result<Past, weir::StoreError> {
+    let mut past = Past::default();
+    history.replay(from..=IntentionOffset(u64::MAX), &mut |replayed| {
+        if replayed.topic != topic {
+            return;
+        }
+        let view = replayed.machine.topic(topic);
+        past.is_known |= view.is_some();
+        past.codes.extend(
+            view.and_then(|view| view.program)
+                .map(|program| program.code),
+        );
+        if !replayed.code.is_empty() {
+            past.codes.insert(host.hash(replayed.code));
+        }
+        past.outcomes
+            .push((replayed.commit.intention, Outcome::of(&replayed)));
+    })?;
+    Ok(past)
+}
+
+impl Differences {
+    /// Whether the two differ.
+    fn count(&mut self, before: &Outcome, after: &Outcome) -> bool {
+        self.compared += 1;
+        self.fuel.0 += before.fuel;
+        self.fuel.1 += after.fuel;
+        if before.is_like(after) {
+            return false;
+        }
+        match (before.effect, after.effect) {
+            (Effect::Valid, Effect::Valid) => self.others += 1,
+            (Effect::Valid, _) => self.no_longer_valid += 1,
+            (_, Effect::Valid) => self.newly_valid += 1,
+            _ => self.others += 1,
+        }
+        true
+    }
+
+    fn differ(&self) -> u64 {
+        self.no_longer_valid + self.newly_valid + self.others
+    }
+
+    fn sentence(&self, topic: &str) -> String {
+        let (before, after) = self.fuel;
+        format!(
+            "{topic}: {} intentions, {} differ: {} no longer VALID, {} newly VALID, {} in reason or \
+             records; fuel {before} before, {after} after",
+            self.compared,
+            self.differ(),
+            self.no_longer_valid,
+            self.newly_valid,
+            self.others,
+        )
+    }
+}
+
+fn row<'a>(replayed: &Replayed<'a>, before: &'a Outcome, after: &'a Outcome) -> [Cell<'a>; 11] {
+    let why = |outcome: &'a Outcome| match &outcome.why {
+        Some(why) => Cell::Text((&**why).into()),
+        None => Cell::Nothing,
+    };
+    let records = if before.records == after.records {
+        "equal"
+    } else {
+        "differ"
+    };
+    [
+        Cell::Count(replayed.commit.intention.0),
+        Cell::Time(replayed.time_ms),
+        Cell::Text(replayed.operation.into()),
+        Cell::Bytes(replayed.key.into()),
+        Cell::Text(before.effect.name().into()),
+        why(before),
+        Cell::Text(after.effect.name().into()),
+        why(after),
+        Cell::Text(records.into()),
+        Cell::Count(before.fuel),
+        Cell::Count(after.fuel),
+    ]
+}

@@ -1,0 +1,49 @@
+//! A host that runs one module in the place of others: what would another program have said?
+
+use std::collections::BTreeSet;
+
+use weir_core::program::{Program, ProgramHost};
+use weir_core::{CodeHash, Refusal, Setup};
+
+use crate::native::WasmtimeHost;
+
+/// Runs a module in the place of the modules with some hashes. To the machine they keep their
+/// hashes, so only verdicts, records, state and fuel differ.
+#[derive(Debug)]
+pub struct SubstituteHost {
+    host: WasmtimeHost,
+    replaced: BTreeSet<CodeHash>,
+    code: Vec<u8>,
+}
+
+impl SubstituteHost {
+    /// A host that runs `code` wherever a module with a hash in `replaced` is wanted.
+    #[must_use]
+    pub fn new(replaced: BTreeSet<CodeHash>, code: Vec<u8>) -> Self {
+        Self {
+            host: WasmtimeHost::default(),
+            replaced,
+            code,
+        }
+    }
+}
+
+impl ProgramHost for SubstituteHost {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        self.host.hash(code)
+    }
+
+    fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        let is_replaced = self.replaced.contains(&self.hash(code));
+        let code = if is_replaced { &self.code } else { code };
+        self.host.admit(code, setup)
+    }
+
+    fn on_deep_stack(&self, work: &mut dyn FnMut()) {
+        self.host.on_deep_stack(work);
+    }
+
+    fn fingerprint(&self) -> String {
+        self.host.fingerprint()
+    }
+}
