@@ -116,6 +116,8 @@ const (
 	ErrOpenedReadOnly Code = 416
 	// ErrChangedWhileRead: The process that writes the store changed or removed files that were being read.
 	ErrChangedWhileRead Code = 417
+	// ErrReadOnlyLimit: The log after the newest snapshot makes more records than an open for reading only may keep.
+	ErrReadOnlyLimit Code = 418
 	// ErrIndeterminate: The intention was sent, and what became of it is not known.
 	ErrIndeterminate Code = 501
 	// ErrDeadline: The time allowed ran out before anything was changed.
@@ -609,6 +611,13 @@ var table = map[Code]row{
 		name:     "CHANGED_WHILE_READ",
 		sentence: "The process that writes the store changed or removed files that were being read.",
 		advice:   "Open the store again.",
+		fault:    FaultEnvironment,
+		retry:    RetryAfter,
+	},
+	ErrReadOnlyLimit: {
+		name:     "READ_ONLY_LIMIT",
+		sentence: "The log after the newest snapshot makes more records than an open for reading only may keep.",
+		advice:   "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},

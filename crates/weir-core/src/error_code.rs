@@ -169,6 +169,8 @@ pub enum ErrorCode {
     OpenedReadOnly = 416,
     /// The process that writes the store changed or removed files that were being read.
     ChangedWhileRead = 417,
+    /// The log after the newest snapshot makes more records than an open for reading only may keep.
+    ReadOnlyLimit = 418,
     /// The intention was sent, and what became of it is not known.
     Indeterminate = 501,
     /// The time allowed ran out before anything was changed.
@@ -273,7 +275,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 106] = [
+    pub const ALL: [Self; 107] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -330,6 +332,7 @@ impl ErrorCode {
         Self::BadOption,
         Self::OpenedReadOnly,
         Self::ChangedWhileRead,
+        Self::ReadOnlyLimit,
         Self::Indeterminate,
         Self::Deadline,
         Self::Unreachable,
@@ -447,6 +450,7 @@ impl ErrorCode {
             415 => Some(Self::BadOption),
             416 => Some(Self::OpenedReadOnly),
             417 => Some(Self::ChangedWhileRead),
+            418 => Some(Self::ReadOnlyLimit),
             501 => Some(Self::Indeterminate),
             502 => Some(Self::Deadline),
             503 => Some(Self::Unreachable),
@@ -561,6 +565,7 @@ impl ErrorCode {
             Self::BadOption => "BAD_OPTION",
             Self::OpenedReadOnly => "OPENED_READ_ONLY",
             Self::ChangedWhileRead => "CHANGED_WHILE_READ",
+            Self::ReadOnlyLimit => "READ_ONLY_LIMIT",
             Self::Indeterminate => "INDETERMINATE",
             Self::Deadline => "DEADLINE",
             Self::Unreachable => "UNREACHABLE",
@@ -695,6 +700,9 @@ impl ErrorCode {
             Self::OpenedReadOnly => "The store was opened for reading only, and the call writes.",
             Self::ChangedWhileRead => {
                 "The process that writes the store changed or removed files that were being read."
+            }
+            Self::ReadOnlyLimit => {
+                "The log after the newest snapshot makes more records than an open for reading only may keep."
             }
             Self::Indeterminate => "The intention was sent, and what became of it is not known.",
             Self::Deadline => "The time allowed ran out before anything was changed.",
@@ -863,6 +871,9 @@ impl ErrorCode {
             Self::BadOption => "Correct the option that is named.",
             Self::OpenedReadOnly => "Open the store for writing.",
             Self::ChangedWhileRead => "Open the store again.",
+            Self::ReadOnlyLimit => {
+                "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again."
+            }
             Self::Indeterminate => {
                 "Send it again with the same client id and nonce: it is executed at most once."
             }
@@ -1000,6 +1011,7 @@ impl ErrorCode {
             Self::BadOption => "_error_option_bad",
             Self::OpenedReadOnly => "_error_opened_read_only",
             Self::ChangedWhileRead => "_failure_changed_while_read",
+            Self::ReadOnlyLimit => "_failure_read_only_limit",
             Self::Indeterminate => "_failure_indeterminate",
             Self::Deadline => "_failure_deadline",
             Self::Unreachable => "_failure_unreachable",
@@ -1112,7 +1124,8 @@ impl ErrorCode {
             | Self::Closed
             | Self::BadOption
             | Self::OpenedReadOnly
-            | Self::ChangedWhileRead => Class::Store,
+            | Self::ChangedWhileRead
+            | Self::ReadOnlyLimit => Class::Store,
             Self::Indeterminate
             | Self::Deadline
             | Self::Unreachable
@@ -1270,6 +1283,7 @@ impl ErrorCode {
             | Self::NotPermitted
             | Self::TooFewDescriptors
             | Self::ChangedWhileRead
+            | Self::ReadOnlyLimit
             | Self::Indeterminate
             | Self::Deadline
             | Self::Unreachable
@@ -1380,6 +1394,7 @@ impl ErrorCode {
             | Self::NotPermitted
             | Self::TooFewDescriptors
             | Self::ChangedWhileRead
+            | Self::ReadOnlyLimit
             | Self::Unreachable
             | Self::AddressTaken
             | Self::TooManyHandles
@@ -1447,6 +1462,7 @@ impl ErrorCode {
             | Self::TooFewDescriptors
             | Self::Closed
             | Self::ChangedWhileRead
+            | Self::ReadOnlyLimit
             | Self::Cancelled
             | Self::AddressTaken => 503,
             Self::Redirect => 307,
@@ -1544,6 +1560,7 @@ impl ErrorCode {
             | Self::TooFewDescriptors
             | Self::Closed
             | Self::ChangedWhileRead
+            | Self::ReadOnlyLimit
             | Self::Unreachable
             | Self::Protocol
             | Self::BadLine
@@ -1641,6 +1658,7 @@ impl ErrorCode {
             | Self::NonceReused
             | Self::Superseded
             | Self::Closed
+            | Self::ReadOnlyLimit
             | Self::Protocol
             | Self::BadLine
             | Self::SourceChanged

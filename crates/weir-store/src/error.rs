@@ -304,6 +304,18 @@ pub enum StoreError {
         /// What the last attempt met.
         cause: Box<StoreError>,
     },
+    /// The log after the newest snapshot makes more records than a read-only open
+    /// may keep outside of the directory.
+    #[error(
+        "the log after the newest snapshot makes {bytes} bytes of records so far, and an open for \
+         reading only keeps {limit_bytes} at most"
+    )]
+    ReadOnlyLimit {
+        /// [`OpenOptions::read_only_bytes_max`](crate::OpenOptions::read_only_bytes_max).
+        limit_bytes: u64,
+        /// Bytes of records when the open stopped.
+        bytes: u64,
+    },
     /// A topic whose options do not allow a compaction.
     #[error("topic {name} has compaction off")]
     CompactionOff {
@@ -504,6 +516,7 @@ impl StoreError {
             Self::Closed => ErrorCode::Closed,
             Self::ReadOnly => ErrorCode::OpenedReadOnly,
             Self::ChangedWhileRead { .. } => ErrorCode::ChangedWhileRead,
+            Self::ReadOnlyLimit { .. } => ErrorCode::ReadOnlyLimit,
             Self::NotEmpty { .. } => ErrorCode::StoreExists,
             Self::CompactionOff { .. } | Self::NodeRefused { .. } => ErrorCode::BadOption,
             Self::Remote { code, .. } => *code,
@@ -547,6 +560,7 @@ impl StoreError {
             | Self::PartlyLogged { .. }
             | Self::Panicked { .. }
             | Self::ChangedWhileRead { .. }
+            | Self::ReadOnlyLimit { .. }
             | Self::DiskFull { .. }
             | Self::Io { .. }
             | Self::ProgramUnable { .. }
@@ -563,6 +577,7 @@ impl StoreError {
             | Self::InDoubt { .. }
             | Self::Panicked { .. }
             | Self::ChangedWhileRead { .. }
+            | Self::ReadOnlyLimit { .. }
             | Self::Io { .. } => Retry::Reopen,
             Self::PartlyLogged { cause } => cause.retry(),
             _ => Retry::Never,

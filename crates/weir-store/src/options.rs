@@ -74,6 +74,12 @@ pub struct OpenOptions {
     /// then. Writes fail with [`StoreError::ReadOnly`](crate::StoreError).
     /// See docs/decisions/0059.
     pub read_only: bool,
+    /// Bytes of records that a read-only open keeps outside of the directory, at
+    /// most: those that only the log has, in a file without a name in the
+    /// directory for temporary files, and in memory where that file cannot be
+    /// written. Default 4 GiB. The open fails with
+    /// [`StoreError::ReadOnlyLimit`](crate::StoreError) when there are more.
+    pub read_only_bytes_max: u64,
     /// How long an open waits while another process has the directory open for
     /// writing; default 0. A read-only open never waits.
     pub lock_wait: Duration,
@@ -188,6 +194,7 @@ impl Default for OpenOptions {
             durability: Durability::Group,
             create: true,
             read_only: false,
+            read_only_bytes_max: 4 << 30,
             lock_wait: Duration::ZERO,
             on_locked: None,
             limits: IntentionLimits::default(),

@@ -31,7 +31,7 @@ use crate::install;
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
-use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
+use crate::options::{Durability, OpenOptions, OpenProgress};
 use crate::queue::Queue;
 use crate::replay::{Ahead, AppliedMembership, Replay, compile_restored};
 use crate::snapshot::{self, Snapshot};
@@ -120,12 +120,11 @@ pub(crate) fn recover(
     let found = segments_on_disk(&*disk)?;
     start.skip_numbers(&found);
     let begun = Instant::now();
-    let on_progress = options.on_progress.as_ref();
     let through = match &node_files {
         Some(files) => committed_through(&readers, files.committed.newest)?.max(start.index),
         None => log.last_index(),
     };
-    let replayed_bytes = replay(&readers, &mut start, through, &mut report, on_progress)?;
+    let replayed_bytes = replay(&readers, &mut start, through, &mut report, options)?;
     let mut replayed = ReplayCost::default();
     replayed.add(report.replayed_fuel, begun.elapsed());
     sweep(&*disk, &start.lists, &found, &report)?;
@@ -194,8 +193,7 @@ pub(crate) fn read(
         Some(committed) => committed.min(log.last_index()).max(start.index),
         None => log.last_index(),
     };
-    let on_progress = options.on_progress.as_ref();
-    replay(&log, &mut start, through, &mut report, on_progress)?;
+    replay(&log, &mut start, through, &mut report, options)?;
     start_clock(&start.engine, &**disk, options, &mut report);
     Ok((start.engine, log, report))
 }
@@ -519,17 +517,28 @@ fn sweep(
     Ok(())
 }
 
+/// Publishes what the replay made and writes it out.
+fn publish(topics: &mut Topics, options: &OpenOptions) -> Result<(), StoreError> {
+    topics.publish();
+    topics.write_out();
+    let (bytes, limit_bytes) = (topics.published_bytes(), options.read_only_bytes_max);
+    if options.read_only && bytes > limit_bytes {
+        return Err(StoreError::ReadOnlyLimit { limit_bytes, bytes });
+    }
+    Ok(())
+}
+
 /// Applies the log entries after the state, up to `last`.
 fn replay(
     log: &LogReaders,
     start: &mut Start,
     last: LogIndex,
     report: &mut OpenReport,
-    on_progress: Option<&OnProgress>,
+    options: &OpenOptions,
 ) -> Result<u64, StoreError> {
     let entries = last.0 - start.index.0;
     let progress = |entries_done| {
-        if let Some(on_progress) = on_progress {
+        if let Some(on_progress) = &options.on_progress {
             on_progress.call(OpenProgress {
                 entries_done,
                 entries,
@@ -560,8 +569,7 @@ fn replay(
             replayed += batch_bytes(entry.payload.len());
             unpublished += entry.payload.len();
             if unpublished > PUBLISH_BYTES {
-                start.topics.publish();
-                start.topics.write_out();
+                publish(&mut start.topics, options)?;
                 unpublished = 0;
             }
         }
@@ -569,8 +577,7 @@ fn replay(
     })?;
     drop(machine);
     start.membership = replay.into_membership().or(start.membership.take());
-    start.topics.publish();
-    start.topics.write_out();
+    publish(&mut start.topics, options)?;
     Positions {
         purged: LogIndex(log.first_index().0 - 1),
         snapshot: start.index,

@@ -154,9 +154,10 @@ impl Store {
     /// # Errors
     /// `Locked` when another process has it open for writing; `Damage` when
     /// bytes that must be there are wrong, which changes nothing on disk. A
-    /// read-only open fails with `Missing` when there is no store, and with
+    /// read-only open fails with `Missing` when there is no store, with
     /// `ChangedWhileRead` when the process that writes the store changed its
-    /// files at every attempt.
+    /// files at every attempt, and with `ReadOnlyLimit` when the log makes more
+    /// records than it may keep.
     pub fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let text = directory.display().to_string();
         if options.read_only {

@@ -63,6 +63,8 @@ pub(crate) struct Topics {
     /// Topics with enough closed blocks for a write.
     full: Vec<TopicId>,
     unwritten_bytes: usize,
+    /// Bytes of blocks that were published, in files or not.
+    published_bytes: u64,
     discard: Discard,
     /// A write of the last round failed for want of a descriptor.
     lack_descriptors: bool,
@@ -79,6 +81,7 @@ impl Topics {
             touched: Vec::new(),
             full: Vec::new(),
             unwritten_bytes: 0,
+            published_bytes: 0,
             discard: Discard::default(),
             lack_descriptors: false,
             skip: BTreeMap::new(),
@@ -156,13 +159,20 @@ impl Topics {
                 continue;
             };
             writer.touched = false;
-            self.unwritten_bytes -= writer.unwritten_bytes();
+            let before = writer.unwritten_bytes();
             writer.publish();
-            self.unwritten_bytes += writer.unwritten_bytes();
+            let added = writer.unwritten_bytes() - before;
+            self.unwritten_bytes += added;
+            self.published_bytes += added as u64;
             if writer.unwritten_bytes() >= FLUSH_BYTES {
                 self.full.push(id);
             }
         }
+    }
+
+    /// Bytes of closed blocks that were published so far, in files or not.
+    pub(crate) fn published_bytes(&self) -> u64 {
+        self.published_bytes
     }
 
     /// Writes what has piled up. A failed write is counted and tried again

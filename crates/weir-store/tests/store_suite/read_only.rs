@@ -481,6 +481,48 @@ fn a_segment_that_the_writer_removed_is_a_typed_error() {
     assert_eq!(keys(&reader, "t"), keys(&writer, "t"));
 }
 
+/// What an open keeps outside of the directory has a limit, however long the log is.
+#[test]
+fn more_records_of_the_log_than_a_reader_may_keep_end_its_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = Store::open(directory.path(), &options()).unwrap();
+    create(&writer, "t");
+    for round in 0..8_u8 {
+        let bytes = vec![b'a' + round; 1_000];
+        put_many(
+            &writer,
+            "t",
+            (0..500).map(|n| (n.to_string(), bytes.clone())),
+        );
+    }
+    let limited = |read_only_bytes_max| OpenOptions {
+        read_only_bytes_max,
+        ..reading()
+    };
+    let error = Store::open(directory.path(), &limited(1 << 20)).unwrap_err();
+    let StoreError::ReadOnlyLimit { limit_bytes, bytes } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(limit_bytes, 1 << 20);
+    // It stopped soon after the limit: the log has 4 MB.
+    assert!((1 << 20..3 << 20).contains(&bytes), "{bytes}");
+    assert_eq!(error.code(), weir_core::ErrorCode::ReadOnlyLimit);
+    let reader = Store::open(directory.path(), &limited(8 << 20)).unwrap();
+    assert_eq!(state(&reader), state(&writer));
+    // The records that a snapshot covers are in the directory.
+    writer.checkpoint().unwrap();
+    let reader = Store::open(directory.path(), &limited(1 << 20)).unwrap();
+    assert_eq!(state(&reader), state(&writer));
+    // An open for writing keeps nothing outside.
+    let replaying = OpenOptions {
+        read_only_bytes_max: 0,
+        ..options()
+    };
+    execute(&writer, &[put("t", b"k", b"v")]);
+    writer.close().unwrap();
+    drop(Store::open(directory.path(), &replaying).unwrap());
+}
+
 /// A second opener that wants to write learns who has the directory, waits, and
 /// gets it.
 #[test]

@@ -227,6 +227,10 @@ public enum ErrorCode {
     CHANGED_WHILE_READ(417, Fault.ENVIRONMENT, Retry.AFTER,
             "The process that writes the store changed or removed files that were being read.",
             "Open the store again."),
+    /** The log after the newest snapshot makes more records than an open for reading only may keep. */
+    READ_ONLY_LIMIT(418, Fault.ENVIRONMENT, Retry.AFTER,
+            "The log after the newest snapshot makes more records than an open for reading only may keep.",
+            "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again."),
     /** The intention was sent, and what became of it is not known. */
     INDETERMINATE(501, Fault.ENVIRONMENT, Retry.YES,
             "The intention was sent, and what became of it is not known.",
