@@ -16,6 +16,11 @@ use crate::report::{DiskFault, Planted, Violation};
 use crate::trace::Trace;
 
 const CLUSTER: [u8; 16] = [0x51; 16];
+const SECTOR: usize = 512;
+/// docs/formats/log.md, "Batch".
+const BATCH_MAGIC: &[u8] = b"WBAT";
+/// Bytes that are not zero at the end of a log: mostly, one of them is flipped.
+const NEWEST_BYTES: usize = 400;
 /// The name of the only topic.
 pub(crate) const TOPIC: &str = "ledger";
 
@@ -39,6 +44,14 @@ struct Place {
     is_damaged: bool,
     /// The node refused to open, or to its peers its disk is another one.
     is_out: bool,
+}
+
+/// Whether a file is a segment of a log with entries.
+fn has_batches(disk: &SimDisk, file: &str) -> bool {
+    let content = disk.content(file).unwrap_or_default();
+    content
+        .chunks(SECTOR)
+        .any(|sector| sector.starts_with(BATCH_MAGIC))
 }
 
 /// A node between a start and a crash.
@@ -177,22 +190,30 @@ impl Cluster {
                 place.is_out = true;
             }
             DiskFault::LostUnnoticed => place.disk = SimDisk::new(),
-            DiskFault::FlippedBit => {
+            DiskFault::FlippedBit | DiskFault::FlippedBitUnchecked => {
                 place.is_damaged = true;
-                let files = place.disk.files();
-                let mut logs: Vec<_> = files.iter().filter(|f| f.starts_with("log/")).collect();
+                // The reserved rest of a file is zero, and most of a short entry.
+                let used = |file: &String| {
+                    let content = place.disk.content(file).unwrap_or_default();
+                    let bytes = content.iter().enumerate().filter(|(_, byte)| **byte != 0);
+                    bytes.map(|(at, _)| at).collect::<Vec<_>>()
+                };
+                let mut logs = place.disk.files();
+                logs.retain(|file| file.starts_with("log/") && has_batches(&place.disk, file));
                 logs.sort();
-                if logs.is_empty() {
-                    return;
+                // Mostly in the newest entries: a bad one there looks like a torn write.
+                let is_newest = random.chance(70);
+                let file = if is_newest {
+                    logs.last()
+                } else {
+                    random.pick(&logs)
+                };
+                let Some(file) = file else { return };
+                let mut used = used(file);
+                if is_newest {
+                    used = used.split_off(used.len().saturating_sub(NEWEST_BYTES));
                 }
-                let file = logs[usize::try_from(random.below(logs.len() as u64)).unwrap_or(0)];
-                let content = place.disk.content(file).unwrap_or_default();
-                // Not in the reserved rest of the file.
-                let used = content
-                    .iter()
-                    .rposition(|byte| *byte != 0)
-                    .unwrap_or_default();
-                let byte = usize::try_from(random.below(used as u64 + 1)).unwrap_or(0);
+                let byte = random.pick(&used).copied().unwrap_or_default();
                 let bit = u8::try_from(random.below(8)).unwrap_or(0);
                 place.disk.flip(file, byte, bit);
             }
@@ -204,6 +225,14 @@ impl Cluster {
         let places = self.places();
         let usable = places.iter().filter(|(_, place)| !place.is_out);
         usable.map(|(id, _)| *id).collect()
+    }
+
+    /// How many nodes do not take part.
+    pub(crate) fn out_count(&self) -> u64 {
+        self.places()
+            .values()
+            .map(|place| u64::from(place.is_out))
+            .sum()
     }
 
     /// Nodes that do not take part, but run.

@@ -33,6 +33,13 @@ impl Random {
         self.below(100) < percent
     }
 
+    /// One of these; `None` if there is none.
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        let count = items.len().max(1) as u64;
+        let which = usize::try_from(self.below(count)).unwrap_or_default();
+        items.get(which)
+    }
+
     /// Puts items into any order (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

@@ -30,6 +30,8 @@ pub enum DiskFault {
     LostUnnoticed,
     /// One bit of a file of the log is flipped while the node is down.
     FlippedBit,
+    /// As `FlippedBit`, and logs are read without comparing the checksums of payloads.
+    FlippedBitUnchecked,
 }
 
 /// An invariant that did not hold.
@@ -76,4 +78,6 @@ pub struct Report {
     pub checkpoints: u64,
     /// Leaders that were told to hand over.
     pub transfers: u64,
+    /// Nodes whose disk was damaged or lost, so that they took no part in the end.
+    pub out: u64,
 }

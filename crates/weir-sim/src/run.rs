@@ -56,6 +56,9 @@ fn run_thread(
         if let Some(fault) = planted.and_then(fault_of) {
             weir_raft::sim::plant(fault);
         }
+        if disk_fault == Some(DiskFault::FlippedBitUnchecked) {
+            weir_store::disk::trust_payloads();
+        }
         runtime.block_on(history(seed, planted, disk_fault))
     });
     let thread = thread.map_err(|error| failed(&error))?;
@@ -138,6 +141,7 @@ async fn phases(
         installs: watch.installs,
         checkpoints: nemesis.checkpoints,
         transfers: nemesis.transfers,
+        out: cluster.out_count(),
     })
 }
 

@@ -26,7 +26,9 @@ pub use self::file::FileDisk;
 pub(crate) use self::prefix::PrefixDisk;
 pub(crate) use self::read_only::ReadOnlyDisk;
 #[cfg(feature = "sim")]
-pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp};
+pub(crate) use self::sim::trusts_payloads;
+#[cfg(feature = "sim")]
+pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp, trust_payloads};
 pub use self::volatile::{FileSystem, Survival, file_system, volatile_kind};
 
 /// How [`Disk::open`] opens a file.

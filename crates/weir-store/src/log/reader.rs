@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use super::LogIndex;
 use super::format::{BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, Undecodable};
 use super::scan::later_error;
-use super::sectors::{apply_mask, crc};
+use super::sectors::{apply_mask, crc, is_payload};
 use super::view::{SegmentView, Shared, Truncation, still_counts};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
@@ -331,7 +331,7 @@ impl Cursor {
             apply_mask(&mut plain, header.mask, 0);
             payload = plain.freeze();
         }
-        if crc(&payload) != header.payload_crc {
+        if !is_payload(crc(&payload), header.payload_crc) {
             return Err(self.damage("a payload is not as written", header.sequence));
         }
         Ok(payload)

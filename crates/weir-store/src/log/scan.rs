@@ -4,7 +4,7 @@
 //! here: a write, or memory in proportion to a length that was read.
 
 use super::format::{BATCH_HEADER, BatchHeader, FORMAT, SegmentHeader, Undecodable};
-use super::sectors::{CrcStream, apply_mask, crc, is_zero};
+use super::sectors::{CrcStream, apply_mask, crc, is_payload, is_zero};
 use super::sectors::{SECTOR, SECTOR_BYTES};
 use crate::disk::DiskFile;
 use crate::error::{IoVerb, StoreError};
@@ -176,7 +176,7 @@ pub(crate) fn look(
     window.pieces(position + BATCH_HEADER as u64, payload_end, |_, piece| {
         sum.update(piece);
     })?;
-    if sum.finish() != header.payload_crc {
+    if !is_payload(sum.finish(), header.payload_crc) {
         return Ok(Probe::BadPayload(header));
     }
     let mut clean = true;
