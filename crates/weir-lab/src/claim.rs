@@ -125,6 +125,12 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
             .cloned()
             .collect()
     };
+    let ratio = (compare.len() > 1 || !bound.is_empty()) && claim.max_more.is_none();
+    let metric = compare
+        .first()
+        .map(|reference| reference.metric.clone())
+        .unwrap_or_default();
+    let (bar, at_most) = bar_of(claim, figures.noise_floor());
     let mut decisions: Vec<Decision> = Vec::new();
     for workload in &workloads {
         let per_block = figures.per_block(|block| {
@@ -151,21 +157,15 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
                 None => value(first)? / base,
             })
         });
-        let ratio = (compare.len() > 1 || !bound.is_empty()) && claim.max_more.is_none();
-        let (bar, at_most) = bar_of(claim, figures.noise_floor());
         let part = format!("{}/{workload}", claim.text);
         let (interval, p, verdict) =
             judge(&per_block, bar, at_most, seed ^ fnv1a64(part.as_bytes()));
-        let metric = compare
-            .first()
-            .map(|r| r.metric.clone())
-            .unwrap_or_default();
         decisions.push(Decision {
             text: claim.text.clone(),
             compared: compared(claim),
             workload: workload.clone(),
             ratio,
-            metric,
+            metric: metric.clone(),
             bar,
             at_most,
             figures: per_block,
@@ -175,13 +175,12 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
         });
     }
     if decisions.is_empty() {
-        let (bar, at_most) = bar_of(claim, figures.noise_floor());
         decisions.push(Decision {
             text: claim.text.clone(),
             compared: compared(claim),
             workload: String::new(),
-            ratio: false,
-            metric: claim.metric.clone(),
+            ratio,
+            metric,
             bar,
             at_most,
             figures: Vec::new(),

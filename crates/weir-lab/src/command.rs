@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::claim::Verdict;
 use crate::contender::{BUILT_IN, by_name};
 use crate::error::{LabError, Result};
 use crate::experiment::matrix::Matrix;
@@ -240,12 +241,15 @@ pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
 /// Copies what belongs in the repository (summary, report, plan, fingerprint
 /// and the samples, compressed) from a result set to `to`. A set that is not
 /// whole is refused: a quick run, a run of some contenders, a block or a
-/// contender that is missing.
+/// contender that is missing, a claim for which nothing was measured.
 pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     make_report(dir, &mut std::io::sink())?;
     let set = ResultSet::open(dir)?;
     let plan: Plan = set.read_json("plan.json")?;
-    if let Some(lack) = lack(&plan, &set.read_blocks(&plan)?) {
+    let blocks = set.read_blocks(&plan)?;
+    let experiment = Experiment::read(&set.path("experiment.toml"))?;
+    let summary = Summary::new(&experiment, &plan, &blocks);
+    if let Some(lack) = lack(&plan, &blocks).or_else(|| unmeasured(&summary)) {
         let what = format!("{} is no whole record: {lack}", dir.display());
         return Err(LabError::Usage { what });
     }
@@ -268,7 +272,7 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
             .map_err(LabError::io(&path))
     };
     put("block\tcell\tn\twall_ns\tcpu_ns\textra\n".to_owned())?;
-    for block in set.read_blocks(&plan)? {
+    for block in blocks {
         for s in &block.samples {
             let extra: Vec<String> = s.extra.iter().map(|(k, v)| format!("{k}={v}")).collect();
             let extra = extra.join(",");
@@ -301,6 +305,16 @@ fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
     let absent = plan.absent.first();
     gone.next()
         .or_else(|| absent.map(|absent| format!("{} was left out", absent.contender)))
+}
+
+/// The first claim for which nothing was measured.
+fn unmeasured(summary: &Summary) -> Option<String> {
+    let mut claims = summary.claims.iter();
+    let claim = claims.find(|claim| claim.verdict == Verdict::NotMeasured)?;
+    Some(format!(
+        "nothing was measured for the claim `{}`",
+        claim.text
+    ))
 }
 
 /// Serves a built-in contender on standard input and output.

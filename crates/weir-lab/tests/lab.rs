@@ -157,6 +157,8 @@ fn a_program_that_is_not_there_is_a_gap_with_a_name() {
         .find(|line| line.contains("than foreign"))
         .unwrap();
     assert!(row.contains("| not measured |"), "{row}");
+    // The bar of a ratio is a ratio, also when there is no figure.
+    assert!(row.contains("| <= 1.00x "), "{row}");
     // Who asks for it by name wants it, and is told.
     let out = run(
         dir.path(),
@@ -543,6 +545,24 @@ fn only_whole_sets_become_records() {
         let complaint = text(&refused.stderr);
         assert!(complaint.contains(what), "{complaint}");
     }
+}
+
+#[test]
+fn a_claim_without_a_figure_is_no_record() {
+    let claim = "[[claim]]\ntext = \"quick says what it syncs\"\ncompare = [\"quick\", \"slow\"]\nmetric = \"syncs\"\nexpect = \"lower\"\nmax_ratio = 1.0\n";
+    let dir = laboratory(&(experiment(1.5, "") + claim));
+    let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let report = text(&out.stdout);
+    assert!(row(&report, "what it syncs").contains("| not measured |"));
+    let set = result_set(dir.path());
+    let record = ["record", set.to_str().unwrap(), "lab/record/t"];
+    let refused = run(dir.path(), &record);
+    assert_eq!(refused.status.code(), Some(2));
+    let complaint = text(&refused.stderr);
+    let words = "nothing was measured for the claim `quick says what it syncs`";
+    assert!(complaint.contains(words), "{complaint}");
+    assert!(!dir.path().join("lab/record").exists());
 }
 
 #[test]
