@@ -661,6 +661,8 @@ fn a_removed_directory_stops_writes_at_levels_that_do_not_wait() {
         let store = Store::open(&named, &level).unwrap();
         create(&store, "t");
         std::fs::rename(&named, &gone).unwrap();
+        let segments = || std::fs::read_dir(gone.join("log")).unwrap().count();
+        let before = segments();
         let begun = Instant::now();
         let mut calls = 0;
         while store.poison_cause().is_none() {
@@ -670,7 +672,10 @@ fn a_removed_directory_stops_writes_at_levels_that_do_not_wait() {
                 calls += 1;
                 drop(try_execute(&store, &[put("t", b"k", b"v")]));
             }
+            std::thread::park_timeout(Duration::from_millis(200));
         }
+        // A new segment of the log would have found it too.
+        assert_eq!(segments(), before, "{durability:?}: {calls} calls");
         let cause = store.poison_cause().unwrap();
         let is_place = matches!(
             &*cause,
