@@ -7,7 +7,8 @@ use std::sync::Arc;
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, Digest, TopicOptions};
 use weir_store::disk::{Disk, SimDisk};
-use weir_store::{Store, StoreError};
+use weir_store::log::{Log, LogOptions};
+use weir_store::{Store, StoreError, verify_disk};
 
 use crate::world::{
     CLIENT, Draw, create, create_with, drain, execute, keys, latest, open, options, outcomes, put,
@@ -583,4 +584,34 @@ fn files_of_another_future_of_the_same_store_are_noticed() {
             }
         }
     }
+}
+
+/// An entry without a byte is no batch of anybody: a later program writes the kind
+/// of an entry too.
+#[test]
+fn an_empty_payload_in_the_log_is_an_entry_that_cannot_be_applied() {
+    let appended = |payload: &[u8]| {
+        let disk = SimDisk::new();
+        let store = open(Arc::new(disk.clone()));
+        create(&store, "t");
+        let store_id = store.identity().store_id;
+        store.close().unwrap();
+        let on = || Arc::new(disk.clone()) as Arc<dyn Disk>;
+        let (mut log, _) = Log::open(on(), store_id, LogOptions::default()).unwrap();
+        let index = log.append(1, 0, &[payload]).unwrap();
+        log.close().unwrap();
+        let report = verify_disk(&on()).unwrap();
+        assert!(!report.is_sound(), "{:?}", report.findings);
+        (index, Store::open_disk(on(), &options()).unwrap_err())
+    };
+    let (appended_at, error) = appended(b"");
+    assert!(
+        matches!(error, StoreError::Apply { index, .. } if index == appended_at),
+        "{error}"
+    );
+    let (_, error) = appended(&[200; 64]);
+    assert!(
+        matches!(error, StoreError::NewerFormat { found: 200, .. }),
+        "{error}"
+    );
 }
