@@ -10,6 +10,7 @@ mod bank;
 mod child;
 mod crash;
 mod facts;
+mod failover;
 mod load;
 mod quakes;
 mod read;

@@ -101,6 +101,15 @@ fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
     let refused: u64 = refusals.iter().map(|r| number(&r["count"])).sum();
     assert_eq!(refused, number(&bank["refused"]));
     assert!(refusals.iter().any(|r| r["text"] == "not enough"), "{bank}");
+    let failover = &facts["failover"];
+    assert_eq!(
+        (
+            &failover["nodes"],
+            &failover["acknowledged"],
+            &failover["lost"]
+        ),
+        (&3.into(), &400.into(), &0.into())
+    );
     let of_main_store = 1707 + 2 + 2 + 20_000;
     assert_eq!(facts["verify"]["records"], of_main_store + 12 + 2);
     let killed = facts["kills"]["events"].as_u64().unwrap();
@@ -115,7 +124,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
     let steps: Vec<&str> = out.lines().filter(|line| line.contains('✓')).collect();
-    assert_eq!(steps.len(), 15, "{out}");
+    assert_eq!(steps.len(), 16, "{out}");
     for (step, number) in steps.iter().zip(1..) {
         assert!(
             step.trim_start().starts_with(&format!("{number} ✓ ")),
@@ -136,7 +145,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
 fn an_interrupt_leaves_nothing_behind() {
     // After the last step that is named: in the middle of writing, and while
     // a process of its own writes.
-    for step in ["open", "together"] {
+    for step in ["open", "together", "replay"] {
         let dir = TempDir::new().unwrap();
         let mut demo = command(env!("CARGO_BIN_EXE_weir"), dir.path());
         demo.arg("demo")

@@ -42,7 +42,7 @@ struct Answer {
 
 /// What the writers were told, for each session the offset of each nonce from
 /// 1 on.
-type Acknowledged = [Vec<u64>; SESSIONS];
+pub(super) type Acknowledged = [Vec<u64>; SESSIONS];
 
 /// Kills a writer a few times and proves that nothing answered is lost.
 pub(super) fn kills(
@@ -213,13 +213,13 @@ fn finish(weir: &Weir, told: &mut Acknowledged) -> anyhow::Result<u64> {
 
 /// What is in the topic.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    events: u64,
+pub(super) struct Found {
+    pub(super) events: u64,
     /// Events that the writers were told of and that are not at their offset.
     lost: u64,
 }
 
-fn nothing_lost(found: &Found) -> anyhow::Result<()> {
+pub(super) fn nothing_lost(found: &Found) -> anyhow::Result<()> {
     let lost = found.lost;
     ensure!(
         lost == 0,
@@ -230,7 +230,7 @@ fn nothing_lost(found: &Found) -> anyhow::Result<()> {
 
 /// Reads the topic from its start and compares it with what was told. Fails
 /// when an event is there twice or a session has a gap.
-fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<Found> {
+pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<Found> {
     let clients: Vec<_> = (0..SESSIONS).map(writer).collect::<Result<_, _>>()?;
     let mut found = Acknowledged::default();
     for page in weir.topic(TOPIC)?.pages(ReadFrom::Start)? {

@@ -11,7 +11,7 @@ use weir::{ErrorCode, Weir};
 use super::facts::{Facts, seconds};
 use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
-use super::{bank, crash, load, read, reopen, rules, write};
+use super::{bank, crash, failover, load, read, reopen, rules, write};
 use crate::report::Failure;
 use crate::scratch::{self, ScratchDirectory};
 
@@ -119,6 +119,7 @@ fn chapters(
     crash::kills(stage, facts, &place.path().join("killed"), size.kills)?;
     load::run(stage, facts, &weir, size.load_events)?;
     bank::run(stage, facts, &place.path().join("bank"), size.transfers)?;
+    failover::run(stage, facts, &place.path().join("cluster"))?;
     let kept = reopen::run(stage, facts, weir, &directory)?;
     rejected(facts);
     if place.is_kept() {

@@ -1,0 +1,198 @@
+//! Chapter "failover": three nodes, their leader is killed, writes go on, and in the end all
+//! nodes hold the same.
+//!
+//! Invariant: no node outlives the chapter.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use weir::{ClusterStatus, Weir};
+
+use super::child::{TOPIC, put};
+use super::crash::{Acknowledged, check, nothing_lost};
+use super::facts::{Facts, seconds};
+use super::stage::{Stage, count, go_on, time};
+use crate::interrupt::Interrupt;
+
+/// Nodes of the cluster.
+const NODES: usize = 3;
+/// Events before the leader is killed, and as many after it.
+const EVENTS: u64 = 200;
+/// How long the nodes may take to agree.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Pause before the nodes are asked again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Processes, which end in order when this is dropped.
+struct Processes(Vec<Child>);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in self.0.iter().rev() {
+            // It may have ended by itself.
+            drop(signal(child.id(), Signal::TERM));
+        }
+        for child in &mut self.0 {
+            drop(child.wait());
+        }
+    }
+}
+
+fn signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    kill_process(pid.context("a process without a number")?, signal)?;
+    Ok(())
+}
+
+/// A cluster that `weir cluster local` has started.
+struct Cluster {
+    processes: Processes,
+    /// Address of all nodes.
+    at: String,
+    /// The process and the address of each node.
+    nodes: BTreeMap<u64, (u32, String)>,
+}
+
+impl Cluster {
+    fn start(directory: &Path) -> anyhow::Result<Self> {
+        let mut command = weir()?;
+        command.args(["cluster", "local", "--port", "0", "--nodes"]);
+        command.arg(NODES.to_string()).arg("--data").arg(directory);
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = child.context("cannot start a cluster")?;
+        let output = child.stdout.take().context("the cluster has no output")?;
+        let mut started = Self {
+            processes: Processes(vec![child]),
+            at: String::new(),
+            nodes: BTreeMap::new(),
+        };
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            let words: Vec<_> = line.split_whitespace().collect();
+            match words[..] {
+                ["node", node, "pid", pid, _, native] => {
+                    let node = (node.parse()?, (pid.parse()?, native.to_owned()));
+                    started.nodes.extend([node]);
+                }
+                ["--at", at] => {
+                    at.clone_into(&mut started.at);
+                    return Ok(started);
+                }
+                _ => {}
+            }
+        }
+        anyhow::bail!("the cluster did not start; each node has a log in its directory")
+    }
+
+    /// Starts a node again that was killed.
+    fn restart(&mut self, directory: &Path, node: u64) -> anyhow::Result<()> {
+        let mut command = weir()?;
+        let at = directory.join(format!("node-{node}"));
+        command.arg("serve").arg("--at").arg(&at);
+        command.arg("--config").arg(at.with_extension("toml"));
+        let child = command.stdout(Stdio::null()).spawn();
+        self.processes.0.push(child.context("cannot start a node")?);
+        Ok(())
+    }
+
+    /// What the nodes that answer say of themselves.
+    fn said(&self) -> Vec<ClusterStatus> {
+        let ask = |native: &str| Weir::connect(native).ok()?.status().ok()?.server?.cluster;
+        let nodes = self.nodes.values();
+        nodes.filter_map(|(_, native)| ask(native)).collect()
+    }
+
+    /// Asks all nodes until they say what is wanted.
+    fn until<T>(
+        &self,
+        interrupt: &Interrupt,
+        wanted: impl Fn(&[ClusterStatus]) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            go_on(interrupt)?;
+            let said = self.said();
+            if let Some(found) = wanted(&said) {
+                return Ok(found);
+            }
+            ensure!(Instant::now() < until, "the nodes do not agree: {said:?}");
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// This program, as a process that is none of a terminal.
+fn weir() -> anyhow::Result<Command> {
+    let program = std::env::current_exe().context("cannot find this program again")?;
+    let mut command = Command::new(program);
+    // The demo may run in memory, and says so.
+    command.env("WEIR_SERVE_VOLATILE", "true");
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+/// Kills the leader of three nodes while events are written.
+pub(super) fn run(stage: &mut Stage, facts: &mut Facts, directory: &Path) -> anyhow::Result<()> {
+    stage.step("failover", |stage| {
+        let interrupt = stage.interrupt();
+        let mut cluster = Cluster::start(directory)?;
+        let client = Weir::connect(&cluster.at)?;
+        client.topic(TOPIC)?.ensure()?;
+        let mut told = Acknowledged::default();
+        let mut write = |nonce| -> anyhow::Result<()> {
+            go_on(interrupt)?;
+            let (offset, _) = put(&client, 0, nonce)?;
+            told[0].push(offset);
+            Ok(())
+        };
+        (1..=EVENTS).try_for_each(&mut write)?;
+
+        let leader = cluster.until(interrupt, |said| {
+            let mut leaders = said.iter().filter(|node| node.role == "leader");
+            leaders.next().map(|leader| leader.node)
+        })?;
+        let (pid, _) = cluster.nodes.get(&leader).context("a leader that is no node")?;
+        signal(*pid, Signal::KILL).context("cannot kill the leader")?;
+        let killed = Instant::now();
+        write(EVENTS + 1)?;
+        let resumed = killed.elapsed();
+        (EVENTS + 2..=2 * EVENTS).try_for_each(&mut write)?;
+
+        cluster.restart(directory, leader)?;
+        let digest = cluster.until(interrupt, |said| {
+            let first = said.first().filter(|_| said.len() == NODES)?;
+            let is_same = |one: &ClusterStatus| {
+                (one.applied, one.last) == (first.applied, first.applied)
+            };
+            said.iter().all(is_same).then(|| {
+                let digests: Vec<_> = said.iter().map(|one| one.digest.clone()).collect();
+                digests
+            })
+        })?;
+        let first = digest.first().context("no digest")?;
+        ensure!(digest.iter().all(|one| one == first), "digests differ: {digest:?}");
+        for (_, native) in cluster.nodes.values() {
+            let found = check(&Weir::connect(native)?, &told)?;
+            nothing_lost(&found)?;
+            ensure!(found.events == 2 * EVENTS, "{} events", found.events);
+        }
+        facts.insert(
+            "failover".into(),
+            json!({"nodes": NODES, "acknowledged": 2 * EVENTS, "lost": 0,
+                   "resumed_s": seconds(resumed), "digest": first}),
+        );
+        let line = format!(
+            "leader of {NODES} nodes killed: writes go on after {}; {} acknowledged, 0 lost, 0 twice, \
+             {NODES} equal digests",
+            time(resumed),
+            count(2 * EVENTS),
+        );
+        Ok((line, ()))
+    })
+}
