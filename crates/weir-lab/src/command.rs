@@ -14,7 +14,7 @@ use crate::experiment::matrix::Matrix;
 use crate::experiment::{Experiment, Peers};
 use crate::profile::Wanted;
 use crate::protocol::Fields;
-use crate::report;
+use crate::report::{self, html};
 use crate::results::{Block, Plan, PlannedCell, ResultSet};
 use crate::runner::{self, Options, Places};
 use crate::summary::Summary;
@@ -223,8 +223,8 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Makes `summary.json` and `report.md` of a result set again and prints the
-/// report.
+/// Makes `summary.json`, `report.md`, `report.html` and `figures.csv` of a result
+/// set again and prints the report.
 pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     let set = ResultSet::open(dir)?;
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
@@ -235,7 +235,28 @@ pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     let text = report::markdown(&experiment, &plan, &blocks, &summary, &fingerprint);
     set.write_json("summary.json", &summary)?;
     set.write("report.md", text.as_bytes())?;
+    let flames = flames(&set.path("profiles"))?;
+    let page = html::page(&experiment, &plan, &blocks, &summary, &fingerprint, &flames);
+    set.write("report.html", page.as_bytes())?;
+    let csv = html::csv(&experiment, &plan, &blocks);
+    set.write("figures.csv", csv.as_bytes())?;
     print(out, &text)
+}
+
+/// The flame graphs in `dir` by name, in order; none when it is not there.
+fn flames(dir: &Path) -> Result<Vec<(String, String)>> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Ok(Vec::new());
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "svg"));
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let svg = fs::read_to_string(path).map_err(LabError::io(path))?;
+        let name = path.file_stem().map(|name| name.to_string_lossy());
+        Ok((name.unwrap_or_default().into_owned(), svg))
+    };
+    paths.iter().map(read).collect()
 }
 
 /// Copies what belongs in the repository (summary, report, plan, fingerprint
@@ -257,6 +278,8 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     for name in [
         "summary.json",
         "report.md",
+        "report.html",
+        "figures.csv",
         "plan.json",
         "fingerprint.json",
         "experiment.toml",

@@ -1,15 +1,62 @@
 //! The report: claims first, then figures, then circumstances. The same text
-//! is shown in a terminal and stored as `report.md`.
+//! is shown in a terminal and stored as `report.md`; `report.html` has it with
+//! plots, and `figures.csv` the figures of each block.
 //!
 //! Invariant: made from a result set alone, byte for byte the same each time.
 
+pub mod html;
+pub mod plot;
+
 use std::fmt::Write;
 
-use crate::claim::Decision;
+use crate::claim::{BLOCKS_MIN, Decision, Verdict};
 use crate::experiment::Experiment;
 use crate::fingerprint::Fingerprint;
 use crate::results::{Block, Plan};
 use crate::summary::Summary;
+
+/// A piece of a section.
+#[derive(Debug)]
+pub enum Part {
+    /// A paragraph; `**` and backticks mark words.
+    Text(String),
+    /// Points of a list.
+    List(Vec<String>),
+    /// A table.
+    Table(Table),
+}
+
+/// A part of the report under a heading of its own.
+#[derive(Debug)]
+pub struct Section {
+    heading: String,
+    parts: Vec<Part>,
+}
+
+impl Section {
+    fn new(heading: &str, parts: Vec<Part>) -> Section {
+        Section {
+            heading: heading.to_owned(),
+            parts,
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = format!("## {}\n\n", self.heading);
+        for part in &self.parts {
+            // Writing to a string cannot fail.
+            let _ = match part {
+                Part::Text(words) => writeln!(text, "{words}\n"),
+                Part::List(points) => {
+                    let points = points.iter().map(|point| format!("- {point}\n"));
+                    writeln!(text, "{}", points.collect::<String>())
+                }
+                Part::Table(table) => writeln!(text, "{}", table.render()),
+            };
+        }
+        text
+    }
+}
 
 /// Text of the whole report.
 pub fn markdown(
@@ -19,25 +66,45 @@ pub fn markdown(
     summary: &Summary,
     fingerprint: &Fingerprint,
 ) -> String {
-    let mut text = String::new();
     let header = &experiment.header;
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "# {}\n\n{}\n", header.title, header.question);
+    let mut text = format!("# {}\n\n{}\n\n", header.title, header.question);
     let _ = writeln!(text, "{}\n", circumstances(plan, blocks, summary));
-    text.push_str(&gaps(plan));
-    text.push_str(&failures(plan, blocks));
-    text.push_str(&claims(summary));
-    for metric in &header.show {
-        text.push_str(&medians(summary, metric));
+    for section in sections(experiment, plan, blocks, summary, fingerprint) {
+        text.push_str(&section.markdown());
     }
-    text.push_str(&details(summary));
-    text.push_str(&allocations(plan));
-    text.push_str(&block_table(blocks));
-    text.push_str(&machine(fingerprint));
-    let _ = writeln!(
-        text,
-        "## Again\n\n`weir-lab run {} --seed {} --blocks {}{}{}`",
-        header.name,
+    // One line feed ends the text.
+    text.pop();
+    text
+}
+
+/// The sections in their order; one without content is not there.
+fn sections(
+    experiment: &Experiment,
+    plan: &Plan,
+    blocks: &[Block],
+    summary: &Summary,
+    fingerprint: &Fingerprint,
+) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    sections.extend(gaps(plan));
+    sections.extend(failures(plan, blocks));
+    sections.extend(claims(summary));
+    for metric in &experiment.header.show {
+        sections.extend(medians(summary, metric));
+    }
+    sections.push(details(summary));
+    sections.extend(allocations(plan));
+    sections.push(block_table(blocks));
+    sections.push(machine(fingerprint));
+    sections.push(again(experiment, plan));
+    sections
+}
+
+/// The command that repeats the run.
+fn again(experiment: &Experiment, plan: &Plan) -> Section {
+    let command = format!(
+        "`weir-lab run {} --seed {} --blocks {}{}{}`",
+        experiment.header.name,
         plan.seed,
         plan.blocks,
         if plan.quick { " --quick" } else { "" },
@@ -47,7 +114,7 @@ pub fn markdown(
             format!(" --only {}", plan.only.join(","))
         },
     );
-    text
+    Section::new("Again", vec![Part::Text(command)])
 }
 
 fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
@@ -78,21 +145,21 @@ fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
 }
 
 /// What a run of everything would have had and this one had not.
-fn gaps(plan: &Plan) -> String {
+fn gaps(plan: &Plan) -> Option<Section> {
     if plan.absent.is_empty() {
-        return String::new();
+        return None;
     }
     let lines = plan.absent.iter().map(|absent| {
         format!(
-            "- **{}** was left out: its program was not there. It needs {}.\n",
+            "**{}** was left out: its program was not there. It needs {}.",
             absent.contender, absent.needs
         )
     });
-    format!("## Gaps\n\n{}\n", lines.collect::<String>())
+    Some(Section::new("Gaps", vec![Part::List(lines.collect())]))
 }
 
 /// The contenders that failed: when, at what, and how.
-fn failures(plan: &Plan, blocks: &[Block]) -> String {
+fn failures(plan: &Plan, blocks: &[Block]) -> Option<Section> {
     let checked = plan
         .failed
         .iter()
@@ -112,17 +179,16 @@ fn failures(plan: &Plan, blocks: &[Block]) -> String {
         ]);
     }
     if table.rows.len() == 1 {
-        return String::new();
+        return None;
     }
-    format!(
-        "## Failures\n\n{}\nA block has no figure of a contender that failed in it.\n\n",
-        table.render()
-    )
+    let note = "A block has no figure of a contender that failed in it.".to_owned();
+    let parts = vec![Part::Table(table), Part::Text(note)];
+    Some(Section::new("Failures", parts))
 }
 
-fn claims(summary: &Summary) -> String {
+fn claims(summary: &Summary) -> Option<Section> {
     if summary.claims.is_empty() {
-        return String::new();
+        return None;
     }
     let mut table = Table::new(&[
         "claim",
@@ -132,6 +198,7 @@ fn claims(summary: &Summary) -> String {
         "n",
         "p",
         "verdict",
+        "in words",
     ]);
     for claim in &summary.claims {
         let side = if claim.at_most { "<=" } else { ">=" };
@@ -143,12 +210,52 @@ fn claims(summary: &Summary) -> String {
             claim.figures.len().to_string(),
             claim.p.map_or("-".to_owned(), |p| format!("{p:.4}")),
             claim.verdict.word().to_owned(),
+            in_words(claim, summary.noise_floor),
         ]);
     }
-    format!(
-        "## Claims\n\n{}\nThe figure is the median over blocks of a ratio taken within each block, or of a value; p is Wilcoxon's signed rank test against the bar.\n\n",
-        table.render()
-    )
+    let note = "The figure is the median over blocks of a ratio taken within each block, or of a value; p is Wilcoxon's signed rank test against the bar.".to_owned();
+    let parts = vec![Part::Table(table), Part::Text(note)];
+    Some(Section::new("Claims", parts))
+}
+
+/// What the figure of a claim says, apart from its bar. A ratio nearer to 1 than
+/// twins are apart, or of few blocks, tells nothing apart.
+fn in_words(claim: &Decision, noise_floor: f64) -> String {
+    let Some(interval) = claim.interval else {
+        return Verdict::NotMeasured.word().to_owned();
+    };
+    let confidence = |low: f64, high: f64| {
+        format!(
+            "95 % interval {} to {}",
+            amount(claim, low),
+            amount(claim, high)
+        )
+    };
+    let measured = confidence(interval.low, interval.high);
+    if claim.figures.len() < BLOCKS_MIN {
+        return format!("too few blocks to say ({measured})");
+    }
+    if !claim.ratio {
+        return format!("{}, {measured}", amount(claim, interval.centre));
+    }
+    let time = matches!(
+        claim.metric.as_str(),
+        "wall" | "wall_total" | "cpu" | "cpu_total"
+    );
+    let (less, more) = if time {
+        ("less time", "more time")
+    } else {
+        ("less", "more")
+    };
+    if interval.low > 0.0 && interval.high < 1.0 - noise_floor {
+        let by = amount(claim, 1.0 / interval.centre);
+        let range = confidence(1.0 / interval.high, 1.0 / interval.low);
+        return format!("{less} by {by}, {range}");
+    }
+    if interval.low > 1.0 + noise_floor {
+        return format!("{more} by {}, {measured}", amount(claim, interval.centre));
+    }
+    format!("cannot tell apart ({measured})")
 }
 
 fn figure(claim: &Decision) -> String {
@@ -170,7 +277,7 @@ fn amount(claim: &Decision, value: f64) -> String {
     }
 }
 
-fn medians(summary: &Summary, metric: &str) -> String {
+fn medians(summary: &Summary, metric: &str) -> Option<Section> {
     let rows = || summary.rows.iter().filter(|row| row.metric == metric);
     let mut contenders: Vec<&str> = Vec::new();
     let mut workloads: Vec<&str> = Vec::new();
@@ -183,7 +290,7 @@ fn medians(summary: &Summary, metric: &str) -> String {
         }
     }
     if workloads.is_empty() {
-        return String::new();
+        return None;
     }
     let mut table = Table::new(&[&["workload"], contenders.as_slice()].concat());
     for workload in workloads {
@@ -194,10 +301,11 @@ fn medians(summary: &Summary, metric: &str) -> String {
         }
         table.row(cells);
     }
-    format!("## Medians of `{metric}`\n\n{}\n", table.render())
+    let heading = format!("Medians of `{metric}`");
+    Some(Section::new(&heading, vec![Part::Table(table)]))
 }
 
-fn details(summary: &Summary) -> String {
+fn details(summary: &Summary) -> Section {
     let mut table = Table::new(&[
         "workload",
         "contender",
@@ -232,12 +340,12 @@ fn details(summary: &Summary) -> String {
             row.samples.map_or(0, |spread| spread.n).to_string(),
         ]);
     }
-    format!("## Figures\n\n{}\n", table.render())
+    Section::new("Figures", vec![Part::Table(table)])
 }
 
-fn allocations(plan: &Plan) -> String {
+fn allocations(plan: &Plan) -> Option<Section> {
     if plan.cells.iter().all(|cell| cell.answer.allocations == 0) {
-        return String::new();
+        return None;
     }
     let mut table = Table::new(&["workload", "contender", "allocations", "bytes"]);
     for cell in plan.cells.iter().filter(|cell| cell.answer.allocations > 0) {
@@ -248,13 +356,12 @@ fn allocations(plan: &Plan) -> String {
             cell.answer.allocated_bytes.to_string(),
         ]);
     }
-    format!(
-        "## Allocations of one iteration\n\nContenders not listed make none.\n\n{}\n",
-        table.render()
-    )
+    let note = "Contenders not listed make none.".to_owned();
+    let parts = vec![Part::Text(note), Part::Table(table)];
+    Some(Section::new("Allocations of one iteration", parts))
 }
 
-fn block_table(blocks: &[Block]) -> String {
+fn block_table(blocks: &[Block]) -> Section {
     let mut table = Table::new(&[
         "block",
         "foreign CPU",
@@ -283,19 +390,17 @@ fn block_table(blocks: &[Block]) -> String {
             },
         ]);
     }
-    format!("## Blocks and canary\n\n{}\n", table.render())
+    Section::new("Blocks and canary", vec![Part::Table(table)])
 }
 
-fn machine(fingerprint: &Fingerprint) -> String {
+fn machine(fingerprint: &Fingerprint) -> Section {
     let mut table = Table::new(&["what", "value"]);
     for (name, value) in fingerprint.stable.iter().chain(&fingerprint.moment) {
         table.row(vec![name.clone(), value.clone()]);
     }
-    format!(
-        "## Circumstances\n\n{}\nfingerprint {}\n\n",
-        table.render(),
-        fingerprint.hash()
-    )
+    let hash = format!("fingerprint {}", fingerprint.hash());
+    let parts = vec![Part::Table(table), Part::Text(hash)];
+    Section::new("Circumstances", parts)
 }
 
 /// `value` of `metric` with its unit, three significant digits.

@@ -113,7 +113,7 @@ fn a_report_is_made_again_byte_for_byte() {
             .success()
     );
     let set = result_set(dir.path());
-    let files = ["report.md", "summary.json"];
+    let files = ["report.md", "report.html", "figures.csv", "summary.json"];
     let before = files.map(|name| fs::read(set.join(name)).unwrap());
     for name in files {
         fs::remove_file(set.join(name)).unwrap();
@@ -121,6 +121,47 @@ fn a_report_is_made_again_byte_for_byte() {
     let again = run(dir.path(), &["report", set.to_str().unwrap()]);
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert_eq!(files.map(|name| fs::read(set.join(name)).unwrap()), before);
+}
+
+#[test]
+fn the_page_has_all_of_the_report_and_needs_nothing_else() {
+    let dir = laboratory(&experiment(1.5, ""));
+    assert!(
+        run(dir.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let set = result_set(dir.path());
+    fs::create_dir(set.join("profiles")).unwrap();
+    let flame = "<?xml version=\"1.0\"?>\n<svg id=\"flame\"></svg>\n";
+    fs::write(set.join("profiles/quick-w.svg"), flame).unwrap();
+    assert!(
+        run(dir.path(), &["report", set.to_str().unwrap()])
+            .status
+            .success()
+    );
+    let page = fs::read_to_string(set.join("report.html")).unwrap();
+    for words in [
+        "<h1>Test</h1>",
+        "Which is quicker?",
+        "<td>holds</td>",
+        "<td>less time by 1.5",
+        "<h2>Medians of <code>wall</code></h2>",
+        "aria-label=\"Medians of wall at w: quick ",
+        "aria-label=\"quick / slow at w ",
+        "w: percentiles of wall",
+        "<svg id=\"flame\">",
+        "href=\"data:text/csv",
+        "weir-lab run t --seed 1",
+    ] {
+        assert!(page.contains(words), "{words} not in {page}");
+    }
+    for outside in ["http:", "https:", " src=", "<link", "@import", "<?xml"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let csv = fs::read_to_string(set.join("figures.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + BLOCKS * 2);
+    assert!(csv.starts_with("block,workload,contender,metric,figure\n1,w,quick,wall,"));
 }
 
 #[test]
