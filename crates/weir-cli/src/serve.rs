@@ -607,6 +607,13 @@ impl Signals {
             self.pause(server);
         };
         server.leave();
+        if gentle && !lame_duck.is_zero() {
+            let wait = lame_duck.as_secs_f64();
+            note(
+                false,
+                &format!("not ready, and serving for {wait} s more (--lame-duck)"),
+            );
+        }
         let until = Instant::now() + lame_duck;
         while gentle && Instant::now() < until {
             self.pause(server);

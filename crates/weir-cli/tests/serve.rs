@@ -806,6 +806,15 @@ fn it_is_a_lame_duck_only_when_told() {
         .unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.contains("lame_duck = \"0s\""), "{text}");
+    for (flags, waits) in [(&[][..], false), (&["--lame-duck", "50ms"], true)] {
+        let mut served = serve(place.path(), flags);
+        signal(&served.child, "TERM");
+        let mut said = String::new();
+        served.lines.read_to_string(&mut said).unwrap();
+        assert_eq!(said.contains("serving for 0.05 s more"), waits, "{said}");
+        assert_eq!(said.contains("more (--lame-duck)"), waits, "{said}");
+        assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    }
 }
 
 /// What is wrong is told before a store is made, and with what to do.

@@ -87,7 +87,7 @@ fn of_store(fields: &mut Vec<Field>, store: &Store) {
     let (sessions, keys) = store.sessions();
     for (name, count) in [
         ("time_ms", store.now_ms()),
-        ("topics", store.topics(false).len() as u64),
+        ("topics", store.topic_count()),
         ("sessions", sessions as u64),
         ("idempotency_keys", keys as u64),
         ("log_first_index", stats.purged_index + 1),

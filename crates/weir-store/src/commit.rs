@@ -317,6 +317,9 @@ impl Committer {
         if batches.iter().any(|pending| pending.slow.is_none()) {
             self.slow_turn.others(Instant::now());
         }
+        for pending in &batches {
+            self.engine.count_compile_time(&pending.prepared);
+        }
         if self.replica.is_some() {
             self.propose(batches);
             return;

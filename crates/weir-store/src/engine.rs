@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId};
+use weir_core::{
+    Intention, Machine, Operation, Program, ProgramHost, Refusal, Setup, StateMode, TopicId,
+};
 
 use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 
@@ -172,12 +174,7 @@ impl Engine {
             };
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
             match host.admit(code, &widest()) {
-                Ok(program) => {
-                    // Also for one that is compiled already: another process will compile it.
-                    let time_us = program.facts().compile_us;
-                    self.compile_us.fetch_add(time_us, Ordering::Relaxed);
-                    prepared.programs.push(program);
-                }
+                Ok(program) => prepared.programs.push(program),
                 Err(Refusal::Bad(_)) => {}
                 Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),
             }
@@ -185,7 +182,18 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Time that a replay will need to compile the modules that were proposed since the last call.
+    /// Counts the time that a replay needs to compile the modules of a batch. To be called before
+    /// it is appended, and not earlier: a snapshot that does not hold the batch forgets what was
+    /// counted.
+    pub(crate) fn count_compile_time(&self, programs: &[Box<dyn Program>]) {
+        // Also for those that are compiled already: another process will compile them.
+        let time_us: u64 = programs.iter().map(|one| one.facts().compile_us).sum();
+        if time_us > 0 {
+            self.compile_us.fetch_add(time_us, Ordering::Relaxed);
+        }
+    }
+
+    /// Time that a replay will need to compile the modules that were counted since the last call.
     pub(crate) fn take_compile_time(&self) -> Duration {
         Duration::from_micros(self.compile_us.swap(0, Ordering::Relaxed))
     }

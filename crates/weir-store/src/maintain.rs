@@ -56,7 +56,12 @@ impl Committer {
             return;
         };
         let handle = self.maintenance_handle();
-        let work = move || drop(handle.finish_checkpoint(&checkpoint, &permit));
+        let work = move || {
+            drop(handle.finish_checkpoint(&checkpoint, &permit));
+            drop(permit);
+            // What became due meanwhile would wait for the next write.
+            drop(handle.send(Committer::checkpoint_when_due));
+        };
         let name = "weir-checkpoint".to_owned();
         let spawned = std::thread::Builder::new().name(name).spawn(work);
         if let Err(error) = spawned.map_err(StoreError::io(IoVerb::Open, "a thread")) {

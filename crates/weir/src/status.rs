@@ -176,7 +176,7 @@ impl Status {
         Self {
             stats,
             log_first_index: stats.purged_index + 1,
-            topics: store.topics(false).len() as u64,
+            topics: store.topic_count(),
             sessions: sessions as u64,
             idempotency_keys: keys as u64,
             poison_cause: store.poison_cause().map(|cause| cause.to_string()),

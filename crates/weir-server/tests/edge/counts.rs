@@ -161,3 +161,44 @@ fn odd_requests_make_no_series() {
     assert!(new.is_empty(), "{new:?}");
     assert!(after.len() < SERIES_MAX, "{}", after.len());
 }
+
+/// Names of metrics in a text: those that follow `before`, with what they may consist of.
+fn names_after<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
+    let starts = text.match_indices(before).map(|(at, _)| at + before.len());
+    let names = starts.map(|start| {
+        let rest = &text[start..];
+        let end = rest.find(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    names.filter(|name| name.starts_with("weir_")).collect()
+}
+
+/// docs/operating/metrics.md lists each family that the server prints, and no other.
+#[test]
+fn the_page_of_metrics_lists_what_there_is() {
+    let world = world();
+    let page = world.ask("GET /metrics", "Accept: application/openmetrics-text", b"");
+    let printed = names_after(page.text(), "# TYPE ");
+    assert!(printed.len() > 20, "{printed:?}");
+    let page = include_str!("../../../../docs/operating/metrics.md");
+    let rows: String = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    let listed = names_after(&rows, "`");
+    let missing: Vec<_> = printed.difference(&listed).collect();
+    assert_eq!(missing, [&""; 0], "not in docs/operating/metrics.md");
+    // A cluster and groups print further ones.
+    let sources = [
+        include_str!("../../src/scrape.rs"),
+        include_str!("../../src/scrape/cluster.rs"),
+        include_str!("../../src/scrape/groups.rs"),
+    ];
+    for name in listed.difference(&printed) {
+        let quoted = format!("\"{name}\"");
+        assert!(
+            sources.iter().any(|source| source.contains(&quoted)),
+            "{name}"
+        );
+    }
+}

@@ -312,6 +312,20 @@ fn a_store_is_not_gone_before_its_checkpoint_is() {
 }
 
 #[test]
+fn what_became_due_during_a_checkpoint_needs_no_further_write() {
+    let disk = SimDisk::new();
+    let (gate, store) = held_checkpoint(&disk);
+    let before = store.stats().snapshots;
+    fill(&store, "t", 250, 600);
+    gate.release();
+    let until = Instant::now() + PATIENCE;
+    while store.stats().snapshots < before + 2 {
+        assert!(Instant::now() < until, "the second is not written");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn maintenance_waits_for_a_checkpoint_that_is_being_written() {
     let disk = SimDisk::new();
     let (gate, store) = held_checkpoint(&disk);
