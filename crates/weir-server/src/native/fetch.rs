@@ -131,6 +131,7 @@ impl Fetch {
         listener: u64,
         reader: &TopicReader,
         pushdown: &mut Option<Box<Pushdown>>,
+        reserved: usize,
     ) {
         if !self.is_idle() {
             return;
@@ -138,8 +139,10 @@ impl Fetch {
         let (Some(pushdown), reader) = (pushdown.take(), reader.clone()) else {
             return;
         };
+        let budget = self.budget.clone();
         self.run_filter(listener, move |stop| {
-            Brought::Found(pushdown.look(reader, stop).map(Box::new))
+            let found = pushdown.look(reader, stop, &budget, reserved);
+            Brought::Found(found.map(Box::new))
         });
     }
 

@@ -18,6 +18,8 @@ use super::fetch::{Fetch, Fetched, LookUp};
 use super::marks::ProgressMarks;
 use super::pushdown::{Ending, Filter, Found, Keys, Pushdown};
 use super::refuse::{self, Refused};
+use crate::limits::BLOCK_BYTES_FREE;
+use crate::limits::budget::Reservation;
 use crate::shared::Shared;
 
 /// Pages that a filter looks through in one turn.
@@ -505,11 +507,25 @@ impl Listener {
     fn pushed_down(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let ready = self.found.take().map(Ok);
         let Some(found) = ready.or_else(|| hands.fetch.take_found(self.number)) else {
+            let reserved = hands.out.reserved_bytes();
             let fetch = &mut *hands.fetch;
-            fetch.look(self.number, &self.reader, &mut self.pushdown);
+            fetch.look(self.number, &self.reader, &mut self.pushdown, reserved);
             return Ok(Turn::Waits);
         };
         let mut found = found?;
+        if let Ending::Lacks(bytes) = found.ending {
+            self.pushdown = Some(found.pushdown);
+            // So many that it is not taken for a short page, which needs no room.
+            return Ok(Turn::Lacks(bytes + BLOCK_BYTES_FREE));
+        }
+        if let Some(page) = &found.page
+            && found.reservation.is_held()
+        {
+            let bytes = page.wire_bytes();
+            let rest = Reservation::new(&hands.fetch.budget());
+            let reservation = std::mem::replace(&mut found.reservation, rest);
+            hands.out.offer(bytes, reservation);
+        }
         // Before the page, so that a client that has its records knows of them.
         let bad = std::mem::take(&mut found.bad);
         if bad > 0 {
@@ -522,12 +538,14 @@ impl Listener {
             self.found = Some(found);
             return Ok(Turn::Lacks(lacks));
         }
+        // What was reserved for the look, and not for a long page.
+        hands.out.unreserve();
         self.reader = found.reader;
         self.pushdown = Some(found.pushdown);
         self.skipped += found.skipped;
         let position = self.reader.position().0;
         match found.ending {
-            Ending::More => self.mark(self.skipped >= PROGRESS_RECORDS, hands),
+            Ending::More | Ending::Lacks(_) => self.mark(self.skipped >= PROGRESS_RECORDS, hands),
             Ending::End => {
                 self.mark(self.skipped > 0, hands);
                 if self.follow {

@@ -22,7 +22,8 @@ use weir_query::{
 use weir_store::{Page, PageBuilder, StoreError, TopicReader};
 
 use super::refuse::Refused;
-use crate::limits::budget::Reservation;
+use crate::limits::BLOCK_BYTES_FREE;
+use crate::limits::budget::{MemoryBudget, Reservation};
 
 /// Pages that are looked through in one go.
 const FILTER_PAGES: usize = 64;
@@ -76,6 +77,8 @@ pub(super) enum Ending {
     Over,
     /// A record cannot be read as the query wants.
     Fault(Refused),
+    /// Nothing was looked at: so many bytes must be reserved first.
+    Lacks(usize),
 }
 
 /// What a look found.
@@ -89,6 +92,8 @@ pub(super) struct Found {
     /// Records that were left out.
     pub(super) skipped: u64,
     pub(super) ending: Ending,
+    /// For the page, until it is sent.
+    pub(super) reservation: Reservation,
 }
 
 /// The next keys of a `latest` listener.
@@ -163,6 +168,16 @@ fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
     refused
 }
 
+/// Bytes that looking into the next block takes: it, and a copy of it if it is long.
+fn block_bytes(reader: &TopicReader) -> usize {
+    let block = reader.next_page_bytes();
+    if block > BLOCK_BYTES_FREE {
+        2 * block
+    } else {
+        block
+    }
+}
+
 /// Puts a part after others.
 fn append(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -208,23 +223,34 @@ impl Pushdown {
         })))
     }
 
-    /// Looks for records to be sent, until `stop` is set.
+    /// Looks for records to be sent, until `stop` is set. `reserved` covers so many bytes of the
+    /// budget already.
     pub(super) fn look(
         mut self: Box<Self>,
         mut reader: TopicReader,
         stop: &Arc<AtomicBool>,
+        budget: &MemoryBudget,
+        reserved: usize,
     ) -> Result<Found, StoreError> {
         self.stop_by(stop);
         let begun = Instant::now();
         let mut chosen = Chosen::default();
         let (mut bad, mut skipped) = (0, 0);
         let mut ending = Ending::More;
-        for _ in 0..FILTER_PAGES {
+        let mut reservation = Reservation::new(budget);
+        for looks in 0..FILTER_PAGES {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
             if self.left == Some(0) {
                 ending = Ending::Over;
+                break;
+            }
+            let bytes = chosen.bytes.max(FILTER_BYTES) + block_bytes(&reader);
+            if bytes > reserved && !reservation.try_cover(bytes) {
+                if looks == 0 {
+                    ending = Ending::Lacks(bytes);
+                }
                 break;
             }
             let Some(page) = reader.next_page()? else {
@@ -242,13 +268,16 @@ impl Pushdown {
                 break;
             }
         }
+        let page = chosen.page.take();
+        reservation.shrink(page.as_ref().map_or(0, Page::wire_bytes));
         Ok(Found {
             reader,
             pushdown: self,
-            page: chosen.page.take(),
+            page,
             bad,
             skipped,
             ending,
+            reservation,
         })
     }
 
