@@ -48,6 +48,14 @@ pub(crate) fn raise() -> Result<Descriptors, ServerError> {
 }
 
 impl Descriptors {
+    /// With at most so many connections, which is what the memory allows.
+    pub(crate) fn at_most(self, connections: usize) -> Self {
+        Self {
+            connections_max: self.connections_max.min(connections),
+            ..self
+        }
+    }
+
     fn of(limit: usize) -> Result<Self, ServerError> {
         if limit < DESCRIPTORS_MIN {
             let need = DESCRIPTORS_MIN;

@@ -64,7 +64,7 @@ fn connections(page: &mut Page, shared: &Shared) {
         ),
         (
             "weir_connections_max",
-            "Connections of all TCP ports that the limit of open files allows",
+            "Connections of all TCP ports that the limit of open files and the memory allow",
             shared.descriptors.connections_max,
         ),
     ] {

@@ -16,7 +16,7 @@ use weir_core::ErrorCode;
 
 use crate::config::ServerConfig;
 use crate::http::coding;
-use crate::http::exchange::{BodyError, BodySource, Input, Started, busy, whole};
+use crate::http::exchange::{BodyError, BodySource, Input, Started, busy, too_large, whole};
 use crate::http::head::{Head, Known, Method};
 use crate::http::origin;
 use crate::http::problem::{Kind, Problem};
@@ -192,7 +192,8 @@ impl Edge {
         };
         let max = body_max(call, operation, config);
         if length.is_some_and(|length| length > max as u64) {
-            return Err(Problem::too_large("the body", max));
+            let budget = &self.shared.admission.bodies;
+            return Err(too_large(max, &Reservation::new(budget)));
         }
         if head.method.writes() && self.shared.phase() >= Phase::Cut {
             return Err(Problem::new(Kind::Draining, "").code(ErrorCode::Draining));
@@ -392,7 +393,7 @@ fn body_max(call: &Call, operation: &Operation, config: &ServerConfig) -> usize 
         BodyMax::Json => config.json_max.0,
         BodyMax::Event if !framing::is_batch(call) => config.payload_max.0,
         BodyMax::Event | BodyMax::Batch => config.body_max.0,
-        BodyMax::Module => weir_core::limits::CODE_BYTES_MAX,
+        BodyMax::Module => weir_core::limits::CODE_BYTES_MAX.min(config.body_max.0),
     }
 }
 

@@ -66,6 +66,8 @@ impl Shared {
     ) -> io::Result<Self> {
         let metrics = Arc::new(Metrics::new(routes));
         let limits = MemoryLimits::detect(&config);
+        let config = limits.bound(config);
+        let descriptors = descriptors.at_most(limits.connections);
         let connections = ConnectionTable::new(&config, descriptors, Arc::clone(&metrics));
         Ok(Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),

@@ -1,6 +1,8 @@
 //! Connections that take descriptors.
 
-use crate::world::{World, start_with};
+use rustix::process::{Resource, getrlimit};
+
+use crate::world::{DESCRIPTORS, Descriptors, MEMORY_BYTES, World, start_with};
 
 /// More connections than the server has descriptors left.
 const BARE: usize = 1010;
@@ -20,6 +22,32 @@ fn idle_connections_stop_no_write() {
     world.wait_metric("weir_connections_unauthenticated ", |count| count <= 1);
     world.write(WRITES, &value);
     world.wait_metric("weir_store_poisoned ", |poisoned| poisoned == 0);
+}
+
+/// The usual limits of a service: a low soft one that the server raises, and a high hard one. Then
+/// the memory bounds the connections.
+#[test]
+fn a_low_soft_limit_is_raised() {
+    let descriptors = Descriptors {
+        soft: DESCRIPTORS,
+        hard: None,
+    };
+    let mut world = World::prepared(descriptors, |_| {});
+    let connections = world.metric("weir_connections_max ").unwrap();
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
+    let by_descriptors = (hard - 256) * 80 / 100;
+    if world.is_grouped() {
+        assert_eq!(connections, by_descriptors.min(MEMORY_BYTES / (256 << 10)));
+    } else {
+        assert!(connections <= by_descriptors, "{connections}");
+    }
+    let bare: Vec<_> = (0..BARE).map(|_| world.connect()).collect();
+    let value = vec![b'x'; 100_000];
+    for n in 0..WRITES {
+        world.write(n, &value);
+    }
+    world.survived("1,010 bare connections, and a high hard limit");
+    drop(bare);
 }
 
 #[test]

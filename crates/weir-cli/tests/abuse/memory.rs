@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use crate::neighbour::Neighbour;
-use crate::world::World;
+use crate::world::{DESCRIPTORS, Descriptors, World};
 
 /// Records of the topic `large`, and bytes of each.
 const RECORDS: usize = 12;
@@ -142,6 +142,76 @@ fn bodies_without_end_are_bounded() {
     });
 }
 
+/// Bytes of the first window of HTTP/2.
+const FIRST_WINDOW_BYTES: usize = 65_535;
+
+/// A body over HTTP/2: its head without an end, then so many bytes in DATA frames of `bytes`.
+fn body_of_frames(bytes: usize, total: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    // The acknowledgement of the server's SETTINGS, from which on its windows hold.
+    frame(4, 0x1, 0, &[], &mut out);
+    let path = b"/v1/topics/t/events";
+    // Method POST, scheme http, then path and authority as literals (RFC 7541, appendix A).
+    let mut head = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    head.extend_from_slice(path);
+    head.extend_from_slice(b"\x01\x09localhost");
+    frame(1, 0x4, 1, &head, &mut out);
+    let piece = vec![b'1'; bytes];
+    for _ in 0..total / bytes {
+        frame(0, 0, 1, &piece, &mut out);
+    }
+    out
+}
+
+/// A connection of HTTP/2 that has the server's SETTINGS, and sends this.
+fn http2(world: &World, bytes: &[u8]) -> TcpStream {
+    let mut stream = world.connect();
+    let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    frame(4, 0, 0, &[], &mut begin);
+    pour(&mut stream, &begin);
+    let _ = stream.read(&mut [0; 1024]);
+    pour(&mut stream, bytes);
+    stream
+}
+
+#[test]
+fn bodies_over_http2_are_bounded() {
+    // A window of more than the first one is told by the server; who exceeds it is cut.
+    for (bytes, total) in [
+        (16 << 10, FIRST_WINDOW_BYTES),
+        (1, FIRST_WINDOW_BYTES),
+        (16 << 10, 1 << 20),
+    ] {
+        let what = format!("500 bodies over HTTP/2, {total} bytes in frames of {bytes}");
+        survives(&what, |world| {
+            let request = body_of_frames(bytes, total);
+            (0..500).map(|_| http2(world, &request)).collect::<Vec<_>>()
+        });
+    }
+}
+
+#[test]
+fn a_body_is_at_most_the_budget() {
+    let world = world();
+    let status = |bytes: usize| {
+        let body = vec![b'1'; bytes];
+        crate::world::put(&world.address, "POST /v1/topics/t/events", &body)
+    };
+    assert_eq!(status(1 << 20), 201);
+    let head = format!(
+        "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
+         Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+        48 << 20
+    );
+    let mut stream = world.connect();
+    pour(&mut stream, head.as_bytes());
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    assert!(answer.contains("\"setting\":\"memory_max\""), "{answer}");
+}
+
 /// HELLO, and listeners with all the credit there is (docs/formats/native.md).
 fn stalled_listeners(listeners: usize) -> Vec<u8> {
     let most = u64::MAX;
@@ -177,7 +247,7 @@ const LARGEST_BYTES: usize = 64 << 20;
 /// A server whose topic `big` has one record of 64 MiB, which a larger machine has written: as a
 /// key and at offset 2.
 fn world_of_one_record() -> World {
-    let world = World::prepared(|directory| {
+    let world = World::prepared(Descriptors::both(DESCRIPTORS), |directory| {
         std::fs::write(directory.join("value"), vec![b'x'; LARGEST_BYTES]).unwrap();
         let run = |arguments: &[&str]| crate::world::run(directory, arguments);
         run(&[
@@ -272,12 +342,57 @@ fn native_readers_of_the_largest_record_are_bounded() {
         ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_bytes\t{most}\n\
          :_records\t{most}\n_request_listen\n|\n"
     );
+    let look = format!(
+        ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_limit\t9\n:_bytes\t{most}\n\
+         :_records\t{most}\n_request_listen\n|\n"
+    );
     let get = ":_tag\t2\n\n:_topic\tbig\n:_key\tk\n_request_get\n|\n".to_owned();
     for (what, packet) in [
         ("100 listeners at a record of 64 MiB", listen),
+        ("100 queries of a record of 64 MiB", look),
         ("100 native reads of a record of 64 MiB", get),
     ] {
         let request = format!("|\n\n_request_hello\n|\n{packet}");
         read_the_largest(what, request.as_bytes(), true);
     }
+}
+
+#[test]
+fn several_abuses_at_once_are_bounded() {
+    let what = "several abuses at once";
+    let mut world = world();
+    let neighbour = Neighbour::start_with(&world, 40_000);
+    let get = b"GET /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let chunks = b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
+                   Transfer-Encoding: chunked\r\n\r\n10000\r\n";
+    let endless = [chunks.as_slice(), &vec![b'1'; 0xFFFF]].concat();
+    let bodies = [
+        body_of_frames(16 << 10, FIRST_WINDOW_BYTES),
+        body_of_frames(1, FIRST_WINDOW_BYTES),
+    ];
+    let http: [&[u8]; 3] = [
+        get,
+        &endless,
+        &streams_with_window(0, 50, b"/v1/topics/large/events"),
+    ];
+    let native = stalled_listeners(50);
+    let mut abusers = Vec::new();
+    for _ in 0..80 {
+        for request in http {
+            let mut stream = world.connect();
+            pour(&mut stream, request);
+            abusers.push(stream);
+        }
+        abusers.extend(bodies.iter().map(|body| http2(&world, body)));
+        let mut stream = crate::world::connect(&world.native);
+        pour(&mut stream, &native);
+        abusers.push(stream);
+    }
+    neighbour.wait(WRITES);
+    world.survived(what);
+    drop(abusers);
+    neighbour.wait(WRITES);
+    neighbour.end();
+    world.wait_memory(what, REST_BYTES);
+    world.survived(what);
 }

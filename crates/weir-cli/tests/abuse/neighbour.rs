@@ -18,13 +18,19 @@ pub(crate) struct Neighbour {
 impl Neighbour {
     /// Its connection is there when this returns.
     pub(crate) fn start(world: &World) -> Self {
+        Self::start_with(world, 1000)
+    }
+
+    /// As `start`, with values of so many bytes. More than 16 KiB need a part of a budget, which
+    /// others may have: then a write is asked for again.
+    pub(crate) fn start_with(world: &World, bytes: usize) -> Self {
         let mut stream = world.connect();
-        write(&mut stream);
+        write(&mut stream, bytes);
         let (stop, written) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&written));
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                write(&mut stream);
+                write(&mut stream, bytes);
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -58,13 +64,34 @@ impl Drop for Neighbour {
     }
 }
 
-/// Writes the key, and asserts that it is acknowledged.
-fn write(stream: &mut TcpStream) {
-    let request = "PUT /v1/topics/t/keys/neighbour HTTP/1.1\r\nHost: localhost\r\n\
-                   Content-Length: 1000\r\n\r\n";
-    let mut bytes = request.as_bytes().to_vec();
-    bytes.resize(bytes.len() + 1000, b'1');
-    stream.write_all(&bytes).unwrap();
+/// Bytes up to which a write needs no budget, in 256 MiB.
+const SMALL_BYTES: usize = 16 << 10;
+
+/// Writes the key, and asserts that it is acknowledged; again while a large one is told `busy`.
+fn write(stream: &mut TcpStream, bytes: usize) {
+    loop {
+        let answer = put(stream, bytes);
+        if answer.starts_with("HTTP/1.1 20") {
+            return;
+        }
+        let busy = answer.starts_with("HTTP/1.1 503 ") && bytes > SMALL_BYTES;
+        assert!(busy, "{answer}");
+        if answer.to_lowercase().contains("connection: close") {
+            let address = stream.peer_addr().unwrap();
+            *stream = crate::world::connect(&address.to_string());
+        }
+    }
+}
+
+/// The answer to a write.
+fn put(stream: &mut TcpStream, bytes: usize) -> String {
+    let request = format!(
+        "PUT /v1/topics/t/keys/neighbour HTTP/1.1\r\nHost: localhost\r\n\
+         Content-Length: {bytes}\r\n\r\n"
+    );
+    let mut request = request.into_bytes();
+    request.resize(request.len() + bytes, b'1');
+    stream.write_all(&request).unwrap();
     let mut answer = Vec::new();
     while !is_whole(&answer) {
         let mut piece = [0; 4096];
@@ -72,9 +99,7 @@ fn write(stream: &mut TcpStream) {
         assert!(read > 0, "the connection was closed");
         answer.extend_from_slice(&piece[..read]);
     }
-    let answer = String::from_utf8_lossy(&answer);
-    let good = answer.starts_with("HTTP/1.1 20");
-    assert!(good, "{answer}");
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// Whether these bytes are one answer with all of its body.

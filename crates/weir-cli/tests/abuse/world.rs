@@ -15,6 +15,24 @@ pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 /// Descriptors of the server, soft and hard.
 pub(crate) const DESCRIPTORS: usize = 1024;
 
+/// Descriptors that a server may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descriptors {
+    pub(crate) soft: usize,
+    /// `None`: what the test itself has.
+    pub(crate) hard: Option<usize>,
+}
+
+impl Descriptors {
+    /// As many of both kinds.
+    pub(crate) fn both(limit: usize) -> Self {
+        Self {
+            soft: limit,
+            hard: Some(limit),
+        }
+    }
+}
+
 /// One server at a time: the machine is small.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -67,9 +85,10 @@ impl Drop for Group {
 }
 
 /// The server's command under a limit of descriptors, in a control group if there is one.
-fn limited(directory: &Path, descriptors: usize, group: Option<&Group>) -> Command {
+fn limited(directory: &Path, descriptors: Descriptors, group: Option<&Group>) -> Command {
     let script = "if [ -n \"$GROUP\" ]; then echo $$ >\"$GROUP/cgroup.procs\" || exit 99; fi
-        ulimit -n \"$DESCRIPTORS\" && exec \"$@\"";
+        ulimit -Sn \"$SOFT\" && { [ -z \"$HARD\" ] || ulimit -Hn \"$HARD\"; } && exec \"$@\"";
+    let hard = descriptors.hard.map(|limit| limit.to_string());
     let mut command = Command::new("/bin/sh");
     let path = group.map(|group| group.0.as_os_str().to_owned());
     command
@@ -81,7 +100,8 @@ fn limited(directory: &Path, descriptors: usize, group: Option<&Group>) -> Comma
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", directory)
         .env("GROUP", path.unwrap_or_default())
-        .env("DESCRIPTORS", descriptors.to_string())
+        .env("SOFT", descriptors.soft.to_string())
+        .env("HARD", hard.unwrap_or_default())
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     command
@@ -91,6 +111,7 @@ fn limited(directory: &Path, descriptors: usize, group: Option<&Group>) -> Comma
 pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
+    let descriptors = Descriptors::both(descriptors);
     let mut child = limited(directory.path(), descriptors, None)
         .spawn()
         .unwrap();
@@ -123,16 +144,16 @@ fn after(said: &str, words: &str) -> Option<String> {
 impl World {
     /// A server with a topic `t`.
     pub(crate) fn new() -> Self {
-        Self::prepared(|_| {})
+        Self::prepared(Descriptors::both(DESCRIPTORS), |_| {})
     }
 
     /// As `new`, of a directory in which commands without limits have run before.
-    pub(crate) fn prepared(prepare: impl FnOnce(&Path)) -> Self {
+    pub(crate) fn prepared(descriptors: Descriptors, prepare: impl FnOnce(&Path)) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
         prepare(directory.path());
         let group = Group::new();
-        let mut command = limited(directory.path(), DESCRIPTORS, group.as_ref());
+        let mut command = limited(directory.path(), descriptors, group.as_ref());
         if group.is_none() {
             println!("no control group can be made here: memory is measured, not limited");
         }
@@ -161,6 +182,11 @@ impl World {
 
     pub(crate) fn connect(&self) -> TcpStream {
         connect(&self.address)
+    }
+
+    /// Whether it runs in a control group.
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.group.is_some()
     }
 
     /// Writes a key of the topic `t`, and asserts that it is acknowledged.
@@ -209,14 +235,18 @@ impl World {
         }
     }
 
+    /// A number that the server reports.
+    pub(crate) fn metric(&self, name: &str) -> Option<u64> {
+        let page = get(&self.address, "/metrics");
+        let mut lines = page.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
     /// Waits until a number that the server reports is as wanted.
     pub(crate) fn wait_metric(&self, name: &str, wanted: impl Fn(u64) -> bool) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let page = get(&self.address, "/metrics");
-            let value = page
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            let value = self.metric(name);
             if value.is_some_and(&wanted) {
                 return;
             }

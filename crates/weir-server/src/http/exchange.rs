@@ -104,7 +104,7 @@ pub(crate) async fn whole(
 ) -> Result<Bytes, Problem> {
     let source = match input {
         Input::Whole(bytes) if bytes.len() > max => {
-            return Err(Problem::too_large("the body", max));
+            return Err(too_large(max, reservation));
         }
         Input::Whole(bytes) => return Ok(bytes),
         Input::Source(source) => source,
@@ -117,7 +117,7 @@ pub(crate) async fn whole(
         };
         let length = body.len() + piece.len();
         if length > max {
-            return Err(Problem::too_large("the body", max));
+            return Err(too_large(max, reservation));
         }
         if length > body.capacity() {
             // It grows with what arrives, never with what is announced.
@@ -127,6 +127,17 @@ pub(crate) async fn whole(
             body.reserve_exact(size - body.len());
         }
         body.extend_from_slice(&piece);
+    }
+}
+
+/// The problem of a body of more than `max` bytes. It names the setting if the memory is what
+/// bounds it.
+pub(crate) fn too_large(max: usize, reservation: &Reservation) -> Problem {
+    let problem = Problem::too_large("the body", max);
+    if reservation.is_budget(max) {
+        problem.text("setting", "memory_max")
+    } else {
+        problem
     }
 }
 

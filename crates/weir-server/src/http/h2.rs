@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
-use self::calm::Calm;
+pub(crate) use self::calm::Calm;
 use self::streams::{Look, Open, Streams};
 use super::h1::Rewound;
 use super::head::{Builder, Head, Known, Method, Version};
@@ -34,7 +34,7 @@ use crate::limits::minimum_rate::BodyRate;
 use crate::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
 use crate::phase::Phase;
 
-/// Window of a stream and of the connection.
+/// Window of a stream and of the connection, of a server without budgets.
 const WINDOW: u32 = 1 << 20;
 /// Bytes that wait to be sent on a stream.
 const SEND_BYTES: usize = 64 << 10;
@@ -54,13 +54,17 @@ where
     let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
     let config = host.config();
     let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
+    // What a client sends before it is taken counts in no budget.
+    let window = host.admission().map(|admission| admission.limits().window);
+    let window = window.and_then(|window| u32::try_from(window).ok());
+    let window = window.unwrap_or(WINDOW);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(head_max)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(window)
+        .initial_connection_window_size(window)
         .max_send_buf_size(SEND_BYTES)
         .max_pending_accept_reset_streams(RESETS_MAX)
         .keep_alive_interval(PING)

@@ -119,6 +119,12 @@ impl Reservation {
         }
     }
 
+    /// Whether so many bytes are all that its budget has.
+    pub(crate) fn is_budget(&self, bytes: usize) -> bool {
+        let budget = self.budget.as_ref();
+        budget.is_some_and(|budget| budget.max() == bytes)
+    }
+
     /// Whether others may wait for what it holds.
     pub(crate) fn is_held(&self) -> bool {
         self.permit.is_some()

@@ -31,6 +31,12 @@ const STREAMS_MAX: usize = 100_000;
 const READER_SHARE: usize = 16 << 20;
 const READERS_MIN: usize = 16;
 const READERS_MAX: usize = 64;
+/// Open connections: one for so many bytes of memory. That is four times what HTTP/2 lets each
+/// client send before any budget is asked, so that takes a quarter of the memory at most.
+const CONNECTION_SHARE: usize = 4 * WINDOW_BYTES_MIN;
+/// Window of HTTP/2 of a connection and of its streams. The protocol begins with the least.
+const WINDOW_BYTES_MIN: usize = 64 << 10;
+const WINDOW_BYTES_MAX: usize = 1 << 20;
 
 /// What connections may use together, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +53,10 @@ pub(crate) struct MemoryLimits {
     pub(crate) streams: usize,
     /// Answers that are read at a time, not bytes.
     pub(crate) readers: usize,
+    /// Open connections of all ports, not bytes.
+    pub(crate) connections: usize,
+    /// Bytes that a client of HTTP/2 may send on a connection before they are taken.
+    pub(crate) window: usize,
 }
 
 impl Default for MemoryLimits {
@@ -67,6 +77,11 @@ impl MemoryLimits {
             memory.map_or(max, |memory| (memory / share).clamp(min, max))
         };
         let budget = share(BUDGET_SHARE, BUDGET_BYTES_MIN, BUDGET_BYTES_MAX);
+        // Where there is much memory, a quarter of it for all connections that a port may have.
+        let window = memory.map_or(WINDOW_BYTES_MAX, |memory| {
+            let window = memory / 4 / config.connections_max.max(1);
+            window.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
+        });
         Self {
             memory,
             bodies: config.bodies_budget.map_or(budget, |size| size.0),
@@ -76,7 +91,21 @@ impl MemoryLimits {
             small: share(SMALL_SHARE, SMALL_BYTES_MIN, SMALL_BYTES_MAX),
             streams: share(STREAM_SHARE, 64, STREAMS_MAX),
             readers: share(READER_SHARE, READERS_MIN, READERS_MAX),
+            connections: share(CONNECTION_SHARE, 64, usize::MAX),
+            window,
         }
+    }
+
+    /// These settings with bodies that fit into the budget of bodies.
+    pub(crate) fn bound(&self, mut config: ServerConfig) -> ServerConfig {
+        for max in [
+            &mut config.body_max,
+            &mut config.payload_max,
+            &mut config.json_max,
+        ] {
+            max.0 = max.0.min(self.bodies);
+        }
+        config
     }
 }
 
@@ -139,9 +168,12 @@ mod tests {
         assert_eq!((small.bodies, small.answers), (32 << 20, 32 << 20));
         assert_eq!((small.writes, small.costly), (32 << 20, 16 << 20));
         assert_eq!((small.small, small.streams), (16 << 10, 1024));
+        assert_eq!((small.connections, small.window), (1024, 64 << 10));
         let large = MemoryLimits::of(&config, Some(64 << 30));
         assert_eq!((large.bodies, large.small), (256 << 20, 256 << 10));
         assert_eq!(large.answers, MemoryLimits::default().answers);
+        assert_eq!(large.window, 1 << 20);
+        assert!(large.connections > 2 * config.connections_max);
     }
 
     #[test]
@@ -153,6 +185,9 @@ mod tests {
         };
         let limits = MemoryLimits::of(&config, Some(64 << 30));
         assert_eq!((limits.bodies, limits.answers), (32 << 20, 1 << 20));
+        let config = limits.bound(config);
+        assert_eq!(config.body_max, Size(32 << 20));
+        assert_eq!(config.payload_max, ServerConfig::default().payload_max);
     }
 
     #[test]

@@ -281,7 +281,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let before = self.state.clone();
         let dealt = match self.state.next(received.unread()) {
-            Ok(None) => Dealt::Missing,
+            Ok(None) => {
+                let bytes = received.unread().len() + self.state.lacks();
+                let max = self.port.shared.admission.bodies.max();
+                if bytes > max {
+                    self.greet();
+                    self.fatal(&over_memory(max));
+                }
+                Dealt::Missing
+            }
             Ok(Some((packet, size))) => {
                 self.greet();
                 let dealt = self.packet(&packet, size).await;
@@ -703,6 +711,14 @@ impl From<Result<Taken, Refused>> for Dealt {
 
 fn unexpected(what: &str) -> Dealt {
     Dealt::Refused(Refused::new(ErrorCode::BadRequest, what).fatal())
+}
+
+/// For a packet of more bytes than the memory allows.
+fn over_memory(max: usize) -> Refused {
+    let text = "a packet is larger than memory_max allows";
+    let mut refused = Refused::new(ErrorCode::TooLarge, text).fatal();
+    refused.message.limit = Some(max as u64);
+    refused
 }
 
 fn malformed(error: &FrameError) -> Refused {

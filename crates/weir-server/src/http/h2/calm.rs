@@ -40,7 +40,7 @@ const GOAWAY: [u8; 17] = [
 
 /// A stream of bytes under HTTP/2.
 #[derive(Debug)]
-pub(super) struct Calm<S> {
+pub(crate) struct Calm<S> {
     io: S,
     read: Frames,
     written: Frames,
@@ -144,7 +144,7 @@ impl Budget {
 }
 
 impl<S> Calm<S> {
-    pub(super) fn new(io: S) -> Self {
+    pub(crate) fn new(io: S) -> Self {
         Self {
             io,
             read: Frames {
