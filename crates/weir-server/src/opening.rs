@@ -1,15 +1,17 @@
 //! A server whose store is still opening: its ports answer that it is.
 //!
 //! Invariants: nothing that needs the store is answered; a connection ends with
-//! its first answer; at most [`CONNECTIONS_MAX`] connections are open.
+//! its first answer; one more than [`CONNECTIONS_MAX`] connections closes the oldest of them.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
 use weir_core::ErrorCode;
 use weir_protocol::{Encoder, Message, Packet, RefusalMessage};
 
@@ -19,7 +21,8 @@ use crate::security::{Protocol, Security};
 
 mod http;
 
-/// Connections that are open at the same time; others are closed unanswered.
+/// Connections that are open at the same time. Silent ones must not keep `/healthz` from those
+/// who ask for it, so the oldest is closed for a newer one.
 const CONNECTIONS_MAX: usize = 256;
 
 /// Pause after a failed accept, so that a lack of descriptors is no busy loop.
@@ -64,7 +67,7 @@ pub(crate) async fn serve<T>(
     native: Option<&TcpListener>,
     mut opened: oneshot::Receiver<T>,
 ) -> Option<T> {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = VecDeque::<AbortHandle>::with_capacity(CONNECTIONS_MAX);
     // Its end tells the connections that are left to end as well.
     let (phase, _) = watch::channel(Phase::Open);
     let opened = loop {
@@ -77,11 +80,16 @@ pub(crate) async fn serve<T>(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
-            continue;
-        };
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.retain(|connection| !connection.is_finished());
+        }
+        if connections.len() >= CONNECTIONS_MAX
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
         let (state, phase) = (Arc::clone(&state), phase.subscribe());
-        tokio::spawn(async move {
+        let connection = tokio::spawn(async move {
             let peer = stream.peer_addr().ok();
             let accepted = state.security.accept(stream, peer, protocol).await;
             if let Ok((stream, _)) = accepted {
@@ -90,8 +98,8 @@ pub(crate) async fn serve<T>(
                     Protocol::Native => refuse(stream, &state).await,
                 }
             }
-            drop(seat);
         });
+        connections.push_back(connection.abort_handle());
     };
     phase.send_replace(Phase::Draining);
     opened

@@ -15,6 +15,7 @@ use super::State;
 use crate::config::ServerConfig;
 use crate::http::exchange::{Input, Started};
 use crate::http::h1::{self, Rewound};
+use crate::http::h2::Calm;
 use crate::http::head::{Bad, Head, Method};
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
@@ -33,7 +34,7 @@ where
     let Some((io, first)) = h1::serve(io, visit, phase).await else {
         return;
     };
-    let io = TokioIo::new(Rewound::new(first, io));
+    let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
     let time = state.config.head_timeout;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let response = response(&reply(&state, request.uri().path()));

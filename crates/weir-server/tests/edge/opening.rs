@@ -65,6 +65,21 @@ fn every_path_but_liveness_answers_503_with_the_share_done() {
 }
 
 #[test]
+fn silent_connections_do_not_keep_liveness_from_others() {
+    let server = opening(&Arc::new(AtomicU64::new(7)));
+    let address = server.http_addr().unwrap();
+    // More than it has open at a time, each of them for ten seconds.
+    let silent: Vec<_> = (0..300)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    assert_eq!(ask(address, "GET /healthz").status, 200);
+    // The oldest of them was closed for it.
+    let mut oldest = &silent[0];
+    oldest.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(oldest.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+#[test]
 fn a_native_client_is_refused_with_a_code_to_try_again() {
     let server = opening(&Arc::new(AtomicU64::new(7)));
     let address = server.native_addr().unwrap();
