@@ -272,8 +272,8 @@ impl Committer {
     /// Puts a staged snapshot, which was checked, in the place of the state.
     ///
     /// # Errors
-    /// Before the manifest is written the state stays as it was; after a later error the
-    /// store is poisoned, and the next open ends the switch.
+    /// Before the manifest is written the state stays as it was, also on a full disk; after
+    /// a later error the store is poisoned, and the next open ends the switch.
     pub(crate) fn install(
         &mut self,
         cache: &Arc<FileCache>,
@@ -297,7 +297,18 @@ impl Committer {
             index: snapshot.index,
             term: snapshot.term,
         };
-        manifest.write(&*self.disk, Phase::Clear, &store_id)?;
+        // What comes after the manifest frees space, except the new log.
+        self.log.check_room_for_reset()?;
+        if let Err(error) = manifest.write(&*self.disk, Phase::Clear, &store_id) {
+            // The next open would find it.
+            let is_absent = names(&*self.disk, STAGED)
+                .is_ok_and(|names| names.iter().all(|name| name != "manifest"));
+            return Err(if is_absent {
+                error
+            } else {
+                self.engine.poison(error)
+            });
+        }
         let guard = cache.begin_install();
         let switched = switch(
             &*self.disk,

@@ -465,12 +465,7 @@ impl Log {
             })?;
         let sequence = self.sequence + 1;
         let epoch = self.epoch + 1;
-        let file_bytes = next_segment_bytes(
-            0,
-            self.options.segment_bytes_first,
-            self.options.segment_bytes_max,
-            MARK_ROOM,
-        );
+        let file_bytes = self.reset_bytes();
         let header = SegmentHeader {
             reset: true,
             first_sequence: sequence,
@@ -528,6 +523,17 @@ impl Log {
         };
         self.shared.raise_generation();
         self.remove_segments(&gone)
+    }
+
+    /// Bytes of the segment that a reset begins.
+    fn reset_bytes(&self) -> u64 {
+        let first = self.options.segment_bytes_first;
+        next_segment_bytes(0, first, self.options.segment_bytes_max, MARK_ROOM)
+    }
+
+    /// Fails with `DiskFull` if there is no space for a reset.
+    pub(crate) fn check_room_for_reset(&self) -> Result<(), StoreError> {
+        self.enough_space(self.reset_bytes())
     }
 
     /// Proves by a later batch that the entries so far are durable, after the

@@ -226,7 +226,7 @@ impl Replica {
     ///
     /// # Errors
     /// `NodeRefused` while another one is being taken, and for files that are none of a
-    /// snapshot; `DiskFull`.
+    /// snapshot; `DiskFull`; `Poisoned`.
     pub fn stage(
         &self,
         id: EntryId,
@@ -235,6 +235,8 @@ impl Replica {
         let refused = |why: &str| StoreError::NodeRefused {
             why: why.to_owned(),
         };
+        // A store that stopped during an install needs what is staged at its next open.
+        self.handle.engine.writable()?;
         let permit = self.shared.staging.try_acquire();
         let permit = permit.ok_or_else(|| refused("another snapshot is being received"))?;
         let mut seen = HashSet::new();
@@ -248,6 +250,7 @@ impl Replica {
             return Err(refused("these are not the files of a snapshot"));
         }
         let disk = &self.handle.disk;
+        clear_staged(&**disk)?;
         let needed_bytes = files
             .iter()
             .fold(0, |sum: u64, file| sum.saturating_add(file.bytes));
@@ -260,7 +263,6 @@ impl Replica {
                 free_bytes,
             });
         }
-        clear_staged(&**disk)?;
         disk.create_dir(STAGED)
             .map_err(StoreError::io(IoVerb::Open, STAGED))?;
         Ok(StagedSnapshot {
@@ -278,19 +280,22 @@ impl Replica {
     /// unless the log continues it. Readers go on at their offsets.
     ///
     /// # Errors
-    /// `Damage` for a snapshot that is not whole, which changes nothing; `IndexOutOfRange`
-    /// for one before what is applied.
+    /// `Damage` for a snapshot that is not whole, `IndexOutOfRange` for one before what is
+    /// applied and `DiskFull` change nothing.
     pub fn install(&self, mut staged: StagedSnapshot) -> Result<(), StoreError> {
         staged.settle()?;
         let snapshot = self.check_staged(&staged)?;
         let permit = self.handle.maintenance.acquire();
         let cache = Arc::clone(&self.cache);
         staged.is_installing = true;
-        self.handle.ask(move |committer| {
+        let installed = self.handle.ask(move |committer| {
             let installed = committer.install(&cache, snapshot, &permit);
             drop(permit);
             installed
-        })?
+        })?;
+        // Without an error that stopped the store there is no manifest: what is staged goes.
+        staged.is_installing = self.handle.engine.writable().is_err();
+        installed
     }
 
     /// Reads a staged snapshot, and every block that it lists.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use weir_core::ConsequenceOffset;
-use weir_store::disk::{Disk, SimDisk};
+use weir_store::disk::{Disk, SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryBody, EntryId, Replica, ShippedSnapshot, StagedSnapshot};
 use weir_store::{LogIndex, Store, StoreError};
 
@@ -249,6 +249,92 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
     assert!(newer.index > LogIndex(SENT));
     assert!(replica.install(stage(&shipped, &replica).unwrap()).is_err());
     execute(&store, &[put("orders", b"after", b"2")]);
+}
+
+/// Bytes of all files.
+fn used_bytes(disk: &SimDisk) -> u64 {
+    let files = disk.files().into_iter();
+    files
+        .map(|path| disk.content(&path).unwrap().len() as u64)
+        .sum()
+}
+
+fn staged_files(disk: &SimDisk) -> Vec<String> {
+    let mut files = disk.files();
+    files.retain(|path| path.starts_with("staged/"));
+    files
+}
+
+#[test]
+fn a_full_disk_refuses_an_install_and_the_node_goes_on() {
+    let sender = sender();
+    let disk = SimDisk::new();
+    receiver(&disk, Tail::None);
+    let (store, replica, _) = open(&disk).unwrap();
+    let digest = store.digest();
+    let staged = stage(&ship(&sender), &replica).unwrap();
+    disk.set_capacity(used_bytes(&disk) + (1 << 20));
+    let error = replica.install(staged).unwrap_err();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+    assert!(store.poison_cause().is_none());
+    assert_eq!(store.digest(), digest);
+    // What was staged does not take the space that the next one needs.
+    assert_eq!(staged_files(&disk), Vec::<String>::new());
+    disk.set_capacity(u64::MAX);
+    execute(&store, &[put("mine", b"b", b"2")]);
+    install_again(&store, &replica, &sender);
+}
+
+fn install_again(store: &Store, replica: &Replica, sender: &Sender) {
+    let staged = stage(&ship(sender), replica).unwrap();
+    replica.install(staged).unwrap();
+    assert_eq!(store.digest(), sender.store.digest());
+}
+
+#[test]
+fn whatever_fails_during_an_install_nothing_is_lost() {
+    let sender = sender();
+    let before = SimDisk::new();
+    receiver(&before, Tail::None);
+    let before = before.killed();
+    let (mut refused, mut stopped) = (0, 0);
+    for (op, failure) in [
+        (SimOp::Create, SimFailure::Full),
+        (SimOp::Resize, SimFailure::Full),
+        (SimOp::Write, SimFailure::Full),
+        (SimOp::Rename, SimFailure::Io),
+        (SimOp::Remove, SimFailure::Io),
+        (SimOp::Sync, SimFailure::Io),
+        (SimOp::SyncDir, SimFailure::Io),
+    ] {
+        for nth in 1.. {
+            let disk = before.killed();
+            let (store, replica, _) = open(&disk).unwrap();
+            let digest = store.digest();
+            let staged = stage(&ship(&sender), &replica).unwrap();
+            disk.fail(op, nth, failure);
+            if replica.install(staged).is_ok() {
+                assert!(nth > 1, "{op:?} is never used");
+                break;
+            }
+            if store.poison_cause().is_none() {
+                refused += 1;
+                assert_eq!(store.digest(), digest, "{op:?} {nth}");
+                install_again(&store, &replica, &sender);
+            } else {
+                stopped += 1;
+                // What is staged stays for the next open.
+                let staged = stage(&ship(&sender), &replica);
+                assert!(matches!(staged, Err(StoreError::Poisoned { .. })));
+            }
+            drop((store, replica));
+            let (store, _, _) =
+                open(&disk.killed()).unwrap_or_else(|error| panic!("{op:?} {nth}: {error}"));
+            assert_eq!(store.digest(), sender.store.digest(), "{op:?} {nth}");
+            assert_eq!(records(&store, "orders"), sender.records, "{op:?} {nth}");
+        }
+    }
+    assert!(refused > 3 && stopped > 10, "{refused} {stopped}");
 }
 
 #[test]
