@@ -14,6 +14,7 @@ mod prefix;
 mod read_only;
 #[cfg(feature = "sim")]
 mod sim;
+mod switched;
 mod volatile;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub(crate) use self::read_only::ReadOnlyDisk;
 pub(crate) use self::sim::trusts_payloads;
 #[cfg(feature = "sim")]
 pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp, trust_payloads};
+pub(crate) use self::switched::SwitchedDisk;
 pub use self::volatile::{FileSystem, Survival, file_system, volatile_kind};
 
 /// How [`Disk::open`] opens a file.

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use crc_fast::crc32_iscsi as crc32c;
 
 use crate::commit::{Committer, ReplayCost, attached};
-use crate::disk::{Disk, OpenMode};
+use crate::disk::{Disk, OpenMode, SwitchedDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::log::{Log, LogIndex};
+use crate::log::{Log, LogIndex, LogReaders};
 use crate::permit::ExclusivePermit;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 
 /// Directory of a snapshot that is on its way in.
 pub(crate) const STAGED: &str = "staged";
-const MANIFEST: &str = "staged/manifest";
+pub(crate) const MANIFEST: &str = "staged/manifest";
 const MANIFEST_NEW: &str = "staged/manifest.new";
 const MAGIC: &[u8; 8] = b"WEIRINST";
 const FORMAT: u16 = 1;
@@ -209,6 +209,42 @@ pub(crate) fn clear_staged(disk: &dyn Disk) -> Result<(), StoreError> {
     remove_if_there(disk, STAGED, "manifest.new")
 }
 
+/// A switch that was begun and not ended, for those who only read.
+pub(crate) struct Pending {
+    /// The disk at the end of the switch.
+    pub(crate) disk: Arc<dyn Disk>,
+    manifest: Manifest,
+}
+
+impl Pending {
+    /// The switch that the next open of the node will end, if there is one.
+    pub(crate) fn find(
+        disk: &Arc<dyn Disk>,
+        store_id: &[u8; 16],
+    ) -> Result<Option<Self>, StoreError> {
+        let Some((manifest, phase)) = Manifest::read(&**disk, store_id)? else {
+            return Ok(None);
+        };
+        let old_remain = phase == Phase::Clear;
+        let disk = Arc::new(SwitchedDisk::new(Arc::clone(disk), STAGED, old_remain));
+        Ok(Some(Self { disk, manifest }))
+    }
+
+    /// Lets a log end and begin where the switch will let it.
+    pub(crate) fn switch_log(&self, log: &LogReaders) {
+        let Manifest { index, term } = self.manifest;
+        if is_replaced(log.last_index(), log.term_at(index), self.manifest) {
+            log.reset(index, term);
+        }
+    }
+}
+
+/// Whether a log does not continue a snapshot: it ends before it, or has another entry
+/// at its index.
+fn is_replaced(last: LogIndex, term: Option<u64>, manifest: Manifest) -> bool {
+    last < manifest.index || term.is_some_and(|found| found != manifest.term)
+}
+
 /// Ends a switch that was begun, and removes what is staged without one. `log` then
 /// reaches to the snapshot.
 pub(crate) fn resume(
@@ -246,8 +282,7 @@ fn switch(
     move_files(disk, snapshot::DIRECTORY)?;
     sync(disk, "")?;
     let Manifest { index, term } = manifest;
-    let has_another = log.term_at(index).is_some_and(|found| found != term);
-    if log.last_index() < index || has_another {
+    if is_replaced(log.last_index(), log.term_at(index), manifest) {
         log.reset(index.next(), term)?;
     }
     remove(disk, MANIFEST)?;

@@ -11,6 +11,8 @@
 //! error that several attempts meet in the same words is no race and is
 //! returned.
 //!
+//! Where the install of a snapshot was begun, the state is that of its end.
+//!
 //! Invariant: nothing in the directory is changed, created or locked.
 
 use std::sync::Arc;
@@ -19,6 +21,8 @@ use std::time::Duration;
 use crate::disk::{Disk, ReadOnlyDisk};
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::identity::{self, Identity};
+use crate::install::Pending;
 use crate::log::LogReaders;
 use crate::options::OpenOptions;
 use crate::recovery::{self, OpenReport};
@@ -46,18 +50,8 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts,
     let mut attempts = 0;
     loop {
         attempts += 1;
-        // Each attempt has its own scratch file.
-        let disk = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
-        let files = Arc::new(FileCache::new(disk));
-        let error = match recovery::read(&files, options) {
-            Ok((engine, readers, report)) => {
-                return Ok(Parts {
-                    files,
-                    engine,
-                    readers,
-                    report,
-                });
-            }
+        let error = match attempt(disk, options) {
+            Ok(parts) => return Ok(parts),
             Err(error) if may_be_race(&error) => error,
             Err(error) => return Err(error),
         };
@@ -73,6 +67,23 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts,
         }
         std::thread::sleep(PAUSE * attempts);
     }
+}
+
+/// Reads the files once. Each attempt has its own scratch file.
+fn attempt(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts, StoreError> {
+    let missing = || StoreError::Missing { what: "store" };
+    let identity = Identity::read(&**disk, identity::PATH)?.ok_or_else(missing)?;
+    let pending = Pending::find(disk, &identity.store_id)?;
+    let disk = pending.as_ref().map_or(disk, |pending| &pending.disk);
+    let disk = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
+    let files = Arc::new(FileCache::new(disk));
+    let (engine, readers, report) = recovery::read(&files, &identity, pending.as_ref(), options)?;
+    Ok(Parts {
+        files,
+        engine,
+        readers,
+        report,
+    })
 }
 
 /// Whether the process that writes the store can have caused an error.

@@ -27,7 +27,7 @@ use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
 use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
-use crate::install;
+use crate::install::{self, Pending};
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
@@ -166,24 +166,28 @@ fn committed_through(
 }
 
 /// Reads the state of a directory without a change to it. The disk of `files` is
-/// a [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk). The process that writes the
-/// store may change files meanwhile: then the error says what was met, and
-/// another attempt may succeed.
+/// a [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk), over that of `pending` if there is
+/// one. The process that writes the store may change files meanwhile: then the
+/// error says what was met, and another attempt may succeed.
 pub(crate) fn read(
     files: &Arc<FileCache>,
+    identity: &Identity,
+    pending: Option<&Pending>,
     options: &OpenOptions,
 ) -> Result<(Arc<Engine>, LogReaders, OpenReport), StoreError> {
     let disk: &Arc<dyn Disk> = &(Arc::clone(files) as Arc<dyn Disk>);
-    let missing = |what| move || StoreError::Missing { what };
     let mut report = OpenReport::default();
-    let identity = Identity::read(&**disk, identity::PATH)?.ok_or_else(missing("store"))?;
     // Listed before the log is read: each of them comes from entries that are
     // in the log by now.
     let snapshots = snapshot::list(&**disk)?;
-    let log = log::read_only(disk, &identity.store_id)?.ok_or_else(missing("log"))?;
+    let missing = || StoreError::Missing { what: "log" };
+    let log = log::read_only(disk, &identity.store_id)?.ok_or_else(missing)?;
+    if let Some(pending) = pending {
+        pending.switch_log(&log);
+    }
     let base = Base {
         files,
-        identity: &identity,
+        identity,
         log: &log,
         snapshots,
         options,

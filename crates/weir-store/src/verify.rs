@@ -17,6 +17,7 @@ use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::finding::{Finding, Severity};
 use crate::identity::{self, Identity};
+use crate::install::{MANIFEST, Pending, STAGED};
 use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
 use crate::node::files::CommittedFile;
@@ -234,14 +235,6 @@ fn verify_disk_with(
     each: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
-    let mut watch = ProgressMeter {
-        progress: VerifyProgress {
-            done_bytes: 0,
-            total_bytes: total_bytes(&**disk)?,
-        },
-        told_bytes: 0,
-        each,
-    };
     let read = Identity::read(&**disk, identity::PATH);
     let Some(found) = report.take(Severity::Damage, identity::PATH, read)? else {
         return Ok(report);
@@ -251,6 +244,21 @@ fn verify_disk_with(
         return Ok(report);
     };
     report.files += 1;
+    let pending = Pending::find(disk, &identity.store_id);
+    let pending = report.take(Severity::Damage, MANIFEST, pending)?.flatten();
+    if pending.is_some() {
+        let what = "the install of a snapshot was cut short; the next open of the node ends it";
+        report.add(Severity::Note, MANIFEST, 0, what);
+    }
+    let disk = pending.as_ref().map_or(disk, |pending| &pending.disk);
+    let mut watch = ProgressMeter {
+        progress: VerifyProgress {
+            done_bytes: 0,
+            total_bytes: total_bytes(&**disk)?,
+        },
+        told_bytes: 0,
+        each,
+    };
     let log = log::verify_watched(disk, &identity.store_id, &mut |bytes| watch.add(bytes))?;
     report.left_out += log.left_out;
     report.files += log.segments + 1;
@@ -268,6 +276,9 @@ fn verify_disk_with(
         report.add(severity, &finding.file, finding.position, finding.what);
     }
     let readers = report.take(Severity::Damage, "log", readers)?.flatten();
+    if let (Some(pending), Some(readers)) = (&pending, &readers) {
+        pending.switch_log(readers);
+    }
     // While the log reaches back to the start everything else can be derived.
     let whole = readers
         .as_ref()
@@ -390,6 +401,8 @@ fn topics(
         "LOCK",
         clock_moves::PATH,
         SOCKET_FILE,
+        "cluster",
+        STAGED,
         "log",
         "cut",
         "topics",
@@ -402,6 +415,11 @@ fn topics(
         .filter(|name| !known.contains(name.as_str()))
     {
         report.add(Severity::Note, name, 0, stray);
+    }
+    let staged = list(STAGED)?;
+    if !staged.is_empty() && staged.iter().all(|name| name != "manifest") {
+        let what = "a snapshot that was not received whole; the next open of the node removes it";
+        report.add(Severity::Note, STAGED, 0, what);
     }
     Ok(())
 }

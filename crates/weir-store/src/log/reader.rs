@@ -67,6 +67,12 @@ impl LogReaders {
         self.shared.read().term_at(index.0)
     }
 
+    /// Shows an empty log after an entry; the files stay as they are.
+    pub(crate) fn reset(&self, last: LogIndex, term: u64) {
+        self.shared.write().reset(last.0, term);
+        self.shared.raise_generation();
+    }
+
     /// Bytes of the segment files, reserved ones included.
     pub fn file_bytes(&self) -> u64 {
         let view = self.shared.read();

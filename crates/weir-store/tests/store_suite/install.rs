@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use weir_core::ConsequenceOffset;
 use weir_store::disk::{Disk, SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryBody, EntryId, Replica, ShippedSnapshot, StagedSnapshot};
-use weir_store::{LogIndex, Store, StoreError};
+use weir_store::{LogIndex, OpenOptions, Store, StoreError, verify_disk};
 
 use crate::replica::{Alone, append, entry, node, open_node};
 use crate::world::{Rec, create, drain, execute, options, put, records};
@@ -335,6 +335,58 @@ fn whatever_fails_during_an_install_nothing_is_lost() {
         }
     }
     assert!(refused > 3 && stopped > 10, "{refused} {stopped}");
+}
+
+#[test]
+fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
+    let sender = sender();
+    let snapshot = ship(&sender).id;
+    // The longer tail is not what the sender has, which a check would notice.
+    for tail in [Tail::None, Tail::OfAnotherTerm] {
+        let before = SimDisk::new();
+        receiver(&before, tail);
+        let before = before.killed();
+        let whole = before.killed();
+        install(&whole, &sender).unwrap();
+        let mut pending = 0;
+        for at in 1..=whole.counts().ops {
+            let disk = before.killed();
+            disk.cut_at(at);
+            drop(install(&disk, &sender));
+            let left = disk.power_cut(at);
+            let is_pending = left.content("staged/manifest").is_some();
+            pending += u32::from(is_pending);
+            let files = left.files();
+            let on = || Arc::new(left.clone()) as Arc<dyn Disk>;
+            let report = verify_disk(&on()).unwrap();
+            assert!(
+                report.is_clean(),
+                "{tail:?}, cut {at}: {:?}",
+                report.findings
+            );
+            let notes = |name| report.findings.iter().any(|found| found.file == name);
+            assert_eq!(notes("staged/manifest"), is_pending, "{tail:?}, cut {at}");
+            let reading = OpenOptions {
+                seed: Some(3),
+                ..OpenOptions::read_only()
+            };
+            let reader = Store::open_disk(on(), &reading)
+                .unwrap_or_else(|error| panic!("{tail:?}, cut {at}: {error}"));
+            let seen = (reader.digest(), records(&reader, "orders"));
+            drop(reader);
+            assert_eq!(left.files(), files, "{tail:?}, cut {at}");
+            // As the open of the node, which ends it.
+            let (store, replica, _) = open(&left).unwrap();
+            let expected = (store.digest(), records(&store, "orders"));
+            assert_eq!(seen, expected, "{tail:?}, cut {at}");
+            assert_eq!(report.digest, Some(expected.0), "{tail:?}, cut {at}");
+            if is_pending {
+                assert_eq!(replica.applied().last, Some(snapshot));
+            }
+            assert!(!notes("cluster"));
+        }
+        assert!(pending > 10, "{tail:?}: {pending}");
+    }
 }
 
 #[test]
