@@ -2,6 +2,8 @@
 
 /** Bytes, or text as UTF-8. Read during the call and copied. */
 export type Data = string | Uint8Array | ArrayBuffer | ArrayBufferView
+/** A value to be written: bytes or text as they are, an array or a plain object as JSON. */
+export type Value = Data | readonly unknown[] | { readonly [name: string]: unknown }
 /** A number of the store; `bigint` on the way out, either on the way in. */
 export type Int = number | bigint
 export type JsonScalar = null | boolean | number | string
@@ -130,7 +132,7 @@ export interface CreateOptions extends TopicOptions {
   args?: Data
 }
 
-export interface PutOp extends PutOptions { readonly kind: 'put'; key: Data; value: Data }
+export interface PutOp extends PutOptions { readonly kind: 'put'; key: Data; value: Value }
 export interface DeleteOp extends PutOptions { readonly kind: 'delete'; key: Data }
 export type Step = PutOp | DeleteOp
 export interface TransactionOp { readonly kind: 'transaction'; steps: Step[]; expect?: Expect[] }
@@ -140,7 +142,7 @@ export interface DestroyOp { readonly kind: 'destroy' }
 /** What can be asked for. */
 export type Op = Step | TransactionOp | CreateOp | AlterOp | DestroyOp
 
-export function put(key: Data, value: Data, options?: PutOptions): PutOp
+export function put(key: Data, value: Value, options?: PutOptions): PutOp
 export function del(key: Data, options?: PutOptions): DeleteOp
 /** All steps or none; conditions are for the whole, with keys of their own. */
 export function transaction(steps: Step[], options?: { expect?: Expect[] }): TransactionOp
@@ -170,6 +172,8 @@ export class Record {
   get(path: string, missing?: unknown): unknown
   /** A copy of the value. */
   toBuffer(): Buffer
+  /** For people: offset, kind, key and the beginning of the value. */
+  toString(): string
 }
 
 /** Records that were read together, in one buffer. */
@@ -319,8 +323,8 @@ export class Topic {
   /** Makes the topic live unless it does; whether it was made now. */
   ensure(): Promise<boolean>
   info(): Promise<TopicInfo | undefined>
-  append(value: Data, options?: PutOptions & Waiting): Promise<PutVerdict>
-  put(key: Data, value: Data, options?: PutOptions & Waiting): Promise<PutVerdict>
+  append(value: Value, options?: PutOptions & Waiting): Promise<PutVerdict>
+  put(key: Data, value: Value, options?: PutOptions & Waiting): Promise<PutVerdict>
   delete(key: Data, options?: PutOptions & Waiting): Promise<Verdict>
   transaction(steps: Step[], options?: { expect?: Expect[] } & Waiting): Promise<Verdict>
   /** Many intentions in one call, independent of each other. */

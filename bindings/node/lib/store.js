@@ -3,7 +3,7 @@
 
 const native = require('./native.js')
 const { abortable, call, settle, VerdictError, StoreError } = require('./errors.js')
-const { big, bytes, maybeBytes, settings, record, Record, RecordPage, Page } = require('./values.js')
+const { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Page } = require('./values.js')
 const { fields } = require('./query.js')
 
 /** Milliseconds for which a listener keeps a thread before others have their turn. */
@@ -65,7 +65,7 @@ function crossing(topic, op) {
     kind: op.kind,
     topic,
     key: maybeBytes(op.key, 'key'),
-    value: op.kind === 'put' ? bytes(op.value, 'value') : maybeBytes(op.value ?? args, 'args'),
+    value: op.kind === 'put' ? content(op.value, 'value') : maybeBytes(op.value ?? args, 'args'),
     meta: maybeBytes(op.meta, 'meta'),
     expect: op.expect?.map((one) => ({
       kind: one.kind,

@@ -1,6 +1,8 @@
 'use strict'
 // Bytes and numbers on their way in and out; pages, and what looks into them.
 
+const { isUtf8 } = require('node:buffer')
+const { inspect } = require('node:util')
 const native = require('./native.js')
 const { call, QueryError } = require('./errors.js')
 
@@ -15,6 +17,24 @@ function bytes(data, what = 'data') {
   if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
   if (data instanceof ArrayBuffer) return new Uint8Array(data)
   throw new TypeError(`${what} is a string or bytes, not ${data === null ? 'null' : typeof data}`)
+}
+
+/** The bytes of a value: an array or a plain object becomes JSON. */
+function content(value, what) {
+  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return bytes(value, what)
+  const kind = Object.getPrototypeOf(value)
+  if (!Array.isArray(value) && kind !== Object.prototype && kind !== null) return bytes(value, what)
+  return Buffer.from(JSON.stringify(value))
+}
+
+/** Characters of a key or value that a record shows of itself. */
+const SHOWN_CHARS = 100
+
+/** The beginning of a text, or the number of bytes that are not UTF-8. */
+function shown(view) {
+  if (!isUtf8(view)) return `<${view.length} bytes>`
+  const text = view.toString()
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text
 }
 
 /** The same, if there is any. */
@@ -125,6 +145,15 @@ class Record {
   }
   toBuffer() {
     return Buffer.from(this.value)
+  }
+  toString() {
+    const { offset, kind, key, value } = this
+    const content = key.length + value.length > 0 ? ` ${shown(key)}=${shown(value)}` : ''
+    return `${offset} ${kind}${content}`
+  }
+  [inspect.custom](depth, options) {
+    const { offset, kind, key, value } = this
+    return `Record ${inspect({ offset, kind, key: shown(key), value: shown(value) }, options)}`
   }
 }
 
@@ -344,4 +373,4 @@ class Page {
   }
 }
 
-module.exports = { big, bytes, maybeBytes, settings, record, Record, RecordPage, Item, Page, Room, QueryError }
+module.exports = { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Item, Page, Room, QueryError }

@@ -31,6 +31,40 @@ test('values are read as they were written', async (t) => {
   await assert.rejects(topic.put('k', 1), TypeError)
 })
 
+test('arrays and plain objects are written as JSON', async (t) => {
+  const { topic } = await opened(t)
+  const order = { state: 'open', total: 12, note: '\u00e4\n', parts: [1.5, null, true] }
+  const bare = Object.assign(Object.create(null), { a: 1 })
+  for (const value of [order, {}, [], [order, [order]], bare]) {
+    ;(await topic.put('k', value)).check()
+    assert.deepStrictEqual((await topic.get('k')).json(), value === bare ? { a: 1 } : value)
+  }
+  const first = (await topic.append(order)).check()
+  assert.strictEqual((await topic.at(first.offset)).text(), JSON.stringify(order))
+  const verdicts = await topic.batch([weir.put('a', order), weir.put('b', [1])])
+  assert.ok(verdicts.every((verdict) => verdict.valid))
+  const cycle = []
+  cycle.push(cycle)
+  for (const bad of [cycle, { n: 1n }, new Date(), new Map(), null, undefined, () => 1]) {
+    await assert.rejects(async () => topic.put('k', bad), TypeError)
+  }
+  for (const key of [{}, []]) await assert.rejects(async () => topic.put(key, 'v'), TypeError)
+})
+
+test('a record prints what it says', async (t) => {
+  const { topic } = await opened(t)
+  await topic.put('4711', { state: 'open' })
+  const record = await topic.get('4711')
+  assert.strictEqual(String(record), '2 PUT 4711={"state":"open"}')
+  assert.strictEqual(String(await topic.at(1)), '1 CREATE')
+  const shown = require('node:util').inspect(record)
+  for (const part of ['offset: 2n', "kind: 'PUT'", "key: '4711'", '{"state":"open"}']) assert.ok(shown.includes(part), shown)
+  await topic.put('long', 'x'.repeat(101))
+  assert.strictEqual(String(await topic.get('long')), `3 PUT long=${'x'.repeat(100)}…`)
+  await topic.put(Buffer.from([255]), Buffer.from([255, 0]))
+  assert.strictEqual(String(await topic.get(Buffer.from([255]))), '4 PUT <1 bytes>=<2 bytes>')
+})
+
 test('a verdict that is not VALID is a value', async (t) => {
   const { topic } = await opened(t)
   const verdict = await topic.put('k', 'x', { expect: [weir.expect.keyPresent()] })

@@ -7,7 +7,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 /// Bytes given by the caller, good beyond the call.
 pub(crate) enum Data {
@@ -56,4 +57,41 @@ impl<'py> FromPyObject<'_, 'py> for Data {
         };
         Ok(Self::Copy(buffer.to_vec(object.py())?))
     }
+}
+
+/// The value of a record: bytes as [`Data`], or a `dict` or `list` that becomes JSON.
+pub(crate) struct Content(Data);
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Content {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if object.cast::<PyDict>().is_ok() || object.cast::<PyList>().is_ok() {
+            let text = encode(object.py())?.call1((object,))?;
+            return text.extract().map(Self);
+        }
+        object.extract().map(Self)
+    }
+}
+
+/// The method `encode` of an encoder of the standard library: JSON in the shortest form, which is
+/// UTF-8 and has no numbers that JSON does not know.
+fn encode(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static ENCODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let encode = ENCODE.get_or_try_init(py, || {
+        let options = PyDict::new(py);
+        options.set_item("ensure_ascii", false)?;
+        options.set_item("allow_nan", false)?;
+        options.set_item("separators", (",", ":"))?;
+        let class = py.import("json")?.getattr("JSONEncoder")?;
+        let encoder = class.call((), Some(&options))?;
+        PyResult::Ok(encoder.getattr("encode")?.unbind())
+    })?;
+    Ok(encode.bind(py))
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir::{ErrorCode, Intention, Operation, TopicOptions, TxnOp};
 
-use crate::data::Data;
+use crate::data::{Content, Data};
 use crate::error::Failure;
 use crate::options;
 
@@ -13,7 +13,7 @@ use crate::options;
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Put {
     key: Data,
-    value: Data,
+    value: Content,
     meta: Data,
     expect: Vec<Condition>,
 }
@@ -24,7 +24,7 @@ impl Put {
     /// `meta` is at most 4 KiB that the store keeps and does not read.
     #[new]
     #[pyo3(signature = (key, value, *, expect=Vec::new(), meta=Data::Copy(Vec::new())))]
-    fn new(key: Data, value: Data, expect: Vec<Bound<'_, Expect>>, meta: Data) -> Self {
+    fn new(key: Data, value: Content, expect: Vec<Bound<'_, Expect>>, meta: Data) -> Self {
         Self {
             key,
             value,

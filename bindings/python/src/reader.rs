@@ -113,7 +113,7 @@ impl Reader {
     }
 
     /// All records of the pages: an iterator, with the patience of this one.
-    fn records(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    pub(crate) fn records(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let chain = py.import("itertools")?.getattr("chain")?;
         Ok(chain.call_method1("from_iterable", (slf,))?.unbind())
     }

@@ -12,6 +12,20 @@ use crate::buffer;
 use crate::error::{Answer, Failure};
 use crate::value;
 
+/// Characters of a key or value that a record shows of itself.
+const SHOWN_CHARS: usize = 100;
+
+/// The beginning of a text in quotes, or the number of bytes that are not UTF-8.
+fn shown(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return format!("<{} bytes>", bytes.len());
+    };
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or(text)),
+        None => format!("{text:?}"),
+    }
+}
+
 /// What keeps the bytes of a record where they are.
 enum Held {
     Page(Bytes),
@@ -219,11 +233,11 @@ impl Record {
     }
 
     fn __repr__(&self) -> String {
-        let key = String::from_utf8_lossy(&self.head.key);
-        format!(
-            "<weir.Record {} {} {key:?}>",
-            self.head.offset, self.head.kind
-        )
+        let Head {
+            offset, kind, key, ..
+        } = &self.head;
+        let (key, value) = (shown(key), shown(self.bytes()));
+        format!("<weir.Record {offset} {kind} key={key} value={value}>")
     }
 
     /// # Safety

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weir::{CodeHash, Intention, Operation, ReadFrom, Weir};
 
-use crate::data::Data;
+use crate::data::{Content, Data};
 use crate::error::{Answer, Failure};
 use crate::group::{Group, GroupInfo};
 use crate::intention::{self, Expect, Op};
@@ -162,7 +162,7 @@ impl Topic {
 
     /// Appends a record without key.
     #[pyo3(signature = (value, *, meta=Data::Copy(Vec::new())))]
-    fn append(&self, py: Python<'_>, value: Data, meta: Data) -> PyResult<Verdict> {
+    fn append(&self, py: Python<'_>, value: Content, meta: Data) -> PyResult<Verdict> {
         let operation = Operation::Put {
             key: b"",
             value: value.as_ref(),
@@ -172,7 +172,7 @@ impl Topic {
 
     /// Appends a record and sets its key. Ctrl-C ends the wait, not the write.
     #[pyo3(signature = (key, value, *, meta=Data::Copy(Vec::new())))]
-    fn put(&self, py: Python<'_>, key: Data, value: Data, meta: Data) -> PyResult<Verdict> {
+    fn put(&self, py: Python<'_>, key: Data, value: Content, meta: Data) -> PyResult<Verdict> {
         let operation = Operation::Put {
             key: key.as_ref(),
             value: value.as_ref(),
@@ -187,7 +187,7 @@ impl Topic {
         &self,
         py: Python<'_>,
         key: Data,
-        value: Data,
+        value: Content,
         expect: Vec<Bound<'_, Expect>>,
         meta: Data,
     ) -> PyResult<Verdict> {
@@ -304,6 +304,34 @@ impl Topic {
         let from = start(after, last, time_ms, end, ReadFrom::Start)?;
         let reader = wait::heard(py, || self.live()?.reader(from).map_err(Failure::from))?;
         Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
+    }
+
+    /// Records up to the newest: an iterator. Where it begins is told as for `pages`.
+    #[pyo3(signature = (*, after=None, last=None, time_ms=None))]
+    fn records(
+        &self,
+        py: Python<'_>,
+        after: Option<u64>,
+        last: Option<u64>,
+        time_ms: Option<u64>,
+    ) -> PyResult<Py<PyAny>> {
+        let reader = self.pages(py, after, last, time_ms, false)?;
+        Reader::records(Py::new(py, reader)?, py)
+    }
+
+    /// Records as they come: an iterator that waits, as `listen` does.
+    #[pyo3(signature = (*, after=None, last=None, time_ms=None, start=false, timeout=None))]
+    fn tail(
+        &self,
+        py: Python<'_>,
+        after: Option<u64>,
+        last: Option<u64>,
+        time_ms: Option<u64>,
+        start: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let reader = self.listen(py, after, last, time_ms, start, timeout)?;
+        Reader::records(Py::new(py, reader)?, py)
     }
 
     /// Pages of records as they come: an iterator that waits. It begins after the newest record

@@ -390,3 +390,56 @@ def test_a_query_that_follows_hears_what_comes(store: weir.Store, topic: weir.To
     with pytest.raises(weir.ClientError, match="CANCELLED"):
         again.next()
     timer.join()
+
+
+def test_dicts_and_lists_are_written_as_json(topic: weir.Topic) -> None:
+    order = {"state": "open", "total": 12, "note": "\u00e4\n", "parts": [1.5, None, True]}
+    values: list[dict[str, object] | list[object]] = [order, {}, [], [order, [order]]]
+    for value in values:
+        topic.put("k", value).check()
+        found = topic.get("k")
+        assert found is not None and found.json() == value
+    text = json.dumps(order, separators=(",", ":"), ensure_ascii=False)
+    first = topic.append(order).check()
+    assert first.offset is not None
+    record = topic.at(first.offset)
+    assert record is not None and record.text() == text
+    assert topic.put_if("new", order, [weir.Expect.key_absent()])
+    assert all(topic.batch([weir.Put("a", order), weir.Put("b", [1])]))
+    for bad in [{"x": float("nan")}, {"x": object()}, {"x": {1}}, {"x": "\ud800"}]:
+        with pytest.raises((TypeError, ValueError)):
+            topic.put("k", bad)
+    cycle: list[object] = []
+    cycle.append(cycle)
+    with pytest.raises(ValueError, match="[Cc]ircular"):
+        topic.put("k", cycle)
+    keys: list[object] = [{}, []]
+    for key in keys:
+        with pytest.raises(TypeError, match="is needed"):
+            topic.put(key, "v")  # type: ignore[arg-type]
+
+
+def test_records_come_without_pages(topic: weir.Topic) -> None:
+    for n in range(3):
+        topic.put(str(n), {"n": n}).check()
+    found = [record.json()["n"] for record in topic.records() if record.kind == "PUT"]
+    assert found == [0, 1, 2]
+    assert [record.offset for record in topic.records(last=2)] == [3, 4]
+    assert [record.key for record in topic.records(after=3)] == [b"2"]
+    tail = topic.tail(after=2, timeout=5.0)
+    assert [next(tail).offset, next(tail).offset] == [3, 4]
+    topic.put("late", "v").check()
+    assert next(tail).key == b"late"
+    assert [record.offset for record in topic.tail(timeout=0.0)] == []
+    with pytest.raises(weir.WeirError, match="one place"):
+        topic.records(after=1, last=1)
+
+
+def test_a_record_prints_what_it_says(topic: weir.Topic) -> None:
+    topic.put("4711", {"state": "open"})
+    record = topic.get("4711")
+    assert repr(record) == '<weir.Record 2 PUT key="4711" value="{\\"state\\":\\"open\\"}">'
+    topic.put("k", "x" * 101)
+    assert repr(topic.get("k")).endswith(f'value="{"x" * 100}"…>')
+    topic.put(b"\xff", b"\xff\x00")
+    assert "key=<1 bytes> value=<2 bytes>" in repr(topic.get(b"\xff"))

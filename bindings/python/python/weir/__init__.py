@@ -5,10 +5,9 @@
     with weir.open("data") as store:
         orders = store.topic("orders")
         orders.ensure()
-        verdict = orders.put("4711", b'{"state":"open"}')
-        for page in orders.pages():
-            for record in page:
-                print(record.offset, record.key, bytes(record))
+        verdict = orders.put("4711", {"state": "open"})
+        for record in orders.records():
+            print(record)
 
 `weir.connect(url)` gives the same for a store behind a server. `weir.aio` has asynchronous forms.
 `weir.Query` merges, filters and groups pages from anywhere.

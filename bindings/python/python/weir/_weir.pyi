@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, final, overload
 
 Data = bytes | bytearray | memoryview | str
+Value = Data | dict[str, Any] | list[Any]
+"""A value to be written: bytes or text as they are, a dict or list as JSON."""
 AnyPath = str | PathLike[str]
 Effect = Literal["VALID", "INVALID", "ERROR"]
 Durability = Literal["group", "each", "interval", "memory"]
@@ -93,7 +95,7 @@ class Put:
     """Appends a record; with a key, sets the key."""
 
     def __new__(
-        cls, key: Data, value: Data, *, expect: Sequence[Expect] = (), meta: Data = b""
+        cls, key: Data, value: Value, *, expect: Sequence[Expect] = (), meta: Data = b""
     ) -> Put: ...
 
 @final
@@ -377,12 +379,12 @@ class Topic:
         """Ends the topic: its keys are gone, its offsets go on if it is created again."""
     def info(self) -> TopicInfo | None:
         """What the topic is now; None when it never was created."""
-    def append(self, value: Data, *, meta: Data = b"") -> Verdict:
+    def append(self, value: Value, *, meta: Data = b"") -> Verdict:
         """Appends a record without key."""
-    def put(self, key: Data, value: Data, *, meta: Data = b"") -> Verdict:
+    def put(self, key: Data, value: Value, *, meta: Data = b"") -> Verdict:
         """Appends a record and sets its key. Ctrl-C ends the wait, not the write."""
     def put_if(
-        self, key: Data, value: Data, expect: Sequence[Expect], *, meta: Data = b""
+        self, key: Data, value: Value, expect: Sequence[Expect], *, meta: Data = b""
     ) -> Verdict:
         """Puts the record if all conditions hold. Otherwise the verdict is INVALID with CONFLICT,
         and `detail["actual"]` is the offset that was found.
@@ -419,6 +421,24 @@ class Topic:
         end: bool = False,
     ) -> Reader:
         """Pages of records up to the newest: an iterator."""
+    def records(
+        self,
+        *,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
+    ) -> Iterator[Record]:
+        """Records up to the newest: an iterator. `pages` has less to do for each of them."""
+    def tail(
+        self,
+        *,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
+        start: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[Record]:
+        """Records as they come: an iterator that waits, as `listen` does."""
     def listen(
         self,
         *,

@@ -41,6 +41,7 @@ from ._weir import (
 __all__ = ["Group", "Session", "Store", "Topic", "connect", "open", "settle"]
 
 Data = bytes | bytearray | memoryview | str
+Value = Data | dict[str, Any] | list[Any]
 Op = Put | Delete | Transaction | Create | Alter | Destroy
 
 _SLICE = 0.1
@@ -48,6 +49,11 @@ _SLICE = 0.1
 
 _QUEUED_BYTES = 1 << 20
 """Bytes of one call above which it is handed over in a thread: the queue may be full."""
+
+
+def _size(value: Value) -> int:
+    """Bytes of a value; of one that becomes JSON, so many that a thread is used."""
+    return _QUEUED_BYTES + 1 if isinstance(value, (dict, list)) else len(value)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -210,20 +216,20 @@ class Topic:
         """What the topic is now; None when it never was created."""
         return await _pool.run(self.blocking.info)
 
-    async def append(self, value: Data, *, meta: Data = b"") -> Verdict:
+    async def append(self, value: Value, *, meta: Data = b"") -> Verdict:
         """Appends a record without key."""
-        return (await self._write([Put(b"", value, meta=meta)], len(value)))[0]
+        return (await self._write([Put(b"", value, meta=meta)], _size(value)))[0]
 
-    async def put(self, key: Data, value: Data, *, meta: Data = b"") -> Verdict:
+    async def put(self, key: Data, value: Value, *, meta: Data = b"") -> Verdict:
         """Appends a record and sets its key."""
-        return (await self._write([Put(key, value, meta=meta)], len(value)))[0]
+        return (await self._write([Put(key, value, meta=meta)], _size(value)))[0]
 
     async def put_if(
-        self, key: Data, value: Data, expect: Iterable[Expect], *, meta: Data = b""
+        self, key: Data, value: Value, expect: Iterable[Expect], *, meta: Data = b""
     ) -> Verdict:
         """Puts the record if all conditions hold; see `weir.Topic.put_if`."""
         put = Put(key, value, expect=list(expect), meta=meta)
-        return (await self._write([put], len(value)))[0]
+        return (await self._write([put], _size(value)))[0]
 
     async def delete(
         self, key: Data, *, expect: Iterable[Expect] = (), meta: Data = b""
@@ -289,6 +295,23 @@ class Topic:
         )
         while (page := await _patiently(reader.next_page, timeout)) is not None:
             yield page
+
+    async def tail(
+        self,
+        *,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
+        start: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Record]:
+        """Records as they come; see `weir.Topic.listen`."""
+        pages = self.listen(
+            after=after, last=last, time_ms=time_ms, start=start, timeout=timeout
+        )
+        async for page in pages:
+            for record in page:
+                yield record
 
     async def latest(self, *, timeout: float | None = 0.0) -> AsyncIterator[Record]:
         """What holds now, then what comes; see `weir.Topic.latest`."""
