@@ -16,6 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const README: &str = include_str!("../../../README.md");
+const GROUPS: &str = include_str!("../../../docs/guide/groups.md");
 const FIRST_STEPS: &str = include_str!("../../../docs/guide/first-steps.md");
 /// This file: the programs that the two print are compiled here.
 const PROGRAMS: &str = include_str!("demo.rs");
@@ -302,7 +303,9 @@ fn program(name: &str) -> String {
     let (body, _) = rest.split_once("    // [end]\n").unwrap();
     let mut program = String::new();
     for line in body.lines() {
-        program.push_str(line.strip_prefix("    ").unwrap_or(line));
+        let line = line.strip_prefix("    ").unwrap_or(line);
+        // A module of this file lends its `main` to the test beside it.
+        program.push_str(line.strip_prefix("pub(super) ").unwrap_or(line));
         program.push('\n');
     }
     program
@@ -319,33 +322,148 @@ fn the_readme_does_what_it_prints() {
     std::os::unix::fs::symlink(data, dir.path().join("data")).unwrap();
     replay(&transcripts[2], dir.path());
     assert_eq!(blocks(README, "rust"), [program("readme")]);
-    readme(dir.path()).unwrap();
+    // Not beside the link: the program makes a store in `data`.
+    let other = TempDir::new().unwrap();
+    let said = printed(other.path(), "the_program_of_the_readme");
+    let lines: Vec<&str> = said.lines().map(str::trim_end).collect();
+    let wanted = [
+        "1 CREATE",
+        r#"2 PUT 4711 {"state":"open"}"#,
+        r#"3 PUT 4711 {"state":"paid"}"#,
+    ];
+    assert_eq!(lines, wanted);
 }
 
-#[allow(clippy::items_after_statements, reason = "as it is printed")]
-fn readme(directory: &Path) -> Result<(), Box<dyn Error>> {
-    let directory = directory.join("orders");
+/// Where a program that a page prints runs: in a process of its own, because it opens a store in its
+/// working directory.
+const PROGRAM_RUNS: &str = "WEIR_TEST_PROGRAM";
+
+/// What a test of this file prints that is a program of a page, in a directory.
+fn printed(directory: &Path, test: &str) -> String {
+    let tests = std::env::current_exe().unwrap();
+    let output = command(tests.to_str().unwrap(), directory)
+        .args(["--exact", test, "--nocapture", "--quiet"])
+        .env(PROGRAM_RUNS, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    // The harness says how many tests there are before and after.
+    let (_, said) = said.split_once("running 1 test\n").unwrap();
+    let (said, _) = said.rsplit_once("\ntest result").unwrap();
+    said.trim_end_matches(['.', '\n']).to_owned() + "\n"
+}
+
+#[test]
+fn the_program_of_the_readme() {
+    if std::env::var_os(PROGRAM_RUNS).is_some() {
+        readme_program::main().unwrap();
+    }
+}
+
+mod readme_program {
     // [readme]
+    use std::error::Error;
     use weir::{Expect, ReadFrom, Weir};
 
-    let weir = Weir::open(&directory)?;
-    let orders = weir.topic("orders")?;
-    orders.ensure()?;
+    pub(super) fn main() -> Result<(), Box<dyn Error>> {
+        let weir = Weir::open("data")?;
+        let orders = weir.topic("orders")?;
+        orders.ensure()?;
 
-    let first = orders.put("4711", r#"{"state":"open"}"#)?; // on disk, synced, when this returns
-    let seen = first.offset().ok_or("not VALID")?.0;
-    let unchanged = [Expect::KeyOffset(None, seen)];
-    let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &unchanged)?;
-    let late = orders.put_if("4711", r#"{"state":"void"}"#, &unchanged)?;
-    assert!(paid.is_valid() && !late.is_valid()); // a "no" is a value and says why
+        let first = orders.put("4711", r#"{"state":"open"}"#)?; // on disk, synced, when this returns
+        let seen = first.offset().ok_or("not VALID")?.0;
+        let unchanged = [Expect::KeyOffset(None, seen)];
+        let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &unchanged)?;
+        let late = orders.put_if("4711", r#"{"state":"void"}"#, &unchanged)?;
+        assert!(paid.is_valid() && !late.is_valid()); // a "no" is a value and says why
 
-    for page in orders.pages(ReadFrom::Start)? {
-        for record in &page? {
-            println!("{:?}", record?);
+        for page in orders.pages(ReadFrom::Start)? {
+            for record in &page? {
+                let record = record?;
+                let key = String::from_utf8_lossy(record.key);
+                let value = String::from_utf8_lossy(record.value);
+                println!("{} {} {key} {value}", record.offset, record.kind.name());
+            }
         }
+        Ok(())
     }
     // [end]
-    Ok(())
+}
+
+#[test]
+fn the_guide_to_groups_does_what_it_prints() {
+    let dir = TempDir::new().unwrap();
+    assert_eq!(blocks(GROUPS, "rust"), [program("groups")]);
+    for transcript in blocks(GROUPS, "console") {
+        replay(&transcript, dir.path());
+    }
+    let other = TempDir::new().unwrap();
+    let lines = "\
+resize photo 1, delivery 1
+resize photo 2, delivery 1
+resize photo 3, delivery 1
+resize photo 2, delivery 2
+";
+    assert_eq!(
+        printed(other.path(), "the_program_of_the_guide_to_groups"),
+        lines
+    );
+    let dead = weir(
+        other.path(),
+        &["tail", "jobs.dead", "--at", "data", "-o", "json"],
+    );
+    assert!(text(&dead.stdout).contains("no such photo"));
+}
+
+#[test]
+fn the_program_of_the_guide_to_groups() {
+    if std::env::var_os(PROGRAM_RUNS).is_some() {
+        groups_program::main().unwrap();
+    }
+}
+
+mod groups_program {
+    // [groups]
+    use std::error::Error;
+    use std::time::Duration;
+    use weir::{GroupMode, GroupSetup, Weir};
+
+    pub(super) fn main() -> Result<(), Box<dyn Error>> {
+        let weir = Weir::open("data")?;
+        weir.topic("jobs.dead")?.ensure()?;
+        let jobs = weir.topic("jobs")?;
+        jobs.ensure()?;
+        for photo in 1..=3 {
+            jobs.append(format!("resize photo {photo}"))?;
+        }
+
+        let setup = GroupSetup {
+            lease_ms: 30_000,
+            attempts_max: 2,
+            dead_letters: "jobs.dead",
+            ..GroupSetup::new(GroupMode::Shared)
+        };
+        let mut worker = jobs.group_with("resize", &setup)?;
+        loop {
+            // Blocks up to a second for the first record; empty when none came.
+            let work = worker.claim(10, Duration::from_secs(1))?;
+            if work.is_empty() {
+                break;
+            }
+            for one in work {
+                let job = String::from_utf8_lossy(one.record().value).into_owned();
+                println!("{job}, delivery {}", one.attempts());
+                if job.ends_with('2') {
+                    worker.nack(&[one], Duration::ZERO, "no such photo")?;
+                } else {
+                    worker.ack(&[one])?;
+                }
+            }
+        }
+        Ok(())
+    }
+    // [end]
 }
 
 #[test]
