@@ -13,7 +13,7 @@ use weir_server::{Address, Server, ServerConfig};
 use weir_store::{Durability, OpenOptions, Store};
 
 /// Longest time that a test waits for bytes: reaching it is a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) server: Server,
