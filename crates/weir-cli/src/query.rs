@@ -73,7 +73,7 @@ pub(crate) struct QueryArgs {
     shape: Option<weir::query::Shape>,
     /// Only items for which this is true
     #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
-    #[arg(hide_default_value = true)]
+    #[arg(hide_default_value = true, allow_hyphen_values = true)]
     filter: String,
     /// Order: paths, each with asc or desc after it if wanted
     #[arg(

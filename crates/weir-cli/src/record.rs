@@ -11,7 +11,11 @@ pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("offset", "number", "position in the topic, from 1"),
     field("time", "time", "when it was written, RFC 3339 UTC"),
-    field("kind", "text", "PUT, DELETE, CREATE, ALTER or DESTROY"),
+    field(
+        "kind",
+        "text",
+        "PUT, DELETE, CREATE, ALTER, REPLACE or DESTROY",
+    ),
     field(
         "key",
         "bytes",

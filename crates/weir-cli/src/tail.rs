@@ -87,6 +87,7 @@ enum Kind {
     Delete,
     Create,
     Alter,
+    Replace,
     Destroy,
 }
 
@@ -98,6 +99,7 @@ impl TailArgs {
             Some(Kind::Delete) => record.kind == RecordKind::Delete,
             Some(Kind::Create) => record.kind == RecordKind::Create,
             Some(Kind::Alter) => record.kind == RecordKind::Alter,
+            Some(Kind::Replace) => record.kind == RecordKind::Replace,
             Some(Kind::Destroy) => record.kind == RecordKind::Destroy,
         };
         let prefix = self.key_prefix.as_deref().unwrap_or_default().as_bytes();

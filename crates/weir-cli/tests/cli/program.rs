@@ -193,6 +193,9 @@ fn a_topic_gets_a_program_and_another_one_and_says_what_they_did() {
     let after = place.run("program show bank -o json").ok().json();
     assert_ne!(after["sha256"], show["sha256"]);
     assert_eq!(after["calls"], 3, "the topic goes on counting");
+    let replaced = place.run("tail bank --type replace -o json").ok().json();
+    assert_eq!(replaced.as_array().unwrap().len(), 1);
+    assert_eq!(replaced[0]["kind"], "REPLACE");
     place.run("program replace plain unique.wasm").code(3);
     place.run("program replace none unique.wasm").code(3);
     for verb in ["deploy", "replace"] {

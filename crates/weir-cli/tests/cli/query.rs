@@ -59,6 +59,17 @@ fn files_of_all_shapes_come_in_order_and_as_they_stood() {
 }
 
 #[test]
+fn a_filter_begins_with_a_negative_number() {
+    let place = files();
+    for filter in ["-1 < @.n", "-0.5e1 < @.n"] {
+        let words = ["query", "a.ndjson", "--where", filter, "--select", "$.n"];
+        assert_eq!(lines(&place, &words), ["3", "1", "2.5"], "{filter}");
+    }
+    let words = ["query", "a.ndjson", "--where", "-1 > @.n"];
+    assert!(lines(&place, &words).is_empty());
+}
+
+#[test]
 fn filters_groups_and_limits_work_together() {
     let place = files();
     let raw = |words: &[&str]| lines(&place, words);
@@ -393,6 +404,9 @@ fn errors_name_the_byte_of_the_file() {
     assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
     let done = place.words(&["query", "a.ndjson", "--where", "$.n = 1"]);
     assert!(done.err.contains("expected `==`, not `=`"), "{}", done.err);
+    // An option in place of the expression is no expression either.
+    let done = place.words(&["query", "a.ndjson", "--where", "--limit", "1"]);
+    assert_eq!(done.code, 2);
     place.write("e.json", "\u{feff}[1]");
     let done = place.words(&["query", "e.json"]).code(65);
     assert!(done.err.contains("byte order mark"), "{}", done.err);
