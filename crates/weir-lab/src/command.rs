@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::claim::Verdict;
+use crate::compare::{self, Change};
 use crate::contender::{BUILT_IN, by_name};
 use crate::error::{LabError, Result};
 use crate::experiment::matrix::Matrix;
@@ -21,6 +22,17 @@ use crate::summary::Summary;
 
 /// Directory of the experiment files below the repository.
 pub const EXPERIMENTS: &str = "lab/experiments";
+
+/// How result sets are compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Comparing {
+    /// A regression is an error.
+    pub gate: bool,
+    /// The machines may differ.
+    pub across: bool,
+    /// JSON instead of Markdown.
+    pub json: bool,
+}
 
 /// Finds the repository from the current directory upward, and the places
 /// that go with it.
@@ -241,6 +253,27 @@ pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     let csv = html::csv(&experiment, &plan, &blocks);
     set.write("figures.csv", csv.as_bytes())?;
     print(out, &text)
+}
+
+/// Prints what changed from the result set `old` to `new`. With `gate`, a
+/// regression is an error.
+pub fn compare(old: &Path, new: &Path, wanted: Comparing, out: &mut dyn Write) -> Result<()> {
+    let compared = compare::compare(old, new, wanted.across)?;
+    let text = if wanted.json {
+        let text = serde_json::to_string_pretty(&compared).map_err(|source| LabError::Stored {
+            path: new.to_owned(),
+            line: 1,
+            source,
+        })?;
+        text + "\n"
+    } else {
+        compared.markdown()
+    };
+    print(out, &text)?;
+    match compared.count(Change::Regressed) {
+        cells if wanted.gate && cells > 0 => Err(LabError::Regressed { cells }),
+        _ => Ok(()),
+    }
 }
 
 /// The flame graphs in `dir` by name, in order; none when it is not there.

@@ -120,6 +120,12 @@ pub enum LabError {
         /// The contender and what it did.
         what: String,
     },
+    /// Cells became worse from one result set to another.
+    #[error("{cells} cells regressed")]
+    Regressed {
+        /// How many of the primary metric.
+        cells: usize,
+    },
     /// Too many blocks were disturbed by other work on the machine.
     #[error(
         "{disturbed} of {total} blocks were disturbed by other work; the machine is too noisy to decide (see the report)"
@@ -170,11 +176,12 @@ impl LabError {
         matches!(self, LabError::Start { .. } | LabError::Contender { .. })
     }
 
-    /// The exit code the program ends with: 1 error, 2 usage, 4 too noisy,
+    /// The exit code the program ends with: 1 error, 2 usage, 3 regression, 4 too noisy,
     /// 5 contenders disagree, 130 interrupted.
     pub fn exit_code(&self) -> u8 {
         match self {
             LabError::Usage { .. } | LabError::Schema { .. } | LabError::Experiment { .. } => 2,
+            LabError::Regressed { .. } => 3,
             LabError::TooNoisy { .. } => 4,
             LabError::Disagree { .. } | LabError::Unlike { .. } => 5,
             LabError::Interrupted { .. } => 130,

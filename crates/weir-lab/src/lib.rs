@@ -23,6 +23,7 @@ pub mod child;
 pub mod claim;
 pub mod clock;
 pub mod command;
+pub mod compare;
 pub mod contender;
 pub mod error;
 pub mod experiment;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use weir_lab::alloc::Counting;
-use weir_lab::command;
+use weir_lab::command::{self, Comparing};
 use weir_lab::error::Result;
 use weir_lab::profile::Wanted;
 use weir_lab::runner::Options;
@@ -22,7 +22,7 @@ static ALLOCATOR: Counting = Counting;
 #[command(
     name = "weir-lab",
     version,
-    after_help = "Exit codes: 0 done, 1 error, 2 usage, 4 machine too noisy to decide, 5 contenders disagree or stall, 130 interrupted (resumable)."
+    after_help = "Exit codes: 0 done, 1 error, 2 usage, 3 regression found (compare --gate), 4 machine too noisy to decide, 5 contenders disagree or stall, 130 interrupted (resumable)."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -80,6 +80,22 @@ enum Verb {
     Report {
         /// The result set.
         dir: PathBuf,
+    },
+    /// Compare two result sets of one experiment, cell by cell.
+    Compare {
+        /// The result set before.
+        old: PathBuf,
+        /// The result set after.
+        new: PathBuf,
+        /// End with code 3 when a cell of the first metric shown regressed.
+        #[arg(long)]
+        gate: bool,
+        /// Compare sets of different machines.
+        #[arg(long)]
+        across: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Measure two copies of the same work: what this machine can resolve.
     Noise {
@@ -211,6 +227,16 @@ fn run(verb: Verb) -> Result<()> {
             command::profile(&experiment, &choice.options(), &wanted, &places, out)
         }
         Verb::Report { dir } => command::make_report(&dir, out),
+        Verb::Compare {
+            old,
+            new,
+            gate,
+            across,
+            json,
+        } => {
+            let wanted = Comparing { gate, across, json };
+            command::compare(&old, &new, wanted, out)
+        }
         Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
         Verb::Record { dir, to } => command::record(&dir, &to, out),
         Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } => Ok(()),

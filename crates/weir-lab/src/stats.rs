@@ -5,12 +5,14 @@
 //! or below it), except the median, which is the mean of the two middle
 //! values for an even count; MAD is the median distance from the median,
 //! unscaled; intervals are percentile bootstrap ([`bootstrap`]); the paired
-//! test is Wilcoxon's signed rank ([`wilcoxon`]).
+//! test is Wilcoxon's signed rank ([`wilcoxon`]), that of lists which are no pairs Mann and
+//! Whitney's ([`mann_whitney`]).
 //!
 //! What must never happen here: a NaN that orders itself silently. Inputs are
 //! finite; the callers refuse others.
 
 pub mod bootstrap;
+pub mod mann_whitney;
 pub mod wilcoxon;
 
 /// Values in ascending order.

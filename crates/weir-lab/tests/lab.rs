@@ -164,6 +164,78 @@ fn the_page_has_all_of_the_report_and_needs_nothing_else() {
     assert!(csv.starts_with("block,workload,contender,metric,figure\n1,w,quick,wall,"));
 }
 
+/// A result set of an experiment in which `slow` takes `slower` times as long.
+fn measured(slower: f64) -> (TempDir, String) {
+    let dir = laboratory(&experiment(slower, ""));
+    let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let set = result_set(dir.path()).to_str().unwrap().to_owned();
+    (dir, set)
+}
+
+#[test]
+fn a_gate_closes_for_what_became_slower_only() {
+    let ((here, before), (_there, after)) = (measured(1.5), measured(1.8));
+    let compare = |old: &str, new: &str| run(here.path(), &["compare", old, new, "--gate"]);
+    for (old, new, code, sum) in [
+        (
+            &before,
+            &after,
+            3,
+            "1 REGRESSED, 0 improved, 1 equal, 0 cannot tell, 0 not comparable",
+        ),
+        (
+            &after,
+            &before,
+            0,
+            "0 REGRESSED, 1 improved, 1 equal, 0 cannot tell, 0 not comparable",
+        ),
+        (
+            &before,
+            &before,
+            0,
+            "0 REGRESSED, 0 improved, 2 equal, 0 cannot tell, 0 not comparable",
+        ),
+    ] {
+        let out = compare(old, new);
+        let said = text(&out.stdout);
+        assert_eq!(out.status.code(), Some(code), "{said}{}", text(&out.stderr));
+        assert!(said.ends_with(&format!("{sum}\n")), "{said}");
+    }
+    let out = run(here.path(), &["compare", &before, &after, "--json"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["rows"][0]["contender"], "slow");
+    assert_eq!(json["rows"][0]["change"], "regressed");
+    let ratio = json["rows"][0]["ratio"][0].as_f64().unwrap();
+    assert!((1.18..1.22).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn sets_of_other_machines_and_experiments_are_not_compared_unasked() {
+    let ((here, before), (_there, after)) = (measured(1.5), measured(1.5));
+    let file = Path::new(&after).join("fingerprint.json");
+    let stored = fs::read_to_string(&file).unwrap();
+    let other = stored.replacen("\"cpus\": \"", "\"cpus\": \"9", 1);
+    assert_ne!(stored, other);
+    fs::write(&file, other).unwrap();
+    let refused = run(here.path(), &["compare", &before, &after]);
+    assert_eq!(refused.status.code(), Some(2));
+    let complaint = text(&refused.stderr);
+    assert!(
+        complaint.contains("the machines differ (cpus: "),
+        "{complaint}"
+    );
+    let across = run(here.path(), &["compare", &before, &after, "--across"]);
+    assert_eq!(across.status.code(), Some(0), "{}", text(&across.stderr));
+    let file = Path::new(&after).join("experiment.toml");
+    let stored = fs::read_to_string(&file).unwrap();
+    fs::write(&file, stored.replace("name = \"t\"", "name = \"u\"")).unwrap();
+    let refused = run(here.path(), &["compare", &before, &after, "--across"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("of `t`, the other of `u`"));
+}
+
 #[test]
 fn a_wrong_answer_stops_before_anything_is_timed() {
     let wrong = "[[contender]]\nname = \"liar\"\nbuiltin = \"wrong\"\nanswers = \"all\"\nparams = { ns = 5, seed = 1 }\n";

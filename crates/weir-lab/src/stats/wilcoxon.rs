@@ -74,7 +74,7 @@ fn exact_p(n: usize, smaller: f64) -> f64 {
 /// Share of the standard normal distribution above `z` >= 0, by the
 /// complementary error function of Numerical Recipes (fractional error below
 /// 1.2e-7).
-fn normal_tail(z: f64) -> f64 {
+pub(super) fn normal_tail(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.5 * x);
     let series = [
