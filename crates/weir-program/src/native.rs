@@ -1,5 +1,6 @@
 //! Programs on wasmtime: compiled, metered, one warm instance for each topic.
 
+mod perf_map;
 mod restored;
 mod stack;
 mod traced;
@@ -10,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{
     Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module,
-    OperatorCost, OptLevel, ResourceLimiter, Store, TypedFunc, Val,
+    OperatorCost, OptLevel, ProfilingStrategy, ResourceLimiter, Store, TypedFunc, Val,
 };
 use weir_core::call_context::{CallContext, Image, Stop};
 use weir_core::limits::METER;
@@ -59,6 +60,8 @@ struct Maker {
 struct Compiler {
     engine: Engine,
     linker: Linker<Data>,
+    /// `perf` is told what functions are called.
+    maps: bool,
 }
 
 impl std::fmt::Debug for WasmtimeHost {
@@ -180,13 +183,21 @@ impl Compiler {
         if tracer.is_some() {
             config.wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX));
         }
+        let maps = perf_map::is_wanted();
+        if maps {
+            config.profiler(ProfilingStrategy::PerfMap);
+        }
         let engine = Engine::new(&config)?;
         let mut linker: Linker<Data> = Linker::new(&engine);
         match tracer {
             None => abi::link_all!(wasmtime, linker, stopped, lines),
             Some(tracer) => traced::link(&mut linker, tracer, lines)?,
         }
-        Ok(Self { engine, linker })
+        Ok(Self {
+            engine,
+            linker,
+            maps,
+        })
     }
 }
 
@@ -244,14 +255,18 @@ impl Maker {
             .then(|| DirtyPages::new(report.memory_bytes_max));
         let tracer = self.tracer.as_ref();
         let stacks = tracer.map(|tracer| Stacks::new(tracer, code, report.unused));
+        let deployed = code;
         let Rewritten {
-            code,
+            mut code,
             mask,
             room,
             data,
             keeps_data,
-        } = rewrite(code, dirty, report.needs())
+        } = rewrite(deployed, dirty, report.needs())
             .map_err(|error| Refusal::Unable(error.to_string()))?;
+        if engine.maps {
+            perf_map::add_names(&mut code, deployed, report.unused);
+        }
         // What is wrong with the code was found before: the compiler decides
         // nothing, so what it cannot do is this node's own trouble.
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;

@@ -56,7 +56,7 @@ impl Stacks {
 
 /// Names of functions as they are in the module: those of the name section, and exports for functions without one. A name
 /// section follows no rule, so what cannot be read of it is left out.
-fn names(code: &[u8]) -> BTreeMap<u32, String> {
+pub(super) fn names(code: &[u8]) -> BTreeMap<u32, String> {
     let mut found = BTreeMap::new();
     let mut exports = Vec::new();
     for payload in Parser::new(0).parse_all(code).map_while(Result::ok) {
@@ -89,7 +89,7 @@ fn names(code: &[u8]) -> BTreeMap<u32, String> {
 }
 
 /// A name of Rust as it is in the source; others stay as they are.
-fn demangled(name: &str) -> String {
+pub(super) fn demangled(name: &str) -> String {
     // Without the hash that the compiler appends.
     let mut name = format!("{:#}", rustc_demangle::demangle(name));
     name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));

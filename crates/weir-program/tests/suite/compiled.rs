@@ -1,5 +1,7 @@
 //! P1: a module is compiled once, and a refusal is found once.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use weir_core::intention::{Intention, Operation};
@@ -161,4 +163,38 @@ fn a_snapshot_is_loaded_without_compiling() {
     }
     assert_eq!(host.compiled(), count as u64);
     assert!(!host.compile_restored());
+}
+
+/// Tells the child that it has to compile.
+const CHILD: &str = "WEIR_TEST_PERF_MAP_CHILD";
+
+#[test]
+fn child_compiles_a_module_with_names() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let part = "(func $busy_part nop)";
+    let code = wat::parse_str(module("", part, "call $busy_part i32.const 0")).unwrap();
+    drop(WasmtimeHost::default().admit(&code, &widest()).unwrap());
+    let map = Path::new("/tmp").join(format!("perf-{}.map", std::process::id()));
+    let text = std::fs::read_to_string(&map);
+    drop(std::fs::remove_file(&map));
+    println!("map: {}", text.is_ok());
+    println!("{}", text.unwrap_or_default());
+}
+
+#[test]
+fn functions_of_programs_have_names_for_perf_when_they_are_wanted() {
+    let child = |wanted: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "compiled::child_compiles_a_module_with_names"]);
+        command.arg("--nocapture").env(CHILD, "1");
+        let output = command.env("WEIR_PERF_MAP", wanted).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = child("1");
+    let named = |name: &str| said.lines().any(|line| line.contains(name));
+    assert!(named("busy_part") && named("weir_apply"), "{said}");
+    assert!(child("").contains("map: false"));
 }
