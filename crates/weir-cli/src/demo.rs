@@ -18,6 +18,7 @@ mod recheck;
 mod reopen;
 mod rules;
 mod stage;
+mod strongest;
 mod tour;
 mod write;
 

@@ -74,6 +74,13 @@ fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
     assert_eq!(facts["listen"]["records"], 1707 + 12);
     assert_eq!(facts["get"]["keys"], 1707);
     assert_eq!(facts["scan"]["keys"], 1707);
+    assert_eq!(facts["strongest"]["shown"], 5);
+    let counts = facts["magnitudes"].as_array().unwrap();
+    let counts: Vec<u64> = counts.iter().map(|count| count.as_u64().unwrap()).collect();
+    assert_eq!(
+        (counts[0] + counts[1], counts.iter().sum::<u64>()),
+        (39, 1707)
+    );
     assert_eq!(facts["analysts"]["found"], facts["analysts"]["first"]);
     assert_eq!(facts["same_feed"]["rejected"], 1707);
     assert_eq!(facts["same_feed"]["written"], 0);
@@ -125,7 +132,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
     let steps: Vec<&str> = out.lines().filter(|line| line.contains('✓')).collect();
-    assert_eq!(steps.len(), 16, "{out}");
+    assert_eq!(steps.len(), 18, "{out}");
     for (step, number) in steps.iter().zip(1..) {
         assert!(
             step.trim_start().starts_with(&format!("{number} ✓ ")),
@@ -133,6 +140,11 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
         );
     }
     assert!(out.contains("1,707 events"), "{out}");
+    let strong = "6.4  22km NNE of Hualian, Taiwan\n";
+    assert!(out.contains(strong), "{out}");
+    for line in out.lines().filter(|line| !line.contains("/weir-demo-")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
     assert!(out.contains("  not enough\n"), "reasons with words: {out}");
     assert!(out.contains("\nWhat to try next:\n  weir "), "{out}");
     assert!(

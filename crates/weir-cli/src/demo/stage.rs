@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -18,6 +19,12 @@ use crate::paint::{GREEN, RED, paint};
 
 /// Columns of a step's name.
 const NAME_COLUMNS: usize = 9;
+/// Columns before the text of a step: its number, its tick and its name.
+const INDENT_COLUMNS: usize = NAME_COLUMNS + 5;
+/// Columns of a line.
+const LINE_COLUMNS: usize = 80;
+/// How long a step stays the newest one on a terminal, so that people can read it.
+const STEP_PAUSE: Duration = Duration::from_millis(400);
 
 /// What goes to standard output.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +83,16 @@ impl Stage {
             step: self.steps,
             name,
         })?;
-        let tick = paint("✓", GREEN, io::stdout().is_terminal());
+        let is_terminal = io::stdout().is_terminal();
+        let tick = paint("✓", GREEN, is_terminal);
+        let line = wrapped(&line);
         self.say(&format!(
             "{:2} {tick} {name:NAME_COLUMNS$}{line}",
             self.steps
         ))?;
+        if is_terminal && self.shown.get() {
+            self.interrupt.pause(STEP_PAUSE);
+        }
         Ok(value)
     }
 
@@ -105,6 +117,32 @@ impl Stage {
     pub(super) fn steps(&self) -> u32 {
         self.steps
     }
+}
+
+/// The text of a step within the columns beside its name. Lines that a step breaks itself stay.
+fn wrapped(text: &str) -> String {
+    let mut lines = text.split('\n');
+    let first = lines.next().unwrap_or_default();
+    let mut out = String::new();
+    let mut columns = INDENT_COLUMNS;
+    for word in first.split(' ') {
+        let more = word.chars().count();
+        if columns > INDENT_COLUMNS && columns + 1 + more > LINE_COLUMNS {
+            out.push('\n');
+            out.push_str(&" ".repeat(INDENT_COLUMNS));
+            columns = INDENT_COLUMNS;
+        } else if columns > INDENT_COLUMNS {
+            out.push(' ');
+            columns += 1;
+        }
+        out.push_str(word);
+        columns += more;
+    }
+    for line in lines {
+        out.push('\n');
+        out.push_str(line);
+    }
+    out
 }
 
 /// An error once the end is wished for.

@@ -11,7 +11,7 @@ use weir::{ErrorCode, Weir};
 use super::facts::{Facts, seconds};
 use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
-use super::{bank, crash, failover, load, read, reopen, rules, write};
+use super::{bank, crash, failover, load, read, reopen, rules, strongest, write};
 use crate::report::Failure;
 use crate::scratch::{self, ScratchDirectory};
 
@@ -99,7 +99,8 @@ fn chapters(
     facts.insert("durability".into(), "group".into());
     stage.say(&format!(
         "Weir {}: a week of real earthquakes, in an event store inside this process.\n\
-         Store in {} ({file_system}); an event counts as written when it is synced to disk.\n",
+         Store in {} ({file_system});\n\
+         an event counts as written when it is synced to disk.\n",
         env!("CARGO_PKG_VERSION"),
         place.path().display(),
     ))?;
@@ -113,6 +114,7 @@ fn chapters(
     write::topics(stage, facts, &weir, &quakes)?;
     write::quakes(stage, facts, &weir, &quakes)?;
     read::keys(stage, facts, &weir, &quakes)?;
+    strongest::run(stage, facts, &weir, &quakes)?;
     rules::analysts(stage, facts, &weir, &quakes)?;
     rules::same_feed(stage, facts, &weir, &quakes)?;
     rules::transactions(stage, facts, &weir)?;
@@ -212,7 +214,7 @@ fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
     };
     let total = |name: &str| facts.get(name).and_then(Value::as_u64).unwrap_or_default();
     stage.say(&format!(
-        "\n{} events written, {} conditions rejected, {} events/s under load, {} on disk, {}.",
+        "\n{} events written, {} conditions rejected,\n{} events/s under load, {} on disk, {}.",
         count(total("events_written")),
         count(total("conditions_rejected")),
         count(number("load", "events_per_s")),
@@ -220,9 +222,10 @@ fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
         time(took),
     ))?;
     stage.say(&format!(
-        "Verified: each of {} acknowledged events of the killed writers is there once, at its\n\
-         offset; {} records read back, every checksum right; the history reads the same after\n\
-         reopening; each of {} transfers was judged as a bank must, and none overdrew an account.",
+        "Verified: each of {} acknowledged events of the killed writers is there\n\
+         once, at its offset; {} records read back, every checksum right;\n\
+         the history reads the same after reopening; each of {} transfers was\n\
+         judged as a bank must, and none overdrew an account.",
         count(number("kills", "acknowledged")),
         count(number("verify", "records")),
         count(number("bank", "transfers")),
