@@ -12,7 +12,9 @@
 (require 'cl-lib)
 (require 'ert)
 (require 'url)
+(require 'org)
 (require 'weir-jira)
+(require 'weir-org)
 (require 'weir-tests)
 
 (declare-function weir--jira-keys "ext:weir-module")
@@ -262,6 +264,40 @@ Settings and replica are in a new directory."
         (should (equal weir-jira--key key)))
       (should-error (weir-jira-view "None") :type 'user-error)
       (should-error (weir-jira-visit "NO-1") :type 'user-error))))
+
+(ert-deftest weir-jira-tests-org-stores-and-follows-links ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (let* ((site (weir-jira-tests-pulled url))
+           (name (weir-jira--site-name site))
+           (org-stored-links nil)
+           (org-link-search-must-match-exact-headline t))
+      (weir-jira-list "ORDER BY key ASC" site)
+      (goto-char (point-min))
+      (let* ((key (weir-jira--key-or-error))
+             (link (format "weir-jira:%s/%s" name key)))
+        ;; The row of a list, and the buffer of an issue, store the same link.
+        (call-interactively #'org-store-link)
+        (should (equal (caar org-stored-links) link))
+        (setq org-stored-links nil)
+        (weir-jira-open-issue)
+        (call-interactively #'org-store-link)
+        (should (equal (car org-stored-links) (list link key)))
+        (kill-buffer weir-jira--issue-buffer)
+        ;; A link is followed and completed without the site.
+        (delete-process (car simulator))
+        (with-temp-buffer
+          (org-mode)
+          (org-link-open-from-string (format "[[%s][%s]]" link key)))
+        (should (equal (buffer-local-value 'weir-jira--key (get-buffer weir-jira--issue-buffer))
+                       key))
+        (cl-letf (((symbol-function 'completing-read) (lambda (&rest _) key)))
+          (with-temp-buffer
+            (should (equal (weir-org-complete) link))))
+        ;; What cannot be followed says why; other buffers store nothing.
+        (dolist (path (list key "" "none/AA-1" (concat name "/NO-1") (concat name "/a/b")))
+          (should-error (weir-org-follow path) :type 'user-error))
+        (with-temp-buffer
+          (should-not (weir-org-store)))))))
 
 (ert-deftest weir-jira-tests-the-token-comes-from-auth-source ()
   (let* ((token "s3cret-of-the-test")
