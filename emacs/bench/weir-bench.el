@@ -167,6 +167,7 @@
     (let ((text (weir-bench--tree depth)))
       (cl-assert (equal (weir--bench-json text) 7919))
       (cl-assert (equal (weir-bench--deepest (json-parse-string text)) 7919))
+      (cl-assert (equal (weir-bench--deepest-alist (json-read-from-string text)) 7919))
       (weir-bench--row
        "emacs-json" depth
        (list (cons "module, typed serde" (lambda () (weir--bench-json text)))
@@ -175,7 +176,9 @@
              (cons "native, alist"
                    (lambda ()
                      (weir-bench--deepest-alist
-                      (json-parse-string text :object-type 'alist)))))))))
+                      (json-parse-string text :object-type 'alist))))
+             (cons "json.el, alist"
+                   (lambda () (weir-bench--deepest-alist (json-read-from-string text)))))))))
 
 ;;;; HTTP
 

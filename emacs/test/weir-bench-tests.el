@@ -30,7 +30,7 @@
                  (weir-bench-call)
                  (weir-bench-json)))
          (rows (mapcar #'json-parse-string (split-string text "\n" t))))
-    (should (= (length rows) (+ 1 5 18)))
+    (should (= (length rows) (+ 1 5 24)))
     (dolist (row (cdr rows))
       (should (numberp (gethash "min_ns" row)))
       (should (gethash "column" row)))))
