@@ -507,3 +507,65 @@ fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
         assert_eq!(warns, !synced, "{said}");
     }
 }
+
+/// The first of the ports that `weir cluster local` uses for three nodes, all of them free a
+/// moment ago.
+fn free_ports() -> u16 {
+    loop {
+        let any = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let first = any.local_addr().unwrap().port();
+        drop(any);
+        let offsets = [0, 10, 20].into_iter().flat_map(|node| node..node + 3);
+        let mut ports = offsets.map(|offset| first.checked_add(offset));
+        if ports.all(|port| {
+            port.is_some_and(|port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok())
+        }) {
+            return first;
+        }
+    }
+}
+
+#[test]
+fn the_readme_forms_a_cluster_that_loses_its_leader() {
+    const README: &str = include_str!("../../../../README.md");
+    let place = tempfile::tempdir().unwrap();
+    let (_, lines) = README.split_once("```sh\nweir cluster local").unwrap();
+    let lines = lines.split("```").next().unwrap();
+    let first = free_ports();
+    let port = |offset: u16| (first + offset).to_string();
+    let lines = lines
+        .replacen("./trial", &format!("./trial --port {first}"), 1)
+        .replace("7071", &port(1))
+        .replace("7081", &port(11))
+        .replace("7091", &port(21));
+    // A shell without a terminal knows processes, but no jobs. What a failure leaves is ended as
+    // well.
+    assert!(lines.ends_with("kill %1 %2\n"), "{lines}");
+    let lines = lines.replace("kill %1 %2\n", "");
+    let lines = lines.replacen("> nodes.txt &\n", "> nodes.txt &\nfirst=$!\n", 1);
+    let script = format!("trap 'kill $first $!; wait' EXIT\nweir cluster local{lines}");
+    let program = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &script]).current_dir(place.path());
+    shell
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", place.path());
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    );
+    assert!(out.contains("{\"id\":1}"), "{out}{err}");
+    // Everything that both writes left is on every disk, each in one piece.
+    for node in 1..=3 {
+        let directory = place.path().join(format!("trial/node-{node}"));
+        let found = weir::verify(&directory).unwrap();
+        assert!(found.is_clean(), "{:?}", found.findings);
+    }
+}
