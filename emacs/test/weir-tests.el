@@ -33,8 +33,8 @@
        (delete-directory directory t))))
 
 (defun weir-tests-until (predicate)
-  "Run the event loop until PREDICATE is non-nil; fail after 20 seconds."
-  (let ((end (+ (float-time) 20)))
+  "Run the event loop until PREDICATE is non-nil; fail after a minute."
+  (let ((end (+ (float-time) 60)))
     (while (not (funcall predicate))
       (when (> (float-time) end)
         (ert-fail "It did not come"))
