@@ -34,6 +34,16 @@ pub(crate) fn lacks_block(
     (!reservation.try_cover(bytes)).then_some(bytes)
 }
 
+/// Bytes of a block beside a value, which need no reservation.
+const BLOCK_HEAD_BYTES: usize = 1 << 10;
+
+/// As [`lacks_block`], for a value that is sent from the block itself.
+pub(crate) fn lacks_bytes(reader: &TopicReader, reservation: &mut Reservation) -> Option<usize> {
+    let block = reader.next_page_bytes();
+    let bytes = block.saturating_sub(BLOCK_HEAD_BYTES);
+    (block > BLOCK_BYTES_FREE && !reservation.try_cover(bytes)).then_some(bytes)
+}
+
 /// What became of an attempt to read.
 pub(crate) enum Attempt<T> {
     /// It is complete, and covered by the reservation.

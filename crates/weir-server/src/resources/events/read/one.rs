@@ -22,7 +22,7 @@ use crate::limits::{INLINE_WORK_BYTES, WAIT_SECONDS_MAX};
 use crate::resources::cloudevents;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::{Meta, Shape, shape};
-use crate::resources::reading::{self, Attempt, lacks_block};
+use crate::resources::reading::{self, Attempt, lacks_block, lacks_bytes};
 use crate::resources::records::key_field;
 use crate::resources::route::Resource;
 
@@ -58,7 +58,7 @@ fn lacks(page: Option<&Page>, reservation: &mut Reservation) -> Result<Option<us
     Ok((!reservation.try_cover(bytes)).then_some(bytes))
 }
 
-/// As [`lacks_block`], for the block of one record.
+/// As [`lacks_block`], for the block of one record that is rendered.
 pub(super) fn lacks_value(
     store: &Store,
     topic: &str,
@@ -71,6 +71,18 @@ pub(super) fn lacks_value(
     lacks_block(&reader, held, reservation)
 }
 
+/// As [`lacks_bytes`], for the block of one record.
+fn lacks_block_of(
+    store: &Store,
+    topic: &str,
+    offset: ConsequenceOffset,
+    reservation: &mut Reservation,
+) -> Option<usize> {
+    let before = ConsequenceOffset(offset.0.saturating_sub(1));
+    let reader = store.read(topic, before).ok()?;
+    lacks_bytes(&reader, reservation)
+}
+
 /// The record at an offset, read on a thread that may wait.
 pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let offset = call.matched.offset;
@@ -79,7 +91,7 @@ pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         let reader = store.read(&topic, ConsequenceOffset(offset - 1));
         let mut reader = reader.map_err(|error| store_error(&error))?;
-        if let Some(bytes) = lacks_block(&reader, 0, reservation) {
+        if let Some(bytes) = lacks_bytes(&reader, reservation) {
             return Ok(Attempt::Lacks(bytes));
         }
         let page = reader.next_page().map_err(|error| store_error(&error))?;
@@ -135,7 +147,7 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         if let Some(offset) = store.key_offset(&topic, &key)
-            && let Some(bytes) = lacks_value(&store, &topic, offset, 0, reservation)
+            && let Some(bytes) = lacks_block_of(&store, &topic, offset, reservation)
         {
             return Ok(Attempt::Lacks(bytes));
         }
