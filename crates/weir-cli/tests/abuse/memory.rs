@@ -212,6 +212,23 @@ fn a_body_is_at_most_the_budget() {
     assert!(answer.contains("\"setting\":\"memory_max\""), "{answer}");
 }
 
+#[test]
+fn writers_that_take_no_conflicts_are_bounded() {
+    survives("500 writers that take no conflicts", |world| {
+        // Each is told two records of 800 KB that it has not seen.
+        let put = b"POST /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\
+                    If-Match: \"o1\"\r\nPrefer: conflicts=9\r\nContent-Length: 1\r\n\r\n1";
+        let open = || {
+            let mut stream = world.connect();
+            pour(&mut stream, put);
+            stream
+        };
+        let mut writers: Vec<_> = (0..500).map(|_| open()).collect();
+        wait_for_bytes(&mut writers, 8 << 10);
+        writers
+    });
+}
+
 /// HELLO, and listeners with all the credit there is (docs/formats/native.md).
 fn stalled_listeners(listeners: usize) -> Vec<u8> {
     let most = u64::MAX;

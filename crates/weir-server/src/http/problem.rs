@@ -4,10 +4,14 @@
 //! `type` and members are API, `detail` is for people. What must never stand
 //! in one: bytes of a payload, a file name, an address.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use weir_core::ErrorCode;
 
 use super::json::Object;
 use super::reply::Reply;
+use crate::limits::budget::{Reservation, share};
 
 macro_rules! problems {
     ($($name:ident = $status:literal $text:literal, $title:literal;)*) => {
@@ -105,6 +109,8 @@ pub(crate) enum Member {
     Text(&'static str, String),
     /// JSON as it is.
     Raw(&'static str, Vec<u8>),
+    /// Not shown: what the others have reserved, until the answer is sent.
+    Reserved(Arc<Reservation>),
 }
 
 /// An error on its way to the client.
@@ -198,6 +204,7 @@ impl Problem {
                 Member::Number(name, value) => object.number(name, *value),
                 Member::Text(name, value) => object.text(name, value),
                 Member::Raw(name, value) => object.raw(name, value),
+                Member::Reserved(_) => &mut object,
             };
         }
         if let Some(ms) = self.retry_after_ms {
@@ -220,7 +227,13 @@ impl Problem {
             reply.add(name, value);
         }
         reply.add("cache-control", "no-store");
-        reply.with("application/problem+json", self.json(instance))
+        let mut body = Bytes::from(self.json(instance));
+        for member in self.members {
+            if let Member::Reserved(reservation) = member {
+                body = share(reservation, body);
+            }
+        }
+        reply.with("application/problem+json", body)
     }
 }
 

@@ -229,12 +229,20 @@ impl Reservation {
     }
 }
 
-struct Attached {
-    bytes: Bytes,
-    _reservation: Reservation,
+/// Bytes with a reservation that others share, until the last of them is dropped.
+pub(crate) fn share(reservation: Arc<Reservation>, bytes: Bytes) -> Bytes {
+    Bytes::from_owner(Attached {
+        bytes,
+        _reservation: reservation,
+    })
 }
 
-impl AsRef<[u8]> for Attached {
+struct Attached<R> {
+    bytes: Bytes,
+    _reservation: R,
+}
+
+impl<R> AsRef<[u8]> for Attached<R> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

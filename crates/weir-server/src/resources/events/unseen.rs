@@ -3,15 +3,17 @@
 //! They begin after the offset that the writer expected and end with the offset that
 //! was found, so the writer can decide again without another request.
 //!
-//! Invariant: a record is returned only if the writer has the right to read it.
+//! Invariants: a record is returned only if the writer has the right to read it; what is returned
+//! is reserved from the budget of answers until it is sent, and left out when there is no room.
 
 use std::sync::Arc;
 
 use weir_core::{Commit, ConsequenceOffset, Detail, ErrorCode};
 use weir_store::Store;
 
-use crate::http::offload;
-use crate::http::problem::Problem;
+use crate::http::problem::{Member, Problem};
+use crate::limits::budget::{MemoryBudget, Reservation};
+use crate::limits::readers::Readers;
 use crate::limits::{PAGE_BYTES, PAGE_RECORDS_MAX};
 use crate::resources::condition::{Conditions, One};
 use crate::resources::context::{Call, Edge};
@@ -22,6 +24,8 @@ use crate::resources::records::{Form, Writer};
 #[derive(Debug)]
 pub(crate) struct UnseenRecords {
     store: Arc<Store>,
+    readers: Readers,
+    budget: MemoryBudget,
     topic: String,
     /// Only those of this key.
     key: Option<Vec<u8>>,
@@ -58,6 +62,8 @@ impl UnseenRecords {
         let may = edge.shared.security.visible(&call.principal, topic);
         may.then(|| Self {
             store: Arc::clone(&edge.shared.store),
+            readers: edge.shared.readers.clone(),
+            budget: edge.shared.admission.answers.clone(),
             topic: topic.clone(),
             key: of_key.then(|| key.to_vec()),
             after,
@@ -67,19 +73,39 @@ impl UnseenRecords {
         })
     }
 
-    /// Adds the records to the problem; without them if they cannot be read.
+    /// Adds the records to the problem; without them if they cannot be read, or there is no
+    /// memory for them.
     pub(crate) async fn add_to(self, problem: Problem) -> Problem {
-        match offload::run(move || self.read()).await {
-            Ok((records, more)) => {
-                let problem = problem.raw("conflicts", records);
-                if more {
-                    problem.raw("conflicts_more", b"true".to_vec())
-                } else {
-                    problem
-                }
-            }
-            Err(_) => problem,
+        let mut reservation = Reservation::new(&self.budget);
+        // A block, its rendering, and the problem with a copy of that.
+        if reservation.cover(3 * PAGE_BYTES).await.is_err() {
+            return problem;
         }
+        let readers = self.readers.clone();
+        let Ok(permit) = readers.permit().await else {
+            return problem;
+        };
+        let read = readers.run(move || {
+            let read = self.read();
+            drop(permit);
+            read
+        });
+        let Ok(Ok((records, more))) = read.await else {
+            return problem;
+        };
+        let bytes = 2 * records.len();
+        if !reservation.try_cover(bytes) {
+            return problem;
+        }
+        reservation.shrink(bytes);
+        let mut problem = problem.raw("conflicts", records);
+        if more {
+            problem = problem.raw("conflicts_more", b"true".to_vec());
+        }
+        problem
+            .members
+            .push(Member::Reserved(Arc::new(reservation)));
+        problem
     }
 
     /// The records as an array, and whether there are more.
@@ -91,10 +117,16 @@ impl UnseenRecords {
             .or_earliest();
         let mut writer = Writer::new(Form::Json);
         let (mut looked, mut more) = (0, false);
-        'pages: while let Some(page) = reader
-            .next_page()
-            .map_err(|error| problems::of_store(&error))?
-        {
+        'pages: loop {
+            // A block that is longer than a page is read by itself, with memory of its own.
+            if reader.next_page_bytes() > PAGE_BYTES {
+                more = true;
+                break;
+            }
+            let page = reader.next_page();
+            let Some(page) = page.map_err(|error| problems::of_store(&error))? else {
+                break;
+            };
             for record in &page {
                 let record = record.map_err(|error| problems::of_store(&error))?;
                 if record.offset.0 > self.upto {
