@@ -406,9 +406,10 @@ def test_dicts_and_lists_are_written_as_json(topic: weir.Topic) -> None:
     assert record is not None and record.text() == text
     assert topic.put_if("new", order, [weir.Expect.key_absent()])
     assert all(topic.batch([weir.Put("a", order), weir.Put("b", [1])]))
-    for bad in [{"x": float("nan")}, {"x": object()}, {"x": {1}}, {"x": "\ud800"}]:
+    wrong: list[object] = [float("nan"), object(), {1}, "\ud800"]
+    for bad in wrong:
         with pytest.raises((TypeError, ValueError)):
-            topic.put("k", bad)
+            topic.put("k", {"x": bad})
     cycle: list[object] = []
     cycle.append(cycle)
     with pytest.raises(ValueError, match="[Cc]ircular"):

@@ -428,7 +428,7 @@ class Topic:
         last: int | None = None,
         time_ms: int | None = None,
     ) -> Iterator[Record]:
-        """Records up to the newest: an iterator. `pages` has less to do for each of them."""
+        """Records up to the newest: an iterator. Where it begins is told as for `pages`."""
     def tail(
         self,
         *,
