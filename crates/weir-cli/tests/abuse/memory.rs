@@ -100,6 +100,43 @@ fn streams_of_http2_without_a_window_are_bounded() {
     });
 }
 
+/// Frames of HTTP/2 that ask for nothing, far more than any client needs.
+#[test]
+fn floods_of_control_frames_are_bounded() {
+    survives("200 floods of control frames", |world| {
+        let flood = |kind, stream, payload: &[u8]| {
+            let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            frame(4, 0, 0, b"", &mut out);
+            for _ in 0..20_000 {
+                frame(kind, 0, stream, payload, &mut out);
+            }
+            out
+        };
+        let floods = [
+            flood(4, 0, b""),
+            flood(6, 0, b"12345678"),
+            flood(2, 1, &[0, 0, 0, 3, 1]),
+            flood(8, 0, &1_u32.to_be_bytes()),
+            flood(0x20, 0, b"?"),
+        ];
+        let open = |number: usize| {
+            let mut stream = world.connect();
+            pour(&mut stream, &floods[number % floods.len()]);
+            stream
+        };
+        let mut abusers: Vec<_> = (0..200).map(open).collect();
+        for stream in &mut abusers {
+            // The server ends each of them: by a reset, if it had not read all.
+            let ended = stream.read_to_end(&mut Vec::new());
+            let is_late = |error: &std::io::Error| {
+                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+            };
+            assert!(!ended.is_err_and(|error| is_late(&error)), "it stays open");
+        }
+        abusers
+    });
+}
+
 #[test]
 fn slow_readers_of_pages_are_bounded() {
     survives("1,000 slow readers of pages", |world| {
