@@ -180,8 +180,11 @@ impl CancelSource for Mark {
     }
 
     fn take(&self) -> bool {
-        // A mark is for one call, the others for all.
-        self.cancelled.swap(false, Ordering::AcqRel) || self.is_over()
+        // A mark is for one call, the others for all. The mark is not read again after the swap: one
+        // that is set in between would end this call and, still set, the next.
+        self.cancelled.swap(false, Ordering::AcqRel)
+            || self.freed.load(Ordering::Acquire)
+            || self.scope.is_over()
     }
 }
 

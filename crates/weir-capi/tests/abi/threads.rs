@@ -1,7 +1,8 @@
 //! Two threads, and calls that wait.
 
 use std::ptr::{null, null_mut, with_exposed_provenance_mut};
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use weir_capi::raw::{GroupOptions, Intention, Reader, Verdict};
@@ -106,6 +107,41 @@ fn a_wait_ends_when_it_is_cancelled_freed_or_the_store_is_closed() {
     assert_eq!(closed, CLOSED);
     assert_eq!(wait_now(two), CLOSED);
     unsafe { weir_reader_free(two) };
+}
+
+#[test]
+fn a_cancel_ends_one_call_and_not_the_next() {
+    const CANCELS: usize = 50_000;
+    let store = Store::new();
+    let one = reader(&store, 1);
+    let address = one.expose_provenance();
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let [calls, cancelled] = &*Arc::clone(&counts);
+    let calling = std::thread::spawn(move || {
+        let [calls, cancelled] = &*counts;
+        while cancelled.load(Ordering::Acquire) < CANCELS {
+            if wait_now(with_exposed_provenance_mut::<Reader>(address)) == CANCELLED {
+                cancelled.fetch_add(1, Ordering::AcqRel);
+            }
+            calls.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+    let until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() && !calling.is_finished() {
+            std::thread::yield_now();
+        }
+    };
+    for given in 1..=CANCELS {
+        assert_eq!(unsafe { weir_reader_cancel(one) }, OK);
+        until(&|| cancelled.load(Ordering::Acquire) >= given);
+        // The call that saw it ends, and a whole one follows.
+        let seen = calls.load(Ordering::Acquire);
+        until(&|| calls.load(Ordering::Acquire) >= seen + 2);
+        assert_eq!(cancelled.load(Ordering::Acquire), given);
+    }
+    calling.join().unwrap();
+    assert_eq!(wait_now(one), TIMEOUT);
+    unsafe { weir_reader_free(one) };
 }
 
 #[test]
