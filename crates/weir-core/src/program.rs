@@ -77,9 +77,17 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
         self.admit(code, setup)
     }
 
-    /// Compiles a module that [`restore`](Self::restore) put off; false when none is left. A module
-    /// that cannot be compiled is met again in its first call.
-    fn compile_restored(&self) -> bool {
+    /// Compiles a module that [`restore`](Self::restore) put off: `first` if it is one of them.
+    /// Returns which one; `None` when none is left. A module that cannot be compiled is met again in
+    /// its first call.
+    fn compile_restored(&self, first: Option<CodeHash>) -> Option<CodeHash> {
+        let _ = first;
+        None
+    }
+
+    /// Whether this module will be compiled by [`compile_restored`](Self::compile_restored).
+    fn is_put_off(&self, code: CodeHash) -> bool {
+        let _ = code;
         false
     }
 

@@ -319,8 +319,12 @@ impl ProgramHost for WasmtimeHost {
         code.bind(setup)
     }
 
-    fn compile_restored(&self) -> bool {
-        self.restored.compile_next()
+    fn compile_restored(&self, first: Option<CodeHash>) -> Option<CodeHash> {
+        self.restored.compile_next(first)
+    }
+
+    fn is_put_off(&self, code: CodeHash) -> bool {
+        self.restored.has(code)
     }
 
     fn on_deep_stack(&self, work: &mut dyn FnMut()) {

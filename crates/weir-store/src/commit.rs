@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::exact::to_u32;
-use weir_core::machine::TopicView;
 
 use crate::checkpoint::finish;
 use crate::clock::StoreClock;
@@ -161,7 +160,6 @@ impl Committer {
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
         let door = ShutdownGuard(Arc::clone(&self.engine));
-        self.learn_programs();
         loop {
             if !self.ready.is_empty() && !self.engine.queue.has_batches() {
                 self.apply_ready();
@@ -195,18 +193,23 @@ impl Committer {
         ended
     }
 
-    /// Nothing is known yet of what the programs of the topics cost.
+    /// Nothing is known yet of what the programs of the topics cost, and some are not compiled. To be
+    /// called before the first call is taken.
     pub(crate) fn learn_programs(&self) {
         let machine = self.engine.machine.read();
-        let programmed = machine.topics().filter(|topic| topic.program.is_some());
-        let limit = |topic: &TopicView<'_>| topic.options.map(fuel_of_a_call);
-        let known: Vec<_> = programmed
-            .filter_map(|topic| Some((topic.name.clone(), limit(&topic)?)))
+        let programs: Vec<_> = machine
+            .topics()
+            .filter_map(|topic| {
+                let fuel_max = fuel_of_a_call(topic.options?);
+                Some((topic.name.clone(), fuel_max, topic.program?.code))
+            })
             .collect();
         drop(machine);
-        for (name, fuel_max) in known {
-            self.engine.queue.started(name.as_str(), fuel_max);
-        }
+        let is_put_off = |code| {
+            let host = self.engine.host.as_ref();
+            host.is_some_and(|host| host.is_put_off(code))
+        };
+        self.engine.queue.restored(&programs, is_put_off);
     }
 
     fn apply_ready(&mut self) {

@@ -16,16 +16,16 @@ mod cost;
 mod lane;
 
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_core::Program;
 use weir_core::batch::{Author, BatchBuilder};
 use weir_core::exact::to_u32;
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT};
+use weir_core::{CodeHash, Program, TopicName};
 
 use crate::error::StoreError;
 use crate::proposal::{Answer, Proposal};
@@ -107,6 +107,11 @@ struct Inner {
     slow: Lane<Pending>,
     slow_bytes: usize,
     costs: CostModel,
+    /// Topics whose module was restored and is not compiled. Their calls are held in the slow lane,
+    /// for the thread that applies would compile it.
+    uncompiled: BTreeMap<Box<str>, CodeHash>,
+    /// Threads that compile modules which were restored.
+    compilers: usize,
     /// DESTROYs that are not applied yet: what a start will meet is not known.
     destroys: usize,
     /// Tasks that were sent to the commit thread and not taken.
@@ -276,6 +281,18 @@ impl Inner {
             fuel = fuel.saturating_add(cost);
             batches.push_back(pending);
         }
+    }
+
+    /// Lets the calls of topics go on.
+    fn release(&mut self, is_done: impl Fn(&str, CodeHash) -> bool) {
+        let slow = &mut self.slow;
+        self.uncompiled.retain(|topic, code| {
+            let is_done = is_done(topic, *code);
+            if is_done {
+                slow.release(topic);
+            }
+            !is_done
+        });
     }
 
     fn spare(&mut self) -> Pending {
@@ -570,7 +587,7 @@ impl Queue {
     /// Wakes the commit thread if it sleeps beside work.
     pub(crate) fn wake(&self) {
         let mut inner = self.inner.lock();
-        if !inner.asleep || (inner.batches.is_empty() && inner.slow.is_empty()) {
+        if !inner.asleep || (inner.batches.is_empty() && !inner.slow.is_ready()) {
             return;
         }
         inner.asleep = false;
@@ -613,7 +630,7 @@ impl Queue {
         // A provider that has enough gets no more until it has answered.
         let is_held = |inner: &Inner| inner.in_flight >= in_flight_max;
         let slow_is_due = |inner: &Inner| {
-            !inner.slow.is_empty()
+            inner.slow.is_ready()
                 && !is_held(inner)
                 && (inner.shut.is_some() || since.elapsed() >= slow_in)
         };
@@ -622,7 +639,7 @@ impl Queue {
             && !slow_is_due(&inner)
             && !inner.shut.as_ref().is_some_and(Shut::is_closed)
         {
-            let slow_in = (!inner.slow.is_empty() && !is_held(&inner)).then_some(slow_in);
+            let slow_in = (inner.slow.is_ready() && !is_held(&inner)).then_some(slow_in);
             let passed = since.elapsed();
             let is_over = patience.is_some_and(|patience| passed >= patience);
             if is_over {
@@ -696,10 +713,52 @@ impl Queue {
         }
     }
 
-    /// A topic has a program that nothing is known of, with this limit of fuel
-    /// for a call.
-    pub(crate) fn started(&self, topic: &str, fuel_max: u64) {
-        self.inner.lock().costs.started(topic, fuel_max);
+    /// Topics have programs that nothing is known of, with these limits of fuel for a call. The
+    /// calls of those for which `is_put_off` is true wait until they are compiled, if a thread
+    /// compiles them.
+    pub(crate) fn restored(
+        &self,
+        programs: &[(TopicName, u64, CodeHash)],
+        is_put_off: impl Fn(CodeHash) -> bool,
+    ) {
+        let mut inner = self.inner.lock();
+        inner.release(|_, _| true);
+        for (topic, fuel_max, code) in programs {
+            inner.costs.started(topic.as_str(), *fuel_max);
+            // Asked under the lock: `compiled` comes after it.
+            if inner.compilers > 0 && is_put_off(*code) {
+                inner.slow.hold(topic.as_str());
+                inner.uncompiled.insert(Box::from(topic.as_str()), *code);
+            }
+        }
+    }
+
+    /// A thread begins to compile modules that were restored.
+    pub(crate) fn compiler_began(&self) {
+        self.inner.lock().compilers += 1;
+    }
+
+    /// Such a thread has ended: with the last one nothing waits for a module.
+    pub(crate) fn compiler_ended(&self) {
+        let mut inner = self.inner.lock();
+        inner.compilers -= 1;
+        if inner.compilers == 0 {
+            inner.release(|_, _| true);
+            drop(inner);
+            self.work.notify_one();
+        }
+    }
+
+    /// The module that calls have waited for longest.
+    pub(crate) fn wanted(&self) -> Option<CodeHash> {
+        let inner = self.inner.lock();
+        inner.uncompiled.get(inner.slow.held_first()?).copied()
+    }
+
+    /// A module is compiled, or cannot be: its calls go on.
+    pub(crate) fn compiled(&self, code: CodeHash) {
+        self.inner.lock().release(|_, other| other == code);
+        self.work.notify_one();
     }
 
     /// Learns from a batch that was applied. `slow` is its flow in the slow
@@ -710,10 +769,12 @@ impl Queue {
             match lesson.fuel_max {
                 Some(fuel_max) if lesson.change == Change::Program => {
                     inner.costs.started(lesson.topic, fuel_max);
+                    inner.release(|topic, _| topic == lesson.topic);
                 }
                 Some(fuel_max) => inner.costs.starting(lesson.topic, fuel_max),
                 None if lesson.change != Change::None && !inner.slow.has_start(lesson.topic) => {
                     inner.costs.ended(lesson.topic);
+                    inner.release(|topic, _| topic == lesson.topic);
                 }
                 None => {}
             }
@@ -743,6 +804,8 @@ impl Queue {
     pub(crate) fn begin_close(&self) {
         let mut inner = self.inner.lock();
         inner.closing = true;
+        // What has begun goes on at once.
+        inner.release(|_, _| true);
         let slow = inner.refuse_slow(false);
         drop(inner);
         refuse(slow, &Shut::Closed);
@@ -760,6 +823,7 @@ impl Queue {
         if inner.shut.is_none() || why.is_closed() {
             inner.shut = Some(why.clone());
         }
+        inner.release(|_, _| true);
         let slow = inner.refuse_slow(!why.is_closed());
         drop(inner);
         refuse(slow, why);

@@ -337,7 +337,7 @@ impl Base<'_> {
                 Ok(start) => {
                     report.snapshot = Some(index);
                     if start.engine.machine.read().has_programs() {
-                        compile_restored(options.host.as_ref());
+                        compile_restored(&start.engine);
                     }
                     return Ok(start);
                 }

@@ -316,7 +316,7 @@ impl Replica {
             .unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let snapshot = Snapshot::read(&*disk, store_id, index, seed, engine.host.as_ref())?;
         if snapshot.machine.has_programs() {
-            compile_restored(engine.host.as_ref());
+            compile_restored(engine);
         }
         let cache = Arc::new(FileCache::new(disk));
         for writer in attached(&cache, engine.identity.tag(), &snapshot)? {

@@ -247,6 +247,7 @@ impl Store {
         let read_back = Arc::clone(&committer.read_back);
         let readers = committer.log.readers();
         let tasks = committer.task_sender.clone();
+        committer.learn_programs();
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
             .stack_size(PROGRAM_STACK_BYTES)

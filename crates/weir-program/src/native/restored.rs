@@ -63,16 +63,25 @@ impl Restored {
         Ok(later)
     }
 
-    /// Compiles one of them; false when none is left.
-    pub(super) fn compile_next(&self) -> bool {
-        let Some((_, later)) = self.0.lock().pop_first() else {
-            return false;
+    pub(super) fn has(&self, hash: CodeHash) -> bool {
+        self.0.lock().contains_key(&hash)
+    }
+
+    /// Compiles one of them, `first` if it is one. Returns which one; `None` when none is left.
+    pub(super) fn compile_next(&self, first: Option<CodeHash>) -> Option<CodeHash> {
+        let later = {
+            let modules = self.0.lock();
+            let wanted = first.and_then(|hash| modules.get(&hash));
+            let (_, next) = modules.first_key_value()?;
+            Arc::clone(wanted.unwrap_or(next))
         };
-        // Only a topic that is alive needs it, and its first call says what is wrong.
-        if Arc::strong_count(&later) > 1 {
+        // Only a topic that is alive needs it, and its first call says what is wrong. It is one of
+        // them until then: a call of it waits.
+        if Arc::strong_count(&later) > 2 {
             drop(later.compiled());
         }
-        true
+        self.0.lock().remove(&later.hash);
+        Some(later.hash)
     }
 }
 

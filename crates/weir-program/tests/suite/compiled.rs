@@ -155,14 +155,14 @@ fn a_snapshot_is_loaded_without_compiling() {
     put(&mut life, 7);
     put(&mut life, 7);
     assert_eq!(host.compiled(), 1);
-    while host.compile_restored() {}
+    while host.compile_restored(None).is_some() {}
     assert_eq!(host.compiled(), count as u64);
     // All of them stay, although no other topic called them before.
     for n in 0..count {
         put(&mut life, n);
     }
     assert_eq!(host.compiled(), count as u64);
-    assert!(!host.compile_restored());
+    assert_eq!(host.compile_restored(None), None);
 }
 
 /// Tells the child that it has to compile.

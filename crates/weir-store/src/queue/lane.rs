@@ -39,7 +39,7 @@ struct Line {
 struct Entry<T> {
     work: T,
     names: Names,
-    /// Lines in which another call is before this one.
+    /// Lines in which another call is before this one, and held topics that it names.
     blocked: usize,
     start: u64,
     cost: u64,
@@ -52,9 +52,11 @@ pub(super) struct Lane<T> {
     topics: HashMap<Box<str>, Line>,
     clients: HashMap<ClientId, Line>,
     wholes: HashMap<u64, Line>,
+    /// Topics whose calls wait, although they may be first.
+    held: BTreeSet<Box<str>>,
     /// Divided calls so far.
     divided: u64,
-    /// Start tag and number of each call that is first in all its lines.
+    /// Start tag and number of each call that nothing blocks.
     ready: BTreeSet<(u64, u64)>,
     /// Where each flow's next call would start.
     finish: HashMap<Box<str>, u64>,
@@ -70,6 +72,7 @@ impl<T> Default for Lane<T> {
             topics: HashMap::new(),
             clients: HashMap::new(),
             wholes: HashMap::new(),
+            held: BTreeSet::new(),
             divided: 0,
             ready: BTreeSet::new(),
             finish: HashMap::new(),
@@ -106,9 +109,11 @@ impl<T> Lane<T> {
 
     /// The call that another one may be added to: the last one in each line
     /// that the other one would wait in, if the sum of both costs is at most
-    /// `cost_max`. A program start is added to none.
+    /// `cost_max`. A program start is added to none, and none to a call that would wait for a held
+    /// topic because of it.
     pub(super) fn joinable(&mut self, names: &Names, cost: u64, cost_max: u64) -> Option<u64> {
-        if !names.starts.is_empty() {
+        let held_anew = |name: &str| self.held.contains(name) && !self.has_topic(name);
+        if !names.starts.is_empty() || names.topics.iter().any(|name| held_anew(name)) {
             return None;
         }
         let topics = names.topics.iter().filter_map(|name| self.topics.get(name));
@@ -148,7 +153,8 @@ impl<T> Lane<T> {
         let finish = self.finish.entry(Box::from(flow)).or_default();
         let start = self.clock.max(*finish);
         *finish = start.saturating_add(cost);
-        let blocked = self.enter(number, &names);
+        let held = names.topics.intersection(&self.held).count();
+        let blocked = self.enter(number, &names) + held;
         if blocked == 0 {
             self.ready.insert((start, number));
         }
@@ -184,6 +190,62 @@ impl<T> Lane<T> {
             enter(self.wholes.entry(whole).or_default());
         }
         blocked
+    }
+
+    /// Lets calls that name this topic wait until it is released.
+    pub(super) fn hold(&mut self, topic: &str) {
+        if !self.held.insert(Box::from(topic)) {
+            return;
+        }
+        for number in self
+            .topics
+            .get(topic)
+            .into_iter()
+            .flat_map(|line| &line.calls)
+        {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.blocked += 1;
+                self.ready.remove(&(entry.start, *number));
+            }
+        }
+    }
+
+    /// Ends [`hold`](Self::hold). A topic that is not held stays as it is.
+    pub(super) fn release(&mut self, topic: &str) {
+        if !self.held.remove(topic) {
+            return;
+        }
+        for number in self
+            .topics
+            .get(topic)
+            .into_iter()
+            .flat_map(|line| &line.calls)
+        {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.blocked -= 1;
+                if entry.blocked == 0 {
+                    self.ready.insert((entry.start, *number));
+                }
+            }
+        }
+    }
+
+    /// The held topic whose first call would be handed out first; none if no call waits for one.
+    pub(super) fn held_first(&self) -> Option<&str> {
+        let first = |topic: &str| {
+            let number = self.topics.get(topic)?.calls.front()?;
+            self.entries.get(number).map(|entry| (entry.start, *number))
+        };
+        let waited_for = self
+            .held
+            .iter()
+            .filter_map(|topic| Some((first(topic)?, topic)));
+        waited_for.min().map(|(_, topic)| topic.as_ref())
+    }
+
+    /// Whether [`pop`](Self::pop) would hand out a call.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Cost of the call that [`pop`](Self::pop) would hand out.
@@ -371,6 +433,31 @@ mod tests {
         assert_eq!(lane.next_cost(), Some(100));
         assert_eq!(order(&mut lane), ["joined", "other"]);
         assert!(!lane.has_client(ClientId([8; 16])));
+    }
+
+    #[test]
+    fn calls_of_a_held_topic_wait_and_no_others_do() {
+        let mut lane = Lane::default();
+        lane.push("1", names(&["a"], &[1]), "a", 10);
+        lane.hold("a");
+        lane.hold("b");
+        lane.push("2", names(&["a"], &[]), "a", 1);
+        lane.push("3", names(&["b", "c"], &[]), "b", 1);
+        lane.push("4", names(&["d"], &[1]), "d", 1);
+        lane.push("5", names(&["e"], &[]), "e", 1);
+        assert_eq!(lane.held_first(), Some("a"));
+        assert_eq!(lane.joinable(&names(&["e", "f"], &[]), 1, 100), Some(4));
+        lane.hold("f");
+        assert_eq!(lane.joinable(&names(&["e", "f"], &[]), 1, 100), None);
+        assert_eq!(order(&mut lane), ["5"], "4 is after 1, of the same client");
+        assert!(!lane.is_ready() && !lane.is_empty());
+        lane.release("a");
+        lane.release("a");
+        assert_eq!(order(&mut lane), ["1", "4", "2"]);
+        assert_eq!(lane.held_first(), Some("b"));
+        lane.release("b");
+        assert_eq!(order(&mut lane), ["3"]);
+        assert!(lane.is_empty());
     }
 
     #[test]

@@ -3,16 +3,16 @@
 //! The thread reads the log a second time. It decides nothing: an entry that it cannot read, or
 //! a module that the host refuses, is met again by the replay.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::{Builder, Scope};
 
 use weir_core::batch::Action;
 use weir_core::{Program, ProgramHost};
 
 use super::Content;
-use crate::engine::widest;
+use crate::engine::{Engine, widest};
 use crate::log::{LogIndex, LogReader};
 
 /// Modules that are compiled and not applied, at most. A host keeps few modules that no topic
@@ -24,14 +24,35 @@ const ENDED: u64 = u64::MAX;
 type Compiled = (LogIndex, Box<dyn Program>);
 
 /// Compiles the modules that a snapshot restored beside everything else, until all are compiled or
-/// the host is dropped. Without a thread each is compiled in its first call.
-pub(crate) fn compile_restored(host: Option<&Arc<dyn ProgramHost>>) {
-    let Some(host) = host.map(Arc::downgrade) else {
+/// the store is closed; first those that calls wait for. Without a thread each is compiled in its
+/// first call.
+pub(crate) fn compile_restored(engine: &Arc<Engine>) {
+    /// Calls wait for this thread no longer, however it ends.
+    struct Compiling(Weak<Engine>);
+    impl Drop for Compiling {
+        fn drop(&mut self) {
+            if let Some(engine) = self.0.upgrade() {
+                engine.queue.compiler_ended();
+            }
+        }
+    }
+    if engine.host.is_none() {
         return;
+    }
+    engine.queue.compiler_began();
+    let compiling = Compiling(Arc::downgrade(engine));
+    let next = move || {
+        let engine = compiling.0.upgrade()?;
+        let host = Arc::clone(engine.host.as_ref()?);
+        let wanted = engine.queue.wanted();
+        // A store can be closed meanwhile.
+        drop(engine);
+        let code = host.compile_restored(wanted)?;
+        compiling.0.upgrade()?.queue.compiled(code);
+        Some(())
     };
-    let next = move || host.upgrade().is_some_and(|host| host.compile_restored());
     let thread = Builder::new().name("weir-compile".to_owned());
-    drop(thread.spawn(move || while next() {}));
+    drop(thread.spawn(move || while next().is_some() {}));
 }
 
 /// What was compiled and not applied. The thread ends when this is dropped.

@@ -1,7 +1,7 @@
 //! What an open replays after histories whose programs used much fuel.
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_core::call_context::{CallContext, Image};
 use weir_core::intention::{Intention, Operation};
@@ -10,7 +10,7 @@ use weir_core::{
     CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, StateMode, TopicOptions,
 };
 use weir_store::disk::{Disk, SimDisk};
-use weir_store::{OnProgress, OpenOptions, Store};
+use weir_store::{OnProgress, OpenOptions, Store, StoreError};
 
 use crate::disks::PATIENCE;
 use crate::world::{create, execute, options, put};
@@ -114,17 +114,25 @@ impl ProgramHost for Compiler {
         Ok(Box::new(self.clone()))
     }
 
-    fn compile_restored(&self) -> bool {
+    fn compile_restored(&self, first: Option<CodeHash>) -> Option<CodeHash> {
         let (state, changed) = &*self.0;
         let state = state.lock().unwrap();
         let waited = changed.wait_timeout_while(state, PATIENCE, |state| !state.is_open);
         let (mut state, late) = waited.unwrap();
         assert!(!late.timed_out(), "the open waits for the compiler");
-        let next = state.later.pop();
-        let is_one = next.is_some();
-        state.codes.extend(next);
+        let wanted = |code: &Vec<u8>| Some(self.hash(code)) == first;
+        let place = state.later.iter().position(wanted);
+        let place = place.or(state.later.len().checked_sub(1))?;
+        let code = state.later.remove(place);
+        let hash = self.hash(&code);
+        state.codes.push(code);
         changed.notify_all();
-        is_one
+        Some(hash)
+    }
+
+    fn is_put_off(&self, code: CodeHash) -> bool {
+        let state = self.0.0.lock().unwrap();
+        state.later.iter().any(|later| self.hash(later) == code)
     }
 
     fn fingerprint(&self) -> String {
@@ -310,6 +318,71 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
     let store = Compiler::default().open(&disk);
     assert_eq!(store.report().replayed_intentions, 0);
     store.close().unwrap();
+}
+
+/// A store with this many topics, each with a module of its own, and a plain one; opened from a
+/// snapshot by a host that compiles nothing yet.
+fn with_restored(modules: u8) -> (Compiler, Store) {
+    let disk = SimDisk::new();
+    let store = Compiler::default().open(&disk);
+    create(&store, "plain");
+    for n in 0..modules {
+        deploy(&store, &format!("t{n}"), &[n; 4]);
+    }
+    store.close().unwrap();
+    let compiler = Compiler::default();
+    let store = compiler.open(&disk);
+    assert_eq!(store.report().replayed_intentions, 0);
+    (compiler, store)
+}
+
+#[test]
+fn a_call_waits_for_its_module_and_nothing_else_does() {
+    let (compiler, store) = with_restored(10);
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(store.propose(&[put("t3", b"k", b"v")]).unwrap());
+    }
+    let done = execute(&store, &[put("plain", b"k", b"v")]);
+    assert_eq!(done[0].effect, Effect::Valid);
+    assert_eq!(deploy(&store, "new", b"new"), Effect::Valid);
+    let done = execute(&store, &[put("new", b"k", b"v")]);
+    assert_eq!(done[0].effect, Effect::Valid);
+    calls = calls
+        .into_iter()
+        .map(|call| {
+            call.wait_for(Duration::ZERO)
+                .expect_err("it is not compiled")
+        })
+        .collect();
+    let (state, changed) = &*compiler.0;
+    state.lock().unwrap().is_open = true;
+    changed.notify_all();
+    for call in calls {
+        let done = call.wait().unwrap();
+        let effect = done
+            .iter()
+            .next()
+            .and_then(|one| Some(one.commit()?.effect));
+        assert_eq!(effect, Some(Effect::Valid));
+    }
+    // The one that was begun before the calls, then theirs.
+    let codes = state.lock().unwrap().codes.clone();
+    let restored: Vec<_> = codes.iter().filter(|code| *code != b"new").collect();
+    let place = restored.iter().position(|code| **code == [3; 4]);
+    assert!(place.unwrap() <= 1, "{codes:?}");
+    store.close().unwrap();
+}
+
+#[test]
+fn a_store_is_closed_while_calls_wait_for_their_modules() {
+    let (compiler, store) = with_restored(2);
+    let call = store.propose(&[put("t1", b"k", b"v")]).unwrap();
+    store.close().unwrap();
+    assert!(matches!(call.wait(), Err(StoreError::Closed)));
+    let (state, changed) = &*compiler.0;
+    state.lock().unwrap().is_open = true;
+    changed.notify_all();
 }
 
 #[test]
