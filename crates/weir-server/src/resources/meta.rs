@@ -205,13 +205,27 @@ pub(crate) enum Shape {
     Bytes,
 }
 
+/// Bytes of a text up to which its escapes are not counted.
+const SHORT_TEXT_BYTES: usize = 64 << 10;
+
+/// Whether a text takes more bytes with its escapes than in base64. A control character takes six.
+fn is_longer_than_base64(text: &[u8]) -> bool {
+    let escaped = text.iter().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2_usize,
+        0..0x20 => 6,
+        _ => 1,
+    });
+    text.len() > SHORT_TEXT_BYTES && escaped.sum::<usize>() > text.len().div_ceil(3) * 4
+}
+
 /// Decides it: what was checked is JSON, what has another type is not, and what
-/// has none (other doors of the store say none) is looked at.
+/// has none (other doors of the store say none) is looked at. So the JSON of a long payload takes
+/// at most a third more than the payload.
 pub(crate) fn shape(meta: &Meta<'_>, value: &[u8]) -> Shape {
     let untyped = meta.media_type().is_none();
     if meta.json || (untyped && json::check(value).is_none()) {
         Shape::Json
-    } else if std::str::from_utf8(value).is_ok() {
+    } else if std::str::from_utf8(value).is_ok() && !is_longer_than_base64(value) {
         Shape::Text
     } else {
         Shape::Bytes
@@ -223,6 +237,19 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
     use super::*;
+
+    #[test]
+    fn a_long_text_is_never_longer_than_its_base64() {
+        let meta = Meta::read(b"");
+        let of = |text: &str, count: usize| shape(&meta, text.repeat(count).as_bytes());
+        assert_eq!(of("\u{1}", 1000), Shape::Text);
+        assert_eq!(of("\u{1}", 70_000), Shape::Bytes);
+        assert_eq!(of("line\n", 20_000), Shape::Text);
+        assert_eq!(of("\n", 70_000), Shape::Bytes);
+        assert_eq!(of("aaa\"", 20_000), Shape::Text);
+        assert_eq!(of("aa\\", 30_000), Shape::Text);
+        assert_eq!(of("a\\", 40_000), Shape::Bytes);
+    }
 
     #[test]
     fn what_is_written_is_read() {
