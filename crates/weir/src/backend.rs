@@ -1,24 +1,212 @@
-//! Where the store is: in this process, or behind a server.
+//! Where the store is: in this process, or at a server.
+//!
+//! This room holds every difference between the two. The other modules of the crate call
+//! methods of [`Backend`], and of the values that those return.
+//!
+//! Invariants:
+//! - `cargo xtask tidy` refuses a name of a local or remote variant outside of this room.
+//! - A step of a group that could have another effect the second time is sent once.
 
+mod awaited;
+mod groups;
+mod reader;
+mod replay;
+mod session;
+mod values;
+
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset};
-use weir_store::{KeyEntry, Page, Proposal, Store, StoreError, TopicInfo};
+use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset, Outcomes};
+use weir_protocol::Message;
+use weir_store::{
+    CompactReport, Durability, KeyEntry, OpenOptions, Page, ProgramInfo, Proposal, Stats, Store,
+    StoreError, TopicInfo,
+};
 
-use crate::reader::TopicReader;
-use crate::remote::Remote;
+pub use self::reader::TopicReader;
+pub(crate) use self::replay::Replay;
+pub(crate) use self::session::Route;
+pub(crate) use self::values::Values;
+use crate::blocking_pool;
+use crate::error::remote_error;
 use crate::remote::listener::Listener;
+use crate::remote::{ConnectOptions, Remote};
 use crate::reply::block_on;
+use crate::status::Status;
 
 /// The one place where local and remote are told apart.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
+    /// Open in this process.
     Local(Arc<Store>),
+    /// Open at a server.
     Remote(Arc<Remote>),
 }
 
+/// How far a store has got: everything up to `settled` can be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    pub(crate) settled: IntentionOffset,
+    /// The intention that created the newest topic.
+    pub(crate) created: IntentionOffset,
+}
+
 impl Backend {
+    pub(crate) fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
+        Store::open(directory, options).map(|store| Self::of(Arc::new(store)))
+    }
+
+    /// A store that is open in this process.
+    pub(crate) fn of(store: Arc<Store>) -> Self {
+        Self::Local(store)
+    }
+
+    pub(crate) fn connect(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
+        let remote = Remote::connect(url, options)?;
+        Ok(Self::Remote(Arc::new(remote)))
+    }
+
+    pub(crate) async fn connect_async(
+        url: String,
+        options: ConnectOptions,
+    ) -> Result<Self, StoreError> {
+        // It may read files.
+        let remote = blocking_pool::run(move || Remote::begin(&url, &options)).await??;
+        remote.link.ready().await?;
+        Ok(Self::Remote(Arc::new(remote)))
+    }
+
+    /// The backend whose reads from a server fail after `patience`.
+    pub(crate) fn within(&self, patience: Duration) -> Self {
+        match self {
+            Self::Local(store) => Self::Local(Arc::clone(store)),
+            Self::Remote(remote) => Self::Remote(Arc::new(remote.within(patience))),
+        }
+    }
+
+    /// The store, if it is open in this process.
+    pub(crate) fn local(&self) -> Option<&Arc<Store>> {
+        match self {
+            Self::Local(store) => Some(store),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Whether the store is open in this process.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local().is_some()
+    }
+
+    pub(crate) fn store_id(&self) -> Result<[u8; 16], StoreError> {
+        match self {
+            Self::Local(store) => Ok(store.identity().store_id),
+            Self::Remote(remote) => remote.store_id(),
+        }
+    }
+
+    pub(crate) fn durability(&self) -> Result<Durability, StoreError> {
+        match self {
+            Self::Local(store) => Ok(store.durability()),
+            Self::Remote(remote) => remote.durability(),
+        }
+    }
+
+    pub(crate) fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
+        match self {
+            Self::Local(store) => Ok(store.program(topic)),
+            Self::Remote(remote) => block_on(remote.program(topic)),
+        }
+    }
+
+    pub(crate) fn programs(&self) -> Result<Vec<(String, ProgramInfo)>, StoreError> {
+        let remote = match self {
+            Self::Local(store) => return Ok(store.programs()),
+            Self::Remote(remote) => remote,
+        };
+        let mut found = Vec::new();
+        for info in block_on(remote.topics(false))? {
+            found.extend(block_on(remote.program(&info.name))?.map(|program| (info.name, program)));
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
+        match self {
+            Self::Local(store) => Ok(store.stats()),
+            Self::Remote(remote) => Ok(block_on(remote.status())?.stats),
+        }
+    }
+
+    pub(crate) fn status(&self) -> Result<Status, StoreError> {
+        match self {
+            Self::Local(store) => Ok(Status::of_store(store)),
+            Self::Remote(remote) => block_on(remote.status()),
+        }
+    }
+
+    pub(crate) fn compact(&self) -> Result<CompactReport, StoreError> {
+        match self {
+            Self::Local(store) => store.compact(),
+            Self::Remote(remote) => block_on(remote.compact()),
+        }
+    }
+
+    pub(crate) fn change_cluster(&self, change: &Message<'_>) -> Result<(), StoreError> {
+        match self {
+            Self::Local(_) => Err(remote_error(
+                ErrorCode::Unsupported,
+                "the store is open in this process, so it is no cluster",
+            )),
+            Self::Remote(remote) => block_on(remote.change_cluster(change)),
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Result<Option<String>, StoreError> {
+        match self {
+            Self::Local(store) => Ok(store.failure()),
+            Self::Remote(remote) => remote.failure(),
+        }
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Local(store) => store.sync().map(drop),
+            Self::Remote(remote) => block_on(remote.sync()),
+        }
+    }
+
+    /// Closes the store, or the connection to the server.
+    pub(crate) fn close(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Local(store) => store.shut_down(),
+            Self::Remote(remote) => {
+                remote.close();
+                Ok(())
+            }
+        }
+    }
+
+    /// Proposes intentions outside of a session.
+    ///
+    /// # Errors
+    /// `Remote` with `BadRequest` for an intention with a nonce at a server, which numbers
+    /// the intentions of a connection.
+    pub(crate) fn propose_without_session(
+        &self,
+        intentions: &[Intention<'_>],
+    ) -> Result<Proposal, StoreError> {
+        let numbered = |intention: &Intention<'_>| intention.nonce > 0;
+        if !self.is_local() && intentions.iter().any(numbered) {
+            return Err(remote_error(
+                ErrorCode::BadRequest,
+                "intentions with a nonce go through Weir::session at a server",
+            ));
+        }
+        self.propose(intentions)
+    }
+
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         match self {
             Self::Local(store) => store.propose(intentions),
@@ -26,6 +214,16 @@ impl Backend {
                 .link
                 .propose(intentions)
                 .map(|(proposal, _)| proposal),
+        }
+    }
+
+    /// Proposes intentions and waits for their outcomes. A wait for a server can be
+    /// cancelled ([`interruptible`](crate::interruptible)).
+    pub(crate) fn write(&self, intentions: &[Intention<'_>]) -> Result<Outcomes, StoreError> {
+        let proposal = self.propose(intentions)?;
+        match self {
+            Self::Local(_) => proposal.wait(),
+            Self::Remote(_) => block_on(proposal),
         }
     }
 
@@ -108,10 +306,10 @@ impl Backend {
         if reached {
             return Ok(());
         }
-        Err(StoreError::Remote {
-            code: ErrorCode::Lagging,
-            text: format!("the store has not got to intention {}", intention.0),
-        })
+        Err(remote_error(
+            ErrorCode::Lagging,
+            format!("the store has not got to intention {}", intention.0),
+        ))
     }
 
     /// Whether a server does parts of queries, over logs or over the latest values;
@@ -133,6 +331,40 @@ impl Backend {
         match self {
             Self::Local(store) => Ok(store.newest_topic()),
             Self::Remote(remote) => block_on(remote.applied()).map(|told| told.created),
+        }
+    }
+
+    /// Up to where all records can be read, and the newest topic; `None` if a server has
+    /// not sent it yet. It sends it while a listener of a query that follows is open.
+    pub(crate) fn marks(&self) -> Result<Option<Marks>, StoreError> {
+        match self {
+            Self::Local(store) => Ok(Some(Marks {
+                settled: store.applied(),
+                created: store.newest_topic(),
+            })),
+            Self::Remote(remote) => {
+                let marks = remote.marks()?;
+                Ok(marks.map(|(settled, created)| Marks { settled, created }))
+            }
+        }
+    }
+
+    /// Waits until `until` at most: for an intention after `mark` in a store of this process,
+    /// for packets of a server after the first `seen`. `listening`: the server sends them
+    /// without being asked.
+    pub(crate) fn wait_news(
+        &self,
+        mark: IntentionOffset,
+        seen: u64,
+        listening: bool,
+        until: Option<Instant>,
+    ) {
+        match self {
+            Self::Local(store) => {
+                // Whether there is one is found out by asking again.
+                let _ = store.wait_applied(mark.plus(1), until);
+            }
+            Self::Remote(remote) => remote.wait_news(seen, listening, until),
         }
     }
 

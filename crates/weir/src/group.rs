@@ -1,9 +1,7 @@
-//! A member of a group: takes records, says what became of them.
+//! A member of a group: claims records and settles them.
 //!
-//! The same near and far; what differs is in [`at`]. What must never happen
-//! here: a record that counts as done before its `ack` was answered.
+//! Invariant: no record counts as done before its `ack` was answered.
 
-mod at;
 mod work;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,18 +11,14 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, 
 use weir_store::{Ask, GroupInfo, Page, StoreError};
 
 pub use self::work::{Settle, Works};
-use crate::work::{Claim, Work};
+use crate::work::{Claim, LOOK_EVERY, Work, left, sleep};
 
 use self::work::Word;
-use crate::backend::Backend;
+use crate::backend::{Backend, TopicReader};
 use crate::error::WeirError;
-use crate::reader::TopicReader;
 use crate::topic::Topic;
 use crate::verdict::Verdict;
 
-/// How long to wait at most before looking again while somebody else may give
-/// something back.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Records that the iterator claims together.
 const ITER_RECORDS: usize = 100;
 
@@ -213,7 +207,7 @@ impl Group {
             match (&mut self.reader, due) {
                 // Whether there is one is found out by reading again.
                 (Some((reader, _)), None) => drop(reader.wait(until)),
-                _ => at::sleep(until),
+                _ => sleep(until),
             }
         }
     }
@@ -500,13 +494,4 @@ fn claims(works: &[Work]) -> Vec<Claim> {
 fn millis(time: Duration) -> u64 {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     ms.min(weir_core::limits::GROUP_LEASE_MS_MAX)
-}
-
-/// Time until then.
-fn left(until_ms: u64) -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    });
-    Duration::from_millis(until_ms.saturating_sub(now).max(1))
 }

@@ -1,18 +1,11 @@
 //! Reading what holds now, and then what comes.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_core::ConsequenceOffset;
-use weir_store::{Page, Store, StoreError};
+use weir_store::Page;
 
-use crate::backend::Backend;
-use crate::blocking_pool::{self, Submitted};
+use crate::backend::{Backend, Replay, TopicReader};
 use crate::error::WeirError;
-use crate::reader::TopicReader;
-use crate::remote;
-use crate::reply::block_on;
 use crate::value::Value;
 
 /// A record of [`Topic::latest`](crate::Topic::latest).
@@ -36,93 +29,13 @@ pub struct Latest {
     patience: Duration,
 }
 
-/// The part that comes first.
-#[derive(Debug)]
-enum Replay {
-    Local(Arc<Store>, LocalReplay),
-    Remote(remote::replay::Replay),
-}
-
-/// It is here, or reads on another thread; then what is dropped meanwhile is
-/// waited for by the next call.
-enum LocalReplay {
-    Here(weir_store::Latest),
-    Away(Submitted<(weir_store::Latest, Result<Option<Page>, StoreError>)>),
-    Lost,
-}
-
-impl fmt::Debug for LocalReplay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LocalReplay")
-    }
-}
-
-/// Who does not answer after a panic.
-const READS: &str = "a thread that reads";
-
-impl LocalReplay {
-    async fn next(&mut self, store: &Arc<Store>) -> Result<Option<Page>, StoreError> {
-        if let Self::Here(_) = self
-            && let Self::Here(mut latest) = std::mem::replace(self, Self::Lost)
-        {
-            let store = Arc::clone(store);
-            let work = move || {
-                let page = latest.next(&store);
-                (latest, page)
-            };
-            *self = Self::Away(blocking_pool::submit(work)?);
-        }
-        let Self::Away(handed) = self else {
-            return Err(StoreError::Panicked { thread: READS });
-        };
-        let Some((latest, page)) = handed.await else {
-            *self = Self::Lost;
-            return Err(StoreError::Panicked { thread: READS });
-        };
-        *self = Self::Here(latest);
-        page
-    }
-}
-
-impl Replay {
-    fn next(&mut self) -> Result<Option<Page>, StoreError> {
-        match self {
-            Self::Local(store, LocalReplay::Here(latest)) => latest.next(store),
-            Self::Local(store, latest) => block_on(latest.next(store)),
-            Self::Remote(replay) => block_on(replay.next()),
-        }
-    }
-
-    async fn next_async(&mut self) -> Result<Option<Page>, StoreError> {
-        match self {
-            Self::Local(store, latest) => latest.next(store).await,
-            Self::Remote(replay) => replay.next().await,
-        }
-    }
-}
-
 impl Latest {
     pub(crate) async fn new(
         backend: &Backend,
         name: &str,
         patience: Duration,
     ) -> Result<Self, WeirError> {
-        let (replay, live) = match backend {
-            Backend::Local(store) => {
-                let latest = store.latest(name);
-                let live = TopicReader::local(latest.live(store));
-                (
-                    Replay::Local(Arc::clone(store), LocalReplay::Here(latest)),
-                    live,
-                )
-            }
-            Backend::Remote(remote) => {
-                let replay = remote::replay::Replay::new(Arc::clone(remote), name).await?;
-                let mut live = backend.listen(name);
-                live.seek(ConsequenceOffset(replay.position().saturating_sub(1)));
-                (Replay::Remote(replay), live)
-            }
-        };
+        let (replay, live) = backend.replay(name).await?;
         Ok(Self {
             live,
             replay: Some(replay),

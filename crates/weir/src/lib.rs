@@ -57,9 +57,10 @@
 //! A verdict that is not VALID is a value, not an error: the store understood
 //! and said no. An error means that nobody knows, or that nothing was tried.
 //!
-//! What must never happen here: a semantic of its own. This crate names things
-//! and keeps nonces; the rules are in `weir-core`, the disk in `weir-store`; local and remote are told apart
-//! in one private enum (`backend.rs`).
+//! Invariants:
+//! - This crate has no semantics of its own: it names things and keeps nonces. The rules are
+//!   in `weir-core`, the disk is in `weir-store`.
+//! - Only the methods of one private enum tell local from remote (`backend.rs`).
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -69,7 +70,6 @@ mod error;
 mod group;
 mod latest;
 mod query_topics;
-mod reader;
 mod remote;
 mod reply;
 mod session;
@@ -80,12 +80,12 @@ mod verdict;
 mod weir;
 mod work;
 
+pub use backend::TopicReader;
 pub use error::WeirError;
 pub use group::{Group, Settle, Works};
 pub use latest::{Current, Latest};
 pub use query_topics::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 pub use query_topics::{TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
-pub use reader::TopicReader;
 pub use remote::{AddressError, ConnectOptions};
 pub use reply::{Reply, interruptible};
 pub use session::{Pending, Session};

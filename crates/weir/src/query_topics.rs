@@ -359,7 +359,7 @@ impl TopicQuery {
             // Before the records are looked for.
             let seen = self.backend.deliveries();
             let mark = match &self.follow {
-                Some(_) => follow::mark(&self.backend)?,
+                Some(_) => self.backend.marks()?.map(|marks| marks.settled),
                 None => None,
             };
             // So that a cancelled query ends soon.
@@ -503,29 +503,21 @@ impl TopicQuery {
             seen,
             tells,
         };
-        let far = match &self.backend {
-            Backend::Local(store) => {
-                let next = mark.unwrap_or_default().plus(1);
-                let _ = store.wait_applied(next, until);
-                return;
-            }
-            Backend::Remote(remote) => Arc::clone(remote),
-        };
-        if self.follow.is_none() {
-            far.wait_news(seen, true, until);
-            return;
-        }
-        let mut listening = false;
-        for source in idle {
-            if let Some(reading) = self.readings.get_mut(source) {
-                // What it found, or why it failed, comes with the next page.
-                if reading.wait(Some(Instant::now())) {
-                    return;
+        let mark = self.idle.mark;
+        // In a query that follows at a server, the news are those of the topics that listen.
+        let mut listening = self.follow.is_none() || self.backend.is_local();
+        if !listening {
+            for source in idle {
+                if let Some(reading) = self.readings.get_mut(source) {
+                    // What it found, or why it failed, comes with the next page.
+                    if reading.wait(Some(Instant::now())) {
+                        return;
+                    }
+                    listening = true;
                 }
-                listening = true;
             }
         }
-        far.wait_news(seen, listening, until);
+        self.backend.wait_news(mark, seen, listening, until);
     }
 
     /// Notes what every further call will say.

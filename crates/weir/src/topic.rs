@@ -6,10 +6,9 @@ use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::{CodeHash, ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
 use weir_store::{KeyEntry, Page, ReadFrom, StoreError, TopicInfo};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, TopicReader};
 use crate::error::WeirError;
 use crate::latest::Latest;
-use crate::reader::TopicReader;
 use crate::reply::block_on;
 use crate::value::Value;
 use crate::verdict::Verdict;
@@ -48,13 +47,7 @@ impl Topic {
 
     fn one(&self, operation: Operation<'_>, expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
         let intention = Intention::new(self.name.as_str(), operation).expecting(expect);
-        let proposal = self.backend.propose(&[intention])?;
-        let outcomes = match &self.backend {
-            Backend::Local(_) => proposal.wait()?,
-            // Can be broken off.
-            Backend::Remote(_) => block_on(proposal)?,
-        };
-        Verdict::first(&outcomes)
+        Verdict::first(&self.backend.write(&[intention])?)
     }
 
     /// Makes the topic live. INVALID with `TopicExists` when it does already.
@@ -206,13 +199,13 @@ impl Topic {
 
     /// A reader that starts there. The topic must have been created once.
     pub fn reader(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        start(self.backend.read(self.name.as_str())?, from)
+        self.backend.read(self.name.as_str())?.starting(from)
     }
 
     /// Returns a reader of a topic that may not exist yet: its first record is then the
     /// one of its creation.
     pub fn listener(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        start(self.backend.listen(self.name.as_str()), from)
+        self.backend.listen(self.name.as_str()).starting(from)
     }
 
     /// Pages from there to the newest record.
@@ -255,17 +248,6 @@ impl Topic {
     pub fn try_info(&self) -> Result<Option<TopicInfo>, WeirError> {
         Ok(self.backend.topic(self.name.as_str())?)
     }
-}
-
-fn start(mut reader: TopicReader, from: ReadFrom) -> Result<TopicReader, WeirError> {
-    match from {
-        ReadFrom::Start => {}
-        ReadFrom::End => reader.seek_back(0)?,
-        ReadFrom::After(offset) => reader.seek(offset),
-        ReadFrom::Last(n) => reader.seek_back(n)?,
-        ReadFrom::Time(time_ms) => reader.seek_time(time_ms)?,
-    }
-    Ok(reader)
 }
 
 impl Iterator for Pages {

@@ -12,10 +12,9 @@ use weir_store::{
 };
 
 use crate::backend::Backend;
-use crate::blocking_pool;
-use crate::error::WeirError;
-use crate::remote::{ConnectOptions, Remote};
-use crate::reply::{Reply, block_on};
+use crate::error::{WeirError, remote_error};
+use crate::remote::ConnectOptions;
+use crate::reply::Reply;
 use crate::session::Session;
 use crate::status::Status;
 use crate::topic::Topic;
@@ -50,10 +49,8 @@ impl Weir {
         directory: impl AsRef<Path>,
         options: &OpenOptions,
     ) -> Result<Self, WeirError> {
-        let store = Store::open(directory.as_ref(), &with_engine(options))?;
-        Ok(Self {
-            backend: Backend::Local(Arc::new(store)),
-        })
+        let backend = Backend::open(directory.as_ref(), &with_engine(options))?;
+        Ok(Self { backend })
     }
 
     /// Opens the store, or becomes a client of the server that has it open,
@@ -112,31 +109,24 @@ impl Weir {
     /// whose nonces make that safe; without a session their outcome is `Remote` with
     /// `Indeterminate`.
     pub fn connect_with(url: &str, options: &ConnectOptions) -> Result<Self, WeirError> {
-        let remote = Remote::connect(url, options)?;
-        Ok(Self {
-            backend: Backend::Remote(Arc::new(remote)),
-        })
+        let backend = Backend::connect(url, options)?;
+        Ok(Self { backend })
     }
 
     /// As [`connect_with`](Self::connect_with), to be awaited.
     pub fn connect_async(url: &str, options: &ConnectOptions) -> Reply<Self> {
         let (url, options) = (url.to_owned(), options.clone());
         Reply::new(async move {
-            // It may read files.
-            let remote = blocking_pool::run(move || Remote::begin(&url, &options)).await??;
-            remote.link.ready().await?;
-            Ok(Self {
-                backend: Backend::Remote(Arc::new(remote)),
-            })
+            let backend = Backend::connect_async(url, options).await?;
+            Ok(Self { backend })
         })
     }
 
     /// A store that is open already.
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
-        Self {
-            backend: Backend::Local(store),
-        }
+        let backend = Backend::of(store);
+        Self { backend }
     }
 
     /// Returns a handle to this store whose reads from a server, and whose waits of a query,
@@ -144,10 +134,7 @@ impl Weir {
     /// connection. A local store waits for its disk only. Writes are not affected.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
-        let backend = match &self.backend {
-            Backend::Local(store) => Backend::Local(Arc::clone(store)),
-            Backend::Remote(remote) => Backend::Remote(Arc::new(remote.within(patience))),
-        };
+        let backend = self.backend.within(patience);
         Self { backend }
     }
 
@@ -158,10 +145,7 @@ impl Weir {
     /// The store underneath, when it is open in this process: maintenance.
     #[must_use]
     pub fn local(&self) -> Option<&Store> {
-        match &self.backend {
-            Backend::Local(store) => Some(store),
-            Backend::Remote(_) => None,
-        }
+        self.backend.local().map(|store| &**store)
     }
 
     /// The store underneath: statistics, maintenance, proposals in bulk.
@@ -171,10 +155,8 @@ impl Weir {
     /// is not open here; see [`local`](Self::local).
     pub fn store(&self) -> Result<&Store, WeirError> {
         self.local().ok_or_else(|| {
-            WeirError::Store(StoreError::Remote {
-                code: ErrorCode::Unsupported,
-                text: "the store is at a server, so it is not open here".to_owned(),
-            })
+            let text = "the store is at a server, so it is not open here";
+            remote_error(ErrorCode::Unsupported, text).into()
         })
     }
 
@@ -182,63 +164,37 @@ impl Weir {
     /// connected to a server itself.
     #[must_use]
     pub fn shared_store(&self) -> Option<Arc<Store>> {
-        match &self.backend {
-            Backend::Local(store) => Some(Arc::clone(store)),
-            Backend::Remote(_) => None,
-        }
+        self.backend.local().map(Arc::clone)
     }
 
     /// The store's id.
     pub fn store_id(&self) -> Result<[u8; 16], WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.identity().store_id),
-            Backend::Remote(remote) => Ok(remote.store_id()?),
-        }
+        Ok(self.backend.store_id()?)
     }
 
     /// What an answer to a write means for the disk.
     pub fn durability(&self) -> Result<Durability, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.durability()),
-            Backend::Remote(remote) => Ok(remote.durability()?),
-        }
+        Ok(self.backend.durability()?)
     }
 
     /// All topics that live, or all that ever did, by name.
     pub fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.topics(dead_too)),
-            Backend::Remote(remote) => Ok(block_on(remote.topics(dead_too))?),
-        }
+        Ok(self.backend.topics(dead_too)?)
     }
 
     /// The program of a topic; `None` for a plain one.
     pub fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.program(topic)),
-            Backend::Remote(remote) => Ok(block_on(remote.program(topic))?),
-        }
+        Ok(self.backend.program(topic)?)
     }
 
     /// All topics that have a program, with it, by name.
     pub fn programs(&self) -> Result<Vec<(String, ProgramInfo)>, WeirError> {
-        let remote = match &self.backend {
-            Backend::Local(store) => return Ok(store.programs()),
-            Backend::Remote(remote) => remote,
-        };
-        let mut found = Vec::new();
-        for info in block_on(remote.topics(false))? {
-            found.extend(block_on(remote.program(&info.name))?.map(|program| (info.name, program)));
-        }
-        Ok(found)
+        Ok(self.backend.programs()?)
     }
 
     /// Counts since the store was opened.
     pub fn stats(&self) -> Result<Stats, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.stats()),
-            Backend::Remote(remote) => Ok(block_on(remote.status())?.stats),
-        }
+        Ok(self.backend.stats()?)
     }
 
     /// What holds for the store at this moment, and for the server that has it open.
@@ -246,10 +202,7 @@ impl Weir {
     /// # Errors
     /// `Forbidden` at a server, without the right `admin`.
     pub fn status(&self) -> Result<Status, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(Status::of_store(store)),
-            Backend::Remote(remote) => Ok(block_on(remote.status())?),
-        }
+        Ok(self.backend.status()?)
     }
 
     /// Compacts each topic whose options say so, writes a snapshot and removes the log before it.
@@ -259,10 +212,7 @@ impl Weir {
     /// # Errors
     /// `Forbidden` at a server, without the right `admin`.
     pub fn compact(&self) -> Result<CompactReport, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.compact()?),
-            Backend::Remote(remote) => Ok(block_on(remote.compact())?),
-        }
+        Ok(self.backend.compact()?)
     }
 
     /// Removes a node from the cluster of the server. Its directory cannot come back
@@ -284,32 +234,19 @@ impl Weir {
     }
 
     fn change_cluster(&self, change: &Message<'_>) -> Result<(), WeirError> {
-        match &self.backend {
-            Backend::Local(_) => Err(WeirError::Store(StoreError::Remote {
-                code: ErrorCode::Unsupported,
-                text: "the store is open in this process, so it is no cluster".to_owned(),
-            })),
-            Backend::Remote(remote) => Ok(block_on(remote.change_cluster(change))?),
-        }
+        Ok(self.backend.change_cluster(change)?)
     }
 
     /// Why the store takes no writes, or why its last checkpoint failed; of a
     /// server, as it was when the connection was made. `None` when all is well.
     pub fn failure(&self) -> Result<Option<String>, WeirError> {
-        match &self.backend {
-            Backend::Local(store) => Ok(store.failure()),
-            Backend::Remote(remote) => Ok(remote.failure()?),
-        }
+        Ok(self.backend.failure()?)
     }
 
     /// Makes everything answered so far durable, at any level. It does not wait
     /// for programs whose calls are not answered yet.
     pub fn sync(&self) -> Result<(), WeirError> {
-        match &self.backend {
-            Backend::Local(store) => store.sync().map(drop)?,
-            Backend::Remote(remote) => block_on(remote.sync())?,
-        }
-        Ok(())
+        Ok(self.backend.sync()?)
     }
 
     /// A handle on a topic, whether it lives or not. Costs nothing. Topics of the
@@ -331,15 +268,7 @@ impl Weir {
     /// `Remote` with `BadRequest` for intentions with a nonce at a server: their
     /// numbers are those of a connection of a [`session`](Self::session).
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
-        let numbered = |intention: &Intention<'_>| intention.nonce > 0;
-        if matches!(self.backend, Backend::Remote(_)) && intentions.iter().any(numbered) {
-            return Err(StoreError::Remote {
-                code: ErrorCode::BadRequest,
-                text: "intentions with a nonce go through Weir::session at a server".to_owned(),
-            }
-            .into());
-        }
-        Ok(self.backend.propose(intentions)?)
+        Ok(self.backend.propose_without_session(intentions)?)
     }
 
     /// Finishes what is queued and closes the store, even if other handles to it
@@ -349,11 +278,7 @@ impl Weir {
     /// A connection to a server is closed when everything that was sent is
     /// answered; the store stays open there.
     pub fn close(self) -> Result<(), WeirError> {
-        match &self.backend {
-            Backend::Local(store) => store.shut_down()?,
-            Backend::Remote(remote) => remote.close(),
-        }
-        Ok(())
+        Ok(self.backend.close()?)
     }
 }
 

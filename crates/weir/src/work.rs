@@ -1,10 +1,15 @@
 //! Records that a member of a group has claimed.
 
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::Page;
 
 use crate::error::WeirError;
 use crate::value::Value;
+
+/// The longest wait before a member asks again, while another member may give records back.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A record that the member has.
 #[derive(Clone, Debug)]
@@ -76,4 +81,19 @@ pub(crate) struct Got {
     pub(crate) reason: Option<ErrorCode>,
     pub(crate) frontier: ConsequenceOffset,
     pub(crate) due_ms: Option<u64>,
+}
+
+/// Time until `until_ms`, milliseconds since 1970; 1 ms if that is over.
+pub(crate) fn left(until_ms: u64) -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    });
+    Duration::from_millis(until_ms.saturating_sub(now).max(1))
+}
+
+/// Sleeps until `until`; does not sleep without it.
+pub(crate) fn sleep(until: Option<Instant>) {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    std::thread::sleep(left.unwrap_or_default());
 }

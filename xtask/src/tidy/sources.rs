@@ -66,6 +66,12 @@ const FORBIDDEN_IN_LIBRARIES: &[&str] = &["println!", "print!", "eprintln!", "ep
 /// Crates whose libraries belong to a command and may print.
 const MAY_PRINT: &[&str] = &["weir-lab", "weir-cli", "xtask"];
 
+/// Variants that tell a store of this process from one at a server.
+const LOCAL_OR_REMOTE: &[&str] = &["Local", "Remote"];
+
+/// The one room of the crate `weir` whose code may name them.
+const BACKEND: &str = "src/backend";
+
 /// What made files say of themselves.
 const MADE: &str = "Made by `cargo xtask gen`";
 
@@ -196,6 +202,12 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
             findings,
         );
     }
+    if package == "weir" && !inside.starts_with(BACKEND) {
+        for (line, variant) in local_or_remote(&shipped) {
+            let what = format!("`{variant}` belongs to crates/weir/src/backend.rs: add a method");
+            findings.wrong(&format!("{name}:{line}"), &what);
+        }
+    }
     let command = inside == "src/main.rs" || inside.starts_with("src/bin/");
     if !command && !MAY_PRINT.contains(&package) {
         found(
@@ -205,6 +217,23 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
             findings,
         );
     }
+}
+
+/// The paths in code that end in such a variant, with their lines. A code of an error is none.
+fn local_or_remote(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in code.lines().enumerate() {
+        let is_path = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+        for path in line.split(|letter| !is_path(letter)) {
+            if let Some((kind, variant)) = path.rsplit_once("::")
+                && LOCAL_OR_REMOTE.contains(&variant)
+                && !kind.ends_with("Error")
+            {
+                found.push((number + 1, path.to_owned()));
+            }
+        }
+    }
+    found
 }
 
 /// `crates/weir-core/src/lib.rs` as (`weir-core`, `src/lib.rs`).
@@ -311,6 +340,18 @@ mod tests {
             concat!("see /ho", "me/someone/a\n"),
             &["one machine"],
         );
+    }
+
+    #[test]
+    fn one_room_tells_local_from_remote() {
+        let text = "//! A.\nmatch at { Backend::Local(_) => {}\nSource::Remote { .. } => {} }\n";
+        let name = "crates/weir/src/topic.rs";
+        check(name, text, &["topic.rs:2: `Backend::Local`", "topic.rs:3:"]);
+        check("crates/weir/src/backend/reader.rs", text, &[]);
+        check("crates/weir-server/src/topic.rs", text, &[]);
+        let text =
+            "//! A.\nuse crate::remote::RemoteOptions;\nStoreError::Remote { code, text };\n";
+        check(name, text, &[]);
     }
 
     #[test]

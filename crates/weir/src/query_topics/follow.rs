@@ -61,12 +61,8 @@ impl Follow {
         if self.patterns.is_empty() {
             return Ok(Vec::new());
         }
-        let newest = match backend {
-            Backend::Local(store) => store.newest_topic(),
-            Backend::Remote(remote) => match remote.marks()? {
-                Some((_, created)) => created,
-                None => return Ok(Vec::new()),
-            },
+        let Some(newest) = backend.marks()?.map(|marks| marks.created) else {
+            return Ok(Vec::new());
         };
         if newest <= self.listed {
             return Ok(Vec::new());
@@ -122,14 +118,6 @@ impl Follow {
     }
 }
 
-/// Up to where everything is there to be read.
-pub(super) fn mark(backend: &Backend) -> Result<Option<IntentionOffset>, WeirError> {
-    match backend {
-        Backend::Local(store) => Ok(Some(store.applied())),
-        Backend::Remote(remote) => Ok(remote.marks()?.map(|(settled, _)| settled)),
-    }
-}
-
 /// What a query over topics waits for that is idle, for another thread to wait
 /// for; see [`TopicQuery::news`](crate::TopicQuery::news).
 #[derive(Clone, Debug)]
@@ -154,17 +142,13 @@ impl TopicQueryNews {
     /// worth asking before that, which may turn out to be for nothing.
     #[must_use]
     pub fn wait(&self, until: Instant) -> bool {
-        match &self.backend {
-            Backend::Local(store) => {
-                let _ = store.wait_applied(self.idle.mark.plus(1), Some(until));
-            }
-            Backend::Remote(remote) if self.idle.tells => {
-                remote.wait_news(self.idle.seen, true, Some(until));
-            }
-            Backend::Remote(_) => {
-                let left = until.saturating_duration_since(Instant::now());
-                std::thread::sleep(left);
-            }
+        if self.tells() {
+            let idle = &self.idle;
+            self.backend
+                .wait_news(idle.mark, idle.seen, true, Some(until));
+        } else {
+            let left = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(left);
         }
         Instant::now() < until
     }
@@ -173,7 +157,7 @@ impl TopicQueryNews {
     /// is found out by asking the query.
     #[must_use]
     pub fn is_near(&self) -> bool {
-        matches!(self.backend, Backend::Local(_))
+        self.backend.is_local()
     }
 
     /// Whether it hears of what comes; else the query is to be asked now and then.

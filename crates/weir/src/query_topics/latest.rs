@@ -5,19 +5,17 @@
 //! there, so that a query that resumes at it, on any node, meets each key that stays
 //! in the topic once. What must never happen here: two values of a key.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::{ConsequenceOffset, IntentionOffset};
+use weir_core::IntentionOffset;
 use weir_query::{Frames, Meta, QueryError, Span, item_of};
-use weir_store::{Store, StoreError, key_after};
+use weir_store::key_after;
 
 use super::fetched::{Came, Fetched, Shared};
-use crate::backend::Backend;
+use crate::backend::{Backend, Values};
 use crate::error::WeirError;
-use crate::remote::listener::{Listener, Next};
-use crate::reply::block_on;
+use crate::remote::listener::Next;
 
 /// Bytes of values that make a page.
 const GATHERED_BYTES: usize = 1 << 20;
@@ -25,17 +23,11 @@ const GATHERED_BYTES: usize = 1 << 20;
 /// Reads them.
 #[derive(Debug)]
 pub(super) struct Latest {
-    source: Source,
+    values: Values,
     /// Keys below it were read.
     at: Vec<u8>,
     /// The newest intention of what was read.
     pub(super) newest: IntentionOffset,
-}
-
-#[derive(Debug)]
-enum Source {
-    Local(Arc<Store>, Box<str>, weir_store::Latest),
-    Remote(Box<Listener>),
 }
 
 impl Latest {
@@ -46,58 +38,20 @@ impl Latest {
         shared: &Shared,
         now: bool,
     ) -> Result<Self, WeirError> {
-        let source = match backend {
-            Backend::Local(store) => {
-                Source::Local(Arc::clone(store), topic.into(), store.current(topic, b""))
-            }
-            Backend::Remote(remote) => {
-                let listener = Listener::new(Arc::clone(remote), topic, ConsequenceOffset::ZERO);
-                let mut listener = listener.latest(shared.pushdown.clone(), b"");
-                if now {
-                    listener.prepare(shared.pushdown.clone())?;
-                }
-                Source::Remote(listener.into())
-            }
-        };
         Ok(Self {
-            source,
+            values: backend.values(topic, shared.pushdown.clone(), now)?,
             at: Vec::new(),
             newest: IntentionOffset::ZERO,
         })
     }
 
-    fn seek(&mut self, from: &[u8]) {
-        self.at = from.to_vec();
-        match &mut self.source {
-            Source::Local(store, topic, latest) => *latest = store.current(topic, from),
-            Source::Remote(listener) => listener.seek_key(from),
-        }
-    }
-
-    /// The next value; `waits`: for a server, until then at most.
-    fn next(&mut self, waits: bool, deadline: Option<Instant>) -> Result<Next, StoreError> {
-        match &mut self.source {
-            Source::Local(store, _, latest) => {
-                Ok(latest.next(store)?.map_or(Next::End, Next::Page))
-            }
-            Source::Remote(listener) if waits => block_on(listener.next_by(deadline)),
-            Source::Remote(listener) => block_on(listener.next_ready()),
-        }
-    }
-
     /// Values that were not JSON and were left out by a server.
     pub(super) fn skipped(&self) -> u64 {
-        match &self.source {
-            Source::Local(..) => 0,
-            Source::Remote(listener) => listener.skipped(),
-        }
+        self.values.skipped()
     }
 
     fn fault(&self, topic: &str) -> Option<QueryError> {
-        let Source::Remote(listener) = &self.source else {
-            return None;
-        };
-        let fault = listener.fault()?;
+        let fault = self.values.fault()?;
         Some(QueryError::of_record(
             fault.code,
             topic,
@@ -115,7 +69,8 @@ impl Latest {
         deadline: Option<Instant>,
     ) -> Result<Fetched, WeirError> {
         if *from != *self.at {
-            self.seek(from);
+            self.at = from.to_vec();
+            self.values.seek(from);
         }
         let (mut bytes, mut frames, mut records) = (Vec::new(), Frames::default(), Vec::new());
         let mut add = |part: &[u8]| {
@@ -127,7 +82,7 @@ impl Latest {
         let mut ended = false;
         loop {
             // What has come is handed on before more is waited for.
-            let page = match self.next(records.is_empty(), deadline)? {
+            let page = match self.values.next(records.is_empty(), deadline)? {
                 Next::Page(page) => page,
                 Next::End => {
                     ended = true;

@@ -16,8 +16,8 @@ use super::faults::FaultKey;
 use super::fetched::{Came, Fetched, Shared};
 use super::latest::Latest;
 use super::options::TopicView;
+use crate::backend::TopicReader;
 use crate::error::WeirError;
-use crate::reader::TopicReader;
 use crate::remote::listener::Next;
 use crate::topic::Topic;
 

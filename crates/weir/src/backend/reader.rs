@@ -5,16 +5,17 @@ use std::time::Instant;
 
 use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_protocol::After;
-use weir_store::{Page, StoreError};
+use weir_store::{Page, ReadFrom, StoreError};
 
 use crate::blocking_pool;
+use crate::error::WeirError;
 use crate::remote::listener::{Listener, Next};
 use crate::remote::pushdown::{Fault, PushdownRequest};
 use crate::reply::block_on;
 
-/// Reads the records of one topic in ascending offset, each once, from any
-/// offset on. It costs one page of memory, and far away the pages that are on
-/// their way.
+/// Reads the records of one topic in ascending offset, each once, from any offset on.
+/// It keeps one page in memory, and for a store at a server the pages that were sent and
+/// are not read yet.
 #[derive(Clone, Debug)]
 pub struct TopicReader {
     source: Source,
@@ -128,12 +129,33 @@ impl TopicReader {
         }
     }
 
-    /// Moves to where a server says; nothing near.
-    pub(crate) async fn seek_far(&mut self, after: After) -> Result<(), StoreError> {
-        match &mut self.source {
-            Source::Local(_) => Ok(()),
-            Source::Remote(listener) => listener.seek_to(after).await,
+    /// Moves a new reader to where reading starts.
+    pub(crate) fn starting(mut self, from: ReadFrom) -> Result<Self, WeirError> {
+        match from {
+            ReadFrom::Start => {}
+            ReadFrom::End => self.seek_back(0)?,
+            ReadFrom::After(offset) => self.seek(offset),
+            ReadFrom::Last(n) => self.seek_back(n)?,
+            ReadFrom::Time(time_ms) => self.seek_time(time_ms)?,
         }
+        Ok(self)
+    }
+
+    /// Moves a new reader as [`starting`](Self::starting) does, to be awaited: a server's
+    /// response wakes the task, and another thread reads the disk.
+    pub(crate) async fn starting_async(mut self, from: ReadFrom) -> Result<Self, WeirError> {
+        let listener = match &mut self.source {
+            Source::Local(_) => return blocking_pool::run(move || self.starting(from)).await?,
+            Source::Remote(listener) => listener,
+        };
+        match from {
+            ReadFrom::Start => {}
+            ReadFrom::After(offset) => listener.seek(offset),
+            ReadFrom::End => listener.seek_to(After::Last(0)).await?,
+            ReadFrom::Last(n) => listener.seek_to(After::Last(n)).await?,
+            ReadFrom::Time(time_ms) => listener.seek_to(After::Time(time_ms)).await?,
+        }
+        Ok(self)
     }
 
     /// Lets the reader continue at the earliest record that is left when retention has
@@ -170,11 +192,11 @@ impl TopicReader {
         }
     }
 
-    /// Up to where everything was read, if nothing is left to be read; `near`
-    /// is what holds for a store of this process.
-    pub(crate) fn mark(&self, near: IntentionOffset) -> Option<IntentionOffset> {
+    /// Up to where everything was read, if nothing is left to be read; `local` is the
+    /// answer for a store of this process.
+    pub(crate) fn mark(&self, local: IntentionOffset) -> Option<IntentionOffset> {
         match &self.source {
-            Source::Local(_) => Some(near),
+            Source::Local(_) => Some(local),
             Source::Remote(listener) => listener.mark(),
         }
     }

@@ -1,7 +1,4 @@
-//! What groups ask of a store: of one in this process, or of a server.
-//!
-//! What must never happen here: a step that would do something else the second
-//! time, sent twice.
+//! Steps of groups, in a store of this process or at a server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,22 +6,13 @@ use std::time::{Duration, Instant};
 use weir_core::{Commit, ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation, Outcome};
 use weir_store::{Ask, GroupInfo, Store, StoreError};
 
-use super::{LOOK_EVERY, left};
-use crate::backend::Backend;
+use super::{Backend, TopicReader};
 use crate::error::WeirError;
-use crate::reader::TopicReader;
 use crate::remote::listener::Listener;
-use crate::reply::block_on;
-use crate::work::{Got, Work};
+use crate::work::{Got, LOOK_EVERY, Work, left, sleep};
 
 /// Times that a step is sent whose answers were lost.
 const TRIES: usize = 8;
-
-/// Sleeps; not at all when nothing says until when.
-pub(super) fn sleep(until: Option<Instant>) {
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    std::thread::sleep(left.unwrap_or_default());
-}
 
 /// Whether a step may be sent again when nobody knows whether it was done.
 fn repeats(step: &GroupStep<'_>) -> bool {
@@ -35,7 +23,7 @@ fn repeats(step: &GroupStep<'_>) -> bool {
 
 impl Backend {
     /// Does one step and waits for the verdict.
-    pub(super) fn group_step(
+    pub(crate) fn group_step(
         &self,
         topic: &str,
         group: &str,
@@ -44,12 +32,7 @@ impl Backend {
         let intention = Intention::new(topic, Operation::Cursor { group, step });
         let mut tries = 1;
         loop {
-            let answered = self.propose(&[intention]).and_then(|proposal| match self {
-                Self::Local(_) => proposal.wait(),
-                // Can be broken off.
-                Self::Remote(_) => block_on(proposal),
-            });
-            let outcomes = match answered {
+            let outcomes = match self.write(&[intention]) {
                 Err(StoreError::Remote {
                     code: ErrorCode::Indeterminate,
                     ..
@@ -66,14 +49,14 @@ impl Backend {
         }
     }
 
-    pub(super) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
+    pub(crate) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
         match self {
             Self::Local(store) => Ok(store.group(topic, group)),
             Self::Remote(remote) => remote.group(topic, group),
         }
     }
 
-    pub(super) fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
+    pub(crate) fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
         match self {
             Self::Local(store) => store.groups(topic),
             Self::Remote(remote) => remote.groups(topic),
@@ -81,7 +64,7 @@ impl Backend {
     }
 
     /// Reads after `after`, or from the first record that is left.
-    pub(super) fn read_left(
+    pub(crate) fn read_left(
         &self,
         topic: &str,
         after: ConsequenceOffset,
@@ -96,7 +79,7 @@ impl Backend {
     }
 
     /// Moves the cursor of an exclusive group soon, without waiting.
-    pub(super) fn move_cursor(
+    pub(crate) fn move_cursor(
         &self,
         topic: &str,
         group: &str,
@@ -116,7 +99,7 @@ impl Backend {
     }
 
     /// Moves the cursor and waits for the verdict.
-    pub(super) fn move_cursor_now(
+    pub(crate) fn move_cursor_now(
         &self,
         topic: &str,
         group: &str,
@@ -132,14 +115,14 @@ impl Backend {
         }
     }
 
-    pub(super) fn flush_cursor(&self, topic: &str, group: &str) {
+    pub(crate) fn flush_cursor(&self, topic: &str, group: &str) {
         if let Self::Local(store) = self {
             store.flush_cursor(topic, group);
         }
     }
 
     /// Claims records, waiting until `deadline` for the first one.
-    pub(super) fn claim(
+    pub(crate) fn claim(
         &self,
         topic: &str,
         group: &str,
@@ -149,7 +132,7 @@ impl Backend {
         let mut seen = None;
         loop {
             let got = match self {
-                Self::Local(store) => near(store, topic, group, ask)?,
+                Self::Local(store) => local_claim(store, topic, group, ask)?,
                 Self::Remote(remote) => {
                     let wait = deadline.map_or(Duration::MAX, |deadline| {
                         deadline.saturating_duration_since(Instant::now())
@@ -179,7 +162,7 @@ impl Backend {
     }
 }
 
-fn near(store: &Store, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Got, WeirError> {
+fn local_claim(store: &Store, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Got, WeirError> {
     let claimed = store.claim(topic, group, ask)?;
     let mut works = Vec::new();
     for delivery in claimed.deliveries {

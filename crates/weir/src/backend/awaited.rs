@@ -1,0 +1,79 @@
+//! Reads that are awaited.
+//!
+//! A server's response wakes the task. A store of this process answers at once what is in
+//! memory; a thread of the pool reads what is on disk.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use weir_core::ConsequenceOffset;
+use weir_store::{Current, KeyEntry, Page, StoreError, TopicInfo};
+
+use super::Backend;
+use crate::blocking_pool;
+
+impl Backend {
+    pub(crate) async fn get_async(
+        &self,
+        topic: &str,
+        key: Box<[u8]>,
+    ) -> Result<Option<Page>, StoreError> {
+        let store = match self {
+            Self::Remote(remote) => return remote.get(topic, &key).await,
+            Self::Local(store) => store,
+        };
+        match store.get_now(topic, &key) {
+            Poll::Ready(Current::Record(page)) => return Ok(Some(page)),
+            Poll::Ready(Current::NoKey) => return Ok(None),
+            // The call that waits reads the disk, and finds the errors.
+            _ => {}
+        }
+        let (store, topic) = (Arc::clone(store), topic.to_owned());
+        blocking_pool::run(move || store.get(&topic, &key)).await?
+    }
+
+    pub(crate) async fn record_async(
+        &self,
+        topic: &str,
+        offset: ConsequenceOffset,
+    ) -> Result<Option<Page>, StoreError> {
+        if let Self::Remote(remote) = self {
+            return remote.record(topic, offset).await;
+        }
+        let (backend, topic) = (self.clone(), topic.to_owned());
+        blocking_pool::run(move || backend.record(&topic, offset)).await?
+    }
+
+    pub(crate) async fn value_async(
+        &self,
+        topic: &str,
+        entry: KeyEntry,
+    ) -> Result<Option<Page>, StoreError> {
+        if let Self::Remote(remote) = self {
+            return remote.record(topic, entry.offset).await;
+        }
+        let (backend, topic) = (self.clone(), topic.to_owned());
+        blocking_pool::run(move || backend.value(&topic, &entry)).await?
+    }
+
+    pub(crate) async fn scan_async(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<KeyEntry>, StoreError> {
+        match self {
+            // From memory.
+            Self::Local(store) => store.scan(topic, prefix, after, limit),
+            Self::Remote(remote) => remote.scan(topic, prefix, after, limit).await,
+        }
+    }
+
+    pub(crate) async fn topic_async(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
+        match self {
+            Self::Local(store) => Ok(store.topic(topic)),
+            Self::Remote(remote) => remote.topic(topic).await,
+        }
+    }
+}
