@@ -227,11 +227,14 @@ impl AnySource<'_> {
     }
 }
 
-/// What was taken from a `Buffer`, and goes back to it when a query refuses its page.
-type Taken<'py> = Option<(Bound<'py, Buffer>, Bytes)>;
+/// The buffer that a page was taken from, and its bytes: they return to it if a query refuses the page.
+type BufferLoan<'py> = Option<(Bound<'py, Buffer>, Bytes)>;
 
 /// A page as it is given: a `Buffer` is taken away, anything else is read where it lies or copied.
-fn page<'py>(data: &Bound<'py, PyAny>, length: Option<usize>) -> PyResult<(Bytes, Taken<'py>)> {
+fn page<'py>(
+    data: &Bound<'py, PyAny>,
+    length: Option<usize>,
+) -> PyResult<(Bytes, BufferLoan<'py>)> {
     if let Ok(buffer) = data.cast::<Buffer>() {
         let (whole, length) = buffer.get().take(length)?;
         return Ok((whole.slice(..length), Some((buffer.clone(), whole))));

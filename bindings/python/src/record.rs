@@ -26,8 +26,8 @@ fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// What keeps the bytes of a record where they are.
-enum Held {
+/// The owner of the bytes of a record.
+enum RecordOwner {
     Page(Bytes),
     Value(Value),
     Work(Box<Work>),
@@ -70,7 +70,7 @@ impl Head {
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Record {
     head: Head,
-    held: Held,
+    held: RecordOwner,
     replay: bool,
 }
 
@@ -80,7 +80,7 @@ impl Record {
         let head = Head::of(&value.record(), Bytes::copy_from_slice);
         Self {
             head,
-            held: Held::Value(value),
+            held: RecordOwner::Value(value),
             replay: false,
         }
     }
@@ -90,7 +90,7 @@ impl Record {
         let head = Head::of(&work.record(), Bytes::copy_from_slice);
         Self {
             head,
-            held: Held::Work(Box::new(work)),
+            held: RecordOwner::Work(Box::new(work)),
             replay: false,
         }
     }
@@ -103,9 +103,9 @@ impl Record {
 
     fn bytes(&self) -> &[u8] {
         match &self.held {
-            Held::Page(bytes) => bytes,
-            Held::Value(value) => value.value(),
-            Held::Work(work) => work.record().value,
+            RecordOwner::Page(bytes) => bytes,
+            RecordOwner::Value(value) => value.value(),
+            RecordOwner::Work(work) => work.record().value,
         }
     }
 }
@@ -287,7 +287,7 @@ impl RecordPage {
         let (head, value) = self.records.get(at)?;
         Some(Record {
             head: head.clone(),
-            held: Held::Page(value.clone()),
+            held: RecordOwner::Page(value.clone()),
             replay: false,
         })
     }

@@ -179,7 +179,7 @@ impl Item {
         part.unwrap_or_default()
     }
 
-    fn find(&self, py: Python<'_>, path: &str) -> PyResult<Option<(value::Found, Self)>> {
+    fn find(&self, py: Python<'_>, path: &str) -> PyResult<Option<(value::ValueSpan, Self)>> {
         let Some(found) = value::find(py, self.bytes(), path)? else {
             return Ok(None);
         };

@@ -10,8 +10,8 @@ use crate::error::{Answer, Failure};
 /// Bytes above which the interpreter is released for a scan.
 pub(crate) const RELEASE_BYTES: usize = 32 << 10;
 
-/// A value that was found: its bytes in the item, and whether it is an array or object.
-pub(crate) struct Found {
+/// The bytes of a value in its item, and whether it is an array or object.
+pub(crate) struct ValueSpan {
     pub(crate) start: u32,
     pub(crate) end: u32,
     pub(crate) nested: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// `SYNTAX` for a path that is none; `NOT_JSON` where the item is not JSON on the way.
-pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<Found>> {
+pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<ValueSpan>> {
     let look = || {
         let path = Path::parse(path).map_err(|error| {
             Failure::new(weir::ErrorCode::Syntax, format!("path {path:?}: {error}"))
@@ -32,7 +32,7 @@ pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<Fou
         weir::query::find(item, &paths, &mut found)
             .map_err(|error| Failure::new(weir::ErrorCode::NotJson, error.to_string()))?;
         let value = found.first().filter(|value| value.tag != Tag::Undefined);
-        Ok(value.map(|value| Found {
+        Ok(value.map(|value| ValueSpan {
             start: value.span.offset,
             end: value.span.offset + value.span.len,
             nested: value.tag >= Tag::Array,

@@ -40,9 +40,9 @@ pub(crate) struct GroupArgs {
     verb: Verb,
 }
 
-/// Which records of which group.
+/// Records that were claimed from a group.
 #[derive(Debug, Args)]
-struct Taken {
+struct ClaimedRecords {
     /// Topic
     topic: String,
     /// Name of the group
@@ -126,7 +126,7 @@ Examples:
         weir put j x && weir group create j w && weir group claim j w && \
         weir group ack j w 2 --claim 4\n  \
         weir group ack j w 2 --claim 4 -o json")]
-    Ack(Taken),
+    Ack(ClaimedRecords),
     /// Give records back
     #[command(after_long_help = "Examples:\n  \
         weir put j x && weir group create j w && weir group claim j w && \
@@ -134,7 +134,7 @@ Examples:
         weir put j y && weir group claim j w && weir group nack j w 2 --claim 7 --delay 1m")]
     Nack {
         #[command(flatten)]
-        taken: Taken,
+        taken: ClaimedRecords,
         /// Time before they may be claimed again
         #[arg(long, default_value = "0s", value_parser = settings::duration, value_name = "TIME")]
         delay: Duration,

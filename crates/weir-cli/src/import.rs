@@ -15,7 +15,7 @@
 //! What must never happen here: a number for an unusable item, since the next
 //! run may treat it otherwise, or an item without number.
 
-mod found;
+mod input_item;
 mod judge;
 mod key_path;
 mod letters;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use weir::{Kept, Lost, SalvageReport, StoreError};
+use weir::{Lost, SalvageReport, SalvagedTopic, StoreError};
 
 use crate::bytes::json_string;
 use crate::caller::Caller;
@@ -142,7 +142,7 @@ fn topics(report: &SalvageReport) -> Vec<(String, String)> {
         .map(|lost| &*lost.topic)
         .filter(|name| !known.contains(name))
         .collect();
-    let missing = missing.into_iter().map(|name| Kept {
+    let missing = missing.into_iter().map(|name| SalvagedTopic {
         topic: name.to_owned(),
         first: 0,
         last: 0,
@@ -155,7 +155,7 @@ fn topics(report: &SalvageReport) -> Vec<(String, String)> {
     .collect()
 }
 
-fn json(kept: &Kept, lost: &[&Lost]) -> String {
+fn json(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
     let ranges = lost
         .iter()
         .map(|lost| format!("[{},{}]", lost.first, lost.last));
@@ -168,8 +168,8 @@ fn json(kept: &Kept, lost: &[&Lost]) -> String {
     )
 }
 
-fn line(kept: &Kept, lost: &[&Lost]) -> String {
-    let Kept { topic, first, last } = kept;
+fn line(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
+    let SalvagedTopic { topic, first, last } = kept;
     let mut line = match first {
         0 => format!("{topic}: keeps no record"),
         _ => format!("{topic}: keeps {first} to {last}"),

@@ -8,15 +8,15 @@ use weir::{Topic, Weir};
 use crate::failure::Failure;
 use crate::threads::{locked, thread};
 
-/// A store that is open, until it is taken.
-type Held = Mutex<Option<Weir>>;
-type Shared = Arc<Held>;
+/// An open store; `None` after it was closed.
+type OpenStore = Mutex<Option<Weir>>;
+type Shared = Arc<OpenStore>;
 
 /// A store as Lisp holds it: `None` after it was closed.
 pub(crate) struct Handle(Shared);
 
 /// Stores that were opened and not finalized.
-static OPEN: LazyLock<Mutex<Vec<Weak<Held>>>> = LazyLock::new(Mutex::default);
+static OPEN: LazyLock<Mutex<Vec<Weak<OpenStore>>>> = LazyLock::new(Mutex::default);
 
 impl Handle {
     pub(crate) fn new(weir: Weir) -> Self {

@@ -177,10 +177,10 @@ pub(crate) fn speaks(version: i32) -> Result<(), Refusal> {
 
 /// Counts the instances of a host, and the bytes of their memories.
 #[derive(Debug, Default)]
-pub(crate) struct Warm(Arc<Taken>);
+pub(crate) struct Warm(Arc<WarmUsage>);
 
 #[derive(Debug, Default)]
-struct Taken {
+struct WarmUsage {
     instances: AtomicUsize,
     bytes: AtomicU64,
 }
@@ -188,16 +188,16 @@ struct Taken {
 /// An instance that is counted while it lives.
 #[derive(Debug)]
 pub(crate) struct CountedInstance {
-    taken: Arc<Taken>,
+    usage: Arc<WarmUsage>,
     bytes: u64,
 }
 
 impl Warm {
-    /// Counts bytes that are no instance's.
-    pub(crate) fn keep(&self, bytes: u64) -> Kept {
+    /// Counts bytes that belong to no instance.
+    pub(crate) fn keep(&self, bytes: u64) -> CountedBytes {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Kept {
-            taken: Arc::clone(&self.0),
+        CountedBytes {
+            usage: Arc::clone(&self.0),
             bytes,
         }
     }
@@ -207,7 +207,7 @@ impl Warm {
         self.0.instances.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         CountedInstance {
-            taken: Arc::clone(&self.0),
+            usage: Arc::clone(&self.0),
             bytes,
         }
     }
@@ -218,32 +218,32 @@ impl CountedInstance {
     /// many bytes by now.
     pub(crate) fn may_stay(&mut self, bytes: u64) -> bool {
         if bytes != self.bytes {
-            self.taken.bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
             self.bytes = bytes;
         }
-        self.taken.instances.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
-            && self.taken.bytes.load(Ordering::Relaxed) <= limits::WARM_BYTES_MAX
+        self.usage.instances.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
+            && self.usage.bytes.load(Ordering::Relaxed) <= limits::WARM_BYTES_MAX
     }
 }
 
-/// Bytes that are counted while this lives.
+/// Bytes that count until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    taken: Arc<Taken>,
+pub(crate) struct CountedBytes {
+    usage: Arc<WarmUsage>,
     bytes: u64,
 }
 
-impl Drop for Kept {
+impl Drop for CountedBytes {
     fn drop(&mut self) {
-        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for CountedInstance {
     fn drop(&mut self) {
-        self.taken.instances.fetch_sub(1, Ordering::Relaxed);
-        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.usage.instances.fetch_sub(1, Ordering::Relaxed);
+        self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

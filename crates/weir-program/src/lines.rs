@@ -109,10 +109,10 @@ impl LogLine {
 
 /// The newest lines of the topics of a host.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<Kept>);
+pub(crate) struct Lines(Mutex<LinesState>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LinesState {
     topics: BTreeMap<Arc<str>, TopicLines>,
     rates: Rates,
     /// Number of the next line, over all topics.
@@ -181,7 +181,7 @@ impl TopicLines {
     }
 }
 
-impl Kept {
+impl LinesState {
     /// The lines of a topic. Of the principal with most topics, the topic that
     /// wrote longest ago makes room.
     fn topic(&mut self, name: &Arc<str>) -> &mut TopicLines {

@@ -22,7 +22,7 @@ use crate::abi;
 use crate::abi::PAGE_BYTES;
 use crate::first::First;
 use crate::fresh;
-use crate::host::{Cache, CountedInstance, Kept, Warm, limits, speaks};
+use crate::host::{Cache, CountedBytes, CountedInstance, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::native::restored::{Code, Restored};
 use crate::report::Report;
@@ -122,7 +122,7 @@ struct Compiled {
     /// Data segments are in the module.
     keeps_data: bool,
     /// The memory of a fresh instance; its room is counted.
-    first: OnceLock<(First, Kept)>,
+    first: OnceLock<(First, CountedBytes)>,
     warm: Arc<Warm>,
     /// Keeps where calls fail, on a host with a tracer.
     stacks: Option<Stacks>,

@@ -38,7 +38,7 @@ impl ItemsError {
 
 /// An item together with the memory that an [`Intention`] of it borrows.
 #[derive(Clone, Debug)]
-pub struct Held<'a> {
+pub struct DecodedItem<'a> {
     client: ClientId,
     nonce: u64,
     topic: &'a str,
@@ -62,7 +62,7 @@ enum Shape<'a> {
     Alter,
 }
 
-impl<'a> Held<'a> {
+impl<'a> DecodedItem<'a> {
     /// The item as an intention.
     #[must_use]
     pub fn intention<'h>(&'h self, principal: &'h [u8]) -> Intention<'h> {
@@ -105,7 +105,11 @@ impl<'a> Held<'a> {
 /// Reads the items of a write of this client (`NONE` without session): all of
 /// them, with rising nonces, none with a principal, none that only the store
 /// itself may log.
-pub fn read_items(client: ClientId, count: u32, items: &[u8]) -> Result<Vec<Held<'_>>, ItemsError> {
+pub fn read_items(
+    client: ClientId,
+    count: u32,
+    items: &[u8],
+) -> Result<Vec<DecodedItem<'_>>, ItemsError> {
     let batch = Batch {
         count,
         time_ms: 0,
@@ -113,7 +117,7 @@ pub fn read_items(client: ClientId, count: u32, items: &[u8]) -> Result<Vec<Held
         items,
     };
     // An item has two bytes at least: no memory for a number alone.
-    let mut held: Vec<Held<'_>> = Vec::with_capacity((count as usize).min(items.len() / 2));
+    let mut held: Vec<DecodedItem<'_>> = Vec::with_capacity((count as usize).min(items.len() / 2));
     for (index, item) in (0_u32..).zip(batch.items()) {
         let item = item.map_err(|error| {
             ItemsError::Unreadable(BatchError {
@@ -138,7 +142,7 @@ pub fn read_items(client: ClientId, count: u32, items: &[u8]) -> Result<Vec<Held
         let Some(what) = what(&item.action) else {
             return foreign("an operation that clients cannot send");
         };
-        held.push(Held {
+        held.push(DecodedItem {
             client,
             nonce: item.nonce,
             topic,

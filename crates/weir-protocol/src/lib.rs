@@ -28,7 +28,7 @@ pub use encode::Encoder;
 pub use fields::{parse_id, write_id};
 pub use framing::{Deframer, FrameError};
 pub use groups::{GroupAnswer, GroupClaim, GroupLine, GroupLines, GroupOwner, write_group};
-pub use items::{Held, ItemsError, read_items};
+pub use items::{DecodedItem, ItemsError, read_items};
 pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
     After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,

@@ -218,8 +218,8 @@ impl Progress {
     pub(crate) const NEW: Progress = Progress { ty: 0, text: 0 };
 }
 
-/// What is known about an element: its type and where its value is.
-pub(crate) enum Found<'a> {
+/// The part of an element that has arrived.
+pub(crate) enum Parsed<'a> {
     /// All of it, and the index after it.
     Whole(Element<'a>, usize),
     /// A sized one that is not all here: its type, its length and where its bytes start.
@@ -231,7 +231,7 @@ pub(crate) fn element<'a>(
     source: Source<'a>,
     stop: u8,
     progress: &mut Progress,
-) -> Result<Found<'a>, Trouble> {
+) -> Result<Parsed<'a>, Trouble> {
     let mut at = 0;
     let mut ty = None;
     if source.at(0) == Some(b'=') {
@@ -246,7 +246,7 @@ pub(crate) fn element<'a>(
         ty = source.bytes.get(1..end);
         at = end;
     }
-    let whole = |value, sized, end| Found::Whole(Element { ty, value, sized }, end);
+    let whole = |value, sized, end| Parsed::Whole(Element { ty, value, sized }, end);
     match source.at(at) {
         None if !source.complete => Err(Trouble::More),
         None => Ok(whole(&[], false, at)),
@@ -277,7 +277,7 @@ pub(crate) fn element<'a>(
             match end.and_then(|end| Some((source.bytes.get(from..end)?, end))) {
                 Some((value, end)) => Ok(whole(value, true, end)),
                 None if source.complete => Err(Trouble::Short),
-                None => Ok(Found::Start(ty, total, from)),
+                None => Ok(Parsed::Start(ty, total, from)),
             }
         }
         Some(_) if ty.is_some() => Err(Trouble::Type(at)),

@@ -1,7 +1,7 @@
 //! Dicts: `[type] *( "{" key "}" value )`.
 
 use crate::container::{
-    ContainerError, ContainerErrorKind, Element, Found, Key, Progress, Source, Trouble, element,
+    ContainerError, ContainerErrorKind, Element, Key, Parsed, Progress, Source, Trouble, element,
 };
 use crate::scan::keyword_len;
 
@@ -110,7 +110,7 @@ impl<'a> Dict<'a> {
         };
         let mut progress = Progress::NEW;
         match element(source, b'{', &mut progress) {
-            Ok(Found::Whole(element, used)) => {
+            Ok(Parsed::Whole(element, used)) => {
                 self.pos += used;
                 self.state = State::Key;
                 Ok(DictEvent::Value(element))
@@ -119,7 +119,7 @@ impl<'a> Dict<'a> {
             Err(Trouble::Length(index) | Trouble::Brace(index)) => {
                 Err(self.fail(ContainerErrorKind::ValueLength, index))
             }
-            Ok(Found::Start(..)) | Err(Trouble::Short | Trouble::More) => {
+            Ok(Parsed::Start(..)) | Err(Trouble::Short | Trouble::More) => {
                 Err(self.fail(ContainerErrorKind::Short, rest.len()))
             }
         }

@@ -5,7 +5,7 @@
 //! events are the same for every cut. The walker is the stream with all its input.
 
 use crate::container::{
-    ContainerError, ContainerErrorKind, Element, Found, Progress, Source, Trouble, element,
+    ContainerError, ContainerErrorKind, Element, Parsed, Progress, Source, Trouble, element,
 };
 use crate::scan::{BAR, keyword_len};
 
@@ -145,12 +145,12 @@ impl ListStream {
             return self.fail(ContainerErrorKind::ElemStart, 0);
         }
         match element(Source { bytes, complete }, BAR, &mut self.progress) {
-            Ok(Found::Whole(element, used)) => {
+            Ok(Parsed::Whole(element, used)) => {
                 self.pos += 1 + used;
                 self.progress = Progress::NEW;
                 ListStep::Elem(element)
             }
-            Ok(Found::Start(ty, total, from)) => {
+            Ok(Parsed::Start(ty, total, from)) => {
                 let part = bytes.get(from..).unwrap_or_default();
                 self.pos += rest.len();
                 self.progress = Progress::NEW;

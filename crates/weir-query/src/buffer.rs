@@ -24,12 +24,12 @@ impl Account {
     }
 }
 
-struct Held {
+struct AccountedBytes {
     bytes: Bytes,
     account: Arc<Account>,
 }
 
-impl Drop for Held {
+impl Drop for AccountedBytes {
     fn drop(&mut self) {
         let bytes = self.bytes.len() as u64;
         self.account.0.fetch_sub(bytes, Ordering::AcqRel);
@@ -39,12 +39,12 @@ impl Drop for Held {
 /// A page's bytes, shared: cloning counts, it does not copy. `Send` and `Sync`;
 /// outlives its query.
 #[derive(Clone)]
-pub struct Buffer(Arc<Held>);
+pub struct Buffer(Arc<AccountedBytes>);
 
 impl Buffer {
     pub(crate) fn new(bytes: Bytes, account: &Arc<Account>) -> Self {
         account.0.fetch_add(bytes.len() as u64, Ordering::AcqRel);
-        Self(Arc::new(Held {
+        Self(Arc::new(AccountedBytes {
             bytes,
             account: Arc::clone(account),
         }))

@@ -20,7 +20,7 @@ use crate::kind::Kind;
 use crate::options::{Complex, Missing};
 use crate::order::{Boundary, compare, row, same_tie};
 use crate::plan::{Column, OrderKey, Plan, Select};
-use crate::rows::{Found, Head, Loaded};
+use crate::rows::{Head, ItemValues, Loaded};
 use crate::source::{Clip, LastKept, Source};
 use weir_core::error_code::ErrorCode;
 
@@ -133,7 +133,7 @@ impl RowBuilder<'_, '_> {
             let metas = frames.meta.get(raw * width..(raw + 1) * width);
             metas.unwrap_or_default()
         });
-        let found = Found {
+        let found = ItemValues {
             raw,
             span,
             values,
@@ -148,7 +148,7 @@ impl RowBuilder<'_, '_> {
     /// Adds a row as by far most are: kept, with an integer for its only key,
     /// and above the row before it. False, and nothing done, for any other.
     #[inline]
-    fn simply(&mut self, found: &Found<'_>) -> bool {
+    fn simply(&mut self, found: &ItemValues<'_>) -> bool {
         let Some(order) = self.simple else {
             return false;
         };
@@ -183,7 +183,7 @@ impl RowBuilder<'_, '_> {
         added
     }
 
-    fn any(&mut self, found: &Found<'_>) {
+    fn any(&mut self, found: &ItemValues<'_>) {
         if self.fault.is_some() {
             return;
         }
@@ -329,7 +329,7 @@ impl Loader<'_> {
 
     /// Adds an item. One that is not kept stays as a ghost until the next is
     /// compared with it.
-    fn row(&self, found: &Found<'_>, whole: bool, load: &mut Load) -> Result<(), QueryError> {
+    fn row(&self, found: &ItemValues<'_>, whole: bool, load: &mut Load) -> Result<(), QueryError> {
         let plan = self.plan;
         let page = &mut load.page;
         let at = page.heads.len();
@@ -358,7 +358,7 @@ impl Loader<'_> {
     #[inline]
     fn reduce(
         &self,
-        found: &Found<'_>,
+        found: &ItemValues<'_>,
         column: Column,
         page: &[u8],
     ) -> Result<Reduced, QueryError> {
@@ -426,7 +426,7 @@ impl Loader<'_> {
     }
 
     /// Whether the item of the last row goes on.
-    fn keeps(&self, found: &Found<'_>, load: &mut Load) -> Result<bool, QueryError> {
+    fn keeps(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
         let at = page.heads.len().saturating_sub(1);
@@ -443,7 +443,7 @@ impl Loader<'_> {
     }
 
     /// Whether the filter lets an item through.
-    fn passes(&self, found: &Found<'_>, load: &mut Load) -> Result<bool, QueryError> {
+    fn passes(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let Some(filter) = &self.plan.filter else {
             return Ok(true);
         };

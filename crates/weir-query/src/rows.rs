@@ -63,9 +63,9 @@ pub(crate) struct Loaded {
     pub(crate) mark: (u64, u32),
 }
 
-/// What was found of an item.
+/// The values of an item that a query uses.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct ItemValues<'a> {
     /// Its number among all of the page.
     pub(super) raw: usize,
     pub(super) span: Span,
@@ -88,7 +88,7 @@ impl Loaded {
     }
 
     /// Adds a row; `whole`: with what its keys were made from.
-    pub(super) fn push(&mut self, key: Reduced, found: &Found<'_>, metas: usize, whole: bool) {
+    pub(super) fn push(&mut self, key: Reduced, found: &ItemValues<'_>, metas: usize, whole: bool) {
         let row = self.heads.len();
         self.heads.push(Head {
             key: key.into(),
@@ -198,7 +198,7 @@ impl Loaded {
         column: Column,
     ) -> (Kind, Literal<'a>, Option<u64>) {
         let (values, properties) = (row * self.width, row * metas);
-        let found = Found {
+        let found = ItemValues {
             raw: row,
             span: Span::default(),
             values: self.values.get(values..).unwrap_or_default(),
@@ -239,7 +239,7 @@ impl Loaded {
     }
 }
 
-impl<'f> Found<'f> {
+impl<'f> ItemValues<'f> {
     pub(super) fn value(&self, path: usize) -> Value {
         self.values.get(path).copied().unwrap_or_default()
     }

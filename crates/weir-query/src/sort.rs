@@ -30,7 +30,7 @@ pub(crate) struct Entry {
 }
 
 #[derive(Debug)]
-struct Held {
+struct SortPage {
     source: SourceId,
     page: Loaded,
     /// Entries that lie in it.
@@ -42,7 +42,7 @@ struct Held {
 /// A sort under way, and then its result.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
-    pages: Vec<Option<Held>>,
+    pages: Vec<Option<SortPage>>,
     /// Places in `pages` that are empty.
     free: Vec<u32>,
     /// With a limit a heap, the last on top; sorted once all is there.
@@ -79,7 +79,7 @@ impl Sorter {
         let (rows, bytes) = (page.heads.len(), page.held_bytes());
         let descending = plan.keys.first().is_some_and(|key| key.descending);
         if let Some(place) = self.pages.get_mut(at as usize) {
-            *place = Some(Held {
+            *place = Some(SortPage {
                 source,
                 page,
                 entries: 0,

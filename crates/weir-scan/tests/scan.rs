@@ -279,7 +279,7 @@ fn memory_is_kept_for_the_next_page() {
 }
 
 /// What `scan_parts` hands on, one after the other.
-fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Found, ScanError> {
+fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Scanned, ScanError> {
     let (mut spans, mut values) = (Vec::new(), Vec::new());
     let mut items = Items::default();
     scan_parts(page, frames, plan, &mut items, &mut |part| {
@@ -292,7 +292,7 @@ fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Found, 
     Ok((spans, values, items.skipped()))
 }
 
-type Found = (Vec<Span>, Vec<Value>, usize);
+type Scanned = (Vec<Span>, Vec<Value>, usize);
 
 #[test]
 fn parts_are_together_what_a_scan_finds() {

@@ -151,9 +151,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn an_event_is_a_line_of_json() {
-        let kept = Kept::default();
+        let kept = LogBuffer::default();
         let out = BufferedLines::start(kept.clone(), gap).unwrap();
         let lines = Lines {
             level: Level::INFO,

@@ -17,7 +17,7 @@ use weir_core::ErrorCode;
 use crate::config::ServerConfig;
 use crate::http::coding;
 use crate::http::exchange::{BodyError, BodySource, Input, Started, busy, too_large, whole};
-use crate::http::head::{Head, Known, Method};
+use crate::http::head::{FieldName, Head, Method};
 use crate::http::origin;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
@@ -113,7 +113,7 @@ impl Edge {
     /// The checks. `length` of the body, when it is declared.
     fn open(&self, head: Head, peer: Peer, length: Option<u64>) -> Result<Routed, Reply> {
         let begun = Instant::now();
-        let trace = head.text(Known::Traceparent).and_then(trace_id);
+        let trace = head.text(FieldName::Traceparent).and_then(trace_id);
         let id = trace.map_or_else(|| self.next_id(), str::to_owned);
         let mut call = Box::new(Call {
             page: origin::page(&head, &self.shared.config),
@@ -148,7 +148,7 @@ impl Edge {
         let head = &call.head;
         let config = &self.shared.config;
         origin::check_host(head, config)?;
-        let expects = head.raw(Known::Expect);
+        let expects = head.raw(FieldName::Expect);
         if expects.is_some_and(|value| !value.eq_ignore_ascii_case(b"100-continue")) {
             return Err(Problem::new(Kind::Expectation, ""));
         }
@@ -203,10 +203,10 @@ impl Edge {
 
     /// Returns the principal of the request's token; `None` without a token.
     fn authenticate(&self, call: &Call) -> Result<Option<Principal>, Problem> {
-        let Some(value) = call.head.raw(Known::Authorization) else {
+        let Some(value) = call.head.raw(FieldName::Authorization) else {
             return Ok(None);
         };
-        if call.head.is_repeated(Known::Authorization) {
+        if call.head.is_repeated(FieldName::Authorization) {
             return Err(Problem::bad("more than one Authorization"));
         }
         let security = &self.shared.security;
@@ -261,7 +261,7 @@ impl Edge {
     /// Answers at once what waits for nothing; `None`: it may wait.
     fn now(self: &Arc<Self>, call: &Call, operation: &Operation) -> Option<Result<Reply, Problem>> {
         let now = operation.now?;
-        if call.head.has(Known::AcceptEncoding) {
+        if call.head.has(FieldName::AcceptEncoding) {
             return None;
         }
         now(self, call)

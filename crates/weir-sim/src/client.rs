@@ -16,12 +16,12 @@ use crate::report::{Planted, Violation};
 /// How long a client waits for one answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What all clients know together. Clones share it.
+/// What all clients together know of the store. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Oracle(Arc<Mutex<Known>>);
+pub(crate) struct Oracle(Arc<Mutex<OracleState>>);
 
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct OracleState {
     pub(crate) acknowledged: Acknowledged,
     /// The newest offset that a write or a linear read has shown.
     newest: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Known {
 }
 
 impl Oracle {
-    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn known(&self) -> MutexGuard<'_, OracleState> {
         self.0.lock()
     }
 

@@ -46,9 +46,9 @@ pub struct Lost {
     pub last: u64,
 }
 
-/// What the new store has of a topic.
+/// The records of one topic that the new store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct SalvagedTopic {
     /// Name of the topic.
     pub topic: String,
     /// Offset of the oldest record; zero for none.
@@ -69,7 +69,7 @@ pub struct SalvageReport {
     /// Damage that was met in the source.
     pub findings: Vec<Finding>,
     /// What the new store has of each topic, by name, destroyed topics included.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<SalvagedTopic>,
     /// Records that the new store lacks although their intentions are in it.
     pub lost: Vec<Lost>,
     /// Records of later intentions: topic files of the source prove that they existed. A topic
@@ -342,7 +342,7 @@ impl SalvageReport {
                     last: later,
                 });
             }
-            self.kept.push(Kept { topic, first, last });
+            self.kept.push(SalvagedTopic { topic, first, last });
         }
         // Topics that were created later.
         for (id, last) in newest {

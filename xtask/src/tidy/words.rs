@@ -38,6 +38,13 @@ const PHRASES: &[(&str, &str)] = &[
 /// An opening of a doc comment that makes the reader look for another comment.
 const OPENING: &str = "/// the same";
 
+/// Participles that say nothing as the name of a type.
+const TYPE_NAMES: &[&str] = &["Found", "Held", "Kept", "Known", "Taken"];
+
+/// Folders whose types are checked. The guest library is not among them: a name there changes
+/// the bytes of the prebuilt programs.
+const TYPE_FOLDERS: &[&str] = &["bindings/", "crates/", "fuzz/", "lab/", "xtask/"];
+
 /// Kinds of files with prose.
 const KINDS: &[&str] = &[
     "c", "el", "go", "h", "java", "js", "md", "mjs", "org", "py", "pyi", "rs", "toml", "ts",
@@ -62,6 +69,12 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
                 let what = "a comment that opens with `The same`: say what is the same as what";
                 findings.wrong(&format!("{name}:{number}"), what);
             }
+            if TYPE_FOLDERS.iter().any(|folder| name.starts_with(folder)) {
+                for (number, type_name) in type_names(&text) {
+                    let what = format!("a type named `{type_name}`: name what it holds");
+                    findings.wrong(&format!("{name}:{number}"), &what);
+                }
+            }
         }
     }
     Ok(())
@@ -79,6 +92,22 @@ fn found(text: &str) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// The types of a text that have one of these names, with their lines.
+fn type_names(text: &str) -> Vec<(usize, &str)> {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let named = |line: &'_ str| {
+        let words: Vec<&str> = line.split_whitespace().take(4).collect();
+        let kind = |word: &&str| ["enum", "struct", "trait", "type"].contains(word);
+        let at = words.iter().position(kind)?;
+        let name = words.get(at + 1)?.split(|c| !is_part(c)).next()?;
+        TYPE_NAMES.iter().copied().find(|listed| *listed == name)
+    };
+    let lines = text.lines().enumerate();
+    lines
+        .filter_map(|(at, line)| Some((at + 1, named(line)?)))
+        .collect()
 }
 
 /// The lines on which a doc comment begins with the opening.
@@ -111,7 +140,7 @@ fn has(line: &str, phrase: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{found, openings};
+    use super::{found, openings, type_names};
 
     #[test]
     fn phrases_are_found_with_their_line() {
@@ -124,6 +153,13 @@ mod tests {
     fn only_the_first_line_of_a_comment_opens_it() {
         let text = "/// The same for two.\nfn f() {}\n/// A page, and\n    /// the same page.\n";
         assert_eq!(openings(text), [1]);
+    }
+
+    #[test]
+    fn types_name_what_they_hold() {
+        let text =
+            "pub(super) enum Found<'a> {\n    Known,\n}\nstruct Kept(u8);\nstruct KeptPage;\n";
+        assert_eq!(type_names(text), [(1, "Found"), (4, "Kept")]);
     }
 
     #[test]

@@ -38,8 +38,8 @@ struct Reader<'t> {
     nodes: Vec<Value>,
 }
 
-/// What markup stands for, and the character after it.
-enum Found {
+/// Markup that was matched, and the character after it.
+enum InlineMatch {
     /// A node.
     Node(Value, usize),
     /// A part with one more mark: first character, end, character after the markup.
@@ -89,11 +89,11 @@ impl Reader<'_> {
             self.push(&plain, active);
             plain.clear();
             at = match found {
-                Found::Node(node, after) => {
+                InlineMatch::Node(node, after) => {
                     self.nodes.push(node);
                     after
                 }
-                Found::Marked(mark, begin, end, after) => {
+                InlineMatch::Marked(mark, begin, end, after) => {
                     let fresh = !active.iter().any(|other| excludes(other, &mark));
                     if fresh {
                         active.push(mark);
@@ -104,7 +104,7 @@ impl Reader<'_> {
                     }
                     after
                 }
-                Found::Verbatim(mark, begin, end, after) => {
+                InlineMatch::Verbatim(mark, begin, end, after) => {
                     let literal: String = self.chars[begin..end].iter().collect();
                     active.push(mark);
                     self.push(&literal, active);
@@ -150,12 +150,12 @@ impl Reader<'_> {
         place: Region,
         in_link: bool,
         unclosed: &mut Vec<char>,
-    ) -> Result<Option<Found>, Fault> {
+    ) -> Result<Option<InlineMatch>, Fault> {
         let Region { from, at, to } = place;
         let sign = self.chars[at];
         let begins = at == from || may_precede(self.chars[at - 1]);
         Ok(match sign {
-            '\n' => Some(Found::Node(leaf("hardBreak", attrs([])), at + 1)),
+            '\n' => Some(InlineMatch::Node(leaf("hardBreak", attrs([])), at + 1)),
             '{' if self.is(at, to, REFERENCE_OPEN) => return self.reference(at, to, unclosed),
             '[' if !in_link && self.is(at, to, "[[") => self.link(at, to, unclosed),
             '<' => self.date(at, to),
@@ -186,7 +186,7 @@ impl Reader<'_> {
         (at..to).find(|at| self.is(*at, to, what))
     }
 
-    fn emphasis(&self, at: usize, to: usize) -> Option<Found> {
+    fn emphasis(&self, at: usize, to: usize) -> Option<InlineMatch> {
         let sign = self.chars[at];
         let begin = at + 1;
         if begin >= to || is_space(self.chars[begin]) {
@@ -216,9 +216,9 @@ impl Reader<'_> {
                 };
                 let mark = json!({ "type": name });
                 return Some(if verbatim {
-                    Found::Verbatim(mark, begin, end, end + 1)
+                    InlineMatch::Verbatim(mark, begin, end, end + 1)
                 } else {
-                    Found::Marked(mark, begin, end, end + 1)
+                    InlineMatch::Marked(mark, begin, end, end + 1)
                 });
             }
             end += 1;
@@ -226,7 +226,7 @@ impl Reader<'_> {
         None
     }
 
-    fn subsup(&self, at: usize, to: usize) -> Option<Found> {
+    fn subsup(&self, at: usize, to: usize) -> Option<InlineMatch> {
         let way = if self.chars[at] == '_' { "sub" } else { "sup" };
         let begin = at + 2;
         let end = (begin..to).find(|at| matches!(self.chars[*at], '{' | '}'))?;
@@ -234,10 +234,10 @@ impl Reader<'_> {
             return None;
         }
         let mark = json!({ "type": "subsup", "attrs": { "type": way } });
-        Some(Found::Marked(mark, begin, end, end + 1))
+        Some(InlineMatch::Marked(mark, begin, end, end + 1))
     }
 
-    fn emoji(&self, at: usize, to: usize) -> Option<Found> {
+    fn emoji(&self, at: usize, to: usize) -> Option<InlineMatch> {
         let name = self.chars[at + 1..to].iter().take(SHORT_NAME_MAX + 1);
         let count = name.take_while(|c| in_short_name(**c)).count();
         let end = at + 1 + count;
@@ -248,11 +248,11 @@ impl Reader<'_> {
             .any(char::is_ascii_alphabetic);
         let short = self.string(at, after.min(to));
         (ends && letter && count <= SHORT_NAME_MAX)
-            .then(|| Found::Node(leaf("emoji", attrs([("shortName", short.into())])), after))
+            .then(|| InlineMatch::Node(leaf("emoji", attrs([("shortName", short.into())])), after))
     }
 
     /// `<2024-11-29 Fri>`, anything after the day ignored.
-    fn date(&self, at: usize, to: usize) -> Option<Found> {
+    fn date(&self, at: usize, to: usize) -> Option<InlineMatch> {
         let within = &self.chars[at + 1..to.min(at + TIME_STAMP_MAX)];
         let end = at + 1 + within.iter().position(|c| *c == '>')?;
         let stamp = self.string(at + 1, end);
@@ -267,10 +267,10 @@ impl Reader<'_> {
         let midnight = day.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
         let timestamp = midnight.timestamp().as_millisecond().to_string();
         let node = leaf("date", attrs([("timestamp", timestamp.into())]));
-        Some(Found::Node(node, end + 1))
+        Some(InlineMatch::Node(node, end + 1))
     }
 
-    fn link(&self, at: usize, to: usize, unclosed: &mut Vec<char>) -> Option<Found> {
+    fn link(&self, at: usize, to: usize, unclosed: &mut Vec<char>) -> Option<InlineMatch> {
         let begin = at + 2;
         let stops = |c: &char| matches!(c, '[' | ']' | '\n');
         let end = begin + self.chars[begin..to].iter().position(stops)?;
@@ -279,7 +279,7 @@ impl Reader<'_> {
             return None;
         }
         if self.is(end, to, "]]") {
-            return link_node(&target, None).map(|node| Found::Node(node, end + 2));
+            return link_node(&target, None).map(|node| InlineMatch::Node(node, end + 2));
         }
         if !self.is(end, to, "][") || unclosed.contains(&'[') {
             return None;
@@ -293,10 +293,10 @@ impl Reader<'_> {
             return None;
         }
         if let Some(node) = link_node(&target, Some(&self.string(name, close))) {
-            return Some(Found::Node(node, close + 2));
+            return Some(InlineMatch::Node(node, close + 2));
         }
         let mark = json!({ "type": "link", "attrs": { "href": target } });
-        Some(Found::Marked(mark, name, close, close + 2))
+        Some(InlineMatch::Marked(mark, name, close, close + 2))
     }
 
     fn reference(
@@ -304,7 +304,7 @@ impl Reader<'_> {
         at: usize,
         to: usize,
         unclosed: &mut Vec<char>,
-    ) -> Result<Option<Found>, Fault> {
+    ) -> Result<Option<InlineMatch>, Fault> {
         let begin = at + REFERENCE_OPEN.len();
         let digits = self.chars[begin..to].iter();
         let end = begin + digits.take_while(|c| c.is_ascii_digit()).count();
@@ -317,7 +317,7 @@ impl Reader<'_> {
             return match entry.map(|entry| entry.kind) {
                 Some(OpaqueKind::Inline) => {
                     let after = end + REFERENCE_CLOSE.len();
-                    Ok(Some(Found::Node(reference(number), after)))
+                    Ok(Some(InlineMatch::Node(reference(number), after)))
                 }
                 Some(OpaqueKind::Block) => Err((at, OrgErrorKind::BlockInText { number })),
                 Some(OpaqueKind::Mark) | None => Err(unknown),
@@ -335,7 +335,7 @@ impl Reader<'_> {
         };
         let mark = shown_mark(&entry.value).unwrap_or_else(|| reference(number));
         let after = close + REFERENCE_CLOSE.len();
-        Ok(Some(Found::Marked(mark, end + 1, close, after)))
+        Ok(Some(InlineMatch::Marked(mark, end + 1, close, after)))
     }
 
     /// The end of a reference with a text, which may hold others.

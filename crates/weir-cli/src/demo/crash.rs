@@ -71,7 +71,7 @@ pub(super) fn kills(
         weir.close()?;
         bar.finish_and_clear();
         nothing_lost(&found)?;
-        let Found { events, lost } = found;
+        let TopicContents { events, lost } = found;
         let in_total: u64 = told.iter().map(|offsets| offsets.len() as u64).sum();
         ensure!(events == in_total, "{events} events for {in_total} answers");
         facts.insert(
@@ -211,15 +211,15 @@ fn finish(weir: &Weir, told: &mut Acknowledged) -> anyhow::Result<u64> {
     Ok(all_kept)
 }
 
-/// What is in the topic.
+/// A count of the events of the topic.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct TopicContents {
     pub(super) events: u64,
-    /// Events that the writers were told of and that are not at their offset.
+    /// Events that were acknowledged and are not at their offset.
     lost: u64,
 }
 
-pub(super) fn nothing_lost(found: &Found) -> anyhow::Result<()> {
+pub(super) fn nothing_lost(found: &TopicContents) -> anyhow::Result<()> {
     let lost = found.lost;
     ensure!(
         lost == 0,
@@ -230,7 +230,7 @@ pub(super) fn nothing_lost(found: &Found) -> anyhow::Result<()> {
 
 /// Reads the topic from its start and compares it with what was told. Fails
 /// when an event is there twice or a session has a gap.
-pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<Found> {
+pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<TopicContents> {
     let clients: Vec<_> = (0..SESSIONS).map(writer).collect::<Result<_, _>>()?;
     let mut found = Acknowledged::default();
     for page in weir.topic(TOPIC)?.pages(ReadFrom::Start)? {
@@ -262,5 +262,5 @@ pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<Found> {
         lost += told.len() as u64 - there.count() as u64;
     }
     let events = found.iter().map(|offsets| offsets.len() as u64).sum();
-    Ok(Found { events, lost })
+    Ok(TopicContents { events, lost })
 }

@@ -16,13 +16,13 @@ const FILE: &str = "demo.json";
 
 /// The state of a store in a few numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct StoreSummary {
     digest: String,
     /// Name, newest offset and number of keys of each topic, by name.
     topics: Vec<(String, u64, u64)>,
 }
 
-impl Kept {
+impl StoreSummary {
     /// As the store is now.
     pub(super) fn of(weir: &Weir) -> anyhow::Result<Self> {
         let store = weir.store()?;
@@ -122,7 +122,7 @@ pub(super) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
 }
 
 fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
-    let kept = Kept::read(directory)?;
+    let kept = StoreSummary::read(directory)?;
     let weir = stage.step("reopen", |_| {
         let options = OpenOptions {
             create: false,

@@ -8,7 +8,7 @@ use serde_json::json;
 use weir::Weir;
 
 use super::facts::{Facts, seconds};
-use super::recheck::{Kept, read_all, sound};
+use super::recheck::{StoreSummary, read_all, sound};
 use super::stage::{Stage, bytes, count, time};
 
 /// Closes the store, opens it again, and reads everything.
@@ -17,8 +17,8 @@ pub(super) fn run(
     facts: &mut Facts,
     weir: Weir,
     directory: &Path,
-) -> anyhow::Result<Kept> {
-    let kept = Kept::of(&weir)?;
+) -> anyhow::Result<StoreSummary> {
+    let kept = StoreSummary::of(&weir)?;
     let weir = stage.step("reopen", |_| {
         weir.close()?;
         let start = Instant::now();

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use weir::{IntentionLimits, limits};
 
 use super::ImportArgs;
-use super::found::Found;
+use super::input_item::InputItem;
 use super::key_path::KeyPath;
 use super::letters::Letters;
 use crate::caller::Caller;
@@ -89,7 +89,7 @@ impl<'a> Judge<'a> {
     pub(super) fn item<'i>(
         &mut self,
         item: &'i [u8],
-        found: &Found,
+        found: &InputItem,
     ) -> anyhow::Result<Option<Judged<'i>>> {
         let judged = match &found.problem {
             Some(why) => Err(Wrong::from(why.clone())),

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead};
 
-use super::found::Found;
+use super::input_item::InputItem;
 
 /// Reads lines.
 pub(super) struct Lines {
@@ -30,7 +30,7 @@ impl Lines {
     }
 
     /// The next line that is not blank, without blanks around it.
-    pub(super) fn next(&mut self, item: &mut Vec<u8>) -> io::Result<Option<Found>> {
+    pub(super) fn next(&mut self, item: &mut Vec<u8>) -> io::Result<Option<InputItem>> {
         loop {
             item.clear();
             let (mut any, mut too_long) = (false, false);
@@ -64,7 +64,7 @@ impl Lines {
             let end = item.trim_ascii_end().len();
             if too_long {
                 let problem = Some(format!("the line has more than {} bytes", self.bytes_max));
-                return Ok(Some(Found {
+                return Ok(Some(InputItem {
                     line: self.line,
                     column: 1,
                     problem,
@@ -73,7 +73,7 @@ impl Lines {
             if start < end {
                 item.truncate(end);
                 item.drain(..start);
-                return Ok(Some(Found {
+                return Ok(Some(InputItem {
                     line: self.line,
                     column: start as u64 + 1,
                     problem: None,

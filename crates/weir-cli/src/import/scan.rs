@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead};
 
-use super::found::{Found, Problem};
+use super::input_item::{InputItem, Problem};
 use super::key_path::Step;
 
 /// Reads an array.
@@ -64,7 +64,7 @@ impl Array {
         &mut self,
         path: &[Step],
         item: &mut Vec<u8>,
-    ) -> Result<Option<Found>, Problem> {
+    ) -> Result<Option<InputItem>, Problem> {
         item.clear();
         if self.state == State::Start {
             self.enter(path)?;
@@ -100,7 +100,7 @@ impl Array {
         self.element(item).map(Some)
     }
 
-    fn element(&mut self, item: &mut Vec<u8>) -> Result<Found, Problem> {
+    fn element(&mut self, item: &mut Vec<u8>) -> Result<InputItem, Problem> {
         let (line, column) = (self.line, self.column);
         self.value(Some(item))?;
         let over = item.len() > self.bytes_max;
@@ -108,7 +108,7 @@ impl Array {
         if item.is_empty() {
             return self.problem("there should be a value");
         }
-        Ok(Found {
+        Ok(InputItem {
             line,
             column,
             problem,

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use weir::ErrorCode;
 
-use super::found::{Found, Problem};
+use super::input_item::{InputItem, Problem};
 use super::key_path::KeyPath;
 use super::lines::Lines;
 use super::scan::Array;
@@ -101,7 +101,7 @@ impl Source {
     }
 
     /// The next item.
-    pub(super) fn next(&mut self, item: &mut Vec<u8>) -> anyhow::Result<Option<Found>> {
+    pub(super) fn next(&mut self, item: &mut Vec<u8>) -> anyhow::Result<Option<InputItem>> {
         let steps = self.path.as_ref().map(KeyPath::steps).unwrap_or_default();
         let found = match &mut self.form {
             Reading::Lines(lines) => lines.next(item).map_err(Problem::Io),

@@ -19,11 +19,11 @@ pub(super) struct Merge<'a> {
 struct Source<'a> {
     name: &'a str,
     reader: &'a mut TopicReader,
-    heads: VecDeque<Kept>,
+    heads: VecDeque<BufferedRecord>,
 }
 
-/// A record with its own memory.
-struct Kept {
+/// A record that owns its bytes.
+struct BufferedRecord {
     offset: u64,
     intention: u64,
     term: u64,
@@ -37,7 +37,7 @@ struct Kept {
     value: usize,
 }
 
-impl Kept {
+impl BufferedRecord {
     fn new(record: &Record<'_>) -> Self {
         Self {
             offset: record.offset.0,
@@ -135,7 +135,7 @@ impl Source<'_> {
         {
             for record in &page {
                 let record = record.failed(|| format!("cannot read {}", self.name))?;
-                self.heads.push_back(Kept::new(&record));
+                self.heads.push_back(BufferedRecord::new(&record));
             }
         }
         Ok(self.heads.front().map(|head| head.intention))

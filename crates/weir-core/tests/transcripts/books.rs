@@ -12,7 +12,7 @@ use crate::words::{client_name, print};
 
 /// A record that owns its bytes.
 #[derive(Debug)]
-struct Kept {
+struct OwnedRecord {
     line: String,
     long: String,
     intention: u64,
@@ -22,7 +22,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     names: Vec<TopicName>,
-    records: BTreeMap<String, Vec<Kept>>,
+    records: BTreeMap<String, Vec<OwnedRecord>>,
     /// Records since the last call of `executed`: topic, offset, last.
     open: Vec<(TopicId, u64, bool)>,
     last_intention: u64,
@@ -64,7 +64,7 @@ impl ConsequenceSink for Books {
         if !record.meta.is_empty() {
             let _ = write!(long, " meta {}", print(record.meta));
         }
-        kept.push(Kept {
+        kept.push(OwnedRecord {
             line,
             long,
             intention: record.intention.0,
@@ -103,7 +103,7 @@ impl Books {
         let mut found = 0;
         for (name, records) in &self.records {
             let at = usize::try_from(commit.first.0).unwrap_or(0).wrapping_sub(1);
-            let group: Vec<&Kept> = records
+            let group: Vec<&OwnedRecord> = records
                 .iter()
                 .skip(at.min(records.len()))
                 .take_while(|kept| kept.intention == commit.intention.0)

@@ -132,8 +132,8 @@ impl Parser for Lines {
         let mut sum = 0u64;
         scan(packet, &mut |found| {
             sum = sum.wrapping_add(match found {
-                Found::Variable { name, value, .. } => touch(name).wrapping_add(touch(value)),
-                Found::Method(bytes) | Found::Data(bytes) => touch(bytes),
+                PacketPart::Variable { name, value, .. } => touch(name).wrapping_add(touch(value)),
+                PacketPart::Method(bytes) | PacketPart::Data(bytes) => touch(bytes),
             });
         })?;
         Ok(sum)
@@ -143,13 +143,13 @@ impl Parser for Lines {
         let mut sum = 0u64;
         scan(packet, &mut |found| {
             sum = sum.wrapping_add(match found {
-                Found::Variable {
+                PacketPart::Variable {
                     operator,
                     name,
                     value,
                 } => variable_content(operator, name, value),
-                Found::Method(bytes) => part(b'm', bytes),
-                Found::Data(bytes) => part(b'd', bytes),
+                PacketPart::Method(bytes) => part(b'm', bytes),
+                PacketPart::Data(bytes) => part(b'd', bytes),
             });
         })?;
         Ok(sum)
@@ -161,7 +161,7 @@ pub fn variable_content(operator: u8, name: &[u8], value: &[u8]) -> u64 {
     pair(b'v', &[&[operator], name].concat(), value)
 }
 
-enum Found<'a> {
+enum PacketPart<'a> {
     Variable {
         operator: u8,
         name: &'a [u8],
@@ -195,7 +195,10 @@ fn number(digits: &[u8]) -> Result<usize, ContenderError> {
 }
 
 /// Reads one packet and reports its parts in order.
-fn scan<'a>(packet: &'a [u8], found: &mut impl FnMut(Found<'a>)) -> Result<(), ContenderError> {
+fn scan<'a>(
+    packet: &'a [u8],
+    found: &mut impl FnMut(PacketPart<'a>),
+) -> Result<(), ContenderError> {
     let mut rest = packet;
     let mut content = loop {
         match rest.first() {
@@ -216,10 +219,10 @@ fn scan<'a>(packet: &'a [u8], found: &mut impl FnMut(Found<'a>)) -> Result<(), C
     };
     while let Some(first) = content.first() {
         if first.is_ascii_alphanumeric() || *first == b'_' {
-            found(Found::Method(line(&mut content)?));
+            found(PacketPart::Method(line(&mut content)?));
             let data = content.strip_suffix(b"\n").unwrap_or(content);
             if !data.is_empty() {
-                found(Found::Data(data));
+                found(PacketPart::Data(data));
             }
             return Ok(());
         }
@@ -242,7 +245,7 @@ fn end_of_unsized(content: &[u8]) -> Result<usize, ContenderError> {
 
 fn modifier<'a>(
     rest: &mut &'a [u8],
-    found: &mut impl FnMut(Found<'a>),
+    found: &mut impl FnMut(PacketPart<'a>),
 ) -> Result<(), ContenderError> {
     let (operator, after) = rest.split_first().ok_or_else(|| refused("no operator"))?;
     let end = memchr(b'\t', after).ok_or_else(|| refused("a name without TAB"))?;
@@ -260,7 +263,7 @@ fn modifier<'a>(
             (name, value)
         }
     };
-    found(Found::Variable {
+    found(PacketPart::Variable {
         operator: *operator,
         name,
         value,

@@ -13,7 +13,7 @@ use weir_core::{CodeHash, Program, Refusal, Setup, Trap};
 use super::stack::Stacks;
 use super::{Compiled, Maker, Running, WasmtimeHost};
 use crate::first::First;
-use crate::host::{Cache, Kept};
+use crate::host::{Cache, CountedBytes};
 use crate::report::Report;
 use crate::validate::inspect;
 
@@ -135,7 +135,7 @@ impl Code {
     }
 
     /// The memory of a fresh instance, when there was one.
-    pub(super) fn first(&self) -> Option<&(First, Kept)> {
+    pub(super) fn first(&self) -> Option<&(First, CountedBytes)> {
         self.known()?.first.get()
     }
 

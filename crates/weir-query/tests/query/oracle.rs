@@ -36,12 +36,12 @@ pub(crate) fn member<'a>(item: &'a Value, name: &str) -> Option<&'a Value> {
 
 /// An item with its own bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct OwnedItem {
     pub(crate) bytes: Vec<u8>,
     pub(crate) value: Value,
 }
 
-impl Known {
+impl OwnedItem {
     pub(crate) fn new(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weir_query::{Bounds, Budgets, Mode, Query, QueryText, Shape, SourceOptions, Step};
 
 use crate::drive::{Host, Supply, compile};
-use crate::oracle::{Keys, Known, by_keys, member};
+use crate::oracle::{Keys, OwnedItem, by_keys, member};
 
 /// A key: few values, of all types, in several ways of writing.
 fn key() -> impl Strategy<Value = Option<&'static str>> {
@@ -41,7 +41,7 @@ prop_compose! {
 }
 
 /// Sources, each a list of items.
-fn sources() -> impl Strategy<Value = Vec<Vec<Known>>> {
+fn sources() -> impl Strategy<Value = Vec<Vec<OwnedItem>>> {
     let list = prop::collection::vec(item(), 0..12);
     prop::collection::vec(list, 1..5).prop_map(|sources| {
         let mut id = 0;
@@ -58,7 +58,7 @@ fn sources() -> impl Strategy<Value = Vec<Vec<Known>>> {
                 }
                 text += &space;
                 text.push('}');
-                known.push(Known::new(text.as_bytes()));
+                known.push(OwnedItem::new(text.as_bytes()));
             }
             known
         };
@@ -79,7 +79,7 @@ fn orders() -> impl Strategy<Value = (&'static str, Keys)> {
 }
 
 /// Pages of a source: cut by the numbers, in a shape.
-fn pages(items: &[Known], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u8>>) {
+fn pages(items: &[OwnedItem], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u8>>) {
     let mut pages = Vec::new();
     let mut rest = items;
     for cut in cuts {
@@ -88,7 +88,7 @@ fn pages(items: &[Known], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u8>>)
         rest = after;
     }
     pages.push(rest);
-    let join = |page: &[Known], separator: &[u8]| {
+    let join = |page: &[OwnedItem], separator: &[u8]| {
         let items: Vec<&[u8]> = page.iter().map(|item| item.bytes.as_slice()).collect();
         items.join(separator)
     };
@@ -141,7 +141,7 @@ fn filters() -> impl Strategy<Value = Filter> {
 #[allow(clippy::struct_excessive_bools, reason = "what may vary")]
 pub(crate) struct Case {
     filter: Filter,
-    sources: Vec<Vec<Known>>,
+    sources: Vec<Vec<OwnedItem>>,
     order: (&'static str, Keys),
     pub(crate) cuts: Vec<usize>,
     shape: usize,
@@ -193,7 +193,7 @@ impl Case {
     }
 
     pub(crate) fn supplies(&self) -> Vec<Supply> {
-        let supply = |items: &Vec<Known>| {
+        let supply = |items: &Vec<OwnedItem>| {
             let mut items = items.clone();
             if self.sorted {
                 items.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
@@ -210,9 +210,9 @@ impl Case {
     }
 
     /// What the filter lets through, in order.
-    pub(crate) fn merged(&self) -> Vec<&Known> {
+    pub(crate) fn merged(&self) -> Vec<&OwnedItem> {
         let all = self.sources.iter().flatten();
-        let mut all: Vec<&Known> = all.filter(|item| (self.filter.1)(&item.value)).collect();
+        let mut all: Vec<&OwnedItem> = all.filter(|item| (self.filter.1)(&item.value)).collect();
         all.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
         all
     }
@@ -253,7 +253,7 @@ impl Case {
 
     /// Sources with a tie, in lines.
     pub(crate) fn tied(&self, cuts: &[usize], stable: bool) -> Vec<Supply> {
-        let supply = |items: &Vec<Known>| {
+        let supply = |items: &Vec<OwnedItem>| {
             let mut items = items.clone();
             // Numbers ascend as they were made; `$.none` is equal for all, so
             // that only the count of them tells.
@@ -285,7 +285,7 @@ impl Case {
 }
 
 /// The bytes of the item, or of its last member `b`.
-fn selected_bytes(item: &Known, select: bool) -> Vec<u8> {
+fn selected_bytes(item: &OwnedItem, select: bool) -> Vec<u8> {
     if !select {
         return item.bytes.clone();
     }
@@ -490,13 +490,13 @@ proptest! {
         found.extend(host.run(case.bounds(), |_| ()).unwrap());
         // Equal items of two parts come part by part; but for that all is the same.
         let keys = |items: &[Vec<u8>]| {
-            let mut parsed: Vec<_> = items.iter().map(|item| Known::new(item).value).collect();
+            let mut parsed: Vec<_> = items.iter().map(|item| OwnedItem::new(item).value).collect();
             parsed.sort_by(|x, y| by_keys(&case.order.1, x, y).then(x["id"].as_u64().cmp(&y["id"].as_u64())));
             parsed
         };
         prop_assert_eq!(keys(&found), keys(&expected));
         let ascends = |pair: &[Vec<u8>]| {
-            by_keys(&case.order.1, &Known::new(&pair[0]).value, &Known::new(&pair[1]).value).is_le()
+            by_keys(&case.order.1, &OwnedItem::new(&pair[0]).value, &OwnedItem::new(&pair[1]).value).is_le()
         };
         prop_assert!(found.windows(2).all(ascends));
     }

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 /// A value, or nothing.
 #[derive(Clone, Debug)]
-pub(super) enum Known<'a> {
+pub(super) enum ComparedValue<'a> {
     Nothing,
     /// JSON without white space around it.
     Json(Cow<'a, [u8]>),
@@ -24,7 +24,7 @@ pub(super) enum Known<'a> {
 /// Bytes of a string that are read in the time of a step when nothing is done with them.
 const BYTES_READ: usize = 8;
 
-impl Known<'_> {
+impl ComparedValue<'_> {
     fn bytes(&self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -42,7 +42,7 @@ impl Known<'_> {
 
     /// Steps for comparing both, but for what arrays and objects take.
     #[inline]
-    pub(super) fn work_with(&self, other: &Known<'_>) -> usize {
+    pub(super) fn work_with(&self, other: &ComparedValue<'_>) -> usize {
         self.work() + other.work() + self.bytes().min(other.bytes())
     }
 
@@ -77,8 +77,8 @@ impl Known<'_> {
 /// Adds to `steps` what arrays and objects take.
 pub(super) fn compare(
     comparison: Comparison,
-    a: &Known<'_>,
-    b: &Known<'_>,
+    a: &ComparedValue<'_>,
+    b: &ComparedValue<'_>,
     steps: &mut usize,
 ) -> bool {
     match comparison {
@@ -91,7 +91,7 @@ pub(super) fn compare(
     }
 }
 
-fn same(a: &Known<'_>, b: &Known<'_>, steps: &mut usize) -> bool {
+fn same(a: &ComparedValue<'_>, b: &ComparedValue<'_>, steps: &mut usize) -> bool {
     if a.tag() != b.tag() {
         return false;
     }
@@ -103,7 +103,7 @@ fn same(a: &Known<'_>, b: &Known<'_>, steps: &mut usize) -> bool {
     }
 }
 
-fn less(a: &Known<'_>, b: &Known<'_>) -> bool {
+fn less(a: &ComparedValue<'_>, b: &ComparedValue<'_>) -> bool {
     match (a.tag(), b.tag()) {
         (Tag::Number, Tag::Number) => compare_numbers(a.json(), b.json()) == Ordering::Less,
         (Tag::String, Tag::String) => a.text() < b.text(),

@@ -9,7 +9,7 @@
 //! follows from expression and item alone, whatever the kernel.
 
 use super::ast::{Inner, Logical, Operand, Pattern, Root, Segment, Selector};
-use super::compare::{Known, compare};
+use super::compare::{ComparedValue, compare};
 use super::regex::Regex;
 use super::{Bindings, OutOfSteps};
 use crate::children::{Child, Children};
@@ -298,7 +298,7 @@ impl<'a> Evaluation<'a> {
             }
             Logical::Undefined(operand) => {
                 let found = self.operand(operand, current);
-                self.spend(0).is_continue() && matches!(found, Known::Nothing)
+                self.spend(0).is_continue() && matches!(found, ComparedValue::Nothing)
             }
             Logical::Starts(text, start) => {
                 let (text, start) = (self.operand(text, current), self.operand(start, current));
@@ -381,12 +381,12 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The one node that a query yields; nothing if there is none or another one.
-    fn only(&self, inner: &Inner, current: usize) -> Known<'a> {
+    fn only(&self, inner: &Inner, current: usize) -> ComparedValue<'a> {
         if let Some(slot) = inner.slot {
             let found = self.found.get(slot).copied().unwrap_or_default();
             return match found.tag {
-                Tag::Undefined => Known::Nothing,
-                _ => Known::Json(Cow::Borrowed(found.span.of(self.bytes))),
+                Tag::Undefined => ComparedValue::Nothing,
+                _ => ComparedValue::Json(Cow::Borrowed(found.span.of(self.bytes))),
             };
         }
         let mut node = None;
@@ -399,19 +399,21 @@ impl<'a> Evaluation<'a> {
         });
         let node = node.filter(|_| flow.is_continue());
         match node.and_then(|at| self.value(at)) {
-            Some(value) => Known::Json(Cow::Borrowed(value.span.of(self.bytes))),
-            None => Known::Nothing,
+            Some(value) => ComparedValue::Json(Cow::Borrowed(value.span.of(self.bytes))),
+            None => ComparedValue::Nothing,
         }
     }
 
-    fn operand<'k>(&'k self, operand: &'k Operand, current: usize) -> Known<'k> {
-        let bound = |value: Option<Cow<'k, [u8]>>| value.map_or(Known::Nothing, Known::Json);
+    fn operand<'k>(&'k self, operand: &'k Operand, current: usize) -> ComparedValue<'k> {
+        let bound = |value: Option<Cow<'k, [u8]>>| {
+            value.map_or(ComparedValue::Nothing, ComparedValue::Json)
+        };
         match operand {
-            Operand::Literal(json) => Known::Json(Cow::Borrowed(json)),
-            Operand::Text(text) => Known::Plain(text),
+            Operand::Literal(json) => ComparedValue::Json(Cow::Borrowed(json)),
+            Operand::Text(text) => ComparedValue::Plain(text),
             Operand::Singular(inner) | Operand::Value(inner) => self.only(inner, current),
             Operand::Count(inner) => {
-                Known::Count(self.nodes(inner, current, usize::MAX).to_string())
+                ComparedValue::Count(self.nodes(inner, current, usize::MAX).to_string())
             }
             Operand::Param(name) => bound(self.bindings.param(name)),
             Operand::Meta(name) => {
@@ -420,7 +422,7 @@ impl<'a> Evaluation<'a> {
                 bound(value.filter(|_| paid.is_continue()))
             }
             Operand::Length(of) => self.length_of(&self.operand(of, current)),
-            Operand::Type(of) => Known::Plain(match self.operand(of, current).tag() {
+            Operand::Type(of) => ComparedValue::Plain(match self.operand(of, current).tag() {
                 Tag::Undefined => "undefined",
                 Tag::Null => "null",
                 Tag::False | Tag::True => "boolean",
@@ -433,10 +435,10 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Characters of a string, elements of an array, members of an object.
-    fn length_of(&self, of: &Known<'_>) -> Known<'static> {
+    fn length_of(&self, of: &ComparedValue<'_>) -> ComparedValue<'static> {
         let bytes = of.json().len();
         if self.spend(bytes).is_break() {
-            return Known::Nothing;
+            return ComparedValue::Nothing;
         }
         let count = if let Some(text) = of.text() {
             text.chars().count()
@@ -444,9 +446,9 @@ impl<'a> Evaluation<'a> {
             let evaluation = Evaluation::new(of.json(), 0, &[], &(), u64::MAX);
             evaluation.length(0)
         } else {
-            return Known::Nothing;
+            return ComparedValue::Nothing;
         };
-        Known::Count(count.to_string())
+        ComparedValue::Count(count.to_string())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a client would rather have: lists with q-values (RFC 9110, 12.4.2).
 
-use super::head::{Head, Known};
+use super::head::{FieldName, Head};
 
 /// Quality of an element in thousandths, from its parameters.
 fn quality(parameters: &str) -> u32 {
@@ -34,7 +34,7 @@ fn split(element: &str) -> (&str, &str) {
 /// The media type that the client likes best; the first one on a tie and when
 /// it does not say. `None`: it accepts none of them.
 pub(crate) fn media<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Option<T> {
-    if !head.has(Known::Accept) {
+    if !head.has(FieldName::Accept) {
         return offers.first().map(|(_, value)| *value);
     }
     let mut best: Option<(u32, T)> = None;
@@ -42,7 +42,7 @@ pub(crate) fn media<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Option<T> {
         let family = offer.split_once('/').map_or(*offer, |(family, _)| family);
         // The most exact element counts.
         let mut found: Option<(u8, u32)> = None;
-        for element in head.list(Known::Accept) {
+        for element in head.list(FieldName::Accept) {
             let (name, parameters) = split(element);
             let exact = if name.eq_ignore_ascii_case(offer) {
                 3
@@ -70,7 +70,7 @@ pub(crate) fn media<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Option<T> {
 
 /// Whether a media type is named outright.
 pub(crate) fn names(head: &Head, media_type: &str) -> bool {
-    head.list(Known::Accept).any(|element| {
+    head.list(FieldName::Accept).any(|element| {
         let (name, parameters) = split(element);
         name.eq_ignore_ascii_case(media_type) && quality(parameters) > 0
     })
@@ -81,7 +81,7 @@ pub(crate) fn names(head: &Head, media_type: &str) -> bool {
 pub(crate) fn coding<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Result<Option<T>, ()> {
     let of = |name: &str| {
         let mut any = None;
-        for element in head.list(Known::AcceptEncoding) {
+        for element in head.list(FieldName::AcceptEncoding) {
             let (coding, parameters) = split(element);
             if coding.eq_ignore_ascii_case(name) {
                 return Some(quality(parameters));

@@ -12,7 +12,7 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 use super::accept;
-use super::head::{Head, Known};
+use super::head::{FieldName, Head};
 use super::offload;
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
@@ -67,7 +67,7 @@ impl Coding {
 /// The codings of a request, in the order in which they were applied.
 pub(crate) fn of_request(head: &Head) -> Result<Vec<Coding>, Problem> {
     let mut codings = Vec::new();
-    for name in head.list(Known::ContentEncoding) {
+    for name in head.list(FieldName::ContentEncoding) {
         if name.eq_ignore_ascii_case("identity") {
             continue;
         }
@@ -190,7 +190,7 @@ fn is_worth(media_type: &str) -> bool {
 
 /// Compresses an answer if the client likes that.
 pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Problem> {
-    if !head.has(Known::AcceptEncoding) {
+    if !head.has(FieldName::AcceptEncoding) {
         return Ok(reply);
     }
     let choice = accept::coding(head, OFFERS);

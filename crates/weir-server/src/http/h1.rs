@@ -103,26 +103,26 @@ fn ready_bytes(waiting: &VecDeque<Waiting>) -> usize {
     waiting.iter().map(bytes).sum()
 }
 
-/// What the input holds.
-enum Found {
+/// The next request head in the input.
+enum NextHead {
     Nothing,
     Refused(Bad),
     Request(Box<Parsed>),
 }
 
 /// Takes the next head from the input.
-fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: usize) -> Found {
+fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: usize) -> NextHead {
     let end = match scan.end(input, limits) {
-        Ok(None) => return Found::Nothing,
+        Ok(None) => return NextHead::Nothing,
         Ok(Some(end)) => end,
-        Err(bad) => return Found::Refused(bad),
+        Err(bad) => return NextHead::Refused(bad),
     };
     *scan = Scan::default();
     let parsed = parse(input.get(..end).unwrap_or_default(), fields_max);
     input.advance(end);
     match parsed {
-        Ok(parsed) => Found::Request(Box::new(parsed)),
-        Err(bad) => Found::Refused(bad),
+        Ok(parsed) => NextHead::Request(Box::new(parsed)),
+        Err(bad) => NextHead::Refused(bad),
     }
 }
 
@@ -191,8 +191,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                 let parsed = match held.take() {
                     Some(parsed) => parsed,
                     None => match self.find() {
-                        Found::Nothing => break,
-                        Found::Refused(bad) => {
+                        NextHead::Nothing => break,
+                        NextHead::Refused(bad) => {
                             let started = Started::Done(self.host.refuse(bad));
                             waiting.push_back(Waiting {
                                 started,
@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                             last = true;
                             break;
                         }
-                        Found::Request(parsed) => parsed,
+                        NextHead::Request(parsed) => parsed,
                     },
                 };
                 head_due = None;
@@ -336,7 +336,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     }
 
     /// The next request of the input.
-    fn find(&mut self) -> Found {
+    fn find(&mut self) -> NextHead {
         let limits = self.head_limits();
         let fields_max = self.host.config().head_fields_max;
         find(&mut self.scan, &mut self.input, limits, fields_max)

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use self::calm::Calm;
 use self::streams::{Look, Open, Streams};
 use super::h1::Rewound;
-use super::head::{Builder, Head, Known, Method, Version};
+use super::head::{Builder, FieldName, Head, Method, Version};
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Boxed, Reply};
 use super::responder::Responder;
@@ -124,7 +124,7 @@ async fn answer<R: Responder + Unpin + 'static>(
         Err(problem) => return respond(host, host.refuse_with(problem), open),
     };
     let length = head
-        .text(Known::ContentLength)
+        .text(FieldName::ContentLength)
         .and_then(|text| text.parse().ok());
     let mut source = Stream {
         body,
@@ -186,7 +186,7 @@ fn head(
     if head.host().is_none() {
         return Err(Problem::bad("the request names no host"));
     }
-    if head.is_repeated(Known::Host) || !head.has_one_host() {
+    if head.is_repeated(FieldName::Host) || !head.has_one_host() {
         return Err(Problem::bad("the request names different hosts"));
     }
     Ok(head)

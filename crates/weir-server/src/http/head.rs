@@ -62,14 +62,14 @@ pub(crate) enum Version {
     H2,
 }
 
-macro_rules! known {
+macro_rules! field_names {
     ($($name:ident = $text:literal;)*) => {
-        /// Header fields that something here reads.
+        /// Names of the header fields that the server reads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub(crate) enum Known { $($name,)* }
+        pub(crate) enum FieldName { $($name,)* }
 
-        impl Known {
+        impl FieldName {
             const COUNT: usize = [$($text,)*].len();
 
             /// Lower-case name.
@@ -90,7 +90,7 @@ macro_rules! known {
     };
 }
 
-known! {
+field_names! {
     Accept = "accept";
     AcceptEncoding = "accept-encoding";
     Authorization = "authorization";
@@ -153,7 +153,7 @@ pub(crate) struct Head {
     query: Option<Span>,
     host: Option<Span>,
     /// Place of the first field of each known name, from 1.
-    first: [u16; Known::COUNT],
+    first: [u16; FieldName::COUNT],
     /// Known names that occur more than once, one bit each.
     repeated: u64,
 }
@@ -307,21 +307,21 @@ pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, Bad> {
     let head = builder.head;
     let framing = framing(&head)?;
     let (mut close, mut keep) = (false, false);
-    for token in head.list(Known::Connection) {
+    for token in head.list(FieldName::Connection) {
         close |= token.eq_ignore_ascii_case("close");
         keep |= token.eq_ignore_ascii_case("keep-alive");
     }
-    if !head.has(Known::Host) {
+    if !head.has(FieldName::Host) {
         return Err(Bad::Syntax("exactly one Host is needed"));
     }
-    if head.is_repeated(Known::Host) {
+    if head.is_repeated(FieldName::Host) {
         return Err(Bad::Syntax("more than one Host"));
     }
     if !head.has_one_host() {
         return Err(Bad::Syntax("the target and Host name different hosts"));
     }
     let expects = head
-        .raw(Known::Expect)
+        .raw(FieldName::Expect)
         .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
     Ok(Parsed {
         keep_alive: match version {
@@ -340,12 +340,12 @@ fn is_version(text: &[u8]) -> bool {
 }
 
 fn framing(head: &Head) -> Result<Framing, Bad> {
-    let length = head.raw(Known::ContentLength);
-    let Some(coding) = head.raw(Known::TransferEncoding) else {
+    let length = head.raw(FieldName::ContentLength);
+    let Some(coding) = head.raw(FieldName::TransferEncoding) else {
         let Some(length) = length else {
             return Ok(Framing::Length(0));
         };
-        if head.is_repeated(Known::ContentLength) {
+        if head.is_repeated(FieldName::ContentLength) {
             return Err(Bad::Syntax("more than one Content-Length"));
         }
         let digits =
@@ -364,7 +364,7 @@ fn framing(head: &Head) -> Result<Framing, Bad> {
     if head.version == Version::H10 {
         return Err(Bad::Syntax("Transfer-Encoding in HTTP/1.0"));
     }
-    if head.is_repeated(Known::TransferEncoding) || !coding.eq_ignore_ascii_case(b"chunked") {
+    if head.is_repeated(FieldName::TransferEncoding) || !coding.eq_ignore_ascii_case(b"chunked") {
         return Err(Bad::Coding);
     }
     Ok(Framing::Chunked)
@@ -386,7 +386,7 @@ impl Builder {
                 path: 0..0,
                 query: None,
                 host: None,
-                first: [0; Known::COUNT],
+                first: [0; FieldName::COUNT],
                 repeated: 0,
             },
         }
@@ -441,7 +441,7 @@ impl Builder {
         if let Some(name) = self.head.text.get_mut(span.start as usize..) {
             name.make_ascii_lowercase();
         }
-        let known = Known::read(cut(&self.head.text, &span));
+        let known = FieldName::read(cut(&self.head.text, &span));
         let value = self.push(value.trim_ascii());
         self.head.fields.push((span, value));
         if let Some(known) = known {
@@ -473,7 +473,7 @@ impl Head {
 
     /// Whether the target and the field `Host` name the same host, where both do.
     pub(crate) fn has_one_host(&self) -> bool {
-        match (&self.host, self.raw(Known::Host)) {
+        match (&self.host, self.raw(FieldName::Host)) {
             (Some(span), Some(host)) => cut(&self.text, span).eq_ignore_ascii_case(host),
             _ => true,
         }
@@ -483,33 +483,33 @@ impl Head {
     pub(crate) fn host(&self) -> Option<&[u8]> {
         match &self.host {
             Some(span) => Some(cut(&self.text, span)),
-            None => self.raw(Known::Host),
+            None => self.raw(FieldName::Host),
         }
     }
 
     /// The value of the first field of this name, without white space around.
-    pub(crate) fn raw(&self, known: Known) -> Option<&[u8]> {
+    pub(crate) fn raw(&self, known: FieldName) -> Option<&[u8]> {
         let at = self.first.get(known as usize).copied()?.checked_sub(1)?;
         let (_, value) = self.fields.get(usize::from(at))?;
         Some(cut(&self.text, value))
     }
 
     /// As `raw`, as text; `None` also for bytes that are none.
-    pub(crate) fn text(&self, known: Known) -> Option<&str> {
+    pub(crate) fn text(&self, known: FieldName) -> Option<&str> {
         std::str::from_utf8(self.raw(known)?).ok()
     }
 
     /// Whether the field is there.
-    pub(crate) fn has(&self, known: Known) -> bool {
+    pub(crate) fn has(&self, known: FieldName) -> bool {
         self.raw(known).is_some()
     }
 
-    pub(crate) fn is_repeated(&self, known: Known) -> bool {
+    pub(crate) fn is_repeated(&self, known: FieldName) -> bool {
         self.repeated & (1 << known as u8) != 0
     }
 
     /// Elements of a list, over all fields of this name.
-    pub(crate) fn list(&self, known: Known) -> impl Iterator<Item = &str> {
+    pub(crate) fn list(&self, known: FieldName) -> impl Iterator<Item = &str> {
         let from = self
             .first
             .get(known as usize)
@@ -556,7 +556,7 @@ mod tests {
         let many = "x: decoy\r\n".repeat(300);
         let text = format!("GET / HTTP/1.1\r\n{many}Host: a\r\nAuthorization: b\r\n\r\n");
         let head = parse(text.as_bytes(), 400).unwrap().head;
-        assert_eq!(head.raw(Known::Authorization), Some(&b"b"[..]));
+        assert_eq!(head.raw(FieldName::Authorization), Some(&b"b"[..]));
         assert_eq!(head.host(), Some(&b"a"[..]));
     }
 
@@ -592,7 +592,7 @@ mod tests {
         );
         assert_eq!(head.host(), Some(&b"x"[..]));
         assert_eq!(
-            head.list(Known::Accept).collect::<Vec<_>>(),
+            head.list(FieldName::Accept).collect::<Vec<_>>(),
             ["a", "b", "c"]
         );
         assert_eq!(parsed.framing, Framing::Length(3));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::head::{Head, Known, Method};
+use super::head::{FieldName, Head, Method};
 use super::problem::{Kind, Problem};
 use super::reply::Reply;
 use crate::config::ServerConfig;
@@ -92,7 +92,7 @@ pub(crate) enum Page {
 }
 
 pub(crate) fn page(head: &Head, config: &ServerConfig) -> Page {
-    let Some(origin) = head.raw(Known::Origin) else {
+    let Some(origin) = head.raw(FieldName::Origin) else {
         return Page::None;
     };
     let Ok(origin) = std::str::from_utf8(origin) else {
@@ -143,7 +143,7 @@ pub(crate) fn decorate(reply: &mut Reply, page: &Page) {
 /// Answers OPTIONS.
 pub(crate) fn options(head: &Head, allow: &str, page: &Page) -> Reply {
     let mut reply = Reply::new(204).field("allow", allow);
-    if head.has(Known::RequestMethod) && matches!(page, Page::Allowed(_)) {
+    if head.has(FieldName::RequestMethod) && matches!(page, Page::Allowed(_)) {
         reply.add("access-control-allow-methods", allow);
         reply.add("access-control-allow-headers", TAKEN);
         reply.add("access-control-max-age", PREFLIGHT_SECONDS);

@@ -1,6 +1,6 @@
 //! What a request would rather have (RFC 7240).
 
-use super::head::{Head, Known};
+use super::head::{FieldName, Head};
 use crate::http::query::offset_of;
 use crate::limits::CONFLICTS_MAX;
 
@@ -17,7 +17,7 @@ pub(crate) struct Prefer {
 impl Prefer {
     pub(crate) fn read(head: &Head) -> Self {
         let mut prefer = Self::default();
-        for element in head.list(Known::Prefer) {
+        for element in head.list(FieldName::Prefer) {
             match element.split_once('=') {
                 Some(("return", "minimal")) => prefer.minimal = true,
                 Some(("wait", seconds)) => prefer.wait = offset_of(seconds.trim()),

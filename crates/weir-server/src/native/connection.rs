@@ -33,7 +33,7 @@ mod writes;
 use groups::Claims;
 use hello::FEATURES;
 use reads::Read;
-use writes::Taken;
+use writes::Admission;
 
 /// Time until HELLO has to be there.
 const HELLO_TIME: Duration = Duration::from_secs(10);
@@ -699,11 +699,11 @@ enum Dealt {
     Refused(Refused),
 }
 
-impl From<Result<Taken, Refused>> for Dealt {
-    fn from(taken: Result<Taken, Refused>) -> Self {
+impl From<Result<Admission, Refused>> for Dealt {
+    fn from(taken: Result<Admission, Refused>) -> Self {
         match taken {
-            Ok(Taken::Yes) => Self::Yes,
-            Ok(Taken::NoRoom) => Self::Later,
+            Ok(Admission::Yes) => Self::Yes,
+            Ok(Admission::NoRoom) => Self::Later,
             Err(refused) => Self::Refused(refused),
         }
     }

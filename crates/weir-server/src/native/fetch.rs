@@ -19,7 +19,7 @@ use weir_core::ConsequenceOffset;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
-use super::pushdown::{Found, Keys, Pushdown};
+use super::pushdown::{FilterResult, Keys, Pushdown};
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::readers::{READS, Readers};
@@ -50,7 +50,7 @@ enum Brought {
     /// The page was dropped: so many bytes must be reserved first.
     Lacks(usize),
     Keys(Result<Keys, StoreError>),
-    Found(Result<Box<Found>, StoreError>),
+    Found(Result<Box<FilterResult>, StoreError>),
     /// The thread panicked.
     Lost,
 }
@@ -175,7 +175,10 @@ impl Fetch {
     }
 
     /// What a look found for a listener.
-    pub(super) fn take_found(&mut self, listener: u64) -> Option<Result<Box<Found>, StoreError>> {
+    pub(super) fn take_found(
+        &mut self,
+        listener: u64,
+    ) -> Option<Result<Box<FilterResult>, StoreError>> {
         match self.take(listener)? {
             Brought::Found(found) => Some(found),
             Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),

@@ -16,7 +16,7 @@ use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key
 use super::buffer::Outgoing;
 use super::fetch::{Fetch, Fetched, LookUp};
 use super::marks::ProgressMarks;
-use super::pushdown::{Ending, Filter, Found, Keys, Pushdown};
+use super::pushdown::{Ending, Filter, FilterResult, Keys, Pushdown};
 use super::refuse::{self, Refused};
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::Reservation;
@@ -58,7 +58,7 @@ struct Listener {
     pushdown: Option<Box<Pushdown>>,
     pushes_down: bool,
     /// What was found and is not sent.
-    found: Option<Box<Found>>,
+    found: Option<Box<FilterResult>>,
     replay: Option<Replay>,
     /// Records left out since the last page or mark.
     skipped: u64,

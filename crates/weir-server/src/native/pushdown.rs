@@ -81,9 +81,9 @@ pub(super) enum Ending {
     Lacks(usize),
 }
 
-/// What a look found.
+/// The result of one step of a listener with a query part.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FilterResult {
     pub(super) reader: TopicReader,
     pub(super) pushdown: Box<Pushdown>,
     pub(super) page: Option<Page>,
@@ -231,7 +231,7 @@ impl Pushdown {
         stop: &Arc<AtomicBool>,
         budget: &MemoryBudget,
         reserved: usize,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<FilterResult, StoreError> {
         self.stop_by(stop);
         let begun = Instant::now();
         let mut chosen = Chosen::default();
@@ -270,7 +270,7 @@ impl Pushdown {
         }
         let page = chosen.page.take();
         reservation.shrink(page.as_ref().map_or(0, Page::wire_bytes));
-        Ok(Found {
+        Ok(FilterResult {
             reader,
             pushdown: self,
             page,

@@ -10,7 +10,7 @@ use weir_core::{Record, RecordKind};
 use super::meta::{Declared, Meta, MetaWriter, Shape, declared, shape, typed};
 use crate::http::base64;
 use crate::http::date;
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::decode;
@@ -22,7 +22,7 @@ pub(crate) type Attributes = BTreeMap<String, String>;
 const REQUIRED: [&str; 4] = ["id", "source", "specversion", "type"];
 
 fn media(head: &Head) -> &str {
-    head.text(Known::ContentType).unwrap_or_default()
+    head.text(FieldName::ContentType).unwrap_or_default()
 }
 
 fn starts(text: &str, prefix: &str) -> bool {
@@ -63,15 +63,15 @@ pub(crate) fn check_format(head: &Head) -> Result<(), Problem> {
 /// The attributes in the header fields, if they make an event.
 pub(crate) fn binary(head: &Head) -> Result<Option<Attributes>, Problem> {
     let all = [
-        Known::CeId,
-        Known::CeSource,
-        Known::CeSpecVersion,
-        Known::CeType,
+        FieldName::CeId,
+        FieldName::CeSource,
+        FieldName::CeSpecVersion,
+        FieldName::CeType,
     ];
     if !all.iter().all(|known| head.has(*known)) {
         return Ok(None);
     }
-    if head.has(Known::CeDataContentType) {
+    if head.has(FieldName::CeDataContentType) {
         return Err(Problem::bad("ce-datacontenttype is given as Content-Type"));
     }
     let mut attributes = Attributes::new();

@@ -3,7 +3,7 @@
 
 use weir_core::Expect;
 
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::problem::Problem;
 use crate::http::query::offset_of;
 
@@ -121,7 +121,7 @@ impl Conditions {
     /// Reads `If-Match`, `If-None-Match` and `Weir-Expect`.
     pub(crate) fn read(head: &Head, about: About) -> Result<Self, Problem> {
         let mut conditions = Self::default();
-        for tag in head.list(Known::IfMatch) {
+        for tag in head.list(FieldName::IfMatch) {
             let one = if tag == "*" {
                 any(about)
             } else {
@@ -140,7 +140,7 @@ impl Conditions {
         if conditions.tags.len() == 1 {
             conditions.all.append(&mut conditions.tags);
         }
-        for tag in head.list(Known::IfNoneMatch) {
+        for tag in head.list(FieldName::IfNoneMatch) {
             conditions.all.push(match (tag, about) {
                 ("*", About::Key) => One::KeyAbsent,
                 ("*", About::Events) => One::TopicEmpty,
@@ -148,7 +148,7 @@ impl Conditions {
                 _ => return Err(Problem::bad("a write takes `If-None-Match: *` only")),
             });
         }
-        for element in head.list(Known::WeirExpect) {
+        for element in head.list(FieldName::WeirExpect) {
             let (name, number) = match element.split_once('=') {
                 Some((name, number)) => (name.trim(), Some(number.trim())),
                 None => (element, None),

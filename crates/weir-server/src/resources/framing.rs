@@ -4,7 +4,7 @@ use super::cloudevents;
 use super::context::Call;
 use super::route::Resource;
 use crate::http::base64;
-use crate::http::head::{Known, Method};
+use crate::http::head::{FieldName, Method};
 use crate::http::problem::Problem;
 
 /// How the body of a batch is split.
@@ -19,8 +19,8 @@ pub(crate) enum Framing {
 /// none.
 pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
     let head = &call.head;
-    let plain = head.raw(Known::WeirKey).map(<[u8]>::to_vec);
-    let coded = match head.text(Known::WeirKeyB64) {
+    let plain = head.raw(FieldName::WeirKey).map(<[u8]>::to_vec);
+    let coded = match head.text(FieldName::WeirKeyB64) {
         None => None,
         Some(text) => Some(
             base64::decode(text.trim_matches(':'))
@@ -28,7 +28,7 @@ pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
         ),
     };
     let query = call.query.bytes("key").map(<[u8]>::to_vec);
-    let repeated = head.is_repeated(Known::WeirKey) || head.is_repeated(Known::WeirKeyB64);
+    let repeated = head.is_repeated(FieldName::WeirKey) || head.is_repeated(FieldName::WeirKeyB64);
     let mut given = [plain, coded, query].into_iter().flatten();
     let key = given.next();
     if given.next().is_some() || repeated {
@@ -45,7 +45,7 @@ pub(crate) fn framing(call: &Call) -> Option<Framing> {
     if call.matched.resource != Resource::Events || call.head.method != Method::Post {
         return None;
     }
-    let media = call.head.text(Known::ContentType)?;
+    let media = call.head.text(FieldName::ContentType)?;
     let essence = media.split(';').next().unwrap_or_default().trim();
     let is = |name: &str| essence.eq_ignore_ascii_case(name);
     if is("application/x-ndjson") || is("application/jsonl") || is("application/ndjson") {

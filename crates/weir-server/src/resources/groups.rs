@@ -26,7 +26,7 @@ use super::execute::{execute_plain, json_object};
 use super::records::{self, Fields};
 use super::route::Resource;
 use crate::claiming::{Claim, NoLook, reason};
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::json::{Number, Object, some};
 use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
@@ -606,7 +606,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     };
     let setup = wanted.made(start);
     let step = GroupStep::Open(setup);
-    let fresh = call.head.list(Known::IfNoneMatch).any(|tag| tag == "*");
+    let fresh = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
     match cursor(edge, call, step, body).await {
         Ok(outcome) => {
             let mut reply = verdict(201, &outcome);
@@ -806,8 +806,8 @@ pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     Ok(told(200, &outcome?, named))
 }
 
-/// What a claim came to.
-struct Found {
+/// The result of a claim.
+struct ClaimResult {
     reason: Option<ErrorCode>,
     frontier: u64,
     due_ms: Option<u64>,
@@ -817,8 +817,8 @@ struct Found {
     records: Vec<u8>,
 }
 
-fn found(claimed: &Claimed) -> Result<Found, StoreError> {
-    let mut found = Found {
+fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
+    let mut found = ClaimResult {
         reason: reason(claimed),
         frontier: claimed.frontier.0,
         due_ms: claimed.due_ms,
@@ -890,7 +890,7 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     }
 }
 
-fn claimed(found: &Found) -> Reply {
+fn claimed(found: &ClaimResult) -> Reply {
     let mut reply = Reply::new(200).number("weir-count", found.count);
     reply.add("cache-control", "no-store");
     reply.add("vary", "accept-encoding");

@@ -8,7 +8,7 @@
 
 use weir_core::limits::META_BYTES_MAX;
 
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::json::{self, Object};
 use crate::http::problem::{Kind, Problem};
 
@@ -165,10 +165,10 @@ pub(crate) fn declared(content_type: Option<&str>) -> Declared {
 /// What the media type of a payload means for its metadata; checks what is
 /// called JSON.
 pub(crate) fn payload(head: &Head, body: &[u8], meta: &mut MetaWriter) -> Result<(), Problem> {
-    if head.is_repeated(Known::ContentType) {
+    if head.is_repeated(FieldName::ContentType) {
         return Err(Problem::bad("more than one Content-Type"));
     }
-    let text = head.text(Known::ContentType);
+    let text = head.text(FieldName::ContentType);
     typed(text, body, meta)
 }
 

@@ -17,7 +17,7 @@ use weir_core::{CodeHash, Operation, TopicOptions};
 use super::execute::{done, execute, execute_plain};
 use crate::http::accept;
 use crate::http::base64;
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
@@ -144,7 +144,7 @@ fn read_hash(text: &str) -> Option<CodeHash> {
 
 /// PUT of a module. Its arguments are in `Weir-Program-Args`, in base64.
 pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
-    let media = call.head.text(Known::ContentType).unwrap_or_default();
+    let media = call.head.text(FieldName::ContentType).unwrap_or_default();
     if !media.eq_ignore_ascii_case("application/wasm") {
         return Err(
             Problem::new(Kind::MediaType, "a program is a WebAssembly module")
@@ -177,10 +177,10 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     options.program.state = state.unwrap_or_default();
     // The module is compiled before it is logged, which takes its time.
     let outcome = if lives {
-        if call.head.list(Known::IfNoneMatch).any(|tag| tag == "*") {
+        if call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*") {
             return Err(Problem::new(Kind::Conflict, "the topic has a program"));
         }
-        let expected = match call.head.text(Known::IfMatch) {
+        let expected = match call.head.text(FieldName::IfMatch) {
             None | Some("*") => None,
             Some(tag) => Some(
                 read_tag(tag).ok_or_else(|| Problem::bad("the tag of a program is its SHA-256"))?,

@@ -10,7 +10,7 @@ use weir_core::intention::ONCE;
 use weir_core::{ClientId, ErrorCode};
 
 use super::propose::refused;
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
@@ -33,7 +33,11 @@ impl Session {
     /// Reads `Weir-Client` with `Weir-Nonce`, or `Idempotency-Key`.
     pub(crate) fn read(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
         let head = &call.head;
-        let named = [Known::WeirClient, Known::WeirNonce, Known::IdempotencyKey];
+        let named = [
+            FieldName::WeirClient,
+            FieldName::WeirNonce,
+            FieldName::IdempotencyKey,
+        ];
         let [client, nonce, key] = named.map(|known| head.raw(known));
         if named.iter().any(|known| head.is_repeated(*known)) {
             return Err(Problem::bad(
@@ -137,8 +141,8 @@ fn fingerprint(call: &Call, body: &[u8]) -> u64 {
         head.method.name().as_bytes(),
         head.path().as_bytes(),
         head.query().unwrap_or_default().as_bytes(),
-        head.raw(Known::WeirKey).unwrap_or_default(),
-        head.raw(Known::WeirKeyB64).unwrap_or_default(),
+        head.raw(FieldName::WeirKey).unwrap_or_default(),
+        head.raw(FieldName::WeirKeyB64).unwrap_or_default(),
     ] {
         text.extend_from_slice(&(part.len() as u64).to_be_bytes());
         text.extend_from_slice(part);

@@ -13,7 +13,7 @@ use weir_core::{Compaction, ErrorCode, GroupName, Operation, StateMode, TopicOpt
 use weir_store::TopicInfo;
 
 use crate::http::base64;
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::json::Object;
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
@@ -360,7 +360,7 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
     };
     let mut options = TopicOptions::default();
     patch(&mut options, &wanted.options)?;
-    let fresh = call.head.list(Known::IfNoneMatch).any(|tag| tag == "*");
+    let fresh = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
     let outcome = execute(edge, call, Operation::Create { options: &options }, body).await;
     let store = &edge.shared.store;
     match outcome {
@@ -397,7 +397,7 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
 
 /// PATCH: changes options.
 pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let media = call.head.text(Known::ContentType).unwrap_or_default();
+    let media = call.head.text(FieldName::ContentType).unwrap_or_default();
     let essence = media.split(';').next().unwrap_or_default().trim();
     let known = ["application/merge-patch+json", "application/json"];
     if !known

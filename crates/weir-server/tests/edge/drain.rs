@@ -10,7 +10,7 @@ use weir_core::ConsequenceOffset;
 use weir_store::Store;
 
 use crate::client::PATIENCE;
-use crate::hold::Held;
+use crate::hold::BlockedThread;
 use crate::world::{options, request, world};
 
 /// Posts numbers until the server ends; those that were answered with 201.
@@ -97,7 +97,7 @@ fn a_drain_loses_and_doubles_nothing() {
 fn a_drain_answers_every_request_that_was_begun() {
     const REQUESTS: u64 = 16;
     let mut world = world();
-    let held = Held::new(&world.store, "t");
+    let held = BlockedThread::new(&world.store, "t");
     let mut client = world.client();
     let mut all = Vec::new();
     for n in 0..REQUESTS {

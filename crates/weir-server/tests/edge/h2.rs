@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::client::PATIENCE;
-use crate::hold::Held;
+use crate::hold::BlockedThread;
 use crate::world::{World, with, world};
 
 /// A connection; its task ends with it.
@@ -138,7 +138,7 @@ fn a_tail_follows_until_the_server_drains() {
 #[test]
 fn a_drain_answers_what_was_begun() {
     let mut world = world();
-    let held = Held::new(&world.store, "t");
+    let held = BlockedThread::new(&world.store, "t");
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
         let mut waiting = Vec::new();

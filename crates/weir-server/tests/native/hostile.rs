@@ -10,7 +10,7 @@ use weir_core::{ErrorCode, Intention, Operation, Outcome, TopicOptions};
 use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_server::Rate;
 
-use crate::hold::Held;
+use crate::hold::BlockedThread;
 use crate::peer::{CLIENT, Peer, World, puts};
 
 #[test]
@@ -18,7 +18,7 @@ fn refusals_that_wait_after_a_write_are_bounded() {
     const MOST: usize = 96 << 20;
     let world = World::new();
     world.create("t");
-    let held = Held::new(&world.store, "t");
+    let held = BlockedThread::new(&world.store, "t");
     let (mut peer, next) = world.session(CLIENT);
     peer.puts(CLIENT, "t", next, 1);
     // Each is refused, and answered after the one above.
@@ -203,7 +203,7 @@ fn a_write_that_waits_for_room_is_charged_once() {
         config.rate_requests = Rate::Units(20);
     });
     world.create("t");
-    let held = Held::new(&world.store, "t");
+    let held = BlockedThread::new(&world.store, "t");
     // Alone it is let in; nothing else is beside it.
     let mut large = world.raw();
     large.hello(&Hello {

@@ -8,7 +8,7 @@ use weir_core::{Intention, Operation};
 use weir_store::Store;
 
 /// Keeps the thread that answers writes from answering, until it is dropped.
-pub(crate) struct Held {
+pub(crate) struct BlockedThread {
     _release: SyncSender<()>,
 }
 
@@ -25,7 +25,7 @@ impl Wake for Hold {
     }
 }
 
-impl Held {
+impl BlockedThread {
     pub(crate) fn new(store: &Store, topic: &str) -> Self {
         let (held, holds) = sync_channel(1);
         let (release, released) = sync_channel(0);

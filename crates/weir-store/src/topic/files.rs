@@ -115,8 +115,8 @@ impl Contents {
     }
 }
 
-/// Where a record is.
-enum Found {
+/// The block that has a record.
+enum BlockLookup {
     Closed(BlockRef),
     Open(LoadedBlock),
     Nothing,
@@ -124,17 +124,17 @@ enum Found {
 
 impl Contents {
     /// The block with the first record from this offset on.
-    fn find(&self, from: u64) -> Found {
+    fn find(&self, from: u64) -> BlockLookup {
         let at = self.blocks.partition_point(|block| block.last < from);
         match self.blocks.get(at) {
-            Some(block) => Found::Closed(block.clone()),
-            None if self.open_records > 0 && self.last >= from => Found::Open(LoadedBlock {
+            Some(block) => BlockLookup::Closed(block.clone()),
+            None if self.open_records > 0 && self.last >= from => BlockLookup::Open(LoadedBlock {
                 base: self.open_base,
                 last: self.last,
                 records: self.open_records,
                 bytes: Bytes::copy_from_slice(&self.open),
             }),
-            None => Found::Nothing,
+            None => BlockLookup::Nothing,
         }
     }
 }
@@ -281,9 +281,9 @@ impl TopicFiles {
     pub(crate) fn load_from(&self, from: u64) -> Result<Option<LoadedBlock>, StoreError> {
         loop {
             let found = match self.contents.read().find(from) {
-                Found::Closed(block) => block,
-                Found::Open(block) => return Ok(Some(block)),
-                Found::Nothing => return Ok(None),
+                BlockLookup::Closed(block) => block,
+                BlockLookup::Open(block) => return Ok(Some(block)),
+                BlockLookup::Nothing => return Ok(None),
             };
             match self.load(&found) {
                 Err(error) => {
@@ -306,9 +306,9 @@ impl TopicFiles {
         let found = contents.find(from);
         drop(contents);
         let block = match found {
-            Found::Closed(block) => block,
-            Found::Open(block) => return Poll::Ready(Some(block)),
-            Found::Nothing => return Poll::Ready(None),
+            BlockLookup::Closed(block) => block,
+            BlockLookup::Open(block) => return Poll::Ready(Some(block)),
+            BlockLookup::Nothing => return Poll::Ready(None),
         };
         if block.bytes as usize > NOW_BYTES_MAX {
             return Poll::Pending;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_store::{Kept, SalvageReport, Store, StoreError, salvage_dry_run};
+use weir_store::{SalvageReport, SalvagedTopic, Store, StoreError, salvage_dry_run};
 
 use crate::world::{create, keys, options, put_many, records};
 
@@ -49,9 +49,9 @@ fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError> {
     report
 }
 
-fn kept(first: u64, last: u64) -> Vec<Kept> {
+fn kept(first: u64, last: u64) -> Vec<SalvagedTopic> {
     let topic = "t".to_owned();
-    vec![Kept { topic, first, last }]
+    vec![SalvagedTopic { topic, first, last }]
 }
 
 /// Writes in calls of ten, so that there are many entries and log segments.

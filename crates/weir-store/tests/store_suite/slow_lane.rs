@@ -22,12 +22,12 @@ use crate::world::{CLIENT, Draw, create, execute, options, put, records};
 /// Holds calls whose value says so.
 #[derive(Debug, Default)]
 struct Gate {
-    state: Mutex<Held>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct GateState {
     arrived: usize,
     open: bool,
 }
@@ -43,7 +43,7 @@ impl Gate {
     /// Waits until so many calls have come.
     fn await_calls(&self, number: usize) {
         let held = self.state.lock().unwrap();
-        let enough = |held: &mut Held| held.arrived < number;
+        let enough = |held: &mut GateState| held.arrived < number;
         drop(self.changed.wait_while(held, enough).unwrap());
     }
 

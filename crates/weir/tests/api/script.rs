@@ -34,8 +34,8 @@ impl From<weir::StoreError> for Failed {
     }
 }
 
-/// An intention that was kept.
-struct Kept {
+/// An intention of a session that is sent later.
+struct QueuedIntention {
     topic: String,
     what: What,
     conditions: Vec<Condition>,
@@ -89,7 +89,7 @@ pub(crate) struct World {
     sessions: BTreeMap<String, Session>,
     readers: BTreeMap<String, TopicReader>,
     members: BTreeMap<String, Member>,
-    kept: Vec<Kept>,
+    kept: Vec<QueuedIntention>,
     steps: Vec<Step>,
     sent: Option<Proposal>,
 }
@@ -140,10 +140,10 @@ fn conditions(text: &str) -> Vec<Condition> {
 }
 
 /// A command that writes.
-fn kept(line: &str, steps: &mut Vec<Step>) -> Kept {
+fn kept(line: &str, steps: &mut Vec<Step>) -> QueuedIntention {
     let (verb, rest) = cut(line);
     let (topic, rest) = cut(rest);
-    let mut kept = Kept {
+    let mut kept = QueuedIntention {
         topic: topic.to_owned(),
         what: What::Destroy,
         conditions: Vec::new(),
@@ -185,7 +185,7 @@ fn kept(line: &str, steps: &mut Vec<Step>) -> Kept {
 }
 
 /// Lends what was kept, as intentions.
-fn with<T>(all: &[Kept], then: impl FnOnce(&[Intention<'_>]) -> T) -> T {
+fn with<T>(all: &[QueuedIntention], then: impl FnOnce(&[Intention<'_>]) -> T) -> T {
     let expects: Vec<Vec<Expect<'_>>> = all
         .iter()
         .map(|kept| kept.conditions.iter().map(Condition::expect).collect())

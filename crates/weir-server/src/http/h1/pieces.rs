@@ -7,7 +7,7 @@
 use bytes::BytesMut;
 
 use super::body::Left;
-use super::{Found, Scan, find};
+use super::{NextHead, Scan, find};
 use crate::http::head::HeadLimits;
 
 /// Sizes that what is read must keep; those of a server unless set otherwise.
@@ -76,12 +76,12 @@ pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits)
                 continue;
             }
             match find(&mut scan, &mut input, sizes, limits.fields) {
-                Found::Nothing => break,
-                Found::Refused(bad) => {
+                NextHead::Nothing => break,
+                NextHead::Refused(bad) => {
                     reading.end = format!("{bad:?}");
                     return reading;
                 }
-                Found::Request(parsed) => {
+                NextHead::Request(parsed) => {
                     reading.heads.push(format!("{parsed:?}"));
                     reading.bodies.push(Vec::new());
                     body = Some(Left::new(parsed.framing));

@@ -29,8 +29,8 @@ use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
 use crate::security::Right;
 
-/// What a claim came to.
-struct Found {
+/// The result of a claim.
+struct ClaimResult {
     claim: u64,
     reason: u64,
     frontier: u64,
@@ -44,7 +44,7 @@ struct Found {
 /// A claim that has ended.
 struct Done {
     tag: Box<[u8]>,
-    found: Result<Found, Refused>,
+    found: Result<ClaimResult, Refused>,
     /// The place that it has until it is sent.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -254,7 +254,7 @@ async fn run(
     claim: Claim,
     place: Arc<Semaphore>,
     mut leaving: watch::Receiver<bool>,
-) -> Result<(Found, OwnedSemaphorePermit), Refused> {
+) -> Result<(ClaimResult, OwnedSemaphorePermit), Refused> {
     let claim = Arc::new(claim);
     let mut seen = None;
     loop {
@@ -279,7 +279,7 @@ async fn run(
     }
 }
 
-fn found(claimed: &Claimed) -> Result<Found, StoreError> {
+fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
     let commit = claimed.commit.as_ref();
     let reason = claiming::reason(claimed);
     let mut attempts = Vec::new();
@@ -296,7 +296,7 @@ fn found(claimed: &Claimed) -> Result<Found, StoreError> {
     }
     let mut data = Vec::with_capacity(bytes.len() + 2 * attempts.len() + 10);
     GroupAnswer::write(&mut data, &attempts, &bytes);
-    Ok(Found {
+    Ok(ClaimResult {
         claim: commit.map_or(0, |commit| commit.intention.0),
         reason: reason.map_or(0, |code| u64::from(code.number())),
         frontier: claimed.frontier.0,

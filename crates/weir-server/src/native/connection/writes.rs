@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
 use weir_protocol::{
-    Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_for_now, read_items,
+    DecodedItem, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_for_now,
+    read_items,
 };
 use weir_store::{Proposal, Store, StoreError};
 
@@ -20,11 +21,11 @@ use crate::phase::Phase;
 /// write is applied.
 const PROGRAMS_MAX: usize = 64;
 
-/// How a packet was dealt with.
-pub(super) enum Taken {
-    /// It was.
+/// Whether a packet of writes was admitted.
+pub(super) enum Admission {
+    /// It is proposed or refused for good, and removed from the input.
     Yes,
-    /// There is no room for it now; it stays where it is.
+    /// There is no memory for it now; it stays in the input.
     NoRoom,
 }
 
@@ -38,7 +39,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         items: &[u8],
         size: usize,
         chained: bool,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<Admission, Refused> {
         if let Some(code) = self.broken_off.filter(|_| chained) {
             return Err(self.of_write(Refused::plain(code), 0, count));
         }
@@ -58,16 +59,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         count: u32,
         items: &[u8],
         size: usize,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<Admission, Refused> {
         let Some(permit) = self.room(size) else {
-            return Ok(Taken::NoRoom);
+            return Ok(Admission::NoRoom);
         };
         let client = self.state.client();
         let held = match read_items(client, count, items) {
             Ok(held) => held,
             Err(error) => return Err(bad_items(&error)),
         };
-        let first = held.first().map_or(0, Held::nonce);
+        let first = held.first().map_or(0, DecodedItem::nonce);
         let principal = self.principal.name.clone();
         let stored = self.stored();
         let intentions = intentions(&held, stored, &principal);
@@ -78,13 +79,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(self.of_write(refused, first, count));
         }
         let Some(permit) = self.fits(permit, &intentions, size) else {
-            return Ok(Taken::NoRoom);
+            return Ok(Admission::NoRoom);
         };
         let mut turn = None;
         if programs > 0 {
             turn = self.port.shared.admission.admit_compile();
             if turn.is_none() {
-                return Ok(Taken::NoRoom);
+                return Ok(Admission::NoRoom);
             }
         }
         let before = self.admit(first, &intentions, size)?;
@@ -113,9 +114,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         tag: &[u8],
         one: &OneWrite<'_>,
         size: usize,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<Admission, Refused> {
         let Some(permit) = self.room(size) else {
-            return Ok(Taken::NoRoom);
+            return Ok(Admission::NoRoom);
         };
         let client = self.state.client();
         if client.is_none() && one.nonce.is_some() {
@@ -148,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             fingerprint: None,
         };
         let Some(permit) = self.fits(permit, &[intention], size) else {
-            return Ok(Taken::NoRoom);
+            return Ok(Admission::NoRoom);
         };
         let before = self.admit(nonce, &[intention], size)?;
         let proposal = self.port.shared.propose(&[intention]);
@@ -231,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         permit: Permit,
         before: ServerConnection,
         proposal: Result<Proposal, StoreError>,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<Admission, Refused> {
         let proposal = match proposal {
             Ok(proposal) => proposal,
             Err(error) => {
@@ -255,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tag: tag.into(),
             permit,
         });
-        Ok(Taken::Yes)
+        Ok(Admission::Yes)
     }
 
     fn allowed(&self, intentions: &[Intention<'_>]) -> Result<(), Refused> {
@@ -296,11 +297,11 @@ fn propose_items(
 
 /// The items as the store gets them.
 fn intentions<'a>(
-    held: &'a [Held<'a>],
+    held: &'a [DecodedItem<'a>],
     stored: ClientId,
     principal: &'a str,
 ) -> Vec<Intention<'a>> {
-    let intention = |item: &'a Held<'a>| Intention {
+    let intention = |item: &'a DecodedItem<'a>| Intention {
         client: stored,
         ..item.intention(principal.as_bytes())
     };

@@ -13,7 +13,7 @@ use weir_core::{Detail, Effect, Expect, Intention, Operation, Outcome, TxnOp};
 
 use super::few::{Few, Members, Word};
 use super::item::{Item, bad, read_expect, read_record};
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
@@ -32,7 +32,7 @@ pub(crate) async fn transaction(
 ) -> Result<Reply, Problem> {
     let media = call
         .head
-        .text(Known::ContentType)
+        .text(FieldName::ContentType)
         .unwrap_or("application/json");
     let essence = media.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json")

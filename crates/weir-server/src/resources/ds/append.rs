@@ -16,7 +16,7 @@ use weir_store::{Current, StoreError};
 use super::open::open;
 use super::producer::{Producer, Sequence, State};
 use super::view::View;
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
 use crate::http::reply::Reply;
@@ -44,7 +44,7 @@ struct Asked {
 
 impl Asked {
     fn read(head: &Head) -> Result<Self, Problem> {
-        let order = single(head, Known::StreamSeq)?;
+        let order = single(head, FieldName::StreamSeq)?;
         if order.is_some_and(str::is_empty) {
             return Err(Problem::bad("Stream-Seq is empty"));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::cursor::cursor;
-use super::lease::Held;
+use super::lease::ReaderLease;
 use super::view::{self, View};
 use super::walk::Gathered;
 use crate::http::base64;
@@ -26,7 +26,7 @@ use crate::resources::streams::place;
 struct Follower {
     live: Live,
     incarnation: u64,
-    _held: Option<Held>,
+    _held: Option<ReaderLease>,
     position: u64,
     /// What the client was told last.
     told: Option<u64>,
@@ -45,7 +45,7 @@ pub(super) fn open(
     let follower = Follower {
         live: Live::new(edge, call, &view.topic),
         incarnation: view.incarnation,
-        _held: Held::new(edge, view),
+        _held: ReaderLease::new(edge, view),
         position,
         told: None,
         cursor,

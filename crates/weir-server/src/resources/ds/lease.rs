@@ -68,14 +68,14 @@ impl Streams {
     }
 }
 
-/// A reader that waits: its stream is in use until this is dropped.
-pub(super) struct Held {
+/// Keeps the stream of a waiting reader in use until it is dropped.
+pub(super) struct ReaderLease {
     edge: Arc<Edge>,
     topic: String,
 }
 
-impl Held {
-    /// None for a stream that does not mind.
+impl ReaderLease {
+    /// `None` for a stream that does not expire when idle.
     pub(super) fn new(edge: &Arc<Edge>, view: &View) -> Option<Self> {
         if !matches!(view.config.expiry, Expiry::Idle(_)) {
             return None;
@@ -93,7 +93,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ReaderLease {
     fn drop(&mut self) {
         self.edge.ds.with_leases(|leases| {
             if let Some(lease) = leases.get_mut(&self.topic) {

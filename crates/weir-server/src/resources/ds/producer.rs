@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::view::View;
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::resources::streams::config::single;
@@ -46,9 +46,9 @@ pub(super) enum Sequence {
 impl Producer {
     /// Reads the three fields; they come together or not at all.
     pub(super) fn read(head: &Head) -> Result<Option<Self>, Problem> {
-        let id = single(head, Known::ProducerId)?;
-        let epoch = single(head, Known::ProducerEpoch)?;
-        let seq = single(head, Known::ProducerSeq)?;
+        let id = single(head, FieldName::ProducerId)?;
+        let epoch = single(head, FieldName::ProducerEpoch)?;
+        let seq = single(head, FieldName::ProducerSeq)?;
         let (id, epoch, seq) = match (id, epoch, seq) {
             (None, None, None) => return Ok(None),
             (Some(id), Some(epoch), Some(seq)) => (id, epoch, seq),

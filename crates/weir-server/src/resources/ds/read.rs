@@ -9,7 +9,7 @@ use weir_core::{ConsequenceOffset, ErrorCode};
 
 use super::cursor::cursor;
 use super::follow;
-use super::lease::Held;
+use super::lease::ReaderLease;
 use super::open::open;
 use super::view::View;
 use super::walk::Gathered;
@@ -151,7 +151,7 @@ async fn poll(
     let due = Instant::now() + Duration::from_secs(wait.min(WAIT_SECONDS_MAX));
     let mut phase = edge.shared.phase.subscribe();
     let incarnation = view.incarnation;
-    let _held = Held::new(edge, &view);
+    let _held = ReaderLease::new(edge, &view);
     let mut over = false;
     loop {
         let gathered = Gathered::new(&edge.shared.store, &view, position, PAGE_BYTES);

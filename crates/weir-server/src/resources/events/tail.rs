@@ -17,7 +17,7 @@ use super::read::{Filter, gone, start};
 use crate::http::accept;
 use crate::http::base64;
 use crate::http::exchange::busy;
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::json::{Object, number};
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
@@ -74,7 +74,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .unwrap_or(false);
     let filter = Filter::read(call)?;
     let (mut reader, mut after, mut gap) = start(edge, call, true).await?;
-    let given = match call.head.text(Known::LastEventId) {
+    let given = match call.head.text(FieldName::LastEventId) {
         Some(id) if !id.is_empty() => Some(id),
         _ => query.text("last-event-id")?,
     };

@@ -9,7 +9,7 @@ mod plan;
 use self::pending::PendingWrite;
 use self::plan::{Plan, WriteKind, way};
 use crate::http::exchange::Started;
-use crate::http::head::Known;
+use crate::http::head::FieldName;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
@@ -30,7 +30,7 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
         return Err(call);
     };
     let special = body.len() > INLINE_WORK_BYTES
-        || call.head.has(Known::ContentEncoding)
+        || call.head.has(FieldName::ContentEncoding)
         || (way == WriteKind::Post
             && (framing::is_batch(&call) || cloudevents::is_structured(&call.head)));
     if special {

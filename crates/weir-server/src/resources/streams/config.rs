@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place;
 use super::terms::{FORK_SUB_OFFSET_MAX, TTL_SECONDS_MAX, TYPE_BYTES_MAX, essence, topic_of};
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::problem::Problem;
 use crate::http::query::offset_of;
 use crate::security::from_rfc3339;
@@ -83,7 +83,7 @@ pub(crate) struct AskedFork {
 }
 
 /// The value of a field that may be given once.
-pub(crate) fn single(head: &Head, known: Known) -> Result<Option<&str>, Problem> {
+pub(crate) fn single(head: &Head, known: FieldName) -> Result<Option<&str>, Problem> {
     if head.is_repeated(known) {
         return Err(Problem::bad(format!("{} is given twice", known.name())));
     }
@@ -95,7 +95,7 @@ pub(crate) fn single(head: &Head, known: Known) -> Result<Option<&str>, Problem>
 
 /// The type that a body is said to have.
 pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
-    let text = single(head, Known::ContentType)?.filter(|text| !text.is_empty());
+    let text = single(head, FieldName::ContentType)?.filter(|text| !text.is_empty());
     let Some(text) = text else { return Ok(None) };
     if text.len() > TYPE_BYTES_MAX {
         return Err(Problem::bad(format!(
@@ -117,7 +117,7 @@ pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
 
 /// Whether a request ends the stream.
 pub(crate) fn closes(head: &Head) -> Result<bool, Problem> {
-    match single(head, Known::StreamClosed)? {
+    match single(head, FieldName::StreamClosed)? {
         None => Ok(false),
         Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
         Some(word) if word.eq_ignore_ascii_case("false") => Ok(false),
@@ -126,8 +126,8 @@ pub(crate) fn closes(head: &Head) -> Result<bool, Problem> {
 }
 
 fn expiry(head: &Head) -> Result<Option<Expiry>, Problem> {
-    let idle = single(head, Known::StreamTtl)?;
-    let at = single(head, Known::StreamExpiresAt)?;
+    let idle = single(head, FieldName::StreamTtl)?;
+    let at = single(head, FieldName::StreamExpiresAt)?;
     match (idle, at) {
         (None, None) => Ok(None),
         (Some(text), None) => {
@@ -153,9 +153,9 @@ fn expiry(head: &Head) -> Result<Option<Expiry>, Problem> {
 }
 
 fn fork(head: &Head) -> Result<Option<AskedFork>, Problem> {
-    let at = single(head, Known::StreamForkOffset)?;
-    let sub = single(head, Known::StreamForkSubOffset)?;
-    let Some(from) = single(head, Known::StreamForkedFrom)? else {
+    let at = single(head, FieldName::StreamForkOffset)?;
+    let sub = single(head, FieldName::StreamForkSubOffset)?;
+    let Some(from) = single(head, FieldName::StreamForkedFrom)? else {
         if at.is_some() || sub.is_some() {
             return Err(Problem::bad(
                 "Stream-Fork-Offset and Stream-Fork-Sub-Offset go with Stream-Forked-From",

@@ -12,7 +12,7 @@ use weir_protocol::Consistency;
 use weir_store::{Current, Page, Store, TopicReader};
 
 use super::position::{at_least, consistency, first, is_known, no_topic, store_error};
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::origin::NO_PAGE;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
@@ -283,9 +283,11 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
 
 /// The payload, or the part of it that was asked for.
 fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Reply, Problem> {
-    let fits = head.text(Known::IfRange).is_none_or(|known| known == tag);
+    let fits = head
+        .text(FieldName::IfRange)
+        .is_none_or(|known| known == tag);
     let range = head
-        .text(Known::Range)
+        .text(FieldName::Range)
         .filter(|_| fits)
         .and_then(|text| range_of(text, value.len()));
     match range {

@@ -7,7 +7,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_protocol::Consistency;
 use weir_store::{Page, ReadFrom, StoreError, TopicReader};
 
-use crate::http::head::{Head, Known};
+use crate::http::head::{FieldName, Head};
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::encode;
@@ -158,7 +158,7 @@ pub(crate) fn is_known(head: &Head, tag: &str) -> bool {
         Some(coding.unwrap_or(text).to_owned())
     };
     let ours = plain(tag);
-    head.list(Known::IfNoneMatch)
+    head.list(FieldName::IfNoneMatch)
         .any(|theirs| theirs == "*" || (plain(theirs) == ours && ours.is_some()))
 }
 

@@ -1,6 +1,6 @@
 //! One write: what a request asks for, and the response to its outcome.
 
-use crate::http::head::{Known, Method};
+use crate::http::head::{FieldName, Method};
 use crate::http::json::Object;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
@@ -81,7 +81,7 @@ impl Plan {
                 meta.field(&format!("ce-{name}"), value)?;
             }
         }
-        if let Some(trace) = call.head.text(Known::Traceparent) {
+        if let Some(trace) = call.head.text(FieldName::Traceparent) {
             meta.field("traceparent", trace)?;
         }
         let session = Session::read(edge, call, body)?;

@@ -1,10 +1,10 @@
-//! An item of the input: where it stands, and why it or the rest cannot be read.
+//! The position of an item in the input, and why the item or the rest of the input cannot be read.
 
 use std::io;
 
-/// Where an item stands, and what is wrong with it already.
+/// The position of an item in the input, and the problem that was found with it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct InputItem {
     /// Line, from 1.
     pub(super) line: u64,
     /// Column of its first byte, from 1.
