@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_store::Proposal;
 
 use crate::limits::budget::MemoryBudget;
@@ -17,9 +19,12 @@ use crate::limits::memory::MemoryLimits;
 /// Claims of groups that may wait there at a time: each has a thread.
 pub(crate) const COSTLY_CLAIMS_MAX: usize = 64;
 
-/// Writes of the native port that bring programs and are compiled at a time:
-/// each keeps its room for as long as that takes.
+/// Writes that bring programs and are compiled at a time: each keeps its room for as long as that
+/// takes.
 pub(crate) const COMPILES_MAX: usize = 2;
+
+/// Longest wait for a turn to compile.
+const COMPILE_WAIT: Duration = Duration::from_secs(10);
 
 /// The counts. One for all ports of a server.
 #[derive(Clone, Debug)]
@@ -34,7 +39,7 @@ pub(crate) struct Admission {
     pub(crate) answers: MemoryBudget,
     /// Streams of HTTP/2 beside the first one of each connection.
     streams: Arc<AtomicUsize>,
-    compiles: Arc<AtomicUsize>,
+    compiles: Arc<Semaphore>,
 }
 
 impl Default for Admission {
@@ -70,7 +75,7 @@ impl Admission {
             bodies: MemoryBudget::new(limits.bodies, limits.small),
             answers: MemoryBudget::new(limits.answers, limits.small),
             streams: Arc::default(),
-            compiles: Arc::default(),
+            compiles: Arc::new(Semaphore::new(COMPILES_MAX)),
         }
     }
 
@@ -168,8 +173,14 @@ impl Admission {
     }
 
     /// Leave to have programs compiled, or none at present.
-    pub(crate) fn admit_compile(&self) -> Option<Permit> {
-        admit(&self.compiles, 1, COMPILES_MAX)
+    pub(crate) fn admit_compile(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.compiles).try_acquire_owned().ok()
+    }
+
+    /// As `admit_compile`; waits its turn, for up to ten seconds.
+    pub(crate) async fn wait_to_compile(&self) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.compiles).acquire_owned();
+        tokio::time::timeout(COMPILE_WAIT, turn).await.ok()?.ok()
     }
 }
 

@@ -2,7 +2,6 @@
 //! and few at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir_core::{CodeHash, ErrorCode, Expect, Intention, Operation, TopicOptions};
 use weir_store::Proposal;
@@ -13,10 +12,6 @@ use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::limits::admission::Permit;
 use crate::resources::context::{Call, Edge};
-
-/// How often, and with which pause, a program asks for its turn to be compiled.
-const TURN_TRIES: u32 = 500;
-const TURN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Operations that bring a program, with bytes of their own.
 enum Brings {
@@ -48,7 +43,8 @@ pub(crate) async fn propose(
     };
     edge.allow(call, std::slice::from_ref(intention))
         .map_err(|(_, problem)| problem)?;
-    let turn = turn(edge).await?;
+    let turn = edge.shared.admission.wait_to_compile().await;
+    let turn = turn.ok_or_else(busy)?;
     let (code, args) = (code.to_vec(), args.to_vec());
     let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
     let (client, nonce) = (intention.client, intention.nonce);
@@ -86,17 +82,6 @@ pub(crate) async fn propose(
         Ok((proposal, room))
     })
     .await
-}
-
-/// Leave to compile, once there is some.
-async fn turn(edge: &Edge) -> Result<Permit, Problem> {
-    for _ in 0..TURN_TRIES {
-        if let Some(turn) = edge.shared.admission.admit_compile() {
-            return Ok(turn);
-        }
-        tokio::time::sleep(TURN_PAUSE).await;
-    }
-    Err(busy())
 }
 
 fn busy() -> Problem {
