@@ -98,7 +98,7 @@ pub(crate) fn answers(socket: &std::path::Path) -> bool {
     return false;
 }
 
-/// Before a server is asked again how far it is.
+/// Pause before a server is asked again how far it is: it tells only those who listen.
 const REACH_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two lists of topics while a query has no topic.
 const LIST_PAUSE: Duration = Duration::from_millis(100);

@@ -39,8 +39,9 @@ use writes::Admission;
 const HELLO_TIME: Duration = Duration::from_secs(10);
 /// Silence inside a packet.
 const STALL_TIME: Duration = Duration::from_secs(30);
-/// How soon a connection polls again for what sends no wake-up. The time doubles with each
-/// poll, so that many waiting connections take little time from the working ones.
+/// How soon a connection polls again for what sends no wake-up, such as room in a budget: a queue
+/// of waiting packets would let a large one keep the small ones of others waiting. The time doubles
+/// with each poll, so that many waiting connections take little time from the working ones.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOKS_DOUBLE: u32 = 4;
 /// Packets that are dealt with before answers and pages get their turn.
