@@ -34,6 +34,10 @@ use crate::runner::{Options, Places, Session};
 /// Share of samples without a name from which on shares are doubtful.
 const UNKNOWN_MAX: f64 = 0.05;
 
+/// Share of all samples from which on the functions of a process are listed, and how many.
+const PROCESS_MIN: f64 = 0.1;
+const FUNCTIONS: usize = 20;
+
 /// What is profiled, and how.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -190,8 +194,24 @@ fn write(path: &Path, text: &str) -> Result<()> {
 #[allow(clippy::cast_precision_loss)] // counts of samples
 fn section(title: &str, stacks: &Stacks) -> String {
     let mut table = Table::new(&["process", "class", "samples", "share of it"]);
-    let mut warnings = String::new();
+    let (mut warnings, mut functions) = (String::new(), String::new());
     for (process, total, classes) in stacks.shares() {
+        let mut ends = Table::new(&["function", "samples", "share of it"]);
+        for (name, count) in stacks::innermost(stacks, &process)
+            .into_iter()
+            .take(FUNCTIONS)
+        {
+            let percent = format!("{:.1} %", 100.0 * count as f64 / total as f64);
+            ends.row(vec![name, count.to_string(), percent]);
+        }
+        if total as f64 >= PROCESS_MIN * stacks.total() as f64 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                functions,
+                "\nWhere samples of {process} ended:\n\n{}",
+                ends.render()
+            );
+        }
         for (class, count) in classes {
             let share = count as f64 / total as f64;
             let percent = format!("{:.1} %", 100.0 * share);
@@ -211,5 +231,5 @@ fn section(title: &str, stacks: &Stacks) -> String {
             }
         }
     }
-    format!("\n## {title}\n\n{}{warnings}", table.render())
+    format!("\n## {title}\n\n{}{warnings}{functions}", table.render())
 }

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// Class of a sample in which no frame has one.
+/// Class of a sample in which no frame has one and the innermost has no name.
 pub(super) const UNKNOWN: &str = "unknown";
 /// Class of a sample in which no frame has one and the innermost is of the kernel.
 const KERNEL: &str = "other kernel";
+/// Class of all other samples in which no frame has one.
+const OTHER: &str = "other functions";
+/// What `perf` says in place of a name.
+const NAMELESS: &str = "[unknown]";
 /// A stack beyond this many frames is cut at its root.
 const FRAMES_MAX: usize = 256;
 
@@ -79,13 +83,11 @@ fn rule(frame: &str) -> Option<&'static str> {
 pub(super) fn class(stack: &[String]) -> &'static str {
     let frames = stack.get(1..).unwrap_or_default();
     let found = frames.iter().rev().find_map(|frame| rule(frame));
-    let kernel = || {
-        let innermost = frames
-            .last()
-            .is_some_and(|frame| frame.ends_with(KERNEL_MARK));
-        if innermost { KERNEL } else { UNKNOWN }
-    };
-    found.unwrap_or_else(kernel)
+    found.unwrap_or_else(|| match frames.last() {
+        Some(frame) if frame.ends_with(KERNEL_MARK) => KERNEL,
+        Some(frame) if frame != NAMELESS => OTHER,
+        _ => UNKNOWN,
+    })
 }
 
 /// After the names of frames of the kernel.
@@ -153,6 +155,24 @@ impl Stacks {
     }
 }
 
+/// Functions that samples of a process ended in, the most frequent first, with their numbers.
+pub(super) fn innermost(stacks: &Stacks, process: &str) -> Vec<(String, u64)> {
+    let mut found: BTreeMap<&str, u64> = BTreeMap::new();
+    for (stack, count) in stacks.iter() {
+        if let [first, .., last] = stack
+            && first == process
+        {
+            *found.entry(last).or_default() += count;
+        }
+    }
+    let mut found: Vec<_> = found
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
+    found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    found
+}
+
 /// `ffffffff81000c82 asm_exc_page_fault` as a name.
 fn frame(line: &str) -> Option<String> {
     let (address, name) = line.trim().split_once(' ')?;
@@ -197,9 +217,22 @@ mod tests {
                 vec![("send", 2), ("allocator", 1), (KERNEL, 1)]
             ))
         );
+        let ends = innermost(&stacks, "server");
+        assert_eq!(ends.first(), Some(&("tcp_sendmsg_[k]".to_owned(), 2)));
+        assert_eq!(ends.len(), 3);
         assert_eq!(
             shares.last(),
             Some(&("client".to_owned(), 1, vec![(UNKNOWN, 1)]))
+        );
+    }
+
+    #[test]
+    fn a_function_with_a_name_is_not_unknown() {
+        let stacks = Stacks::read("own \n\t    55aa apply\n\t    55ab [unknown]\n\n");
+        let shares = stacks.shares();
+        assert_eq!(
+            shares.first(),
+            Some(&("own".to_owned(), 1, vec![(OTHER, 1)]))
         );
     }
 
