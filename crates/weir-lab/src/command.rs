@@ -12,6 +12,7 @@ use crate::compare::{self, Change};
 use crate::contender::{BUILT_IN, by_name};
 use crate::error::{LabError, Result};
 use crate::experiment::matrix::Matrix;
+use crate::experiment::reference::Reference;
 use crate::experiment::{Experiment, Peers};
 use crate::profile::Wanted;
 use crate::protocol::Fields;
@@ -32,6 +33,15 @@ pub struct Comparing {
     pub across: bool,
     /// JSON instead of Markdown.
     pub json: bool,
+}
+
+/// How samples are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Fields apart by commas (RFC 4180), with a line of names.
+    Csv,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Finds the repository from the current directory upward, and the places
@@ -274,6 +284,82 @@ pub fn compare(old: &Path, new: &Path, wanted: Comparing, out: &mut dyn Write) -
         cells if wanted.gate && cells > 0 => Err(LabError::Regressed { cells }),
         _ => Ok(()),
     }
+}
+
+/// Prints every sample of a result set, one a line: as CSV, or as one JSON object a
+/// line. A sample's totals are of all its iterations.
+pub fn export(dir: &Path, format: Format, out: &mut dyn Write) -> Result<()> {
+    let set = ResultSet::open(dir)?;
+    let plan: Plan = set.read_json("plan.json")?;
+    if format == Format::Csv {
+        let head = "block,disturbed,workload,contender,iterations,wall_ns,cpu_ns,others\n";
+        print(out, head)?;
+    }
+    for block in set.read_blocks(&plan)? {
+        let mut text = String::new();
+        for sample in &block.samples {
+            let Some(cell) = plan.cells.get(sample.cell) else {
+                continue;
+            };
+            text += &match format {
+                Format::Csv => {
+                    let others = sample.extra.iter().map(|(k, v)| format!("{k}={v}"));
+                    let fields = [
+                        (block.head.block + 1).to_string(),
+                        block.head.disturbed.to_string(),
+                        cell.workload.clone(),
+                        cell.contender.clone(),
+                        sample.n.to_string(),
+                        sample.wall_ns.to_string(),
+                        sample.cpu_ns.to_string(),
+                        others.collect::<Vec<_>>().join(";"),
+                    ];
+                    fields.map(|field| html::quoted(&field)).join(",")
+                }
+                Format::Json => serde_json::json!({
+                    "block": block.head.block + 1,
+                    "disturbed": block.head.disturbed,
+                    "workload": cell.workload,
+                    "contender": cell.contender,
+                    "iterations": sample.n,
+                    "wall_ns": sample.wall_ns,
+                    "cpu_ns": sample.cpu_ns,
+                    "others": sample.extra,
+                })
+                .to_string(),
+            };
+            text.push('\n');
+        }
+        print(out, &text)?;
+    }
+    Ok(())
+}
+
+/// Prints one cell, `CONTENDER@WORKLOAD` or `CONTENDER@WORKLOAD:METRIC`: its figure in each
+/// block, percentiles of its samples, and how they are spread.
+pub fn show(dir: &Path, cell: &str, out: &mut dyn Write) -> Result<()> {
+    let set = ResultSet::open(dir)?;
+    let experiment = Experiment::read(&set.path("experiment.toml"))?;
+    let plan: Plan = set.read_json("plan.json")?;
+    let blocks = set.read_blocks(&plan)?;
+    let metric = experiment.header.show.first();
+    let wanted = Reference::parse(cell, metric.map_or("wall", String::as_str));
+    let place = plan.cells.iter().position(|planned| {
+        planned.contender == wanted.contender && Some(&planned.workload) == wanted.workload.as_ref()
+    });
+    let usage = |what: String| LabError::Usage { what };
+    let place = place.ok_or_else(|| {
+        let cells = plan.cells.iter();
+        let names = cells.map(|cell| format!("{}@{}", cell.contender, cell.workload));
+        let names: Vec<String> = names.collect();
+        usage(format!("no cell `{cell}`; there are {}", names.join(", ")))
+    })?;
+    let shown = report::cell(&plan, &blocks, place, &wanted.metric);
+    let text = shown.ok_or_else(|| {
+        let metric = &wanted.metric;
+        usage(format!("no sample of `{cell}` has the metric `{metric}`"))
+    })?;
+    print(out, &text)
 }
 
 /// The flame graphs in `dir` by name, in order; none when it is not there.

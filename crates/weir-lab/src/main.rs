@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use weir_lab::alloc::Counting;
-use weir_lab::command::{self, Comparing};
+use weir_lab::command::{self, Comparing, Format};
 use weir_lab::error::Result;
 use weir_lab::profile::Wanted;
 use weir_lab::runner::Options;
@@ -96,6 +96,22 @@ enum Verb {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Print one cell: its blocks, its percentiles, a histogram.
+    Show {
+        /// The result set.
+        dir: PathBuf,
+        /// CONTENDER@WORKLOAD or CONTENDER@WORKLOAD:METRIC.
+        #[arg(long)]
+        cell: String,
+    },
+    /// Print every sample as a flat table.
+    Export {
+        /// The result set.
+        dir: PathBuf,
+        /// What to print.
+        #[arg(long, value_enum, default_value = "csv")]
+        format: Format,
     },
     /// Measure two copies of the same work: what this machine can resolve.
     Noise {
@@ -237,6 +253,8 @@ fn run(verb: Verb) -> Result<()> {
             let wanted = Comparing { gate, across, json };
             command::compare(&old, &new, wanted, out)
         }
+        Verb::Show { dir, cell } => command::show(&dir, &cell, out),
+        Verb::Export { dir, format } => command::export(&dir, format, out),
         Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
         Verb::Record { dir, to } => command::record(&dir, &to, out),
         Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } => Ok(()),

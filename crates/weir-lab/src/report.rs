@@ -4,6 +4,7 @@
 //!
 //! Invariant: made from a result set alone, byte for byte the same each time.
 
+mod cell;
 pub mod html;
 pub mod plot;
 
@@ -14,6 +15,8 @@ use crate::experiment::Experiment;
 use crate::fingerprint::Fingerprint;
 use crate::results::{Block, Plan};
 use crate::summary::Summary;
+
+pub(crate) use cell::cell;
 
 /// A piece of a section.
 #[derive(Debug)]

@@ -237,6 +237,40 @@ fn sets_of_other_machines_and_experiments_are_not_compared_unasked() {
 }
 
 #[test]
+fn samples_are_exported_whole_and_a_cell_is_shown() {
+    let (dir, set) = measured(1.5);
+    let csv = run(dir.path(), &["export", &set]);
+    assert!(csv.status.success(), "{}", text(&csv.stderr));
+    let csv = text(&csv.stdout);
+    assert_eq!(csv.lines().count(), 1 + BLOCKS * 3 * 2);
+    let first = csv.lines().nth(1).unwrap();
+    assert!(first.starts_with("1,false,w,"), "{first}");
+    let json = text(&run(dir.path(), &["export", &set, "--format", "json"]).stdout);
+    assert_eq!(json.lines().count(), BLOCKS * 3 * 2);
+    let first_json: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let wall = first_json["wall_ns"].as_u64().unwrap().to_string();
+    assert_eq!(first.split(',').nth(5), Some(wall.as_str()));
+    let shown = run(dir.path(), &["show", &set, "--cell", "slow@w"]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.starts_with("slow at w: wall of 24 samples"),
+        "{shown}"
+    );
+    let bars = shown.lines().filter(|line| line.starts_with("<= "));
+    let counted = bars.filter_map(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
+    assert_eq!(counted.sum::<usize>(), 24, "{shown}");
+    for (cell, what) in [
+        ("nobody@w", "there are quick@w, slow@w"),
+        ("slow@w:syncs", "`syncs`"),
+    ] {
+        let out = run(dir.path(), &["show", &set, "--cell", cell]);
+        assert_eq!(out.status.code(), Some(2), "{cell}");
+        assert!(text(&out.stderr).contains(what), "{}", text(&out.stderr));
+    }
+}
+
+#[test]
 fn a_wrong_answer_stops_before_anything_is_timed() {
     let wrong = "[[contender]]\nname = \"liar\"\nbuiltin = \"wrong\"\nanswers = \"all\"\nparams = { ns = 5, seed = 1 }\n";
     let dir = laboratory(&experiment(1.5, wrong));

@@ -114,7 +114,7 @@ pub fn csv(experiment: &Experiment, plan: &Plan, blocks: &[Block]) -> String {
 }
 
 /// A field of a CSV line (RFC 4180).
-fn quoted(field: &str) -> String {
+pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
