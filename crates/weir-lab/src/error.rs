@@ -138,6 +138,9 @@ pub enum LabError {
         /// The result set.
         dir: PathBuf,
     },
+    /// The user interrupted the run before its first block.
+    #[error("interrupted while contenders were checked; no block was measured")]
+    Cancelled,
     /// The user interrupted the run; what was measured is stored.
     #[error("interrupted; go on with: weir-lab run --resume {}", dir.display())]
     Interrupted {
@@ -184,7 +187,7 @@ impl LabError {
             LabError::Regressed { .. } => 3,
             LabError::TooNoisy { .. } => 4,
             LabError::Disagree { .. } | LabError::Unlike { .. } => 5,
-            LabError::Interrupted { .. } => 130,
+            LabError::Cancelled | LabError::Interrupted { .. } => 130,
             _ => 1,
         }
     }

@@ -164,6 +164,10 @@ struct Choice {
     /// Three short blocks: to check that it works, not to quote.
     #[arg(long)]
     quick: bool,
+    /// Time for the whole command, like 10m: no block is started that would probably
+    /// end after it. One block is always measured.
+    #[arg(long, value_name = "TIME", value_parser = weir::units::duration)]
+    budget: Option<Duration>,
     /// Share of foreign CPU time (0 to 1) above which a block is disturbed,
     /// instead of the experiment's.
     #[arg(long, value_name = "SHARE")]
@@ -181,6 +185,7 @@ impl Choice {
             quick: self.quick,
             foreign_max: self.foreign_max,
             only: self.only,
+            budget: self.budget,
             allow_debug: self.allow_debug,
         }
     }

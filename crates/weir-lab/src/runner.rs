@@ -25,7 +25,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -39,6 +39,7 @@ use crate::machine::{self, Shares, allowed_cpus};
 use crate::protocol::{Answer, Fields, Hello};
 use crate::results::{Block, BlockHead, Failure, Plan, PlannedCell, ResultSet, SCHEMA, Sample};
 use crate::rng::SplitMix64;
+use crate::stats::median;
 
 /// Longest padding of a child's environment, bytes.
 const PADDING_MAX: usize = 4_096;
@@ -62,6 +63,9 @@ pub struct Options {
     pub only: Vec<String>,
     /// Share of foreign CPU time instead of the experiment's.
     pub foreign_max: Option<f64>,
+    /// Time for the whole command. No block is started that would probably end
+    /// after it, but one block is always measured.
+    pub budget: Option<Duration>,
     /// Accepts unoptimised contenders; for tests of the lab itself.
     pub allow_debug: bool,
 }
@@ -89,6 +93,7 @@ pub(crate) struct Session {
     pub(crate) cpu: Option<usize>,
     pub(crate) options: Options,
     pub(crate) stop: Arc<AtomicBool>,
+    started: Instant,
 }
 
 /// Cells that must be measured, with what the check found.
@@ -130,6 +135,7 @@ impl Session {
         places: &Places,
         stop: Arc<AtomicBool>,
     ) -> Result<Session> {
+        let started = Instant::now();
         let narrow = Narrow {
             only: options.only.clone(),
             quick: options.quick,
@@ -150,7 +156,25 @@ impl Session {
             cpu,
             options: options.clone(),
             stop,
+            started,
         })
+    }
+
+    /// Ends a run that the user interrupted before its blocks.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(LabError::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Whether the budget has no room for a block as long as the longest of `times`.
+    fn is_over_budget(&self, times: &[f64]) -> bool {
+        let longest = times.iter().copied().reduce(f64::max);
+        let (Some(budget), Some(longest)) = (self.options.budget, longest) else {
+            return false;
+        };
+        self.started.elapsed().as_secs_f64() + longest > budget.as_secs_f64()
     }
 
     pub(crate) fn check_stop(&self, dir: &Path) -> Result<()> {
@@ -438,11 +462,17 @@ fn blocks_of(
     set: &ResultSet,
     progress: &mut dyn Write,
 ) -> Result<()> {
-    let mut disturbed = 0;
+    let (mut measured, mut disturbed) = (0, 0);
+    let mut times: Vec<f64> = Vec::new();
     let mut failures: BTreeMap<String, usize> = BTreeMap::new();
     for number in 0..plan.blocks {
         if !set.has_block(number) {
             session.check_stop(set.dir())?;
+            if session.is_over_budget(&times) {
+                say(progress, &budget_line(plan, set));
+                break;
+            }
+            let began = Instant::now();
             let without: BTreeSet<String> = failures
                 .iter()
                 .filter(|(_, count)| **count >= FAILURES_MAX)
@@ -455,21 +485,24 @@ fn blocks_of(
                 block = measure(2)?;
             }
             set.write_block(&block, false)?;
+            times.push(began.elapsed().as_secs_f64());
         }
+        measured += 1;
         let head = set.read_block(number)?.head;
         disturbed += usize::from(head.disturbed);
         for failure in &head.failed {
             *failures.entry(failure.contender.clone()).or_default() += 1;
             say(progress, &failure.line());
         }
-        say(progress, &block_line(&head, plan.blocks));
+        let line = block_line(&head, plan.blocks);
+        say(progress, &(line + &time_left(plan, set, number, &times)));
     }
     #[allow(clippy::cast_precision_loss)] // at most a thousand blocks
-    let share = disturbed as f64 / plan.blocks as f64;
+    let share = disturbed as f64 / measured as f64;
     if share > DISTURBED_MAX {
         return Err(LabError::TooNoisy {
             disturbed,
-            total: plan.blocks,
+            total: measured,
             dir: set.dir().to_owned(),
         });
     }
@@ -536,6 +569,31 @@ fn block_line(head: &BlockHead, blocks: usize) -> String {
         head.before.copy_ms,
         head.after.copy_ms,
         if head.disturbed { ", DISTURBED" } else { "" }
+    )
+}
+
+/// How long the blocks after `number` that are not there will probably take, from
+/// the median of `times`, in seconds; nothing when none is missing.
+fn time_left(plan: &Plan, set: &ResultSet, number: usize, times: &[f64]) -> String {
+    let missing = (number + 1..plan.blocks).filter(|block| !set.has_block(*block));
+    let Some(left) = median(times).map(|time| time * missing.map(|_| 1.0).sum::<f64>()) else {
+        return String::new();
+    };
+    match left {
+        0.0 => String::new(),
+        left if left < 90.0 => format!(", about {left:.0} s left"),
+        left if left < 5_400.0 => format!(", about {:.0} min left", left / 60.0),
+        left => format!(", about {:.1} h left", left / 3_600.0),
+    }
+}
+
+fn budget_line(plan: &Plan, set: &ResultSet) -> String {
+    let there = (0..plan.blocks).filter(|block| set.has_block(*block));
+    format!(
+        "the budget has no room for another block: {} of {} are there; the others: weir-lab run --resume {}",
+        there.count(),
+        plan.blocks,
+        set.dir().display()
     )
 }
 

@@ -398,6 +398,43 @@ fn an_interrupted_run_reports_what_it_has() {
 }
 
 #[test]
+fn a_budget_ends_a_run_after_a_whole_block() {
+    let dir = laboratory(&experiment(1.5, ""));
+    let out = run(
+        dir.path(),
+        &["run", "t", "--allow-debug", "--budget", "1ms"],
+    );
+    let stdout = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(
+        row(&stdout, "block 1 of 8 done").ends_with(" left"),
+        "{stdout}"
+    );
+    assert!(row(&stdout, "the budget").contains(" 1 of 8 are there"));
+    let set = result_set(dir.path());
+    assert_eq!(samples_of(&set, 0).len(), 6);
+    assert!(!set.join("blocks/B001.jsonl").exists());
+    let set = set.to_str().unwrap();
+    let rest = ["run", "--allow-debug", "--resume", set, "--budget", "1h"];
+    let out = run(dir.path(), &rest);
+    let stdout = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(!row(&stdout, "block 8 of 8").contains("left"), "{stdout}");
+    assert!(!stdout.contains("the budget"), "{stdout}");
+    let wrong = run(dir.path(), &["run", "t", "--budget", "10"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn an_interrupt_before_the_first_block_ends_the_check() {
+    // The script interrupts the lab when it is checked.
+    let (dir, out) = run_beside("impatient", "[ $word = check ] && kill -INT $PPID");
+    assert_eq!(out.status.code(), Some(130), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("no block was measured"));
+    assert!(!dir.path().join("lab/results").exists());
+}
+
+#[test]
 fn a_resumed_run_must_be_the_same_run() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(

@@ -90,11 +90,13 @@ pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut children = Children::start(session, 0, &BTreeSet::new(), &mut rng)?;
     let mut answers = Vec::new();
     for number in 0..session.matrix.cells.len() {
+        session.check_cancelled()?;
         answers.push(children.ask(session, number, |child| child.check(number))?);
     }
     session.compare(&answers)?;
     let mut cells = Vec::new();
     for (number, answer) in answers.into_iter().enumerate() {
+        session.check_cancelled()?;
         let iterations = children.ask(session, number, |child| batch(session, child, number))?;
         if let (Some(answer), Some(iterations)) = (answer, iterations) {
             cells.push(session.planned(number, iterations, answer));

@@ -76,6 +76,7 @@ pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut answers = Vec::new();
     let mut failed = Vec::new();
     for cell in &session.matrix.cells {
+        session.check_cancelled()?;
         let run = || once(session, cell, 0, &mut rng);
         let answer = attempt(session, cell, &mut failed, run)?;
         answers.push(answer.map(|(_, content)| Answer {
