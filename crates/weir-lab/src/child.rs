@@ -4,17 +4,22 @@
 //! when the [`Child`] is dropped, so nothing outlives the lab; and it was
 //! pinned before its first instruction, so all its threads are.
 //!
+//! A lab that is killed drops nothing. A [`Reaper`], a process of its own, then kills
+//! the groups of its children.
+//!
 //! A server that a contender starts is not of its group. It is started through
 //! [`guarded`], so that the kernel ends it with its parent, even if that is killed.
 //!
 //! What must never happen here: a wait without a deadline.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
@@ -29,9 +34,70 @@ const PADDING: &str = "WEIR_LAB_PADDING";
 /// What a child gets for cleaning up after the end of its input.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A process that kills the groups of children when the lab ends without doing so.
+#[derive(Debug)]
+pub struct Reaper {
+    process: std::process::Child,
+    input: Mutex<Option<ChildStdin>>,
+}
+
+impl Reaper {
+    /// Starts one. `lab` is this program.
+    pub fn start(lab: &Path) -> Result<Reaper> {
+        let words = [lab.display().to_string(), "reap".to_owned()];
+        let mut command = command(&words, 0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut process = command.spawn().map_err(LabError::io(lab))?;
+        let input = Mutex::new(process.stdin.take());
+        Ok(Reaper { process, input })
+    }
+
+    /// Adds the group of `pid`.
+    pub fn add(&self, pid: u32) {
+        self.send(&format!("+{pid}\n"));
+    }
+
+    /// Removes the group of `pid`, which was ended.
+    pub fn remove(&self, pid: u32) {
+        self.send(&format!("-{pid}\n"));
+    }
+
+    fn send(&self, line: &str) {
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without it the run is as good; only a killed lab would leave children.
+        let _ = input.as_mut().map(|input| input.write_all(line.as_bytes()));
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.input.lock().map(|mut input| input.take()));
+        let _ = self.process.wait();
+    }
+}
+
+/// Does the work of a [`Reaper`]: reads `+PID` and `-PID` line by line from `input`,
+/// and kills the groups that are left at its end.
+pub fn reap(input: impl BufRead) {
+    let mut groups = BTreeSet::new();
+    // A line that ends early was being written by a lab that was killed.
+    for line in input.lines().map_while(std::io::Result::ok) {
+        let (sign, pid) = line.split_at(line.len().min(1));
+        match (sign, pid.parse::<u32>()) {
+            ("+", Ok(pid)) => drop(groups.insert(pid)),
+            ("-", Ok(pid)) => drop(groups.remove(&pid)),
+            _ => {}
+        }
+    }
+    groups.into_iter().for_each(end_group);
+}
+
 /// How children are started.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Launch {
+    /// Kills the child if the lab is killed.
+    pub reaper: Option<Arc<Reaper>>,
     /// CPU to run on; none leaves it to the kernel.
     pub cpu: Option<usize>,
     /// Longest answer.
@@ -44,6 +110,7 @@ pub struct Launch {
 #[derive(Debug)]
 pub struct Child {
     name: String,
+    reaper: Option<Arc<Reaper>>,
     process: std::process::Child,
     input: Option<ChildStdin>,
     lines: Receiver<std::io::Result<String>>,
@@ -132,6 +199,9 @@ impl Child {
             program: words.first().cloned().unwrap_or_default(),
             source,
         })?;
+        if let Some(reaper) = &launch.reaper {
+            reaper.add(process.id());
+        }
         let input = process.stdin.take();
         let (sender, lines) = sync_channel(1);
         if let Some(output) = process.stdout.take() {
@@ -145,6 +215,7 @@ impl Child {
         }
         let mut child = Child {
             name: name.to_owned(),
+            reaper: launch.reaper,
             process,
             input,
             lines,
@@ -253,6 +324,9 @@ impl Drop for Child {
         drop(self.input.take());
         while self.lines.recv_timeout(GRACE).is_ok() {}
         end_group(self.process.id());
+        if let Some(reaper) = &self.reaper {
+            reaper.remove(self.process.id());
+        }
         // Reaps; the group was just killed, so this cannot wait long.
         let _ = self.process.wait();
     }

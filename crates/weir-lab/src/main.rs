@@ -140,6 +140,9 @@ enum Verb {
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
+    /// Kill the process groups that standard input names, when it ends.
+    #[command(hide = true)]
+    Reap,
     /// Run a built-in contender once.
     #[command(hide = true)]
     Once {
@@ -205,6 +208,10 @@ fn run(verb: Verb) -> Result<()> {
     // Serving must not hold standard output, which it locks itself.
     match verb {
         Verb::Contender { name } => return command::contender(&name),
+        Verb::Reap => {
+            weir_lab::child::reap(io::stdin().lock());
+            return Ok(());
+        }
         Verb::Guard { parent, words } => return weir_lab::child::guard(parent, &words),
         Verb::Once { name, parameters } => {
             return command::once(&name, &parameters, &mut io::stdout());
@@ -262,6 +269,6 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Export { dir, format } => command::export(&dir, format, out),
         Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
         Verb::Record { dir, to } => command::record(&dir, &to, out),
-        Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } => Ok(()),
+        Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } | Verb::Reap => Ok(()),
     }
 }

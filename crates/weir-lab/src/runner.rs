@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::canary::{Canary, Reading};
-use crate::child::Launch;
+use crate::child::{Launch, Reaper};
 use crate::error::{LabError, Result};
 use crate::experiment::matrix::{Cell, Matrix, Narrow};
 use crate::experiment::{ContenderSpec, Experiment, Mode, Pin, PinName};
@@ -94,6 +94,7 @@ pub(crate) struct Session {
     pub(crate) options: Options,
     pub(crate) stop: Arc<AtomicBool>,
     started: Instant,
+    reaper: Arc<Reaper>,
 }
 
 /// Cells that must be measured, with what the check found.
@@ -157,6 +158,7 @@ impl Session {
             options: options.clone(),
             stop,
             started,
+            reaper: Arc::new(Reaper::start(&places.lab)?),
         })
     }
 
@@ -188,6 +190,7 @@ impl Session {
 
     pub(crate) fn launch(&self, rng: &mut SplitMix64) -> Launch {
         Launch {
+            reaper: Some(Arc::clone(&self.reaper)),
             cpu: self.cpu,
             timeout: Duration::from_secs(self.experiment.header.timeout_s),
             padding: rng.below(PADDING_MAX),

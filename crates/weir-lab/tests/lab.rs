@@ -7,10 +7,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
+use weir_lab::rng::SplitMix64;
 
 const BLOCKS: usize = 8;
 
@@ -383,6 +385,93 @@ fn a_killed_run_goes_on_where_it_was() {
             samples_of(&uninterrupted, block),
             "block {block}"
         );
+    }
+}
+
+/// Waits up to `patience` for process `child` to end; whether it did.
+fn ends_within(child: &std::process::Child, patience: Duration) -> bool {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let mut ended = [PollFd::new(&handle, PollFlags::IN)];
+    poll(&mut ended, Some(&Timespec::try_from(patience).unwrap())).unwrap() == 1
+}
+
+/// How often [`a_run_killed_at_any_moment_goes_on`] kills; `WEIR_LAB_KILLS` asks for more.
+fn kills() -> u64 {
+    let asked = std::env::var("WEIR_LAB_KILLS").ok();
+    asked.map_or(20, |asked| asked.parse().unwrap())
+}
+
+#[test]
+fn a_run_killed_at_any_moment_goes_on() {
+    let whole = laboratory(&experiment(1.5, ""));
+    let began = Instant::now();
+    assert!(
+        run(whole.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let whole_run = u64::try_from(began.elapsed().as_micros()).unwrap();
+    let uninterrupted = result_set(whole.path());
+    let mut rng = SplitMix64::new(7);
+    let mut dir = laboratory(&experiment(1.5, ""));
+    for kill in 0..=kills() {
+        // A set without a plan holds nothing to go on with.
+        let sets = fs::read_dir(dir.path().join("lab/results"));
+        let sets = sets.into_iter().flatten().map(|set| set.unwrap().path());
+        let set = sets.into_iter().find(|set| set.join("plan.json").exists());
+        let mut words = vec!["run", "--allow-debug"];
+        match &set {
+            Some(set) => words.extend(["--resume", set.to_str().unwrap()]),
+            None => words.push("t"),
+        }
+        let mut command = lab(dir.path(), &words);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let moment = Duration::from_micros(rng.next_u64() % whole_run);
+        if kill < kills() && !ends_within(&child, moment) {
+            send(&child, Signal::KILL);
+            child.wait().unwrap();
+            continue;
+        }
+        assert!(child.wait().unwrap().success(), "after {kill} kills");
+        let Some(set) = set else { continue };
+        for block in 0..BLOCKS {
+            let expected = samples_of(&uninterrupted, block);
+            assert_eq!(samples_of(&set, block), expected, "block {block}");
+        }
+        assert!(set.join("report.md").exists());
+        dir = laboratory(&experiment(1.5, ""));
+    }
+}
+
+#[test]
+fn nothing_outlives_a_lab_that_is_killed() {
+    // The contender says who it is and then hears nothing any more.
+    let script = "echo $$ > {root}/new; mv {root}/new {root}/pid; exec sleep 600";
+    for mode in ["inproc", "process"] {
+        let contender = format!(
+            "[[contender]]\nname = \"deaf\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
+        );
+        let text = experiment(1.5, &contender).replace("\"inproc\"", &format!("\"{mode}\""));
+        let dir = laboratory(&text);
+        let words = ["run", "t", "--allow-debug", "--only", "deaf"];
+        let mut child = lab(dir.path(), &words).spawn().unwrap();
+        let pid = loop {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            if let Ok(pid) = fs::read_to_string(dir.path().join("pid")) {
+                break Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+            }
+            std::thread::yield_now();
+        };
+        let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        send(&child, Signal::KILL);
+        child.wait().unwrap();
+        let mut ended = [PollFd::new(&handle, PollFlags::IN)];
+        let patience = Timespec {
+            tv_sec: 60,
+            tv_nsec: 0,
+        };
+        assert_eq!(poll(&mut ended, Some(&patience)).unwrap(), 1, "{mode}");
     }
 }
 
