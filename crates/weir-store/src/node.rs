@@ -12,6 +12,7 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::permit::Exclusive;
 use crate::provider::IntentionLog;
+use crate::replay::Appended;
 
 /// The vote of a node: in one term it votes once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(crate) struct ReplicaWriter {
     pub(crate) flushes: Vec<Done>,
     /// The newest stamp that was appended or proposed here.
     pub(crate) stamp_ms: u64,
+    /// Compiles the modules of what was appended here.
+    pub(crate) appended: Appended,
 }
 
 impl ReplicaWriter {

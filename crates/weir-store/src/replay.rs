@@ -9,7 +9,7 @@ use weir_core::{Batch, BatchError, ConsequenceSink, Machine, Outcomes};
 
 use crate::error::StoreError;
 use crate::log::{Entry, LogIndex, LogReader};
-pub(crate) use ahead::{Ahead, compile_restored};
+pub(crate) use ahead::{Ahead, Appended, compile_restored};
 
 /// Bytes before the body of an entry that is no batch.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 16;

@@ -35,7 +35,8 @@ use crate::options::OpenOptions;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
 use crate::recovery::recover;
 use crate::replay::{
-    AppliedMembership, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
+    Appended, AppliedMembership, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload,
+    membership_payload,
 };
 pub use crate::ship::{ShippedSnapshot, SnapshotFile, StagedSnapshot};
 use crate::store::Store;
@@ -488,6 +489,7 @@ impl Committer {
             vote,
             flushes: Vec::new(),
             stamp_ms: 0,
+            appended: Appended::default(),
         };
         // The tail that is not applied has stamps that the machine does not know.
         let mut tail = self.log.reader(self.engine.applied_index().next());
@@ -543,6 +545,9 @@ impl Committer {
             appended.map_err(|error| self.fail(error))?;
             self.unsynced = true;
             *done += 1;
+            if is_batch && let Some(replica) = &mut self.replica {
+                replica.appended.add(&payload, self.engine.host.as_ref());
+            }
         }
         Ok(())
     }

@@ -61,8 +61,8 @@ const TABLE: &[Row] = &[
         name: "weir-store",
         layer: 2,
         ours: &["weir-core"],
-        // Positions that are dates and times.
-        foreign: &["jiff"],
+        // Positions that are dates and times; modules in what another node appends.
+        foreign: &["jiff", "memchr"],
     },
     Row {
         name: "weir-program",

@@ -1,14 +1,17 @@
-//! Compiles the modules of a replay ahead of their apply, on a thread of its own.
+//! Compiles the modules of a replay, and those of entries that another node proposed, ahead of
+//! their apply, on a thread of its own.
 //!
-//! The thread reads the log a second time. It decides nothing: an entry that it cannot read, or
-//! a module that the host refuses, is met again by the replay.
+//! The thread of a replay reads the log a second time. It decides nothing: an entry that it cannot
+//! read, or a module that the host refuses, is met again by the apply.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{Builder, Scope};
 
-use weir_core::batch::Action;
+use bytes::Bytes;
+use memchr::memmem;
+use weir_core::batch::{Action, Batch};
 use weir_core::{Program, ProgramHost};
 
 use super::Content;
@@ -18,6 +21,8 @@ use crate::log::{LogIndex, LogReader};
 /// Modules that are compiled and not applied, at most. A host keeps few modules that no topic
 /// runs: more would push each other out.
 const MODULES_MAX: usize = 8;
+/// How every module begins.
+const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
 /// The position that ends the thread.
 const ENDED: u64 = u64::MAX;
 
@@ -125,17 +130,62 @@ fn compile(
         if entry.index.0 <= applied {
             continue;
         }
-        for item in batch.items() {
-            let Ok(item) = item else { return };
-            let (Action::Create { code, .. } | Action::Replace { code, .. }) = item.action else {
-                continue;
-            };
-            if !code.is_empty()
-                && let Ok(program) = host.admit(code, &widest())
-                && sender.send((entry.index, program)).is_err()
-            {
-                return;
-            }
+        let mut is_over = false;
+        admit_all(&batch, host, |program| {
+            is_over |= sender.send((entry.index, program)).is_err();
+        });
+        if is_over {
+            return;
         }
+    }
+}
+
+/// Compiles the modules that a batch brings.
+fn admit_all(
+    batch: &Batch<'_>,
+    host: &dyn ProgramHost,
+    mut admitted: impl FnMut(Box<dyn Program>),
+) {
+    for item in batch.items() {
+        let Ok(item) = item else { return };
+        let (Action::Create { code, .. } | Action::Replace { code, .. }) = item.action else {
+            continue;
+        };
+        if !code.is_empty()
+            && let Ok(program) = host.admit(code, &widest())
+        {
+            admitted(program);
+        }
+    }
+}
+
+/// Compiles the modules of entries that were appended for another node, before they are committed.
+/// The host keeps them until the apply.
+#[derive(Debug, Default)]
+pub(crate) struct Appended(Option<SyncSender<Bytes>>);
+
+impl Appended {
+    /// An entry was appended. One that finds the thread with enough to do is compiled by its apply.
+    pub(crate) fn add(&mut self, payload: &Bytes, host: Option<&Arc<dyn ProgramHost>>) {
+        let Some(host) = host else { return };
+        if memmem::find(payload, MAGIC).is_none() {
+            return;
+        }
+        let sender = self.0.get_or_insert_with(|| {
+            let (sender, entries) = sync_channel::<Bytes>(MODULES_MAX);
+            let host = Arc::clone(host);
+            let work = move || {
+                for payload in entries {
+                    // The term is that of records, which are not made here.
+                    if let Ok(batch) = Batch::read(&payload, 0) {
+                        admit_all(&batch, &*host, drop);
+                    }
+                }
+            };
+            // Without a thread the apply compiles.
+            drop(Builder::new().name("weir-compile".to_owned()).spawn(work));
+            sender
+        });
+        drop(sender.try_send(payload.clone()));
     }
 }

@@ -10,9 +10,11 @@ use weir_core::{
     CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, StateMode, TopicOptions,
 };
 use weir_store::disk::{Disk, SimDisk};
-use weir_store::{OnProgress, OpenOptions, Store, StoreError};
+use weir_store::replica::Replica;
+use weir_store::{LogIndex, OnProgress, OpenOptions, Store, StoreError};
 
 use crate::disks::PATIENCE;
+use crate::replica::{Alone, append, node};
 use crate::world::{create, execute, options, put};
 
 /// Fuel of each call.
@@ -190,12 +192,24 @@ impl Program for Compiler {
 }
 
 impl Compiler {
-    fn open(&self, disk: &SimDisk) -> Store {
-        let options = OpenOptions {
+    fn options(&self) -> OpenOptions {
+        OpenOptions {
             host: Some(Arc::new(self.clone())),
             ..options()
-        };
-        Store::open_disk(Arc::new(disk.clone()), &options).unwrap()
+        }
+    }
+
+    fn open(&self, disk: &SimDisk) -> Store {
+        Store::open_disk(Arc::new(disk.clone()), &self.options()).unwrap()
+    }
+
+    /// A node of a cluster on a disk of its own.
+    fn node(&self) -> (Store, Replica) {
+        let (disk, provider) = (Arc::new(SimDisk::new()), Arc::new(Alone::default()));
+        let log = Arc::clone(&provider) as _;
+        let made = Store::open_node_disk(disk, &self.options(), &node(), log).unwrap();
+        provider.follow(&made.1);
+        made
     }
 }
 
@@ -383,6 +397,25 @@ fn a_store_is_closed_while_calls_wait_for_their_modules() {
     let (state, changed) = &*compiler.0;
     state.lock().unwrap().is_open = true;
     changed.notify_all();
+}
+
+#[test]
+fn another_node_compiles_a_module_before_it_is_committed() {
+    let code = b"\0asm\x01\0\0\0, the rest of a module";
+    let (store, leader) = Compiler::default().node();
+    assert_eq!(deploy(&store, "t", code), Effect::Valid);
+    let first = LogIndex(1);
+    let entries = leader.reader().read(first, first, 1).unwrap();
+    let compiler = Compiler::default();
+    let (other, follower) = compiler.node();
+    append(&follower, entries).unwrap();
+    let (state, changed) = &*compiler.0;
+    let missing = |state: &mut Compiled| !state.codes.iter().any(|one| one == code);
+    let waited = changed.wait_timeout_while(state.lock().unwrap(), PATIENCE, missing);
+    assert!(!waited.unwrap().1.timed_out(), "it waits for the apply");
+    assert_eq!(follower.applied().last, None);
+    store.close().unwrap();
+    other.close().unwrap();
 }
 
 #[test]
