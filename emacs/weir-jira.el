@@ -198,6 +198,9 @@ While Emacs is idle for five minutes, five minutes."
   "Return the host of URL, with its port if it has one."
   (replace-regexp-in-string "\\`[a-z]+://\\|/.*\\'" "" url))
 
+(defconst weir-jira--bearer-login "token"
+  "The login of a personal access token of Data Center in auth-source.")
+
 (defun weir-jira--secret (url email)
   "Return the token for EMAIL at the site URL out of auth-source, or nil."
   (let* ((found (car (auth-source-search :host (weir-jira--host url) :user email :max 1)))
@@ -215,34 +218,43 @@ While Emacs is idle for five minutes, five minutes."
 
 (defun weir-jira--token (site)
   "Return the token of SITE, or nil where there is none, or a file has it."
-  (let ((email (weir-jira--about site :email)))
+  (let ((email (if (weir-jira--about site :bearer)
+                   weir-jira--bearer-login
+                 (weir-jira--about site :email))))
     (unless (or (null email) (equal email ""))
       (weir-jira--secret (weir-jira--about site :site-url) email))))
 
 ;;;; Setup
 
 ;;;###autoload
-(defun weir-jira-setup (url email &optional gateway expires projects)
+(defun weir-jira-setup (url email &optional gateway expires projects bearer)
   "Set up the Jira site at URL for the account EMAIL, and start the first pull.
 GATEWAY is the address for requests of a token with scopes, EXPIRES the date
 on which the token expires, PROJECTS a list of keys; nil means all projects.
-An empty EMAIL means a site without authentication, such as `weir jira-sim'.
-The token is read from auth-source, or asked for."
+An empty EMAIL means a site without authentication, such as `weir jira-sim',
+or Jira Data Center with the personal access token BEARER.
+The token is read from auth-source, or asked for.  Data Center is only read."
   (interactive
    (let* ((url (read-string "Address of the site: " "https://"))
-          (email (read-string "E-mail address of the account (empty: none): "))
-          (with-token (not (equal email ""))))
+          (email (read-string "E-mail address of the account (Data Center: empty): "))
+          (with-token (not (equal email "")))
+          (bearer (and (not with-token)
+                       (or (weir-jira--secret url weir-jira--bearer-login)
+                           (weir-jira--or-nil
+                            (read-passwd "Personal access token (Data Center, else empty): "))))))
      (list url email
            (and with-token
                 (weir-jira--or-nil
                  (read-string "Gateway address (for a token with scopes, else empty): ")))
-           (and with-token
+           (and (or with-token bearer)
                 (weir-jira--or-nil (read-string "Token expires on (YYYY-MM-DD, or empty): ")))
-           (split-string (read-string "Keys of projects (empty: all): ") "[ ,]+" t))))
+           (split-string (read-string "Keys of projects (empty: all): ") "[ ,]+" t)
+           bearer)))
   (weir--ensure)
   (let* ((with-token (not (equal email "")))
-         (known (and with-token (weir-jira--secret url email)))
-         (token (or known (and with-token (read-passwd "API token: "))))
+         (login (if with-token email weir-jira--bearer-login))
+         (known (and (or with-token bearer) (weir-jira--secret url login)))
+         (token (or bearer known (and with-token (read-passwd "API token: "))))
          (keep (and token (not known) (not (eq weir-jira-token-store 'auth-source))
                     (symbol-name weir-jira-token-store))))
     (message "Jira: logging in at %s" url)
@@ -251,7 +263,7 @@ The token is read from auth-source, or asked for."
                        (weir-jira--or-nil email) token expires projects keep)
      (lambda (status value)
        (when (and (eq status 'done) token (not known) (not keep))
-         (weir-jira--keep-secret url email token))
+         (weir-jira--keep-secret url login token))
        (weir-jira--logged-in status value)))))
 
 (defun weir-jira--or-nil (text)
@@ -265,7 +277,8 @@ The token is read from auth-source, or asked for."
     (let ((missing (cl-remove-if (lambda (right) (plist-get right :granted))
                                  (plist-get value :rights)))
           (name (plist-get value :name)))
-      (message "Jira: logged in; the site is called %s%s" name
+      (message "Jira: logged in; the site is called %s%s%s" name
+               (if (plist-get value :read-only) " (Data Center, which is only read)" "")
                (if missing
                    (format "; missing rights: %s"
                            (mapconcat (lambda (right) (plist-get right :name)) missing ", "))

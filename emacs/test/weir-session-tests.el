@@ -185,6 +185,8 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-type "\C-a\C-k" (cdr simulator) 'RET)
           (weir-session-until "E-mail address")
           (weir-session-type 'RET)
+          (weir-session-until "Personal access token")
+          (weir-session-type 'RET)
           (weir-session-until "Keys of projects")
           (weir-session-type 'RET)
           (weir-session-until "40 issues .* synced")

@@ -200,8 +200,8 @@ fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
         }
         None => {}
     }
-    let login = token.as_deref().map(|token| (site.email.as_str(), token));
-    Ok(Client::new(&site.api_url, login))
+    let client = site.client(token.as_deref());
+    client.map_err(|error| failed("cannot use the token", &error).into())
 }
 
 /// The failure of a call of the library.
@@ -213,6 +213,7 @@ fn failed(what: &str, error: &JiraError) -> Failure {
         JiraError::UnknownIssue(_) | JiraError::UnknownOp(_) => ErrorCode::KeyAbsent,
         JiraError::Busy => ErrorCode::Busy,
         JiraError::Refused(code) => *code,
+        JiraError::ReadOnly => ErrorCode::Unsupported,
         JiraError::File { .. } => ErrorCode::Io,
         JiraError::Record(_) => ErrorCode::NotJson,
         JiraError::Status { status: 429, .. } | JiraError::Limited { .. } => ErrorCode::Rate,

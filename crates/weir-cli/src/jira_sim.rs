@@ -1,8 +1,8 @@
-//! `weir jira-sim`: a server that answers like Jira Cloud.
+//! `weir jira-sim`: a server that answers like Jira Cloud, or like Jira Data Center.
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 use weir_jira::sim::{SIM_PORT, SimOptions, Simulator};
 
@@ -17,6 +17,7 @@ the requests; docs/guide/jira.md has all of them. Ctrl-C ends it.
 
 Examples:
   weir jira-sim --port 0 --issues 10 --check
+  weir jira-sim --port 0 --mode dc --check
   weir jira-sim --port 0 --email me@example.com --token-file /dev/null --check")]
 pub(crate) struct JiraSimArgs {
     /// Port at 127.0.0.1; 0: one that is free
@@ -46,7 +47,11 @@ pub(crate) struct JiraSimArgs {
     /// Milliseconds before each answer
     #[arg(long, default_value_t = 0, value_name = "MS")]
     latency: u64,
-    /// E-mail address of the account that is asked for; needs --token-file
+    /// Which Jira it answers like; Data Center can only be read
+    #[arg(long, value_enum, default_value_t = Mode::Cloud)]
+    mode: Mode,
+    /// E-mail address of the account that is asked for; needs --token-file. With `--mode dc` it is left
+    /// out: the token is a personal access token
     #[arg(long, requires = "token_file", value_name = "EMAIL")]
     email: Option<String>,
     /// Make the data, listen, and end at once
@@ -54,14 +59,22 @@ pub(crate) struct JiraSimArgs {
     check: bool,
 }
 
+/// A kind of Jira.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Jira Cloud
+    Cloud,
+    /// Jira Data Center
+    Dc,
+}
+
 /// Carries out `weir jira-sim`.
 pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCode> {
+    let data_center = args.mode == Mode::Dc;
     let mut auth = None;
-    if let Some(email) = &args.email {
-        auth = Some((
-            email.clone(),
-            caller.credentials.token()?.unwrap_or_default(),
-        ));
+    if args.email.is_some() || (data_center && caller.credentials.token_file.is_some()) {
+        let token = caller.credentials.token()?.unwrap_or_default();
+        auth = Some((args.email.clone().unwrap_or_default(), token));
     }
     let options = SimOptions {
         port: args.port,
@@ -74,6 +87,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         page_cap: args.page_cap,
         latency_ms: args.latency,
         auth,
+        data_center,
         ..SimOptions::default()
     };
     let sim = Simulator::start(options).map_err(|error| {

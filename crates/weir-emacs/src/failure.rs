@@ -114,7 +114,10 @@ impl From<JiraError> for Failure {
             JiraError::Status { status: 429, .. } => "weir-throttled",
             JiraError::Status { .. } => "weir-http",
             JiraError::Garbage { .. } | JiraError::Paging(_) => "weir-protocol",
-            JiraError::Jql(_) | JiraError::EmptyQuery | JiraError::Settings(_) => "weir-usage",
+            JiraError::Jql(_)
+            | JiraError::EmptyQuery
+            | JiraError::Settings(_)
+            | JiraError::ReadOnly => "weir-usage",
             JiraError::UnknownIssue(_) => "weir-not-found",
             _ => "weir-error",
         };

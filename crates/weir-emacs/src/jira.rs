@@ -16,8 +16,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use weir::Weir;
 use weir_jira::access::{self, Site as Settings};
-use weir_jira::client::Client;
+use weir_jira::client::{Client, Deployment};
 use weir_jira::index::Index;
+use weir_jira::meta;
 use weir_jira::pull::{PullOptions, pull};
 use weir_jira::push::{PushOptions, push};
 use weir_jira::replica::Replica;
@@ -60,12 +61,14 @@ fn now_ms() -> i64 {
 
 impl Login {
     /// Tests the rights of the account, and keeps the settings where it may browse.
-    pub(crate) fn run(self) -> Result<Value, Failure> {
+    pub(crate) fn run(mut self) -> Result<Value, Failure> {
         let name = Settings::name_of(&self.settings.site_url);
-        let login = self.token.as_deref();
-        let login = login.map(|token| (self.settings.email.as_str(), token));
-        self.settings.check(login.is_some())?;
-        let client = Client::new(&self.settings.api_url, login);
+        let token = self.token.as_deref();
+        if self.settings.api_url == self.settings.site_url {
+            // A gateway leads to Jira Cloud only.
+            self.settings.detect(token)?;
+        }
+        let client = self.settings.client(token)?;
         let rights = access::rights(&client)?;
         let browses = rights
             .iter()
@@ -80,6 +83,7 @@ impl Login {
         let right = |right: &access::Right| json!({"name": right.name, "purpose": right.purpose, "granted": right.granted});
         Ok(json!({
             "name": name,
+            "read-only": self.settings.deployment == Deployment::DataCenter,
             "rights": rights.iter().map(right).collect::<Vec<_>>(),
             "expires-in": self.settings.expires_within(now_ms()),
         }))
@@ -124,10 +128,7 @@ impl Site {
                 Some(token) => Some(token),
                 None => settings.token(&folder, &name)?,
             };
-            settings.check(token.is_some())?;
-            let email = settings.email.as_str();
-            let login = token.as_deref().map(|token| (email, token));
-            Ok(Client::new(&settings.api_url, login))
+            Ok(settings.client(token.as_deref())?)
         }
     }
 
@@ -145,17 +146,18 @@ impl Site {
     /// What is known of the site.
     fn about(&self) -> Result<Value, Failure> {
         let cursor: Option<Value> = self.shared.replica.read("cursors", "issues")?;
-        let myself: Option<Value> = self.shared.replica.read("meta", "myself")?;
-        let myself = myself.unwrap_or_default();
+        let myself = meta::myself(&self.shared.replica)?;
         Ok(json!({
             "name": self.name,
             "site-url": self.settings.site_url.trim_end_matches('/'),
             "email": self.settings.email,
+            "bearer": self.settings.bearer,
+            "read-only": self.settings.deployment == Deployment::DataCenter,
             "projects": self.settings.projects,
             "expires-in": self.settings.expires_within(now_ms()),
             "issues": locked(&self.shared.index).len(),
             "pulled": cursor.is_some_and(|cursor| !cursor["watermark_ms"].is_null()),
-            "account": myself["accountId"],
+            "account": meta::account(&self.shared.replica)?,
             "display-name": myself["displayName"],
         }))
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, Deployment};
 use crate::error::{JiraError, Result};
 use crate::keyring;
 use crate::time::{self, DAY_MS};
@@ -31,6 +31,9 @@ pub enum TokenStore {
     Keyring,
 }
 
+/// The account of a bearer token in a keyring.
+const BEARER: &str = "personal-access-token";
+
 /// Settings of a site. They hold no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
@@ -38,8 +41,15 @@ pub struct Site {
     pub site_url: String,
     /// Address for requests: the site's, or `https://api.atlassian.com/ex/jira/CLOUDID`.
     pub api_url: String,
-    /// E-mail address of the account; empty: no authentication.
+    /// E-mail address of the account (at Data Center: user name). Empty: no authentication, or a bearer
+    /// token.
     pub email: String,
+    /// Which interface the site has; default Cloud.
+    #[serde(default)]
+    pub deployment: Deployment,
+    /// Whether the token is a personal access token of Data Center, sent without an account; default no.
+    #[serde(default)]
+    pub bearer: bool,
     /// Date at which the token expires, `YYYY-MM-DD`; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
@@ -130,7 +140,7 @@ impl Site {
             match self.token_store {
                 TokenStore::File => write(&path, token.as_bytes())?,
                 TokenStore::Keyring => {
-                    keyring::keep(name, &self.email, token)?;
+                    keyring::keep(name, self.account(), token)?;
                     // An older token is in one place only.
                     drop(fs::remove_file(&path));
                 }
@@ -145,11 +155,11 @@ impl Site {
     /// # Errors
     /// `Settings` when others may read the file, or the keyring has no token.
     pub fn token(&self, folder: &Path, name: &str) -> Result<Option<String>> {
-        if self.email.is_empty() {
+        if self.email.is_empty() && !self.bearer {
             return Ok(None);
         }
         if self.token_store == TokenStore::Keyring {
-            return keyring::token(name, &self.email).map(Some);
+            return keyring::token(name, self.account()).map(Some);
         }
         let path = folder.join(format!("{name}.token"));
         let about = fs::metadata(&path).map_err(|source| file_error(&path, source))?;
@@ -159,6 +169,55 @@ impl Site {
         }
         let token = fs::read_to_string(&path).map_err(|source| file_error(&path, source))?;
         Ok(Some(token.trim().to_owned()))
+    }
+
+    /// The account under which a keyring keeps the token.
+    fn account(&self) -> &str {
+        if self.bearer { BEARER } else { &self.email }
+    }
+
+    /// A client for requests to the site, with this token.
+    ///
+    /// # Errors
+    /// `Settings` when the token would be sent without TLS to another machine.
+    pub fn client(&self, token: Option<&str>) -> Result<Client> {
+        self.check(token.is_some())?;
+        let login = token.map(|token| (self.email.as_str(), token));
+        Ok(Client::new(&self.api_url, login).deployed(self.deployment))
+    }
+
+    /// Asks the site which interface it has, and notes it with the form of the token. One request, or
+    /// two where the site answers nobody without a token.
+    ///
+    /// # Errors
+    /// `Settings` for a token without an e-mail address at Jira Cloud.
+    pub fn detect(&mut self, token: Option<&str>) -> Result<()> {
+        // Data Center has version 2 only, and Cloud answers it as well.
+        let probe = Self {
+            deployment: Deployment::DataCenter,
+            ..self.clone()
+        };
+        let server: Value = match probe.client(None)?.get("serverInfo") {
+            Err(JiraError::Unauthenticated | JiraError::Status { status: 403, .. })
+                if token.is_some() =>
+            {
+                probe.client(token)?.get("serverInfo")?
+            }
+            server => server?,
+        };
+        self.deployment = if server["deploymentType"] == "Server" {
+            Deployment::DataCenter
+        } else {
+            Deployment::Cloud
+        };
+        let bearer = token.is_some() && self.email.is_empty();
+        if bearer && self.deployment == Deployment::Cloud {
+            let text =
+                "Jira Cloud takes a token only with the e-mail address of its account; give both";
+            return Err(JiraError::Settings(text.to_owned()));
+        }
+        self.bearer = bearer;
+        Ok(())
     }
 
     /// The days until the token expires, when a warning is due: fewer than 14. Negative: it has.
@@ -174,9 +233,13 @@ impl Site {
     }
 }
 
-/// Tests each right that the verbs need. One request.
+/// Tests each right that the verbs need: at Data Center only that to read. One request.
 pub fn rights(client: &Client) -> Result<Vec<Right>> {
-    let names: Vec<&str> = RIGHTS.iter().map(|(name, _)| *name).collect();
+    let wanted = match client.deployment() {
+        Deployment::Cloud => RIGHTS,
+        Deployment::DataCenter => RIGHTS.get(..1).unwrap_or(RIGHTS),
+    };
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
     let path = format!("mypermissions?permissions={}", names.join(","));
     let answer: Value = client.get(&path)?;
     let right = |(name, purpose): &(&'static str, &'static str)| Right {
@@ -184,7 +247,7 @@ pub fn rights(client: &Client) -> Result<Vec<Right>> {
         purpose,
         granted: answer["permissions"][*name]["havePermission"].as_bool() == Some(true),
     };
-    Ok(RIGHTS.iter().map(right).collect())
+    Ok(wanted.iter().map(right).collect())
 }
 
 fn is_loopback(url: &str) -> bool {

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::overlay::Overlay;
 use crate::replica::Replica;
+use crate::search::Search;
 
 /// Topic of the answers, by query.
 const TOPIC: &str = "queries";
@@ -47,18 +48,21 @@ pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result
     let (mut ids, mut token) = (Vec::new(), None::<String>);
     let (mut seen, mut tokens) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..PAGES_MAX {
-        let mut body = json!({"jql": jql, "fields": ["id"], "maxResults": PAGE});
-        if let Some(token) = &token {
-            body["nextPageToken"] = token.as_str().into();
-        }
-        let page: Value = client.ask("search/jql", &body)?;
-        for issue in page["issues"].as_array().into_iter().flatten() {
+        let search = Search {
+            jql,
+            fields: &["id"],
+            most: PAGE,
+            current: &[],
+        };
+        let page = search.page(client, token.as_deref())?;
+        for issue in &page.issues {
+            let issue: Value = serde_json::from_str(issue.get())?;
             let id = issue["id"].as_str().unwrap_or_default().to_owned();
             if seen.insert(id.clone()) {
                 ids.push(id);
             }
         }
-        match page["nextPageToken"].as_str().map(str::to_owned) {
+        match page.next {
             None => {
                 let at_ms = now_ms;
                 let asked = Asked { ids, at_ms };

@@ -16,6 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Request;
@@ -48,6 +49,17 @@ const AUTHORITIES: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
+/// Which of the two interfaces of Jira a site has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deployment {
+    /// Jira Cloud: version 3 of the interface, documents as ADF, pages by token.
+    #[default]
+    Cloud,
+    /// Jira Data Center: version 2 of the interface, wiki markup, pages by offset. It is only read.
+    DataCenter,
+}
+
 /// How the client waits; tests give one that only records.
 pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 
@@ -55,6 +67,7 @@ pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 pub struct Client {
     agent: Agent,
     base: String,
+    deployment: Deployment,
     authorization: Option<String>,
     pause: Pause,
     requests: AtomicU64,
@@ -80,7 +93,8 @@ enum Sent {
 }
 
 impl Client {
-    /// A client for requests to `api_url`, with Basic authentication by e-mail address and token.
+    /// A client of Jira Cloud for requests to `api_url`. `login` is an e-mail address and a token, sent
+    /// with Basic authentication. With an empty address the token is sent as a bearer token.
     pub fn new(api_url: &str, login: Option<(&str, &str)>) -> Self {
         Self::with(api_url, login, TIMEOUT, Arc::new(std::thread::sleep))
     }
@@ -104,16 +118,40 @@ impl Client {
             .user_agent(concat!("weir-jira/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)
             .build();
-        let basic = |(email, token): (&str, &str)| {
+        let header = |(email, token): (&str, &str)| {
+            if email.is_empty() {
+                return format!("Bearer {token}");
+            }
             format!("Basic {}", STANDARD.encode(format!("{email}:{token}")))
         };
         Self {
             agent: Agent::new_with_config(config),
             base: api_url.trim_end_matches('/').to_owned(),
-            authorization: login.map(basic),
+            deployment: Deployment::Cloud,
+            authorization: login.map(header),
             pause,
             requests: AtomicU64::new(0),
             next_write: Mutex::default(),
+        }
+    }
+
+    /// Sets the kind of the site; default Cloud.
+    #[must_use]
+    pub fn deployed(mut self, deployment: Deployment) -> Self {
+        self.deployment = deployment;
+        self
+    }
+
+    /// The kind of the site.
+    pub fn deployment(&self) -> Deployment {
+        self.deployment
+    }
+
+    /// Fails with `ReadOnly` at a site that is only read.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.deployment {
+            Deployment::Cloud => Ok(()),
+            Deployment::DataCenter => Err(JiraError::ReadOnly),
         }
     }
 
@@ -136,7 +174,7 @@ impl Client {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Reads a resource under `/rest/api/3/`.
+    /// Reads a resource under `/rest/api/3/`; at Data Center under `/rest/api/2/`.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.decoded("GET", path, None)
     }
@@ -144,6 +182,14 @@ impl Client {
     /// Sends a POST that only reads, such as a search.
     pub fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
         self.decoded("POST", path, Some(body))
+    }
+
+    /// The version of the interface.
+    fn version(&self) -> u8 {
+        match self.deployment {
+            Deployment::Cloud => 3,
+            Deployment::DataCenter => 2,
+        }
     }
 
     fn decoded<T: DeserializeOwned>(
@@ -169,7 +215,11 @@ impl Client {
 
     /// Sends a write once. [`JiraError::is_unknown`] tells whether it may have been executed when it fails.
     /// A body of null is none.
+    ///
+    /// # Errors
+    /// `ReadOnly` at Data Center: no write is sent there.
     pub fn write(&self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
+        self.check_writable()?;
         self.pace();
         let body = Some(body).filter(|body| !body.is_null());
         let answer = self.repeated(method, path, body, false)?;
@@ -225,7 +275,7 @@ impl Client {
         };
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}/rest/api/3/{path}", self.base))
+            .uri(format!("{}/rest/api/{}/{path}", self.base, self.version()))
             .header("Accept", "application/json");
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization);

@@ -73,6 +73,12 @@ pub enum JiraError {
     /// The server pages wrongly.
     #[error("the server pages wrongly: {0}; run the pull again")]
     Paging(&'static str),
+    /// Jira Data Center is only read.
+    #[error(
+        "Weir only reads Jira Data Center: the issue cannot be changed from here. Change it at the \
+         site, then pull"
+    )]
+    ReadOnly,
     /// A query cannot be read.
     #[error(transparent)]
     Jql(#[from] crate::jql::JqlError),

@@ -13,6 +13,7 @@ use weir::ReadFrom;
 
 use crate::error::Result;
 use crate::jql::{self, Condition, Context, Operand, Operator, Query};
+use crate::meta;
 use crate::op;
 use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
@@ -160,9 +161,7 @@ impl Index {
 
     fn read_outbox(&mut self, replica: &Replica) -> Result<()> {
         self.overlay = Overlay::load(replica)?;
-        let me: Option<Value> = replica.read("meta", "myself")?;
-        let me = me.and_then(|me| me["accountId"].as_str().map(str::to_owned));
-        self.me = me.unwrap_or_default();
+        self.me = meta::account(replica)?;
         Ok(())
     }
 

@@ -25,9 +25,11 @@ pub mod project;
 pub mod pull;
 pub mod push;
 pub mod replica;
+mod search;
 pub mod sim;
 pub mod time;
 mod values;
+pub mod wiki;
 mod wire;
 
 pub use error::{JiraError, Result};

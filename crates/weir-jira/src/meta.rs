@@ -415,6 +415,14 @@ pub fn myself(replica: &Replica) -> Result<Value> {
     Ok(myself.unwrap_or_default())
 }
 
+/// The name by which the site knows the account of the token: its id, or at Data Center its user name.
+/// Empty: nothing was pulled yet.
+pub fn account(replica: &Replica) -> Result<String> {
+    let myself = myself(replica)?;
+    let name = myself["accountId"].as_str().or(myself["name"].as_str());
+    Ok(name.unwrap_or_default().to_owned())
+}
+
 /// The types of links, as Jira has them: `name`, `inward`, `outward`.
 pub fn link_types(replica: &Replica) -> Result<Vec<Value>> {
     let found: Option<Vec<Value>> = replica.read("meta", "linktypes")?;

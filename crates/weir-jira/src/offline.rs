@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::error::{JiraError, Result};
 use crate::jql::{self, Context};
+use crate::meta;
 use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
 
@@ -22,10 +23,8 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
     if query.order.is_empty() {
         query.order = vec![("updated".to_owned(), true), ("key".to_owned(), false)];
     }
-    let myself: Option<Value> = replica.read("meta", "myself")?;
-    let me = myself.and_then(|myself| myself["accountId"].as_str().map(str::to_owned));
     let context = Context {
-        me: me.unwrap_or_default(),
+        me: meta::account(replica)?,
         now_ms,
         offset_minutes: 0,
     };

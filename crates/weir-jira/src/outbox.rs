@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::client::Deployment;
 use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo};
 use crate::op::{self, Action, FieldEdit, Op, SetEdit, State};
@@ -82,6 +83,14 @@ impl<'a> Outbox<'a> {
     /// All operations, in the order in which they were made.
     pub fn ops(&self) -> Result<Vec<Op>> {
         overlay::ops(self.replica)
+    }
+
+    /// Fails with `ReadOnly` at a site that is only read.
+    fn check_writable(&self) -> Result<()> {
+        match self.replica.deployment()? {
+            Deployment::Cloud => Ok(()),
+            Deployment::DataCenter => Err(JiraError::ReadOnly),
+        }
     }
 
     /// The operation with this number or id.
@@ -171,7 +180,9 @@ impl<'a> Outbox<'a> {
         })
     }
 
+    /// The issue of a change.
     fn at(&self, key: &str) -> Result<Target> {
+        self.check_writable()?;
         self.target(&Overlay::load(self.replica)?, key)
     }
 
@@ -340,6 +351,7 @@ impl<'a> Outbox<'a> {
 
     /// Links an issue to another by a phrase such as `blocks` or `is blocked by`, or removes the link.
     pub fn link(&self, key: &str, phrase: &str, other: &str, remove: bool) -> Result<Op> {
+        self.check_writable()?;
         let overlay = Overlay::load(self.replica)?;
         let (target, other) = (self.target(&overlay, key)?, self.target(&overlay, other)?);
         if target.id == other.id {
@@ -388,6 +400,7 @@ impl<'a> Outbox<'a> {
         assignments: &Assignments,
         parent: Option<&str>,
     ) -> Result<Op> {
+        self.check_writable()?;
         let (id, key) = self.project(project)?;
         let types = meta::types(self.replica, &id)?;
         let called = |own: &&Value| meta::name_of(own).eq_ignore_ascii_case(kind);
@@ -515,6 +528,7 @@ impl<'a> Outbox<'a> {
     }
 
     fn next_number(&self) -> Result<(u64, Change)> {
+        self.check_writable()?;
         let held = self.replica.get(TOPIC, COUNTER)?;
         let last: u64 = match &held {
             Some(held) => serde_json::from_slice(&held.bytes)?,

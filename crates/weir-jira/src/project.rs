@@ -46,6 +46,7 @@ pub struct NewProject {
 /// # Errors
 /// `Field` names what cannot be so, before a request is sent.
 pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Value> {
+    client.check_writable()?;
     let key = checked_key(&new.key)?;
     let name = checked_name(&new.name)?;
     let kind = Some(new.kind.as_str()).filter(|kind| !kind.is_empty());
@@ -92,6 +93,7 @@ pub fn edit(
     key: &str,
     assignments: &Assignments,
 ) -> Result<Value> {
+    client.check_writable()?;
     let key = checked_key(key)?;
     let mut body = Map::new();
     for (field, text) in assignments {
@@ -122,6 +124,7 @@ pub fn edit(
 /// Deletes a project with its issues; the site keeps it in its trash for 60 days. Returns whether it was
 /// there.
 pub fn delete(client: &Client, replica: &Replica, key: &str) -> Result<bool> {
+    client.check_writable()?;
     let key = checked_key(key)?;
     let path = format!("project/{key}?enableUndo=true");
     let found = match client.write("DELETE", &path, &Value::Null) {

@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::{Client, Deployment};
 use crate::error::{JiraError, Result};
 use crate::meta;
 use crate::op::State;
 use crate::outbox;
 use crate::overlay;
 use crate::replica::{Change, Replica};
+use crate::search::{Page, Search};
 use crate::time::{self, DAY_MS, MINUTE_MS};
 
 /// Issues of a page.
@@ -28,6 +29,8 @@ const BULK: usize = 100;
 const PAGES_MAX: usize = 100_000;
 /// Empty pages with a token in a row at most.
 const EMPTY_MAX: usize = 3;
+/// Issues of which one query asks for the newest version at most.
+const RECONCILED_MAX: usize = 50;
 /// Times that a query which paged wrongly begins again while the watermark does not move.
 const RESTARTS_MAX: usize = 3;
 /// Projects of which the fields are read ahead, once a day; those of others when they are needed.
@@ -101,14 +104,6 @@ struct Cursor {
     census_ms: Option<i64>,
     /// Time at which the reference data was read.
     reference_ms: Option<i64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Page {
-    #[serde(default)]
-    issues: Vec<Box<RawValue>>,
-    #[serde(rename = "nextPageToken")]
-    token: Option<String>,
 }
 
 /// Pulls what changed since the last pull.
@@ -203,6 +198,19 @@ impl<'a> Pull<'a> {
             self.report.writes += self.replica.store("meta", key, &value)?;
         }
         self.projects()?;
+        if self.is_cloud() {
+            self.ask_edits()?;
+        }
+        self.cursor.reference_ms = Some(self.options.now_ms);
+        self.save()
+    }
+
+    fn is_cloud(&self) -> bool {
+        self.client.deployment() == Deployment::Cloud
+    }
+
+    /// Reads what edits need: people, types of links and fields of projects.
+    fn ask_edits(&mut self) -> Result<()> {
         self.report.writes += meta::ask_site(self.client, self.replica)?;
         let wanted = &self.options.projects;
         let projects = self.replica.projects()?.into_iter();
@@ -213,28 +221,21 @@ impl<'a> Pull<'a> {
         for (project, _) in projects.take(FIELDS_OF_PROJECTS_MAX) {
             self.report.writes += meta::ask_project(self.client, self.replica, &project)?;
         }
-        self.cursor.reference_ms = Some(self.options.now_ms);
-        self.save()
+        Ok(())
     }
 
     fn projects(&mut self) -> Result<()> {
         let mut shown = BTreeSet::new();
-        let mut start = 0;
-        for _ in 0..PAGES_MAX {
-            let path = format!("project/search?startAt={start}&maxResults=50&status=live");
-            let page: Value = self.client.get(&path)?;
-            let found = page["values"].as_array().cloned().unwrap_or_default();
-            start += found.len();
-            let last = found.is_empty() || page["isLast"] == true;
-            for project in found {
-                let id = project["id"].as_str().unwrap_or_default().to_owned();
-                let value = json!({"project": project, "visible": true});
-                self.report.writes += self.replica.store("projects", &id, &value)?;
-                shown.insert(id);
-            }
-            if last {
-                break;
-            }
+        let found = if self.is_cloud() {
+            self.live_projects()?
+        } else {
+            self.client.get("project?expand=description,lead")?
+        };
+        for project in found {
+            let id = project["id"].as_str().unwrap_or_default().to_owned();
+            let value = json!({"project": project, "visible": true});
+            self.report.writes += self.replica.store("projects", &id, &value)?;
+            shown.insert(id);
         }
         for (id, mut value) in self.replica.projects()? {
             if !shown.contains(&id) {
@@ -243,6 +244,23 @@ impl<'a> Pull<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The projects of Jira Cloud that are neither archived nor deleted.
+    fn live_projects(&self) -> Result<Vec<Value>> {
+        let mut all: Vec<Value> = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let start = all.len();
+            let path = format!("project/search?startAt={start}&maxResults=50&status=live");
+            let page: Value = self.client.get(&path)?;
+            let found = page["values"].as_array().cloned().unwrap_or_default();
+            let last = found.is_empty() || page["isLast"] == true;
+            all.extend(found);
+            if last {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// The condition for the projects of the replica, with AND after it; empty: all.
@@ -255,27 +273,91 @@ impl<'a> Pull<'a> {
         format!("project in ({}) AND ", keys.join(", "))
     }
 
-    /// Follows the changes since the watermark, the oldest first.
-    fn changes(&mut self) -> Result<Round> {
+    /// The time from which on changes are asked for.
+    fn since(&self) -> i64 {
         let since = match self.cursor.watermark_ms {
             Some(ms) => ms.div_euclid(MINUTE_MS) * MINUTE_MS - self.options.overlap_ms,
             None => 0,
         };
-        let jql = format!(
-            "{}updated >= {} ORDER BY updated ASC, key ASC",
-            self.scope(),
-            since.max(0)
-        );
+        since.max(0)
+    }
+
+    fn changes_since(&self, since: i64) -> String {
+        let scope = self.scope();
+        format!("{scope}updated >= {since} ORDER BY updated ASC, key ASC")
+    }
+
+    /// Stores a page of changes, then moves the watermark.
+    fn keep_changes(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
+        self.keep(rows)?;
+        let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
+        if newest > self.cursor.watermark_ms {
+            self.cursor.watermark_ms = newest;
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Follows the changes at Data Center, whose pages are cut by offset: an issue that is edited meanwhile
+    /// moves to the end, and the next page would begin one issue too late. So each query begins again at
+    /// the minute of the last row. A minute with more than one page is read by offset until a pass
+    /// over it finds nothing new.
+    fn changes_by_offset(&mut self) -> Result<Round> {
+        let mut since = self.since();
+        let (mut start, mut empty, mut fresh) = (None::<String>, 0, false);
+        let mut seen: BTreeSet<(String, Option<i64>)> = BTreeSet::new();
+        for _ in 0..PAGES_MAX {
+            let jql = self.changes_since(since);
+            let page = self.page(&jql, &["*all"], PAGE, start.as_deref(), &[])?;
+            let rows = parsed(&page.issues)?;
+            self.keep_changes(&rows)?;
+            for (_, issue) in &rows {
+                fresh |= seen.insert((text(&issue["id"]), updated(issue)));
+            }
+            empty = if rows.is_empty() { empty + 1 } else { 0 };
+            let at = start.as_deref().and_then(|start| start.parse().ok());
+            let cut_short =
+                rows.is_empty() && page.total.is_some_and(|total| total > at.unwrap_or(0));
+            if cut_short {
+                if empty > EMPTY_MAX {
+                    return Ok(Round::Broken("it sends only empty pages"));
+                }
+                continue;
+            }
+            let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
+            let minute = newest.map(|ms| ms.div_euclid(MINUTE_MS) * MINUTE_MS);
+            match page.next {
+                // All in one page: nothing can have moved.
+                None if start.is_none() => return Ok(Round::Whole),
+                None if !fresh => return Ok(Round::Whole),
+                Some(_) if start.is_none() && minute > Some(since) => {
+                    since = minute.unwrap_or(since);
+                    fresh = false;
+                }
+                Some(next) => start = Some(next),
+                None => (start, fresh) = (None, false),
+            }
+        }
+        Ok(Round::Broken("its pages do not end"))
+    }
+
+    /// Follows the changes since the watermark, the oldest first.
+    fn changes(&mut self) -> Result<Round> {
+        if !self.is_cloud() {
+            return self.changes_by_offset();
+        }
+        let jql = self.changes_since(self.since());
         let waiting: BTreeSet<String> = self
             .replica
             .read("cursors", "reconcile")?
             .unwrap_or_default();
+        let current: Vec<u64> = waiting.iter().filter_map(|id| id.parse().ok()).collect();
         let mut seen = BTreeSet::new();
         let mut token: Option<String> = None;
         let mut empty = 0;
         let mut tokens = BTreeSet::new();
         for _ in 0..PAGES_MAX {
-            let page = match self.page(&jql, &["*all"], PAGE, token.as_deref(), &waiting) {
+            let page = match self.page(&jql, &["*all"], PAGE, token.as_deref(), &current) {
                 // A token that is no longer taken: begin again at the watermark.
                 Err(JiraError::Status { status: 400, .. }) if token.is_some() => {
                     return Ok(Round::Broken("a page token is refused"));
@@ -284,14 +366,9 @@ impl<'a> Pull<'a> {
             };
             let rows = parsed(&page.issues)?;
             seen.extend(rows.iter().map(|(_, issue)| text(&issue["id"])));
-            self.keep(&rows)?;
-            let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
-            if newest > self.cursor.watermark_ms {
-                self.cursor.watermark_ms = newest;
-                self.save()?;
-            }
+            self.keep_changes(&rows)?;
             empty = if page.issues.is_empty() { empty + 1 } else { 0 };
-            match page.token {
+            match page.next {
                 None => {
                     if !waiting.is_empty() {
                         let left: BTreeSet<&String> = waiting.difference(&seen).collect();
@@ -316,22 +393,17 @@ impl<'a> Pull<'a> {
         jql: &str,
         fields: &[&str],
         most: usize,
-        token: Option<&str>,
-        waiting: &BTreeSet<String>,
+        next: Option<&str>,
+        current: &[u64],
     ) -> Result<Page> {
-        let mut body = json!({"jql": jql, "fields": fields, "maxResults": most});
-        if let Some(token) = token {
-            body["nextPageToken"] = token.into();
-        }
-        let current: Vec<u64> = waiting
-            .iter()
-            .filter_map(|id| id.parse().ok())
-            .take(50)
-            .collect();
-        if !current.is_empty() {
-            body["reconcileIssues"] = current.into();
-        }
-        self.client.ask("search/jql", &body)
+        let current = current.get(..RECONCILED_MAX).unwrap_or(current);
+        let search = Search {
+            jql,
+            fields,
+            most,
+            current,
+        };
+        search.page(self.client, next)
     }
 
     /// Reads the issues of operations that were sent and not read back, because a push was cut short.
@@ -585,6 +657,9 @@ impl<'a> Pull<'a> {
     /// Ids and times of change of a project. Asks for more after the greatest id until nothing comes, so
     /// that a server that stops early is found out.
     fn sweep(&self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+        if !self.is_cloud() {
+            return self.sweep_by_offset(key);
+        }
         let mut there = BTreeMap::new();
         let mut last = 0_u64;
         for _ in 0..PAGES_MAX {
@@ -593,14 +668,13 @@ impl<'a> Pull<'a> {
             let before = there.len();
             let (mut token, mut tokens): (Option<String>, _) = (None, BTreeSet::new());
             loop {
-                let page =
-                    self.page(&jql, &["updated"], 5000, token.as_deref(), &BTreeSet::new())?;
+                let page = self.page(&jql, &["updated"], 5000, token.as_deref(), &[])?;
                 for (_, issue) in parsed(&page.issues)? {
                     let id = text(&issue["id"]);
                     last = last.max(id.parse().unwrap_or(0));
                     there.insert(id, updated(&issue));
                 }
-                match page.token {
+                match page.next {
                     Some(next) if tokens.insert(next.clone()) => token = Some(next),
                     // The next query goes on after the greatest id.
                     _ => break,
@@ -616,7 +690,31 @@ impl<'a> Pull<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
+    /// As `sweep` at Data Center, where ids cannot be compared. A deletion meanwhile hides an issue
+    /// from the pages; the census then asks for that issue alone.
+    fn sweep_by_offset(&self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+        let project = crate::offline::quoted(key);
+        let jql = format!("project = {project} ORDER BY key ASC");
+        let mut there = BTreeMap::new();
+        let mut start: Option<String> = None;
+        for _ in 0..PAGES_MAX {
+            let page = self.page(&jql, &["updated"], 1000, start.as_deref(), &[])?;
+            for (_, issue) in parsed(&page.issues)? {
+                there.insert(text(&issue["id"]), updated(&issue));
+            }
+            match page.next {
+                None => return Ok(there),
+                next => start = next,
+            }
+        }
+        Err(JiraError::Paging("its pages do not end"))
+    }
+
     fn bulk(&self, ids: &[String]) -> Result<Page> {
+        if !self.is_cloud() {
+            let jql = format!("id in ({})", ids.join(", "));
+            return self.page(&jql, &["*all"], BULK, None, &[]);
+        }
         let body = json!({"issueIdsOrKeys": ids, "fields": ["*all"]});
         self.client.ask("issue/bulkfetch", &body)
     }

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use weir::{ErrorCode, Expect, SCAN_KEYS_MAX, Topic, TxnOp, Weir, WeirError};
 
+use crate::client::Deployment;
 use crate::error::{JiraError, Result};
 
 /// Most conditional writes of one transaction.
@@ -197,6 +198,17 @@ impl Replica {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// The kind of the site: Cloud until a pull has read another one.
+    pub fn deployment(&self) -> Result<Deployment> {
+        let server: Option<Value> = self.read("meta", "server")?;
+        let server = server.unwrap_or_default();
+        Ok(if server["deploymentType"] == "Server" {
+            Deployment::DataCenter
+        } else {
+            Deployment::Cloud
+        })
     }
 
     /// Ids of the projects of the replica.

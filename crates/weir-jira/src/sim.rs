@@ -1,4 +1,5 @@
-//! A server that answers like Jira Cloud, with faults on request, for tests and demonstrations.
+//! A server that answers like Jira Cloud, or like Jira Data Center, with faults on request, for tests and
+//! demonstrations.
 //!
 //! It listens at 127.0.0.1 only, keeps its state in memory and makes the same data for the same
 //! seed. The requests are those of jira.md, section 2, as far as `routes` has them; the faults are
@@ -6,6 +7,8 @@
 
 mod faults;
 mod routes;
+mod rows;
+mod version2;
 mod world;
 mod writes;
 
@@ -50,7 +53,9 @@ pub struct SimOptions {
     pub page_cap: usize,
     /// Offset of the zone of the account in minutes; default 0.
     pub offset_minutes: i64,
-    /// E-mail address and token that are asked for; default none.
+    /// Whether it answers as Data Center, which can only be read; default no.
+    pub data_center: bool,
+    /// E-mail address and token that are asked for; with an empty address a bearer token. Default none.
     pub auth: Option<(String, String)>,
     /// Permissions that the account lacks; default none.
     pub denied: Vec<String>,
@@ -74,6 +79,7 @@ impl Default for SimOptions {
             search_lag_ms: 0,
             page_cap: 100,
             offset_minutes: 0,
+            data_center: false,
             auth: None,
             denied: Vec::new(),
             virtual_clock: false,
@@ -232,7 +238,11 @@ fn authorized(world: &World, request: &Request) -> bool {
     let Some((email, token)) = &world.options.auth else {
         return true;
     };
-    let expected = format!("Basic {}", STANDARD.encode(format!("{email}:{token}")));
+    let expected = if email.is_empty() {
+        format!("Bearer {token}")
+    } else {
+        format!("Basic {}", STANDARD.encode(format!("{email}:{token}")))
+    };
     request.header("authorization") == Some(expected.as_str())
 }
 
@@ -334,6 +344,7 @@ fn control(state: &mut State, request: &Request) -> Response {
             }
             json!({"denied": world.options.denied})
         }
+        ("GET", "/_sim/state") if world.options.data_center => version2::converted(world.dump()),
         ("GET", "/_sim/state") => world.dump(),
         _ => json!({"error": "no such control"}),
     };

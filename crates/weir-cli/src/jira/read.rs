@@ -265,6 +265,10 @@ fn rich(document: &Value) -> String {
     if document.is_null() {
         return String::new();
     }
+    if let Some(markup) = document.as_str() {
+        // Data Center keeps wiki markup.
+        return weir_jira::wiki::shown(markup);
+    }
     match weir_adf::to_org(document, &weir_adf::Options::default()) {
         Ok(org) => org.text,
         Err(_) => format!("{}\n", weir_jira::jql::plain_text(document)),

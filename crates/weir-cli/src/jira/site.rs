@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 use weir_jira::access::{self, Site, TokenStore};
-use weir_jira::client::Client;
+use weir_jira::client::Deployment;
 
 use super::{failed, folder, now_ms};
 use crate::caller::Caller;
@@ -20,15 +20,19 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The token is read from --token-file, else from standard input, and kept in a file that only you may
-read (mode 0600), or with --keep keyring in the keyring of the desktop (needs the program secret-tool). A token with scopes needs --gateway: links go on to use the URL of the site.
+read (mode 0600), or with --keep keyring in the keyring of the desktop (needs the program secret-tool). A token
+with scopes needs --gateway: links go on to use the URL of the site. A personal access token of Jira Data
+Center needs no --email. Data Center is read only: login, pull, list, show and search.
 
 Examples:
   weir jira login https://acme.atlassian.net --email me@example.com --token-file ./token
+  weir jira login https://jira.example.com/jira --token-file ./personal-access-token
   weir jira login http://127.0.0.1:1938")]
 pub(super) struct LoginArgs {
     /// Address of the site, as a browser has it
     url: String,
-    /// E-mail address of the account; without it no token is sent
+    /// E-mail address of the account (Data Center: user name). Without it and without --token-file no
+    /// token is sent
     #[arg(long, value_name = "EMAIL")]
     email: Option<String>,
     /// Address for requests: `https://api.atlassian.com/ex/jira/CLOUDID`
@@ -69,7 +73,7 @@ pub(super) fn login(
         return Ok(ExitCode::SUCCESS);
     };
     let what = format!("cannot log in at {}", args.url);
-    let site = Site {
+    let mut site = Site {
         site_url: args.url.trim_end_matches('/').to_owned(),
         api_url: args
             .gateway
@@ -84,6 +88,7 @@ pub(super) fn login(
             Keep::File => TokenStore::File,
             Keep::Keyring => TokenStore::Keyring,
         },
+        ..Site::default()
     };
     if let Some(date) = &site.expires
         && weir_jira::time::parse_literal(date, 0).is_none()
@@ -93,16 +98,16 @@ pub(super) fn login(
             .because(format!("{date} is no date YYYY-MM-DD"))
             .into());
     }
-    let token = if site.email.is_empty() {
-        None
-    } else {
-        Some(token(caller)?)
-    };
+    let with_token = !site.email.is_empty() || caller.credentials.token_file.is_some();
+    let token = with_token.then(|| token(caller)).transpose()?;
     let name = named.map_or_else(|| Site::name_of(&args.url), str::to_owned);
-    let login = token.as_deref().map(|token| (site.email.as_str(), token));
-    site.check(token.is_some())
-        .map_err(|error| failed(&what, &error))?;
-    let client = Client::new(&site.api_url, login);
+    if args.gateway.is_none() {
+        // A gateway leads to Jira Cloud only.
+        site.detect(token.as_deref())
+            .map_err(|error| failed(&what, &error))?;
+    }
+    let client = site.client(token.as_deref());
+    let client = client.map_err(|error| failed(&what, &error))?;
     let rights = access::rights(&client).map_err(|error| failed(&what, &error))?;
     let mut missing = Vec::new();
     for right in &rights {
@@ -133,9 +138,13 @@ pub(super) fn login(
     if site.expires_within(now_ms()).is_some() {
         note(caller.quiet, "warning: the token expires within 14 days");
     }
+    let kind = match site.deployment {
+        Deployment::Cloud => "",
+        Deployment::DataCenter => " (Jira Data Center, which is only read)",
+    };
     note(
         caller.quiet,
-        &format!("logged in; the site is called {name}"),
+        &format!("logged in; the site is called {name}{kind}"),
     );
     Ok(ExitCode::SUCCESS)
 }

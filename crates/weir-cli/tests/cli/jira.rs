@@ -96,6 +96,52 @@ fn a_replica_is_read_without_its_site() {
     assert!(failed.err.contains("cannot pull"), "{}", failed.err);
 }
 
+/// A replica of Data Center is read with a personal access token, and refuses changes in one sentence.
+#[test]
+fn data_center_is_read_only() {
+    let place = Place::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "s3cret-of-the-test").unwrap();
+    let file = file.to_str().unwrap();
+    let site = Site::new(
+        &place,
+        &["--issues", "20", "--mode", "dc", "--token-file", file],
+    );
+    let login = format!("weir jira login {} --token-file {file}", site.url);
+    let done = shell(&place, &login).ok();
+    assert!(
+        done.err.contains("Jira Data Center, which is only read"),
+        "{}",
+        done.err
+    );
+    place.run("jira pull").ok();
+    assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 20);
+    let shown = place.run("jira show AA-1").ok().text();
+    assert!(shown.starts_with("* AA-1 "), "{shown}");
+    assert_ne!(
+        place.run("jira search login -o jsonl").ok().lines().len(),
+        0
+    );
+    let asked = place.words(&["jira", "list", "--ask", "project = AA", "-o", "jsonl"]);
+    assert_ne!(asked.ok().lines().len(), 0);
+    for words in [
+        vec!["jira", "edit", "AA-1", "summary=Mine"],
+        vec!["jira", "create", "AA", "Task", "New"],
+        vec!["jira", "project", "create", "NEW", "The new one"],
+    ] {
+        let refused = place.words(&words);
+        assert_ne!(refused.code, 0);
+        assert!(
+            refused.err.contains("only reads Jira Data Center"),
+            "{words:?}: {}",
+            refused.err
+        );
+    }
+    let without = shell(&place, &format!("weir jira login {}", site.url));
+    assert!(without.err.contains("refused the token"), "{}", without.err);
+}
+
 /// A query outside of the subset is refused with the place of the fault.
 #[test]
 fn a_query_that_is_not_understood_is_refused() {

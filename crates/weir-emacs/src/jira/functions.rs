@@ -72,6 +72,7 @@ fn login(
                 Some("keyring") => TokenStore::Keyring,
                 _ => TokenStore::File,
             },
+            ..Settings::default()
         },
         token: text::maybe(token)?,
         keep: keep.is_some(),

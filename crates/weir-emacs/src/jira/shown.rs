@@ -71,8 +71,8 @@ fn value_text(value: &Value) -> String {
 pub(crate) fn rich(document: &Value, stars: usize) -> String {
     match document {
         Value::Null => String::new(),
-        // Data Center sends wiki markup.
-        Value::String(text) => format!("{}\n", text.trim_end()),
+        // Data Center keeps wiki markup.
+        Value::String(text) => weir_jira::wiki::shown(text),
         document => match weir_adf::to_org(document, &Options::under(stars)) {
             Ok(org) => org.text,
             Err(_) => format!("{}\n", weir_jira::jql::plain_text(document)),

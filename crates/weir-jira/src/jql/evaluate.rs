@@ -297,7 +297,8 @@ fn texts(issue: &Value, field: &str) -> Vec<String> {
             }
         }
     };
-    let person = &["accountId", "displayName", "emailAddress"];
+    // Data Center has `name` in place of `accountId`.
+    let person = &["accountId", "name", "displayName", "emailAddress"];
     match field {
         "key" | "issuekey" => named(issue, &["key"]),
         "id" => named(issue, &["id"]),

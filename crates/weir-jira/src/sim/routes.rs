@@ -1,13 +1,14 @@
-//! The requests of Jira Cloud (REST v3) that the simulator answers.
+//! The requests of Jira Cloud (REST v3) that the simulator answers, and those that Data Center answers alike.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 use super::faults::Fault;
+use super::rows::{keep, select, wanted};
+use super::version2;
 use super::world::{World, status_of};
 use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
-use crate::jql;
 use crate::time;
 use crate::wire::{Request, Response};
 
@@ -32,7 +33,14 @@ pub(super) fn route(world: &mut World, request: &Request, fault: Option<&Fault>)
     let path = request.path.trim_matches('/').to_owned();
     let parts: Vec<&str> = path.split('/').collect();
     let answer = match parts.as_slice() {
-        ["rest", "api", "2" | "3", rest @ ..] => serve(world, request, rest, fault),
+        ["rest", "api", "2" | "latest", rest @ ..] if world.options.data_center => {
+            let own = version2::serve(world, request, rest, fault);
+            let answer = own.unwrap_or_else(|| serve(world, request, rest, fault));
+            answer.map(|(status, body)| (status, version2::converted(body)))
+        }
+        ["rest", "api", "2" | "3", rest @ ..] if !world.options.data_center => {
+            serve(world, request, rest, fault)
+        }
         _ => Err((404, "no such path".to_owned())),
     };
     let (status, body) = match answer {
@@ -418,19 +426,6 @@ fn issue(
     }
 }
 
-/// Keeps the fields that were asked for.
-fn keep(issue: &mut Value, names: &[&str]) {
-    if names
-        .iter()
-        .any(|name| *name == "*all" || *name == "*navigable")
-    {
-        return;
-    }
-    if let Some(fields) = issue["fields"].as_object_mut() {
-        fields.retain(|name, _| names.contains(&name.as_str()));
-    }
-}
-
 impl World {
     /// Sets a field as the account would, with an entry in the history.
     pub(super) fn set(&mut self, id: u64, field: &str, value: Value) {
@@ -527,38 +522,6 @@ fn bulk(world: &World, body: &Value) -> Answer {
         })
         .collect();
     Ok((200, json!({"issues": issues, "issueErrors": []})))
-}
-
-fn wanted(body: &Value) -> Vec<String> {
-    let names = body["fields"].as_array().into_iter().flatten();
-    names
-        .filter_map(|name| name.as_str().map(str::to_owned))
-        .collect()
-}
-
-/// The rows of a query, in its order.
-fn select(world: &World, body: &Value) -> Result<Vec<Value>, Refusal> {
-    let query = jql::parse(body["jql"].as_str().unwrap_or_default());
-    let query = query.map_err(|error| (400, error.to_string()))?;
-    if query.condition.is_none() {
-        return Err((400, "Unbounded JQL queries are not allowed here. Please add a search restriction to your query.".to_owned()));
-    }
-    let current = body["reconcileIssues"].as_array().into_iter().flatten();
-    let current: BTreeSet<u64> = current
-        .filter_map(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok()))
-        .collect();
-    let context = jql::Context {
-        me: world.me()["accountId"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-        now_ms: world.now_ms(),
-        offset_minutes: world.options.offset_minutes,
-    };
-    let mut found = world.indexed(&current);
-    found.retain(|issue| jql::matches(&query, issue, &context));
-    found.sort_by_cached_key(|issue| jql::order_of(&query, issue));
-    Ok(found)
 }
 
 fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {

@@ -6,6 +6,7 @@
 )]
 
 mod chaos;
+mod data_center;
 mod faults;
 mod notes;
 mod outbox;

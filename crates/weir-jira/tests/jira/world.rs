@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir::{Durability, OpenOptions, Weir};
-use weir_jira::client::Client;
+use weir_jira::client::{Client, Deployment};
 use weir_jira::outbox::Outbox;
 use weir_jira::pull::{PullOptions, PullReport, pull};
 use weir_jira::push::{PushOptions, PushReport, push};
@@ -37,6 +37,11 @@ pub(crate) fn small() -> SimOptions {
 
 impl World {
     pub(crate) fn new(options: SimOptions) -> Self {
+        let deployment = if options.data_center {
+            Deployment::DataCenter
+        } else {
+            Deployment::Cloud
+        };
         let sim = Simulator::start(options).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut options = OpenOptions {
@@ -52,7 +57,8 @@ impl World {
             None,
             Duration::from_secs(2),
             Arc::new(move |pause| recorded.lock().unwrap().push(pause)),
-        );
+        )
+        .deployed(deployment);
         let replica = Replica::new(weir, "test");
         Self {
             sim,

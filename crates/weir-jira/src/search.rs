@@ -1,0 +1,66 @@
+//! One page of a query at the site: by token at Jira Cloud, by offset at Data Center.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Deployment};
+use crate::error::Result;
+
+/// A query with what is asked of each issue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search<'a> {
+    pub(crate) jql: &'a str,
+    /// Names of fields; `*all` for all of them.
+    pub(crate) fields: &'a [&'a str],
+    /// Most issues of the page; the site may send fewer.
+    pub(crate) most: usize,
+    /// Ids of issues of which the index must show the newest version; Cloud only.
+    pub(crate) current: &'a [u64],
+}
+
+/// What the site sent.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Page {
+    #[serde(default)]
+    pub(crate) issues: Vec<Box<RawValue>>,
+    /// Where the next page begins; `None`: this is the last one. At Data Center a decimal offset.
+    #[serde(rename = "nextPageToken")]
+    pub(crate) next: Option<String>,
+    /// Issues of the whole query; Data Center only.
+    pub(crate) total: Option<usize>,
+}
+
+impl Search<'_> {
+    /// Asks for the page that begins at `next`, the first one if that is `None`.
+    pub(crate) fn page(&self, client: &Client, next: Option<&str>) -> Result<Page> {
+        match client.deployment() {
+            Deployment::Cloud => self.by_token(client, next),
+            Deployment::DataCenter => self.by_offset(client, next),
+        }
+    }
+
+    fn by_token(&self, client: &Client, next: Option<&str>) -> Result<Page> {
+        let mut body = json!({"jql": self.jql, "fields": self.fields, "maxResults": self.most});
+        if let Some(next) = next {
+            body["nextPageToken"] = next.into();
+        }
+        if !self.current.is_empty() {
+            body["reconcileIssues"] = self.current.into();
+        }
+        client.ask("search/jql", &body)
+    }
+
+    /// The next page begins after the rows that came: a site may send fewer than were asked for.
+    fn by_offset(&self, client: &Client, next: Option<&str>) -> Result<Page> {
+        let start: usize = next.and_then(|next| next.parse().ok()).unwrap_or(0);
+        // Ids of issues that are gone are no error of the query.
+        let body: Value = json!({"jql": self.jql, "fields": self.fields, "startAt": start,
+            "maxResults": self.most, "validateQuery": false});
+        let mut page: Page = client.ask("search", &body)?;
+        let end = start + page.issues.len();
+        let last = page.issues.is_empty() || page.total.is_some_and(|total| end >= total);
+        page.next = (!last).then(|| end.to_string());
+        Ok(page)
+    }
+}

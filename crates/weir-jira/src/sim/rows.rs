@@ -1,0 +1,55 @@
+//! The issues that a query of the simulator selects, with the fields that are asked for.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::world::World;
+use super::writes::Refusal;
+use crate::jql;
+
+/// Keeps the fields that were asked for.
+pub(super) fn keep(issue: &mut Value, names: &[&str]) {
+    if names
+        .iter()
+        .any(|name| *name == "*all" || *name == "*navigable")
+    {
+        return;
+    }
+    if let Some(fields) = issue["fields"].as_object_mut() {
+        fields.retain(|name, _| names.contains(&name.as_str()));
+    }
+}
+
+/// The names of the fields that a request asks for.
+pub(super) fn wanted(body: &Value) -> Vec<String> {
+    let names = body["fields"].as_array().into_iter().flatten();
+    names
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// The rows of a query, in its order.
+pub(super) fn select(world: &World, body: &Value) -> Result<Vec<Value>, Refusal> {
+    let query = jql::parse(body["jql"].as_str().unwrap_or_default());
+    let query = query.map_err(|error| (400, error.to_string()))?;
+    if query.condition.is_none() {
+        return Err((400, "Unbounded JQL queries are not allowed here. Please add a search restriction to your query.".to_owned()));
+    }
+    let current = body["reconcileIssues"].as_array().into_iter().flatten();
+    let current: BTreeSet<u64> = current
+        .filter_map(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok()))
+        .collect();
+    let context = jql::Context {
+        me: world.me()["accountId"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        now_ms: world.now_ms(),
+        offset_minutes: world.options.offset_minutes,
+    };
+    let mut found = world.indexed(&current);
+    found.retain(|issue| jql::matches(&query, issue, &context));
+    found.sort_by_cached_key(|issue| jql::order_of(&query, issue));
+    Ok(found)
+}
