@@ -52,7 +52,9 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
     });
     let mut lessons: Vec<Lesson<'_>> = Vec::new();
     for (item, (fuel, is_valid)) in batch.items().zip(results) {
-        let Ok(item) = item else { break };
+        let Ok(item) = item else {
+            unreachable!("a batch that was applied can be read");
+        };
         let calls = match item.action {
             Action::Txn(steps) if fuel > 0 => steps.len().max(1),
             _ => u32::from(fuel > 0),
@@ -63,7 +65,7 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
             _ => Change::None,
         };
         let Ok(topic) = std::str::from_utf8(item.topic) else {
-            continue;
+            unreachable!("the topic of an intention is text");
         };
         let used = Used {
             calls: if change == Change::None { calls } else { 0 },

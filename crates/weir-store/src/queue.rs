@@ -695,7 +695,8 @@ impl Queue {
     /// A log provider has answered a batch.
     pub(crate) fn concluded(&self) {
         let mut inner = self.inner.lock();
-        inner.in_flight = inner.in_flight.saturating_sub(1);
+        assert!(inner.in_flight > 0, "each admitted batch is answered once");
+        inner.in_flight -= 1;
         drop(inner);
         self.work.notify_one();
     }

@@ -136,7 +136,12 @@ pub(crate) fn recover(
     } = start;
     start_clock(&engine, &*disk, options, &mut report);
     let term = match node {
-        Some(_) => log.term_at(through).unwrap_or_default(),
+        // It is in the log, or is the newest one that was purged: a snapshot outside of the log
+        // was refused.
+        Some(_) => log.term_at(through).ok_or_else(|| {
+            let what = "the term of the newest applied entry";
+            StoreError::damage("log", 0, what, 0)
+        })?,
         // Also that of the next batch.
         None => log.last_term().max(1),
     };

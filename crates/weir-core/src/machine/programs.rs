@@ -81,10 +81,10 @@ impl Codes {
     }
 
     pub(super) fn release(&mut self, hash: CodeHash) {
-        let Some(code) = self.by_hash.get_mut(&hash) else {
-            return;
+        let Some(code) = self.by_hash.get_mut(&hash).filter(|code| code.topics > 0) else {
+            unreachable!("a module is kept while a topic runs it");
         };
-        code.topics = code.topics.saturating_sub(1);
+        code.topics -= 1;
         if code.topics == 0 {
             self.bytes -= code.bytes.len() as u64;
             self.by_hash.remove(&hash);

@@ -55,8 +55,13 @@ impl States {
 
     /// Charges nothing any more for a program that had so many bytes.
     pub(super) fn release(&mut self, principal: &Arc<[u8]>, bytes: u64) {
-        let own = self.principal(principal) - if principal.is_empty() { 0 } else { bytes };
-        self.set(principal, self.total - bytes, own);
+        let own = self.principal(principal);
+        let is_charged = principal.is_empty() || bytes <= own;
+        assert!(
+            bytes <= self.total && is_charged,
+            "what is released was charged"
+        );
+        self.set(principal, self.total - bytes, own.saturating_sub(bytes));
     }
 
     fn set(&mut self, principal: &Arc<[u8]>, total: u64, own: u64) {

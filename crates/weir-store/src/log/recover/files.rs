@@ -115,7 +115,9 @@ pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
             ));
         }
     }
-    let newest = ids.last().copied().unwrap_or(0);
+    let Some(newest) = ids.last().copied() else {
+        unreachable!("a log that has its first segment has a newest one");
+    };
     if start.is_some_and(|start| newest < start.newest_segment) {
         let what = "the newest segment is missing";
         return Err(StoreError::damage(LOG_DIR, 0, what, 0));
