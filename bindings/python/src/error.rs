@@ -62,15 +62,11 @@ impl Failure {
 
 impl From<WeirError> for Failure {
     fn from(error: WeirError) -> Self {
-        let code = match error {
-            WeirError::Store(error) => return error.into(),
-            WeirError::Query(error) => return error.into(),
-            WeirError::Nonce { code, expected, .. } => return Self::nonce(code, expected),
-            WeirError::Name(_) => ErrorCode::BadName,
-            WeirError::NotCreated { code } | WeirError::Group { code } => code,
-            _ => ErrorCode::Internal,
-        };
-        Self::new(code, error.to_string())
+        match error {
+            WeirError::Query(error) => error.into(),
+            WeirError::Nonce { code, expected, .. } => Self::nonce(code, expected),
+            other => Self::new(other.code(), other.to_string()),
+        }
     }
 }
 

@@ -122,17 +122,13 @@ impl From<WeirError> for Fail {
     fn from(error: WeirError) -> Self {
         match error {
             WeirError::Store(error) => error.into(),
-            WeirError::Name(error) => error.into(),
+            WeirError::Query(error) => error.into(),
             WeirError::Nonce { code, expected, .. } => {
                 let mut fail = Self::new(code, error.to_string());
                 fail.offset = expected;
                 fail
             }
-            WeirError::Query(error) => error.into(),
-            WeirError::NotCreated { code } | WeirError::Group { code } => {
-                Self::new(code, error.to_string())
-            }
-            _ => Self::new(ErrorCode::Internal, error.to_string()),
+            other => Self::new(other.code(), other.to_string()),
         }
     }
 }

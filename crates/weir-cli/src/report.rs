@@ -127,11 +127,9 @@ impl Failure {
     pub(crate) fn weir(what: impl Into<String>, error: &WeirError) -> Self {
         match error {
             WeirError::Store(error) => Self::store(what, error),
-            WeirError::Name(error) => Self::new(ErrorCode::BadName, what).because(error),
-            WeirError::Query(error) => Self::new(error.code(), what).because(error),
-            WeirError::Nonce { code, .. } => Self::new(*code, what).because(error),
+            // The text of these is the sentence of the code.
             WeirError::NotCreated { code } | WeirError::Group { code } => Self::new(*code, what),
-            _ => Self::new(ErrorCode::Internal, what).because(error),
+            other => Self::new(other.code(), what).because(other),
         }
     }
 

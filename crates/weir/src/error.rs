@@ -42,6 +42,19 @@ pub enum WeirError {
     },
 }
 
+impl WeirError {
+    /// The number of the error in the table of all surfaces. Constant time.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Name(_) => ErrorCode::BadName,
+            Self::Store(error) => error.code(),
+            Self::Query(error) => error.code(),
+            Self::NotCreated { code } | Self::Group { code } | Self::Nonce { code, .. } => *code,
+        }
+    }
+}
+
 /// Builds the error of a store that is elsewhere.
 pub(crate) fn remote_error(code: ErrorCode, text: impl Into<String>) -> StoreError {
     StoreError::Remote {
