@@ -378,17 +378,19 @@ func (w *stores) session(ctx context.Context, word string, words []string) error
 }
 
 // place reads where reading begins.
-func (w *stores) place(text string) weir.From {
+func (w *stores) place(text string) (weir.From, error) {
 	name, value, _ := strings.Cut(text, ":")
 	switch name {
 	case "start":
-		return weir.FromStart()
+		return weir.FromStart(), nil
 	case "end":
-		return weir.FromEnd()
+		return weir.FromEnd(), nil
 	case "after":
-		return weir.After(numberOf(w.t, value))
+		return weir.After(numberOf(w.t, value)), nil
+	case "text":
+		return weir.ParseFrom(value)
 	}
-	return weir.Last(numberOf(w.t, value))
+	return weir.Last(numberOf(w.t, value)), nil
 }
 
 // kinds are the names of what records say.
@@ -428,7 +430,11 @@ func (w *stores) read(ctx context.Context, word string, words []string) error {
 	case "scan", "scan-values":
 		err = w.scan(ctx, topic, word == "scan", words)
 	case "log":
-		for record, err := range topic.Records(ctx, w.place(words[1])) {
+		from, err := w.place(words[1])
+		if err != nil {
+			return err
+		}
+		for record, err := range topic.Records(ctx, from) {
 			if err != nil {
 				return err
 			}
@@ -491,7 +497,11 @@ func (w *stores) within(ctx context.Context, milliseconds string) (context.Conte
 func (w *stores) listen(ctx context.Context, word string, words []string) error {
 	name := words[0]
 	if word == "listen" {
-		reader, err := w.topic(words[1]).Listener(ctx, w.place(words[2]))
+		from, err := w.place(words[2])
+		if err != nil {
+			return err
+		}
+		reader, err := w.topic(words[1]).Listener(ctx, from)
 		if err == nil {
 			w.readers[name] = &reading{reader: reader}
 		}

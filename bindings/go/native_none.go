@@ -134,6 +134,8 @@ func nativeAt(storeHandle, string, uint64) (pageHandle, error) { return nil, err
 
 func nativeScan(storeHandle, string, *ScanOptions) (pageHandle, error) { return nil, errNoCgo }
 
+func nativePosition(string) (From, error) { return From{}, errNoCgo }
+
 func nativeReaderOpen(storeHandle, string, From, bool) (readerHandle, error) { return nil, errNoCgo }
 
 func nativeReaderNext(readerHandle, time.Duration) (pageHandle, error) { return nil, errNoCgo }

@@ -49,6 +49,8 @@ package weir
 #cgo nocallback weir_at
 #cgo noescape weir_scan
 #cgo nocallback weir_scan
+#cgo noescape weir_position
+#cgo nocallback weir_position
 #cgo noescape weir_reader_open
 #cgo nocallback weir_reader_open
 #cgo noescape weir_reader_next
@@ -468,6 +470,15 @@ func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, er
 	err := fine(C.weir_scan(store, textOf(topic), sliceOf(o.Prefix), sliceOf(o.After),
 		C.uint64_t(max(o.Limit, 0)), flags, &page, &said), &said)
 	return page, err
+}
+
+// nativePosition reads a position from a text.
+func nativePosition(text string) (From, error) {
+	var kind C.uint32_t
+	var value C.uint64_t
+	var said C.weir_error
+	err := fine(C.weir_position(textOf(text), &kind, &value, &said), &said)
+	return From{kind: uint32(kind), value: uint64(value)}, err
 }
 
 func nativeReaderOpen(store storeHandle, topic string, from From, wait bool) (readerHandle, error) {

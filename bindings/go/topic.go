@@ -202,6 +202,12 @@ func Since(begin time.Time) From {
 	return From{kind: 4, value: uint64(max(begin.UnixMilli(), 0))}
 }
 
+// ParseFrom reads a position: "start", "end", an offset (that record is the
+// first one), "-N" for the last N records, a time ago with its unit ("10m",
+// "2d"), "today", "yesterday", a date in UTC ("2026-11-01") or a time of
+// RFC 3339. The error of any other text has the code [ErrBadOption].
+func ParseFrom(text string) (From, error) { return nativePosition(text) }
+
 // Pages are the records from a place to the newest one, as they lie together.
 // Each page is the receiver's, to be released.
 func (t Topic) Pages(ctx context.Context, from From) iter.Seq2[*Page, error] {

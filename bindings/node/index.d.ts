@@ -226,6 +226,11 @@ export class Page implements Iterable<Item> {
 }
 
 export interface From extends Waiting {
+  /**
+   * A position as the command `weir` takes it: `start`, `end`, an offset (the first record), `-N` (the last N
+   * records), a time ago such as `10m`, a date or a time. The error of any other text is `BAD_OPTION`.
+   */
+  position?: string
   /** After this offset. */
   after?: Int
   /** At so many records before the end. */

@@ -370,6 +370,10 @@ static int32_t reader(world *in, const char *topic, char *from, uint32_t flags, 
 {
     weir_read_options options = {.struct_size = sizeof options, .flags = flags};
     char *value = strchr(from, ':');
+    if (value && !strncmp(from, "text:", 5)) {
+        int32_t result = weir_position(slice(value + 1), &options.from, &options.value, NULL);
+        return result < 0 ? result : weir_reader_open(in->store, slice(topic), &options, out, NULL);
+    }
     if (value) {
         *value++ = 0;
         options.value = number(value);

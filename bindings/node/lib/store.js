@@ -82,11 +82,12 @@ function crossing(topic, op) {
 
 /** Where reading starts. */
 function start(options, usual) {
-  const given = ['after', 'last', 'timeMs', 'end', 'start'].filter(
+  const given = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
     (name) => options[name] !== undefined && options[name] !== false,
   )
   if (given.length > 1) throw new TypeError(`reading starts at one place, not at ${given.join(' and ')}`)
   const kind = given[0] ?? usual
+  if (kind === 'position') return { kind, text: String(options.position) }
   const number = kind === 'start' || kind === 'end' ? undefined : big(options[kind])
   return { kind, number }
 }

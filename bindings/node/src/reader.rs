@@ -18,6 +18,7 @@ use crate::records::RecordsOut;
 pub struct FromIn {
     pub kind: String,
     pub number: Option<BigInt>,
+    pub text: Option<String>,
 }
 
 impl FromIn {
@@ -26,6 +27,10 @@ impl FromIn {
             Some(value) => number(&self.kind, value),
             None => Ok(0),
         };
+        if let Some(text) = &self.text {
+            let position = ReadFrom::parse(text);
+            return position.map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()));
+        }
         Ok(match self.kind.as_str() {
             "start" => ReadFrom::Start,
             "end" => ReadFrom::End,
@@ -37,10 +42,10 @@ impl FromIn {
     }
 }
 
-/// Uses what a lock guards.
+/// Calls `work` with the value that the lock guards.
 ///
 /// # Errors
-/// `HANDLE_BUSY` when another call does, `HANDLE_POISONED` when a panic ended an earlier use.
+/// `HANDLE_BUSY` while another call uses the value, `HANDLE_POISONED` if a panic ended an earlier use.
 pub(crate) fn with<T, R>(lock: &Mutex<T>, work: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
     let code = match lock.try_lock() {
         Ok(mut guarded) => return work(&mut guarded),
@@ -62,7 +67,7 @@ impl Reader {
 
 #[napi]
 impl Reader {
-    /// The next page, or nothing within so many milliseconds.
+    /// The next page; nothing if none came within so many milliseconds.
     #[napi]
     pub fn next<'env>(&self, env: &'env Env, wait_ms: u32) -> napi::Result<Object<'env>> {
         let reader = Arc::clone(&self.0);
@@ -81,7 +86,7 @@ impl Reader {
     }
 }
 
-/// What holds now, and then what comes.
+/// The current values, then new records.
 #[napi]
 pub struct Latest(Arc<Mutex<weir::Latest>>);
 
@@ -93,7 +98,7 @@ impl Latest {
 
 #[napi]
 impl Latest {
-    /// The next record, or nothing within the patience it was made with.
+    /// The next record; nothing if none came within the patience that it was created with.
     #[napi]
     pub fn next<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let latest = Arc::clone(&self.0);

@@ -62,6 +62,7 @@ function verdictLine(verdict) {
 }
 
 function from(text) {
+  if (text.startsWith('text:')) return { position: text.slice(5) }
   const [word, number] = text.split(':')
   return { [word]: number === undefined ? true : BigInt(number) }
 }

@@ -210,6 +210,8 @@ test('errors say what and what to do', async (t) => {
   await assert.rejects(store.topic('t').create({ colour: 1 }), code('BAD_OPTION'))
   await assert.rejects(store.topic('t').at(-1), code('BAD_OPTION'))
   await assert.rejects(collect(store.topic('t').pages({ after: 1, last: 1 })), TypeError)
+  await assert.rejects(collect(store.topic('t').pages({ position: '5', last: 1 })), TypeError)
+  await assert.rejects(collect(store.topic('t').pages({ position: 'soon' })), code('BAD_OPTION'))
   assert.throws(() => new weir.Query({ filter: 'x' }), TypeError)
   const { WEIR_NATIVE_PATH } = process.env
   assert.ok(WEIR_NATIVE_PATH === undefined, 'the tests are of the installed package')

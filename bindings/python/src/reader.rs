@@ -15,15 +15,20 @@ use crate::wait;
 /// Where reading starts: at most one of these.
 ///
 /// # Errors
-/// `BAD_OPTION` for more than one.
+/// `BAD_OPTION` for more than one, and for a text that is no position.
 pub(crate) fn start(
+    position: Option<&str>,
     after: Option<u64>,
     last: Option<u64>,
     time_ms: Option<u64>,
     end: bool,
     usual: ReadFrom,
 ) -> Answer<ReadFrom> {
+    let position = position.map(ReadFrom::parse).transpose();
+    let position =
+        position.map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))?;
     let given = [
+        position,
         after.map(|offset| ReadFrom::After(ConsequenceOffset(offset))),
         last.map(ReadFrom::Last),
         time_ms.map(ReadFrom::Time),
@@ -32,7 +37,7 @@ pub(crate) fn start(
     let mut given = given.into_iter().flatten();
     let from = given.next().unwrap_or(usual);
     if given.next().is_some() {
-        let text = "reading starts at one place: after, last, time_ms or end";
+        let text = "reading starts at one place: position, after, last, time_ms or end";
         return Err(Failure::new(weir::ErrorCode::BadOption, text));
     }
     Ok(from)

@@ -290,57 +290,63 @@ impl Topic {
 
     /// Pages of records up to the newest: an iterator.
     ///
-    /// Reading begins at the first record; or after the offset `after`, at the `last` n records,
-    /// at `time_ms` (milliseconds since 1970), or after the newest with `end`.
-    #[pyo3(signature = (*, after=None, last=None, time_ms=None, end=false))]
+    /// Reading begins at the first record; or at `position`, a text as the command `weir` takes it:
+    /// `start`, `end`, an offset (the first record), `-N` (the last N records), a time ago such as
+    /// `10m`, a date or a time; or after the offset `after`, at the `last` n records, at `time_ms`
+    /// (milliseconds since 1970), or after the newest with `end`.
+    #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, end=false))]
     fn pages(
         &self,
         py: Python<'_>,
+        position: Option<&str>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
         end: bool,
     ) -> PyResult<Reader> {
-        let from = start(after, last, time_ms, end, ReadFrom::Start)?;
+        let from = start(position, after, last, time_ms, end, ReadFrom::Start)?;
         let reader = wait::heard(py, || self.live()?.reader(from).map_err(Failure::from))?;
         Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
     }
 
     /// Records up to the newest: an iterator. Where it begins is told as for `pages`.
-    #[pyo3(signature = (*, after=None, last=None, time_ms=None))]
+    #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None))]
     fn records(
         &self,
         py: Python<'_>,
+        position: Option<&str>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
     ) -> PyResult<Py<PyAny>> {
-        let reader = self.pages(py, after, last, time_ms, false)?;
+        let reader = self.pages(py, position, after, last, time_ms, false)?;
         Reader::records(Py::new(py, reader)?, py)
     }
 
     /// Records as they come: an iterator that waits, as `listen` does.
-    #[pyo3(signature = (*, after=None, last=None, time_ms=None, start=false, timeout=None))]
+    #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, start=false, timeout=None))]
     fn tail(
         &self,
         py: Python<'_>,
+        position: Option<&str>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
         start: bool,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        let reader = self.listen(py, after, last, time_ms, start, timeout)?;
+        let reader = self.listen(py, position, after, last, time_ms, start, timeout)?;
         Reader::records(Py::new(py, reader)?, py)
     }
 
     /// Pages of records as they come: an iterator that waits. It begins after the newest record
     /// unless told otherwise, and ends when none came for `timeout` seconds; None: never. The topic
     /// need not be there yet. Ctrl-C ends the wait.
-    #[pyo3(signature = (*, after=None, last=None, time_ms=None, start=false, timeout=None))]
+    #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, start=false, timeout=None))]
     fn listen(
         &self,
         py: Python<'_>,
+        position: Option<&str>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
@@ -352,7 +358,7 @@ impl Topic {
         } else {
             ReadFrom::End
         };
-        let from = crate::reader::start(after, last, time_ms, false, usual)?;
+        let from = crate::reader::start(position, after, last, time_ms, false, usual)?;
         timeout.map(|time| seconds("timeout", time)).transpose()?;
         let reader = wait::heard(py, || self.live()?.listener(from).map_err(Failure::from))?;
         Ok(Reader::new(reader, timeout, Arc::clone(&self.closed)))

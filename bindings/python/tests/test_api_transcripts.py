@@ -395,6 +395,8 @@ class World:
 
 def start(place: str) -> dict[str, Any]:
     word, _, number = place.partition(":")
+    if word == "text":
+        return {"position": number}
     if word in ("after", "last"):
         return {word: int(number)}
     return {"end": True} if word == "end" else {}

@@ -82,6 +82,8 @@ def test_pages_hold_all_records_in_order(topic: weir.Topic) -> None:
     assert [record.offset for record in records] == list(range(1, 502))
     assert [r.offset for r in topic.pages(after=499).records()] == [500, 501]
     assert [r.offset for r in topic.pages(last=1).records()] == [501]
+    assert [r.offset for r in topic.pages("-1").records()] == [501]
+    assert [r.offset for r in topic.records(position="500")] == [500, 501]
     assert list(topic.pages(end=True)) == []
     page = next(topic.pages(after=1))
     assert page[0].offset == 2 == page.first and page[-1].offset == page.last
@@ -90,6 +92,10 @@ def test_pages_hold_all_records_in_order(topic: weir.Topic) -> None:
         page[len(page)]
     with pytest.raises(weir.StoreError, match="BAD_OPTION"):
         topic.pages(after=1, last=1)
+    with pytest.raises(weir.StoreError, match="BAD_OPTION"):
+        topic.pages("5", last=1)
+    with pytest.raises(weir.StoreError, match="soon is no position"):
+        topic.pages("soon")
 
 
 def test_a_view_outlives_record_page_topic_and_store(tmp_path: Path) -> None:

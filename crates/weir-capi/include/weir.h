@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 /* Version of this interface: major << 16 | minor. Minor versions only add. */
-#define WEIR_ABI_VERSION 0x00000003u
+#define WEIR_ABI_VERSION 0x00000004u
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers");
@@ -479,6 +479,12 @@ enum {
     WEIR_FROM_TIME = 4
 };
 enum { WEIR_READ_AWAIT = 1 }; /* the topic need not be there yet */
+
+/* Reads a position from a text, for `from` and `value` of weir_read_options: `start`, `end`, an offset
+ * (the first record that is read), `-N` (the last N records), a time ago with its unit (`10m`, `2d`),
+ * `today`, `yesterday`, a date in UTC (`2026-11-01`) or a time of RFC 3339. WEIR_E_BAD_OPTION for any
+ * other text. Neither pointer may be NULL. */
+int32_t weir_position(weir_slice text, uint32_t *from, uint64_t *value, weir_error *error);
 
 int32_t weir_reader_open(weir *store, weir_slice topic, const weir_read_options *options,
                          weir_reader **out, weir_error *error);

@@ -233,6 +233,8 @@ calls! {
     /// Keys in order.
     fn weir_scan(store: *mut Weir, topic: Slice, prefix: Slice, after: Slice, limit: u64, flags: u32, out: *mut *mut Page) = store::scan;
 
+    /// A position from a text.
+    fn weir_position(text: Slice, from: *mut u32, value: *mut u64) = read::position;
     /// Begins to read.
     fn weir_reader_open(store: *mut Weir, topic: Slice, options: *const ReadOptions, out: *mut *mut Reader) = read::open;
     /// The next records.

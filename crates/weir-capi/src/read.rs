@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir::{ConsequenceOffset, ReadFrom, TopicReader};
+use weir::{ConsequenceOffset, ErrorCode, ReadFrom, TopicReader};
 
 use crate::error::{Fail, Kind};
 use crate::handle::Caller;
@@ -20,6 +20,30 @@ const AWAIT: u32 = 1;
 pub(crate) struct Reader {
     inside: Exclusive<TopicReader>,
     mark: Arc<Mark>,
+}
+
+/// Reads a position from a text, with the one parser of all surfaces.
+pub(crate) fn position(
+    c: &Caller,
+    text: raw::Slice,
+    from: *mut u32,
+    value: *mut u64,
+) -> Result<Kind, Fail> {
+    c.room(from, 1)?;
+    c.room(value, 1)?;
+    let text = c.text(text, "the position")?;
+    let position = ReadFrom::parse(text)
+        .map_err(|error| Fail::new(ErrorCode::BadOption, error.to_string()))?;
+    let (kind, number) = match position {
+        ReadFrom::Start => (0, 0),
+        ReadFrom::End => (1, 0),
+        ReadFrom::After(offset) => (2, offset.0),
+        ReadFrom::Last(records) => (3, records),
+        ReadFrom::Time(time_ms) => (4, time_ms),
+    };
+    c.write(from, kind)?;
+    c.write(value, number)?;
+    Ok(Kind::Ok)
 }
 
 pub(crate) fn open(

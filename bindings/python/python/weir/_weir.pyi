@@ -230,8 +230,8 @@ class Session:
         store knows.
         """
     def resume(self, nonce: int) -> None:
-        """Goes back to a nonce whose answer was not seen: what the store knows is answered, the
-        rest is executed.
+        """Resumes at a nonce whose response was not seen: the store answers the intentions that it
+        has executed, and executes the others.
         """
     def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending:
         """Sends intentions, each a topic with a `Put` or `Delete`, under the next nonces; does not
@@ -414,6 +414,7 @@ class Topic:
         """
     def pages(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -423,6 +424,7 @@ class Topic:
         """Pages of records up to the newest: an iterator."""
     def records(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -431,6 +433,7 @@ class Topic:
         """Records up to the newest: an iterator. Where it begins is told as for `pages`."""
     def tail(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -441,6 +444,7 @@ class Topic:
         """Records as they come: an iterator that waits, as `listen` does."""
     def listen(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -540,7 +544,7 @@ class RecordPage(Sequence[Record]):
         """Offset of the first record."""
     @property
     def last(self) -> int | None:
-        """Offset of the last record: where to go on."""
+        """Offset of the last record, after which a reader resumes."""
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -551,7 +555,7 @@ class RecordPage(Sequence[Record]):
 
 @final
 class Record:
-    """A record: what a topic remembers of an intention. Immutable; a buffer of its value, which is
+    """A record: the entry of an intention in a topic. Immutable; a buffer of its value, which is
     not copied and lives as long as the record or a view of it.
     """
 
@@ -578,7 +582,7 @@ class Record:
         """Metadata that the store does not read."""
     @property
     def client(self) -> bytes:
-        """Who asked, 16 bytes; all zero without a session."""
+        """Id of the client that wrote it, 16 bytes; all zero without a session."""
     @property
     def nonce(self) -> int:
         """The client's number of the intention; 0 without a session."""
@@ -758,11 +762,11 @@ class Query:
     ) -> None:
         """Hands in a page of a source. `next` names the page after it; None: this was the last."""
     def finish(self, source: Source | int) -> None:
-        """Says that a source has no more pages."""
+        """Ends a source: it has no more pages."""
     def abandon(self, name: str | bytes) -> None:
-        """Says that a source of the run that the token is of is gone for good: the rows it had left
-        do not come. Without this, and without the source, `next` raises QueryError SOURCES_OWED,
-        which is not final.
+        """Gives up a source of the run that the token resumes: the rest of its rows will not come.
+        While a source of that run is neither added nor given up, `next` raises QueryError
+        SOURCES_OWED, which is not final.
         """
     def watermark(self, source: Source | int, *keys: Scalar) -> None:
         """Promises that nothing below these order keys will come from a source."""
@@ -775,7 +779,7 @@ class Query:
     def needs(self) -> list[Need]:
         """What is wanted now: a list of `Need`."""
     def token(self) -> bytes:
-        """Where the query stands, to go on later, at most 64 KiB."""
+        """A token to resume the query later, at most 64 KiB."""
     def explain(self) -> str:
         """What the query will do, for people."""
     def source_name(self, number: int) -> bytes | None:
@@ -796,7 +800,7 @@ class Source:
 
     @property
     def number(self) -> int:
-        """Its number, which items name."""
+        """Its number, as items have it."""
     @property
     def name(self) -> bytes:
         """Its name."""
@@ -818,11 +822,11 @@ class Source:
 
 @final
 class Need:
-    """A page that the query would like to have."""
+    """A page that the query asks for."""
 
     @property
     def source(self) -> Source:
-        """Of which source."""
+        """The source of the page."""
     @property
     def continuation(self) -> bytes | None:
         """What names the page; None for a first one that needs no name."""

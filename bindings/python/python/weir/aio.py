@@ -258,30 +258,35 @@ class Topic:
 
     async def pages(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
         time_ms: int | None = None,
     ) -> AsyncIterator[RecordPage]:
         """Pages of records up to the newest; see `weir.Topic.pages`."""
-        reader = await _pool.run(self.blocking.pages, after=after, last=last, time_ms=time_ms)
+        reader = await _pool.run(
+            self.blocking.pages, position, after=after, last=last, time_ms=time_ms
+        )
         while (page := await _pool.run(reader.next_page)) is not None:
             yield page
 
     async def records(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
         time_ms: int | None = None,
     ) -> AsyncIterator[Record]:
         """Records up to the newest."""
-        async for page in self.pages(after=after, last=last, time_ms=time_ms):
+        async for page in self.pages(position, after=after, last=last, time_ms=time_ms):
             for record in page:
                 yield record
 
     async def listen(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -291,13 +296,19 @@ class Topic:
     ) -> AsyncIterator[RecordPage]:
         """Pages of records as they come; see `weir.Topic.listen`."""
         reader = await _pool.run(
-            self.blocking.listen, after=after, last=last, time_ms=time_ms, start=start
+            self.blocking.listen,
+            position,
+            after=after,
+            last=last,
+            time_ms=time_ms,
+            start=start,
         )
         while (page := await _patiently(reader.next_page, timeout)) is not None:
             yield page
 
     async def tail(
         self,
+        position: str | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -307,7 +318,7 @@ class Topic:
     ) -> AsyncIterator[Record]:
         """Records as they come; see `weir.Topic.listen`."""
         pages = self.listen(
-            after=after, last=last, time_ms=time_ms, start=start, timeout=timeout
+            position, after=after, last=last, time_ms=time_ms, start=start, timeout=timeout
         )
         async for page in pages:
             for record in page:

@@ -43,6 +43,7 @@ fn at_each_entry() {
         weir_get(null_mut(), NOTHING, NOTHING, null_mut(), null_mut());
         weir_at(null_mut(), NOTHING, 0, null_mut(), null_mut());
         weir_scan(null_mut(), NOTHING, NOTHING, NOTHING, 0, 0, null_mut(), null_mut());
+        weir_position(NOTHING, null_mut(), null_mut(), null_mut());
         weir_reader_open(null_mut(), NOTHING, null_mut(), null_mut(), null_mut());
         weir_reader_next(null_mut(), 0, null_mut(), null_mut());
         weir_reader_cancel(null_mut());

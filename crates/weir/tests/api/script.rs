@@ -17,14 +17,7 @@ pub(crate) struct Failed(ErrorCode);
 
 impl From<WeirError> for Failed {
     fn from(error: WeirError) -> Self {
-        Self(match error {
-            WeirError::Store(error) => error.code(),
-            WeirError::Name(_) => ErrorCode::BadName,
-            WeirError::NotCreated { code }
-            | WeirError::Group { code }
-            | WeirError::Nonce { code, .. } => code,
-            other => panic!("{other}"),
-        })
+        Self(error.code())
     }
 }
 
@@ -291,13 +284,16 @@ fn record(record: &Record<'_>, out: &mut String) {
     }
 }
 
-fn from(text: &str) -> ReadFrom {
-    match text.split_once(':') {
+fn from(text: &str) -> Result<ReadFrom, Failed> {
+    Ok(match text.split_once(':') {
         None if text == "start" => ReadFrom::Start,
         None => ReadFrom::End,
         Some(("after", offset)) => ReadFrom::After(ConsequenceOffset(offset.parse().unwrap())),
+        Some(("text", text)) => {
+            ReadFrom::parse(text).map_err(|_| Failed(weir::ErrorCode::BadOption))?
+        }
         Some((_, count)) => ReadFrom::Last(count.parse().unwrap()),
-    }
+    })
 }
 
 impl World {
@@ -449,7 +445,7 @@ impl World {
                 out.push('\n');
             }
             "log" => {
-                for page in topic.pages(from(rest))? {
+                for page in topic.pages(from(rest)?)? {
                     for found in &page? {
                         record(&found?, out);
                         out.push('\n');
@@ -490,7 +486,7 @@ impl World {
         let words: Vec<&str> = rest.split(' ').collect();
         let name = words[0].to_owned();
         if verb == "listen" {
-            let reader = self.weir()?.topic(words[1])?.listener(from(words[2]))?;
+            let reader = self.weir()?.topic(words[1])?.listener(from(words[2])?)?;
             self.readers.insert(name, reader);
             return Ok(());
         }

@@ -1,5 +1,10 @@
 package weir;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.time.Instant;
 
 /** Where reading begins. */
@@ -10,6 +15,21 @@ public final class From {
     private From(int kind, long value) {
         this.kind = kind;
         this.value = value;
+    }
+
+    /**
+     * Reads a position: {@code start}, {@code end}, an offset (that record is the first one), {@code -N} for
+     * the last N records, a time ago with its unit ({@code 10m}, {@code 2d}), {@code today}, {@code yesterday},
+     * a date in UTC ({@code 2026-11-01}) or a time of RFC 3339. Any other text fails with BAD_OPTION.
+     */
+    public static From parse(String text) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Lib.slice(call, text);
+            MemorySegment kind = call.allocate(JAVA_INT);
+            MemorySegment value = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.POSITION.invokeExact(given, kind, value, error));
+            return new From(kind.get(JAVA_INT, 0), value.get(JAVA_LONG, 0));
+        }
     }
 
     /** With the first record that is there. */

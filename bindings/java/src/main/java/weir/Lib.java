@@ -21,7 +21,7 @@ import java.util.List;
  */
 final class Lib {
     /** The version of the interface that this package was written for. */
-    private static final int ABI_VERSION = 3;
+    private static final int ABI_VERSION = 4;
 
     static final int READY = 2;
     static final int NEED = 3;
@@ -82,6 +82,7 @@ final class Lib {
     static final MethodHandle AT = call("weir_at", JAVA_LONG, SLICE, JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle SCAN =
             call("weir_scan", JAVA_LONG, SLICE, SLICE, SLICE, JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
+    static final MethodHandle POSITION = call("weir_position", SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle READER_OPEN =
             call("weir_reader_open", JAVA_LONG, SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle READER_NEXT =

@@ -149,10 +149,11 @@ final class ApiWorld implements TranscriptTest.World {
     }
 
     private static From place(String text) {
-        String[] sides = text.split(":");
+        String[] sides = text.split(":", 2);
         return switch (sides[0]) {
             case "start" -> From.start();
             case "end" -> From.end();
+            case "text" -> From.parse(sides[1]);
             case "after" -> From.after(Long.parseLong(sides[1]));
             default -> From.last(Long.parseLong(sides[1]));
         };
