@@ -6,7 +6,7 @@
 
 use crate::served::Running;
 use crate::setup::lisp_folder;
-use crate::steps::{cargo, succeed};
+use crate::steps::build_workspace;
 use crate::tree;
 use crate::wasm::{Tell, Verdict};
 use anyhow::{Context as _, ensure};
@@ -23,18 +23,7 @@ const SECONDS_MAX: u64 = 600;
 /// Builds the module, checks the package and runs its tests.
 pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     println!("-- the module of Emacs, and the command");
-    // Of the workspace, so that nothing is built again with other features.
-    succeed(&mut cargo(&[
-        "build",
-        "--quiet",
-        "--locked",
-        "--workspace",
-        "--exclude",
-        "fuzz",
-        "--lib",
-        "--bin",
-        "weir",
-    ]))?;
+    build_workspace()?;
     let built = tree::root().join("target/debug");
     let home = tree::root().join("target/emacs");
     if home.exists() {

@@ -10,7 +10,7 @@ use crate::durable_streams::{Make, install, programs};
 use crate::python::read;
 use crate::readme;
 use crate::served::Running;
-use crate::steps::{cargo, succeed};
+use crate::steps::build_workspace;
 use crate::tree;
 use crate::wasm::{self, Tell, Verdict, finish, whole};
 use anyhow::{Context as _, ensure};
@@ -164,8 +164,7 @@ fn installed(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<PathBuf> {
     let source = tree::root().join(FOLDER);
     copy(&source, &package)?;
     copy(&source.join("lib"), &package.join("lib"))?;
-    let built = ["build", "--quiet", "--locked", "--package", "weir-node"];
-    succeed(&mut cargo(&built))?;
+    build_workspace()?;
     let here = std::env::current_exe().context("the place of this command")?;
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let library = here.with_file_name(format!("{prefix}weir_node{suffix}"));

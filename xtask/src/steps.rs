@@ -59,6 +59,22 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Builds the libraries and commands of the workspace with the features that its tests are built
+/// with, which are those of all members and of their tests together. A build of one package has
+/// fewer, and compiles the engine of programs and most of the rest a second time.
+pub(crate) fn build_workspace() -> anyhow::Result<()> {
+    succeed(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--locked",
+        "--workspace",
+        "--lib",
+        "--bin",
+        "weir",
+        "--tests",
+    ]))
+}
+
 /// Runs a command to its end; an exit code other than 0 is an error that names the command.
 pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let shown = shown(command);

@@ -11,7 +11,7 @@ mod guide;
 mod language;
 mod project;
 
-use crate::steps::{cargo, succeed};
+use crate::steps::build_workspace;
 use crate::tree;
 use anyhow::Context as _;
 use compilers::Compilers;
@@ -126,13 +126,7 @@ fn list() -> anyhow::Result<()> {
 
 /// The command `weir`, built beside this one.
 pub(crate) fn weir() -> anyhow::Result<PathBuf> {
-    succeed(&mut cargo(&[
-        "build",
-        "--quiet",
-        "--locked",
-        "--package",
-        "weir-cli",
-    ]))?;
+    build_workspace()?;
     let here = std::env::current_exe().context("the place of this command")?;
     Ok(here.with_file_name("weir"))
 }
