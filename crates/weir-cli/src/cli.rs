@@ -15,6 +15,7 @@ use weir::{Consistency, Durability, IntentionLimits};
 use crate::caller::Caller;
 use crate::credentials::Credentials;
 use crate::output::{Format, Style};
+use crate::overview;
 use crate::settings::{self, Flags, Settings};
 
 /// What `weir` alone prints.
@@ -203,7 +204,7 @@ impl Cli {
     pub(crate) fn build() -> clap::Command {
         // After its name each command has these options again, so here they
         // are only for those who put them first.
-        reflowed(Self::command().mut_args(|arg| arg.global(false)))
+        overview::grouped(reflowed(Self::command().mut_args(|arg| arg.global(false))))
     }
 }
 
@@ -356,5 +357,23 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completion(args) => crate::completion::run(&args, &mut Cli::build()),
         Command::Version(with) => call!(version, with),
         Command::Help(args) => crate::help::run(&args, Cli::build()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, overview};
+
+    #[test]
+    fn each_command_is_in_one_group_of_the_help() {
+        let grammar = Cli::build();
+        let mut all: Vec<&str> = grammar
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        let mut grouped = overview::names();
+        all.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, all);
     }
 }

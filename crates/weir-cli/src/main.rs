@@ -40,6 +40,7 @@ mod lab;
 mod man;
 mod notes_sim;
 mod output;
+mod overview;
 mod paint;
 mod place;
 mod program;

@@ -13,6 +13,10 @@ fn commands(place: &Place, prefix: &[&str], all: &mut Vec<Vec<String>>) {
     for line in help.lines() {
         match line.strip_prefix("  ") {
             _ if line == "Commands:" => within = true,
+            // The help of `weir` has its commands in groups.
+            None if prefix.is_empty() && line.ends_with(':') => {
+                within = !line.ends_with("ptions:") && line != "Examples:";
+            }
             Some(line) if within && !line.starts_with(' ') => {
                 if let Some(name) = line.split(' ').next() {
                     let mut next = prefix.to_vec();
