@@ -20,9 +20,9 @@ const FOLDER: &str = "bindings/go";
 const MOCK: &str = "lab/peers/cosmos-mock";
 /// Oldest version of Go, by its second number.
 const MINOR_MIN: u32 = 26;
-/// What a line begins with that says how many transcripts ran.
+/// Beginning of the line with the number of transcripts.
 const TOLD: &str = "transcripts of ";
-/// Characters of what a failed test says.
+/// Characters that are shown of the output of a failed test.
 const WORDS: usize = 600;
 
 /// Tests the package over the library below `prefix`.
@@ -59,7 +59,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     let built = finish(go(prefix, MOCK)?.args(["build", "-o"]).arg(&mock).arg("."));
     built.map_err(anyhow::Error::msg)?;
     let mut tests = go(prefix, FOLDER)?;
-    // Go keeps results and does not see that a transcript, outside of its module, changed.
+    // Go caches results, and does not notice a change of a transcript, which is outside of its module.
     tests.args(["test", "-json", "-count=1", "-race", "./..."]);
     tests.env("WEIR_COMMAND", wasm::weir()?);
     tests.env("WEIR_COSMOS_MOCK", &mock);
@@ -97,7 +97,7 @@ fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
         .env("GOWORK", "off");
     go.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     go.env("LD_LIBRARY_PATH", prefix.join("lib"));
-    // Go does not look whether a header that it does not know has changed.
+    // Go does not notice a change of the installed header.
     let header = tree::bytes(capi::HEADER)?;
     let print = header.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -106,7 +106,7 @@ fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
     Ok(go)
 }
 
-/// Runs tests and tells each.
+/// Runs tests and reports each.
 fn counted(command: &mut Command, tell: Tell<'_>) -> anyhow::Result<()> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("cannot start go")?;
@@ -124,7 +124,7 @@ fn counted(command: &mut Command, tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `go test -json` says.
+/// The output of `go test -json`.
 #[derive(Default)]
 struct Report {
     /// Outcome of each test, by package and name.
@@ -156,7 +156,8 @@ impl Report {
         }
     }
 
-    /// Tells each test that has no parts, and each package that failed by itself; whether any failed.
+    /// Reports each test without parts, and each package that failed by itself. Returns whether any
+    /// failed.
     fn tell(&self, tell: Tell<'_>) -> bool {
         let mut any = false;
         for ((package, test), outcome) in &self.outcomes {

@@ -1,4 +1,4 @@
-//! Records on their way out: one buffer and a table of what lies where in it.
+//! Records for JavaScript: one buffer with their bytes, and tables of positions in it.
 
 use napi::bindgen_prelude::{BigUint64Array, Uint8Array, Uint32Array};
 use napi_derive::napi;
@@ -14,21 +14,21 @@ const SPANS: usize = 8;
 /// Records that were read together.
 #[napi(object)]
 pub struct RecordsOut {
-    /// What keys, values and metadata lie in; JavaScript's own.
+    /// The bytes of keys, values and metadata, in memory of JavaScript.
     pub bytes: Uint8Array,
     /// Of each record: offset, intention, time, nonce.
     pub numbers: BigUint64Array,
-    /// Of each record: kind, flags, and place and length of key, value, metadata.
+    /// Of each record: kind, flags, and start and length of key, value, metadata.
     pub spans: Uint32Array,
-    /// Of records that a member of a group has: what they were claimed with.
+    /// The claim of each record that a member of a group has.
     pub claims: Option<BigUint64Array>,
-    /// Of records that a member of a group has: how often each was delivered.
+    /// How often each record that a member of a group has was delivered.
     pub attempts: Option<Uint32Array>,
-    /// From a reading of latest values: whether it is from before the reading began.
+    /// In a reading of latest values: whether the record was written before the reading began.
     pub replay: Option<bool>,
 }
 
-/// As `RecordsOut`, while it is made.
+/// A `RecordsOut` under construction.
 #[derive(Default)]
 struct Table {
     bytes: Vec<u8>,
@@ -50,7 +50,7 @@ impl Table {
         }
     }
 
-    /// Adds a record; `place` says where a part of it lies.
+    /// Adds a record. `place` returns the position of a part in the buffer.
     fn add(&mut self, record: &Record<'_>, mut place: impl FnMut(&mut Vec<u8>, &[u8]) -> usize) {
         self.numbers.extend([
             record.offset.0,
@@ -86,13 +86,13 @@ impl Table {
 }
 
 impl RecordsOut {
-    /// A page: its block is copied whole, because others may read it and JavaScript may write.
+    /// A page. Its block is copied: other readers share it, and JavaScript could write into it.
     pub(crate) fn page(page: &Page) -> Answer<Self> {
         let block = page.bytes();
         let start = block.as_ptr() as usize;
         let mut table = Table::with_room(page.len());
         for record in page {
-            // Parts lie in the block; an empty one may be anywhere.
+            // Parts lie in the block; an empty part may have any address.
             table.add(&record?, |_, part| {
                 if part.is_empty() {
                     0

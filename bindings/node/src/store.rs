@@ -1,4 +1,4 @@
-//! Stores of this process and behind a server, and what is asked of their topics.
+//! Stores in this process or at a server, and the calls on their topics.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::session::Session;
 use crate::topic_query::{TopicQuery, TopicsIn};
 use crate::verdict;
 
-/// Bytes of a call above which it is handed over in a thread: the queue may be full.
+/// A thread of the pool proposes the intentions of a call with more bytes: the queue may be full.
 const QUEUED_BYTES: usize = 1 << 20;
 /// How long a reading of latest values waits in a call.
 const LATEST_WAIT: Duration = Duration::from_millis(50);
 
-/// How a store is opened.
+/// Options of an open.
 #[napi(object)]
 pub struct OpenIn {
     pub durability: Option<String>,
@@ -34,7 +34,7 @@ pub struct OpenIn {
     pub settings: Option<Vec<Setting>>,
 }
 
-/// How a server is connected to.
+/// Options of a connection to a server.
 #[napi(object)]
 pub struct ConnectIn {
     pub token: Option<String>,
@@ -46,7 +46,7 @@ pub struct ConnectIn {
     pub patience_ms: Option<u32>,
 }
 
-/// A topic as it is.
+/// The state of a topic.
 #[napi(object)]
 pub struct TopicInfoOut {
     pub name: String,
@@ -102,7 +102,7 @@ impl Store {
 /// Opens the store in a directory.
 ///
 /// # Errors
-/// Options that are none; the rest through the promise.
+/// Throws for options that do not exist; other errors reject the promise.
 #[napi]
 pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> {
     let mut options = OpenOptions::default();
@@ -134,7 +134,7 @@ pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> 
 /// Connects to a server.
 ///
 /// # Errors
-/// Through the promise.
+/// They reject the promise.
 #[napi]
 pub fn connect(env: &Env, url: String, given: ConnectIn) -> napi::Result<Object<'_>> {
     let mut options = ConnectOptions::default();
@@ -159,7 +159,7 @@ pub fn connect(env: &Env, url: String, given: ConnectIn) -> napi::Result<Object<
 
 #[napi]
 impl Store {
-    /// Hands over intentions; a promise for their verdicts.
+    /// Proposes intentions. Returns a promise of their verdicts.
     #[napi]
     pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
         let (owned, size) = input::own(ops)?;
@@ -185,14 +185,14 @@ impl Store {
         Ok(self.topic(&name).map(drop)?)
     }
 
-    /// Makes a topic live unless it does.
+    /// Creates the topic if it does not exist.
     #[napi]
     pub fn ensure<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
         let topic = self.topic(&topic)?;
         promise(env, move || Ok(topic.ensure()?))
     }
 
-    /// What a topic is.
+    /// The state of a topic.
     #[napi]
     pub fn info<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
         let topic = self.topic(&topic)?;
@@ -281,7 +281,7 @@ impl Store {
         })
     }
 
-    /// What holds now, and then what comes.
+    /// Reads the current values, then new records.
     #[napi]
     pub fn latest<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
         let topic = self.topic(&topic)?;
@@ -342,7 +342,7 @@ impl Store {
         promise(env, move || Ok(weir.sync()?))
     }
 
-    /// What an answer to a write means.
+    /// The durability of a write whose response was sent.
     #[napi]
     pub fn durability<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let weir = self.weir()?;
@@ -378,7 +378,7 @@ pub fn closed_number() -> u32 {
     u32::from(ErrorCode::Closed.number())
 }
 
-/// Fails as an object does that serves another call.
+/// Throws the error of an object that is in use by another call.
 ///
 /// # Errors
 /// `HANDLE_BUSY`, always.

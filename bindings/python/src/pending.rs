@@ -17,13 +17,13 @@ use crate::wait;
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Pending(Exclusive<State>);
 
-/// How far it is.
+/// The state of the verdicts.
 enum State {
-    /// Not answered when it was looked at last.
+    /// Not answered at the last check.
     Waits(Proposal),
-    /// Answered; kept for every further look.
+    /// Answered; kept for further calls.
     Done(Outcomes),
-    /// Failed, or taken by a wait that was broken off.
+    /// Failed, or lost with a wait that was cancelled.
     Over(weir::ErrorCode, String),
 }
 
@@ -79,8 +79,7 @@ impl Pending {
 impl Pending {
     /// Waits for the verdicts, in the order of the intentions; at most `timeout` seconds.
     ///
-    /// Raises TimeoutError when the time is over; that says nothing about what will become of the
-    /// intentions.
+    /// Raises TimeoutError when the time is over; the intentions may still be executed.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<Verdict>> {
         let verdicts = self.verdicts(py, timeout)?;

@@ -24,7 +24,7 @@ use crate::value::RELEASE_BYTES;
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Query {
     query: Exclusive<weir::query::Query>,
-    /// Calls that moved a source on.
+    /// Number of calls that moved a source on.
     handed: AtomicU64,
 }
 
@@ -332,15 +332,15 @@ impl Query {
         Ok(done?)
     }
 
-    /// Says that a source has no more pages.
+    /// Ends a source: it has no more pages.
     fn finish(&self, source: AnySource<'_>) -> PyResult<()> {
         let id = source.id();
         Ok(self.hand(|query| Ok(query.finish(id)?))?)
     }
 
-    /// Says that a source of the run that the token is of is gone for good: the rows it had left do
-    /// not come. Without this, and without the source, `next` raises QueryError SOURCES_OWED, which
-    /// is not final.
+    /// Gives up a source of the run that the token resumes: the rest of its rows will not come.
+    /// While a source of that run is neither added nor given up, `next` raises QueryError
+    /// SOURCES_OWED, which is not final.
     fn abandon(&self, name: Data) -> PyResult<()> {
         Ok(self.with(|query| Ok(query.abandon(name.as_ref())?))?)
     }
@@ -401,7 +401,7 @@ impl Query {
         Need::list(&slf, needs)
     }
 
-    /// Where the query stands, to go on later, at most 64 KiB.
+    /// A token to resume the query later, at most 64 KiB.
     ///
     /// Raises QueryError NO_TOKEN for what cannot be resumed.
     fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -469,7 +469,7 @@ pub(crate) struct Source {
 
 #[pymethods]
 impl Source {
-    /// Its number, which items name.
+    /// Its number, as items have it.
     #[getter]
     fn number(&self) -> u32 {
         self.id.0
@@ -535,7 +535,7 @@ impl Source {
     }
 }
 
-/// A page that the query would like to have.
+/// A page that the query asks for.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Need {
     query: Py<Query>,
@@ -558,7 +558,7 @@ impl Need {
 
 #[pymethods]
 impl Need {
-    /// Of which source.
+    /// The source of the page.
     #[getter]
     fn source(&self, py: Python<'_>) -> Source {
         Source {

@@ -12,7 +12,7 @@ use crate::buffer;
 use crate::error::{Answer, Failure};
 use crate::value;
 
-/// Characters of a key or value that a record shows of itself.
+/// Characters of a key or value in the `repr` of a record.
 const SHOWN_CHARS: usize = 100;
 
 /// The beginning of a text in quotes, or the number of bytes that are not UTF-8.
@@ -33,7 +33,7 @@ enum RecordOwner {
     Work(Box<Work>),
 }
 
-/// What is remembered of a record beside its value.
+/// The fields of a record other than its value.
 #[derive(Clone)]
 struct Head {
     offset: u64,
@@ -65,7 +65,7 @@ impl Head {
     }
 }
 
-/// A record: what a topic remembers of an intention. Immutable; a buffer of its value, which is not
+/// A record: the entry of an intention in a topic. Immutable; a buffer of its value, which is not
 /// copied and lives as long as the record or a view of it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Record {
@@ -85,7 +85,7 @@ impl Record {
         }
     }
 
-    /// A record that a member of a group has.
+    /// A record that a member of a group has claimed.
     pub(crate) fn of_work(work: Work) -> Self {
         let head = Head::of(&work.record(), Bytes::copy_from_slice);
         Self {
@@ -154,7 +154,7 @@ impl Record {
         PyBytes::new(py, &self.head.meta)
     }
 
-    /// Who asked, 16 bytes; all zero without a session.
+    /// Id of the client that wrote it, 16 bytes; all zero without a session.
     #[getter]
     fn client<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.head.client)
@@ -318,7 +318,7 @@ impl RecordPage {
         self.records.first().map(|(head, _)| head.offset)
     }
 
-    /// Offset of the last record: where to go on.
+    /// Offset of the last record, after which a reader resumes.
     #[getter]
     fn last(&self) -> Option<u64> {
         self.records.last().map(|(head, _)| head.offset)

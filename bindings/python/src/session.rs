@@ -39,8 +39,8 @@ impl Session {
         wait::heard(py, || self.with(|session| Ok(session.try_next_nonce()?)))
     }
 
-    /// Goes back to a nonce whose answer was not seen: what the store knows is answered, the rest
-    /// is executed.
+    /// Resumes at a nonce whose response was not seen: the store answers the intentions that it has
+    /// executed, and executes the others.
     fn resume(&self, py: Python<'_>, nonce: u64) -> PyResult<()> {
         wait::heard(py, || {
             self.with(|session| {

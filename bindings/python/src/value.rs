@@ -1,4 +1,5 @@
-//! A JSON value in bytes that something else keeps alive: what records and items share.
+//! Functions over the bytes of a JSON value, for records and for items of results. The caller keeps
+//! the bytes alive.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -17,10 +18,10 @@ pub(crate) struct ValueSpan {
     pub(crate) nested: bool,
 }
 
-/// Finds the value at a path; nothing where there is none.
+/// Returns the value at a singular path; `None` if the item has no value there.
 ///
 /// # Errors
-/// `SYNTAX` for a path that is none; `NOT_JSON` where the item is not JSON on the way.
+/// `SYNTAX` if the text is not a path; `NOT_JSON` if the item is not JSON up to the value.
 pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<ValueSpan>> {
     let look = || {
         let path = Path::parse(path).map_err(|error| {
@@ -54,13 +55,12 @@ pub(crate) fn loads(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(loads.bind(py))
 }
 
-/// A scalar as the object that the standard library makes of it.
+/// Decodes a scalar into the object that `json.loads` returns for it.
 pub(crate) fn scalar<'py>(py: Python<'py>, literal: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     loads(py)?.call1((PyBytes::new(py, literal),))
 }
 
-/// All bytes decoded; by the standard library, which wants bytes, or by a function that takes a
-/// view.
+/// Decodes all bytes: with `json.loads`, which takes bytes, or with a function that takes a view.
 pub(crate) fn decode<'py>(
     py: Python<'py>,
     view: Bound<'py, PyAny>,

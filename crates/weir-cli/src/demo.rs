@@ -1,10 +1,11 @@
 //! `weir demo`: the main job on real data, shown as it happens.
 //!
 //! A tour of chapters over one embedded store. Each chapter does its work,
-//! checks what came of it against what the source says, and gives one line.
-//! What must never happen here: a line that says more than was checked, a
-//! number that was not measured in this run, a file left outside the demo's
-//! own directory.
+//! checks the result against the source, and prints one line.
+//!
+//! Invariants:
+//! - A line says no more than was checked, and no number that was not measured in this run.
+//! - No file is left outside of the demo's own directory.
 
 mod bank;
 mod child;
@@ -66,8 +67,8 @@ pub(crate) struct DemoArgs {
 }
 
 /// Runs the demo; with `-o json`, standard output gets one object of facts at
-/// the end and nothing else. A step that fails has explained itself when this
-/// returns; the exit code is then 1.
+/// the end and nothing else. A step that fails prints its reason; the exit
+/// code is then 1.
 pub(crate) fn run(caller: &Caller, args: &DemoArgs) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &args.child {
         return child::run(directory, &args.resume);

@@ -79,12 +79,12 @@ impl<'a> From<Variable<'a>> for Modifier<'a> {
     }
 }
 
-/// The line in front of the entity header that is about the whole stored state.
+/// The line before the entity header that acts on the whole stored state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateOperation {
     /// `=`: forget what is stored; what follows is the complete state.
     Reset,
-    /// `?`: send me a reset.
+    /// `?`: asks the peer for a reset.
     Resync,
 }
 

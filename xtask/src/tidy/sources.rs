@@ -72,7 +72,7 @@ const LOCAL_OR_REMOTE: &[&str] = &["Local", "Remote"];
 /// The one room of the crate `weir` whose code may name them.
 const BACKEND: &str = "src/backend";
 
-/// What made files say of themselves.
+/// The line by which generated files are known.
 const MADE: &str = "Made by `cargo xtask gen`";
 
 /// Above this many lines a file is worth a look.

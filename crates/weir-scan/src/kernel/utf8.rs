@@ -3,11 +3,12 @@
 //! The method is that of "Validating UTF-8 in less than one instruction per byte" (Software: Practice
 //! and Experience 51(5), 2021): every fault that two neighbouring bytes can show is one bit; three
 //! look-ups by four bits each (first byte high, first byte low, second byte high) are combined by
-//! `and`, and what is left are the faults. Second and third continuation bytes are told by the byte
-//! two or three places before, and must coincide with the bit for two continuations in a row.
+//! `and`, and what is left are the faults. A second or third continuation byte is recognised by
+//! the byte two or three places before it, and must coincide with the bit for two continuation bytes
+//! in a row.
 //!
-//! Invariant: says yes to exactly what the standard library says yes to. The place of a fault is
-//! found by the standard library.
+//! Invariant: accepts exactly the bytes that the standard library accepts. The standard library finds
+//! the position of a fault.
 #![allow(unsafe_code, reason = "vector instructions; each block says why")]
 #![allow(
     clippy::inline_always,
@@ -38,7 +39,7 @@ pub(super) trait Lanes: Copy {
     /// Each byte replaced by the one `N` (1 to 3) before it; the first ones come from `before`.
     fn shifted<const N: usize>(self, before: Self) -> Self;
 
-    /// Byte by byte, not below 0.
+    /// Subtracts byte by byte, saturating at 0.
     fn minus(self, other: Self) -> Self;
 
     fn and(self, other: Self) -> Self;
@@ -153,7 +154,7 @@ pub(super) unsafe fn check<L: Lanes>(bytes: &[u8]) -> bool {
     let zero = unsafe { L::splat(0) };
     let (mut before, mut wrong) = (zero, zero);
     let mut chunks = bytes.chunks_exact(L::BYTES);
-    // Rarely looked at, so that a fault at the front of a long page is not found at its end.
+    // Examined once in many chunks, so that a fault at the start of a long page ends the check soon.
     let mut left = CHECKED_EVERY;
     for chunk in &mut chunks {
         // SAFETY: as above.
@@ -174,7 +175,7 @@ pub(super) unsafe fn check<L: Lanes>(bytes: &[u8]) -> bool {
             left = CHECKED_EVERY;
         }
     }
-    // The rest with zeros after it, which also ends what is unfinished.
+    // The rest, padded with zeros, which make a fault of an unfinished character.
     let mut last = [0; 64];
     for (to, from) in last.iter_mut().zip(chunks.remainder()) {
         *to = *from;
@@ -184,5 +185,5 @@ pub(super) unsafe fn check<L: Lanes>(bytes: &[u8]) -> bool {
     !wrong.any()
 }
 
-/// Chunks between two looks at what is wrong.
+/// Chunks between two examinations of the collected faults.
 const CHECKED_EVERY: u32 = 1024;

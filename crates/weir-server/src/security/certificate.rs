@@ -1,4 +1,4 @@
-//! What a certificate says: names, time, whether it may sign others.
+//! The fields of a certificate: names, validity, whether it may sign others.
 //!
 //! Reads the few fields that are shown to people and turned into principals
 //! (RFC 5280, DER). Whether a certificate is to be trusted is not decided here:
@@ -30,9 +30,9 @@ pub struct CertificateFields {
     /// Subject alternative names in their order: host names, addresses, mail
     /// addresses, URIs. Others are left out.
     pub names: Vec<String>,
-    /// First moment at which it holds, milliseconds since 1970.
+    /// Start of its validity, milliseconds since 1970.
     pub not_before_ms: u64,
-    /// Last moment at which it holds.
+    /// Last millisecond of its validity.
     pub not_after_ms: u64,
     /// Whether it may sign others.
     pub is_authority: bool,
@@ -51,7 +51,7 @@ impl CertificateFields {
     /// Reads a certificate's DER.
     ///
     /// # Errors
-    /// When it is none, when bytes follow it, or when a name in it is not one.
+    /// If the bytes are no certificate, if bytes follow it, or if a name in it is no name.
     pub fn read(der: &[u8]) -> Result<Self, CertificateError> {
         let wrong = |field| move |_| CertificateError(field);
         let (rest, certificate) =
