@@ -10,6 +10,7 @@
 
 (require 'ert)
 (require 'weir-bench)
+(require 'weir-lab-peer)
 (require 'weir-tests)
 
 (declare-function weir--bench-call "ext:weir-module")
@@ -42,6 +43,19 @@
   (should (= (weir--bench-sum "RRR") (* 3 ?R)))
   (should (= (weir-bench--sum (weir--bench-make 3)) (* 3 ?R)))
   (should (= (weir--bench-call 5 #'weir--bench-sum) (* 5 ?R))))
+
+(ert-deftest weir-bench-tests-contender-of-the-lab-answers ()
+  (weir--ensure)
+  (let ((weir-lab--inputs (make-hash-table :test 'equal)))
+    (dolist (way '("to-lisp-read" "to-rust-read" "back-and-forth" "rust-alone"))
+      (should (equal (weir-lab--answer (concat "load\t0\twork=string\tsize=3\tway=" way)) "ok"))
+      (should (equal (weir-lab--answer "check\t0") "answer\t00000000000000f6\tf6\t0\t0"))
+      (should (string-match-p "\\`time\t[0-9]+\t[0-9]+\t3d8\\'" (weir-lab--answer "run\t0\t4"))))
+    (dolist (way '("module" "native-hash" "native-alist" "json-el"))
+      (should (equal (weir-lab--answer (concat "load\t1\twork=json\tsize=2\tway=" way)) "ok"))
+      (should (equal (weir-lab--answer "check\t1") "answer\t0000000000001eef\t1eef\t0\t0")))
+    (should-error (weir-lab--answer "load\t2\twork=string\tway=nobody"))
+    (should-not (weir-lab--answer "quit"))))
 
 (ert-deftest weir-bench-tests-clients-of-http-agree ()
   (weir--ensure)

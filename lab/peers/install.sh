@@ -1,7 +1,7 @@
 #!/bin/sh
 # Gets what the lab's peers are made of and builds them into target/lab-peers:
 #
-#   install.sh [libraries] [brokers] [http] [json] [bindings]     without a word: all of them
+#   install.sh [libraries] [brokers] [http] [json] [bindings] [emacs]     without a word: all of them
 #
 # libraries  parsers and SQLite, from Debian packages; C and C++
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
@@ -9,6 +9,7 @@
 # json       finding items in pages of JSON; Rust, built twice, and Go
 # bindings   our packages for Go, Java, Python and Node on the same pages, over the C library where they
 #            are; a language whose tools are missing is left out by name
+# emacs      Emacs with our module, its packages request and plz where they are installed
 #
 # Says what it does, skips what is there; may be run again at any time. Getting
 # packages needs root. Versions are pinned by go.sum, Cargo.lock and pom.xml.
@@ -218,12 +219,40 @@ node_weir() {
     wrapper node-weir "$out/node" 'node --max-old-space-size=8192 "$here/node/bench.mjs"'
 }
 
-[ $# -gt 0 ] || set -- libraries brokers http json bindings
+# Emacs with the module, and the command `weir` for its server of notes.
+emacs() {
+    need cargo "Rust of the version in rust-toolchain.toml"
+    command -v emacs >/dev/null || packages emacs-nox
+    packages elpa-request elpa-plz
+    say "building the module and the command"
+    (cd ../.. && cargo build --release --locked --quiet --package weir-emacs --package weir-cli)
+    target=${CARGO_TARGET_DIR:-../../target}/release
+    rm -rf "$out/emacs"
+    mkdir -p "$out/emacs"
+    cp "$target/libweir_module.so" "$target/weir" "$out/emacs/"
+    cp ../../emacs/weir.el ../../emacs/weir-jira.el ../../emacs/weir-jira-edit.el \
+        ../../emacs/bench/weir-bench.el ../../emacs/bench/weir-lab-peer.el "$out/emacs/"
+    (cd "$out/emacs" && command emacs -Q --batch -L . -f batch-byte-compile ./*.el)
+    wrapper emacs-weir "$out/emacs" 'env "WEIR_MODULE=$here/emacs/libweir_module.so"' \
+        'emacs -Q --batch -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'
+    # A package that is not installed is a gap of the report.
+    for package in request plz; do
+        rm -f "$out/emacs-$package"
+        if command emacs --batch -Q --eval "(package-initialize)" -l $package 2>/dev/null; then
+            wrapper emacs-$package "$out/emacs" 'env "WEIR_MODULE=$here/emacs/libweir_module.so"' \
+                'emacs -Q --batch --eval "(package-initialize)" -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'
+        else
+            say "LEFT OUT: $package, because the package is not installed"
+        fi
+    done
+}
+
+[ $# -gt 0 ] || set -- libraries brokers http json bindings emacs
 for group in "$@"; do
     case $group in
-    libraries | brokers | http | json | bindings) "$group" ;;
+    libraries | brokers | http | json | bindings | emacs) "$group" ;;
     *)
-        say "$group is none of: libraries, brokers, http, json, bindings" >&2
+        say "$group is none of: libraries, brokers, http, json, bindings, emacs" >&2
         exit 2
         ;;
     esac

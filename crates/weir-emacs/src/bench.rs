@@ -31,6 +31,13 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte)).sum()
 }
 
+/// Returns how the module was built: "optimised" or "debug".
+#[defun(name = "-bench-profile")]
+fn profile() -> Result<String> {
+    let optimised = !cfg!(debug_assertions);
+    Ok(if optimised { "optimised" } else { "debug" }.to_owned())
+}
+
 /// Does nothing.
 #[defun(name = "-bench-nothing")]
 fn nothing() -> Result<()> {

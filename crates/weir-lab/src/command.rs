@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use crate::claim::Verdict;
 use crate::compare::{self, Change};
@@ -80,28 +81,46 @@ pub fn experiments(places: &Places) -> Result<Vec<(PathBuf, Experiment)>> {
         .collect()
 }
 
-/// The file of the experiment called `name`, by name, alias or path.
-pub fn find(places: &Places, name: &str) -> Result<PathBuf> {
+/// The files of the experiments called `name`, by name, alias or path. Only an alias
+/// can name several. They are in order of name.
+pub fn find_all(places: &Places, name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
-        return Ok(path.to_owned());
+        return Ok(vec![path.to_owned()]);
     }
-    for (path, experiment) in experiments(places)? {
-        let header = experiment.header;
-        if header.name == name || header.alias.as_deref() == Some(name) {
-            return Ok(path);
-        }
+    let all = experiments(places)?.into_iter();
+    let called = all.filter(|(_, experiment)| {
+        let header = &experiment.header;
+        header.name == name || header.alias.as_deref() == Some(name)
+    });
+    let paths: Vec<PathBuf> = called.map(|(path, _)| path).collect();
+    if paths.is_empty() {
+        return Err(LabError::Usage {
+            what: format!("no experiment `{name}`; `weir-lab list` shows them"),
+        });
     }
-    Err(LabError::Usage {
-        what: format!("no experiment `{name}`; `weir-lab list` shows them"),
-    })
+    Ok(paths)
+}
+
+/// The file of the one experiment called `name`.
+pub fn find(places: &Places, name: &str) -> Result<PathBuf> {
+    match find_all(places, name)?.as_slice() {
+        [path] => Ok(path.clone()),
+        _ => Err(LabError::Usage {
+            what: format!("`{name}` is an alias of several experiments; choose one of them"),
+        }),
+    }
 }
 
 /// Prints the words that `lab/peers/install.sh` takes for the experiment `name`,
 /// or for all of them: one a line, nothing when everything is built in.
 pub fn peers(name: Option<&str>, places: &Places, out: &mut dyn Write) -> Result<()> {
-    let wanted = match name {
-        Some(name) => vec![Experiment::read(&find(places, name)?)?],
+    let wanted: Vec<Experiment> = match name {
+        Some(name) => {
+            let paths = find_all(places, name)?;
+            let read = paths.iter().map(|path| Experiment::read(path));
+            read.collect::<Result<_>>()?
+        }
         None => experiments(places)?.into_iter().map(|(_, e)| e).collect(),
     };
     let groups: BTreeSet<Peers> = wanted.into_iter().flat_map(|e| e.header.peers).collect();
@@ -113,11 +132,19 @@ pub fn peers(name: Option<&str>, places: &Places, out: &mut dyn Write) -> Result
 
 /// Prints the experiments and the built-in contenders.
 pub fn list(places: &Places, out: &mut dyn Write) -> Result<()> {
-    let mut table = report::Table::new(&["experiment", "mode", "contenders", "claims", "question"]);
+    let mut table = report::Table::new(&[
+        "experiment",
+        "alias",
+        "mode",
+        "contenders",
+        "claims",
+        "question",
+    ]);
     for (_, experiment) in experiments(places)? {
         let header = &experiment.header;
         table.row(vec![
             header.name.clone(),
+            header.alias.clone().unwrap_or_default(),
             format!("{:?}", header.mode).to_lowercase(),
             experiment.contenders.len().to_string(),
             experiment.claims.len().to_string(),
@@ -193,7 +220,9 @@ fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
     table.render() + &skipped + &absent
 }
 
-/// Runs an experiment, or goes on with a result set, and reports.
+/// Runs an experiment, or all of an alias in turn, or goes on with a result set, and
+/// reports. Of several experiments, one that fails does not keep the others from
+/// running; the first failure is returned.
 pub fn run(
     name: Option<&str>,
     resume: Option<&Path>,
@@ -202,14 +231,12 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<()> {
     let stop = stop_flag()?;
-    let finished = match (name, resume) {
-        (None, Some(dir)) => runner::resume(ResultSet::open(dir)?, options, places, stop, out),
-        (Some(name), None) => {
-            let path = find(places, name)?;
-            let text = fs::read_to_string(&path).map_err(LabError::io(&path))?;
-            let experiment = Experiment::parse(&text, &path)?;
-            runner::start(&text, experiment, options, places, stop, out)
+    let name = match (name, resume) {
+        (None, Some(dir)) => {
+            let set = ResultSet::open(dir)?;
+            return finish(runner::resume(set, options, places, stop, out), out);
         }
+        (Some(name), None) => name,
         _ => {
             let what = "give either an experiment or --resume DIR";
             return Err(LabError::Usage {
@@ -217,6 +244,49 @@ pub fn run(
             });
         }
     };
+    let began = Instant::now();
+    let paths = find_all(places, name)?;
+    let mut failure = None;
+    for (index, path) in paths.iter().enumerate() {
+        let left = u32::try_from(paths.len() - index).unwrap_or(u32::MAX);
+        let budget = options.budget.map(|budget| {
+            let budget = budget.saturating_sub(began.elapsed());
+            budget / left
+        });
+        let options = Options {
+            budget,
+            ..options.clone()
+        };
+        match run_file(path, &options, places, &stop, out) {
+            Ok(()) => {}
+            Err(error) if index + 1 == paths.len() || error.exit_code() == 130 => {
+                return Err(failure.unwrap_or(error));
+            }
+            Err(error) => {
+                print(out, &format!("{}: {error}\n", path.display()))?;
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn run_file(
+    path: &Path,
+    options: &Options,
+    places: &Places,
+    stop: &Arc<AtomicBool>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let text = fs::read_to_string(path).map_err(LabError::io(path))?;
+    let experiment = Experiment::parse(&text, path)?;
+    let stop = Arc::clone(stop);
+    let finished = runner::start(&text, experiment, options, places, stop, out);
+    finish(finished, out)
+}
+
+/// Reports on a run that `finished`, or that ended with a result set.
+fn finish(finished: Result<ResultSet>, out: &mut dyn Write) -> Result<()> {
     match finished {
         Ok(set) => {
             make_report(set.dir(), out)?;

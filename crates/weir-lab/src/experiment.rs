@@ -144,6 +144,8 @@ pub enum Peers {
     Json,
     /// Our packages for other languages.
     Bindings,
+    /// Emacs with our module.
+    Emacs,
 }
 
 impl Peers {
@@ -155,6 +157,7 @@ impl Peers {
             Peers::Http => "http",
             Peers::Json => "json",
             Peers::Bindings => "bindings",
+            Peers::Emacs => "emacs",
         }
     }
 }

@@ -524,6 +524,29 @@ fn an_interrupt_before_the_first_block_ends_the_check() {
 }
 
 #[test]
+fn an_alias_runs_each_of_its_experiments() {
+    let aliased = |name: &str, command: &str| {
+        let header = format!("name = \"{name}\"\nalias = \"study\"");
+        let text = processes("hello", "hello").replacen("name = \"t\"", &header, 1);
+        text.replace("/bin/echo", command)
+    };
+    let dir = laboratory(&aliased("a", "/bin/false"));
+    let other = dir.path().join("lab/experiments/u.toml");
+    fs::write(other, aliased("b", "/bin/echo")).unwrap();
+    let out = run(dir.path(), &["run", "study", "--blocks", "6"]);
+    let stdout = text(&out.stdout);
+    // The first cannot be measured; the second is.
+    assert_eq!(out.status.code(), Some(1), "{stdout}");
+    assert!(stdout.contains("t.toml: contender `one`"), "{stdout}");
+    assert!(stdout.contains("| holds "), "{stdout}");
+    let named = |set: &Path| set.to_string_lossy().contains("-b-");
+    assert!(named(&result_set(dir.path())));
+    let checked = run(dir.path(), &["check", "study"]);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(text(&checked.stderr).contains("several experiments"));
+}
+
+#[test]
 fn a_resumed_run_must_be_the_same_run() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(
@@ -866,7 +889,8 @@ fn an_experiment_names_the_peers_that_it_needs() {
     assert_eq!(peers(&["peers", "store-write"]), "libraries\n");
     assert_eq!(peers(&["peers", "ffi-pipeline"]), "json\nbindings\n");
     assert_eq!(peers(&["peers", "store-open"]), "");
-    let all = "libraries\nbrokers\nhttp\njson\nbindings\n";
+    assert_eq!(peers(&["peers", "jiroscope"]), "emacs\n");
+    let all = "libraries\nbrokers\nhttp\njson\nbindings\nemacs\n";
     assert_eq!(peers(&["peers"]), all);
     // Who runs a program of the peers says which group builds it.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
