@@ -181,7 +181,7 @@ An empty value leaves a field out."
           (setq words (append words (list (plist-get info :id) value))))))))
 
 (defun weir-jira-transition (status &optional comment fields)
-  "Move the issue at point to STATUS.
+  "Move the issue at point to STATUS; in a list the marked issues.
 The fields that the transition requires are asked for; with a prefix
 argument all fields of its screen, and a COMMENT.  FIELDS are names and
 values in turn."
@@ -195,13 +195,15 @@ values in turn."
             (if current-prefix-arg
                 screen
               (cl-remove-if-not (lambda (info) (plist-get info :required)) screen))))))
-  (apply #'weir-jira--change (weir-jira--here) "transition" (weir-jira--key-or-error)
-         status comment fields))
+  (dolist (key (weir-jira--chosen))
+    (apply #'weir-jira--change (weir-jira--here) "transition" key status comment fields)))
 
 (defun weir-jira-assign (who)
-  "Assign the issue at point to WHO: a name, me or none."
+  "Assign the issue at point to WHO: a name, me or none.
+In a list assign the marked issues."
   (interactive (list (weir-jira--read-person "Assign to: ")))
-  (weir-jira--change (weir-jira--here) "assign" (weir-jira--key-or-error) who))
+  (dolist (key (weir-jira--chosen))
+    (weir-jira--change (weir-jira--here) "assign" key who)))
 
 (defun weir-jira-assign-me ()
   "Assign the issue at point to me."
@@ -214,14 +216,18 @@ values in turn."
   (weir-jira-assign "none"))
 
 (defun weir-jira-label (labels)
-  "Add and remove LABELS of the issue at point, such as \"+a,-b\"."
+  "Add and remove LABELS of the issue at point, such as \"+a,-b\".
+In a list change the marked issues."
   (interactive (list (read-string "Labels (+a,-b): " "+")))
-  (weir-jira--change (weir-jira--here) "edit" (weir-jira--key-or-error) "labels" labels))
+  (dolist (key (weir-jira--chosen))
+    (weir-jira--change (weir-jira--here) "edit" key "labels" labels)))
 
 (defun weir-jira-watch (&optional off)
-  "Watch the issue at point; with a prefix argument OFF no longer."
+  "Watch the issue at point; with a prefix argument OFF no longer.
+In a list watch the marked issues."
   (interactive "P")
-  (weir-jira--change (weir-jira--here) "watch" (weir-jira--key-or-error) (if off "" "on")))
+  (dolist (key (weir-jira--chosen))
+    (weir-jira--change (weir-jira--here) "watch" key (if off "" "on"))))
 
 (defun weir-jira-link (phrase other &optional remove)
   "Link the issue at point with OTHER by PHRASE; with a prefix REMOVE the link."

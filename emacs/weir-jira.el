@@ -18,6 +18,7 @@
 (require 'bookmark)
 (require 'browse-url)
 (require 'cl-lib)
+(require 'diff)
 (require 'outline)
 (require 'transient)
 (require 'weir)
@@ -42,6 +43,8 @@
 (declare-function weir--jira-sites "ext:weir-module")
 (declare-function weir--jira-size "ext:weir-module")
 (declare-function weir--jira-tree "ext:weir-module")
+(declare-function weir--jira-version "ext:weir-module")
+(declare-function weir-jira-doctor "weir-jira-doctor")
 (declare-function weir-jira--push "weir-jira-edit")
 (declare-function weir-jira-project-create "weir-jira-edit")
 (declare-function weir-jira-project-delete "weir-jira-edit")
@@ -107,6 +110,8 @@ While Emacs is idle for five minutes, five minutes."
   "Face of labels of fields.")
 (defface weir-jira-dim '((t :inherit shadow))
   "Face of columns of less interest.")
+(defface weir-jira-mark '((t :inherit warning))
+  "Face of marks of a list.")
 (defface weir-jira-status-new '((t :inherit default))
   "Face of a status of issues that wait.")
 (defface weir-jira-status-active '((t :inherit font-lock-keyword-face))
@@ -455,6 +460,7 @@ TELL: report a pull without changes too."
 (defvar-local weir-jira--set nil "The issues that the buffer shows.")
 (defvar-local weir-jira--shown 0 "Number of rows in the buffer.")
 (defvar-local weir-jira--more nil "The timer for more rows.")
+(defvar-local weir-jira--marks nil "Keys of the marked issues, the last one first.")
 
 (defvar weir-jira-common-map
   (let ((map (make-sparse-keymap)))
@@ -483,6 +489,9 @@ TELL: report a pull without changes too."
     (define-key map "v" #'weir-jira-view)
     (define-key map "T" #'weir-jira-toggle-tree)
     (define-key map "x" #'weir-jira-export)
+    (define-key map "m" #'weir-jira-mark)
+    (define-key map "u" #'weir-jira-unmark)
+    (define-key map "U" #'weir-jira-unmark-all)
     map)
   "Keys of `weir-jira-list-mode'.")
 
@@ -539,12 +548,76 @@ TELL: report a pull without changes too."
         (total (weir--jira-size weir-jira--set)))
     (save-excursion
       (goto-char (point-max))
-      (weir-jira--insert (weir--jira-rows (weir-jira--site-handle weir-jira--site) weir-jira--set
-                                          weir-jira--shown count weir-jira-columns)))
+      (let ((start (point)))
+        (weir-jira--insert (weir--jira-rows (weir-jira--site-handle weir-jira--site) weir-jira--set
+                                            weir-jira--shown count weir-jira-columns))
+        (when weir-jira--marks
+          (goto-char start)
+          (weir-jira--show-marks))))
     (setq weir-jira--shown (min total (+ weir-jira--shown count)))
     (setq weir-jira--more
           (and (< weir-jira--shown total)
                (run-with-idle-timer 0.05 nil #'weir-jira--add-more (current-buffer))))))
+
+;; Marks
+
+(defun weir-jira--show-mark (on)
+  "Show in the first column of the row whether it is marked: ON."
+  (let ((inhibit-read-only t)
+        (key (get-text-property (point) 'weir-jira-key)))
+    (save-excursion
+      (beginning-of-line)
+      (delete-char 1)
+      (insert (propertize (if on "*" " ") 'weir-jira-key key 'face 'weir-jira-mark)))))
+
+(defun weir-jira--show-marks ()
+  "Show which rows from point on are marked."
+  (let ((marked (make-hash-table :test #'equal)))
+    (dolist (key weir-jira--marks)
+      (puthash key t marked))
+    (while (not (eobp))
+      (when (gethash (get-text-property (point) 'weir-jira-key) marked)
+        (weir-jira--show-mark t))
+      (forward-line))))
+
+(defun weir-jira--set-mark (on)
+  "Mark the issue of the row if ON, else unmark it; then go to the next row."
+  (let ((key (weir-jira--key-or-error)))
+    (setq weir-jira--marks (delete key weir-jira--marks))
+    (when on
+      (push key weir-jira--marks))
+    (weir-jira--show-mark on)
+    (forward-line)))
+
+(defun weir-jira-mark ()
+  "Mark the issue at point, and go to the next row.
+Transitions, assignments, labels, watches and exports then concern all marked
+issues of the list."
+  (interactive nil weir-jira-list-mode)
+  (weir-jira--set-mark t))
+
+(defun weir-jira-unmark ()
+  "Remove the mark of the issue at point, and go to the next row."
+  (interactive nil weir-jira-list-mode)
+  (weir-jira--set-mark nil))
+
+(defun weir-jira-unmark-all ()
+  "Unmark all issues of the list."
+  (interactive nil weir-jira-list-mode)
+  (setq weir-jira--marks nil)
+  (save-excursion
+    (goto-char (point-min))
+    (while (not (eobp))
+      (when (eq (char-after) ?*)
+        (weir-jira--show-mark nil))
+      (forward-line))))
+
+(defun weir-jira--chosen ()
+  "Return the keys of the marked issues, the first marked one first.
+Without a mark, return the key of the issue at point in a list."
+  (if (and weir-jira--marks (derived-mode-p 'weir-jira-list-mode))
+      (reverse weir-jira--marks)
+    (list (weir-jira--key-or-error))))
 
 (defun weir-jira--add-more (buffer)
   "Add rows to BUFFER, if it still is there."
@@ -761,6 +834,7 @@ RET leaves the issues that were found in a list."
     (define-key map "n" #'weir-jira-next)
     (define-key map "p" #'weir-jira-previous)
     (define-key map "H" #'weir-jira-history)
+    (define-key map "=" #'weir-jira-diff)
     (define-key map "x" #'weir-jira-org-export)
     (define-key map (kbd "TAB") #'outline-toggle-children)
     (define-key map (kbd "RET") #'weir-jira-follow)
@@ -860,6 +934,15 @@ RET leaves the issues that were found in a list."
   (let ((row (weir--jira-row handle key)))
     (concat "  " (plist-get row :status) "  " (plist-get row :summary))))
 
+(defun weir-jira--affixes (handle keys)
+  "Return KEYS, issues of the replica HANDLE, each with a prefix and a suffix.
+The prefix shows whether changes of the issue wait in the outbox."
+  (mapcar (lambda (key)
+            (list key
+                  (if (> (or (plist-get (weir--jira-row handle key) :pending) 0) 0) "● " "  ")
+                  (weir-jira--annotate handle key)))
+          keys))
+
 (defun weir-jira--read-key (site prompt)
   "Ask for the key of an issue of SITE with PROMPT."
   (let* ((handle (weir-jira--site-handle site))
@@ -871,7 +954,9 @@ RET leaves the issues that were found in a list."
        (if (eq action 'metadata)
            `(metadata (category . weir-issue)
                       (annotation-function
-                       . ,(lambda (key) (weir-jira--annotate handle key))))
+                       . ,(lambda (key) (weir-jira--annotate handle key)))
+                      (affixation-function
+                       . ,(lambda (keys) (weir-jira--affixes handle keys))))
          (complete-with-action action keys text predicate)))
      nil nil nil nil (weir-jira--key-here))))
 
@@ -929,6 +1014,67 @@ RET leaves the issues that were found in a list."
                                   (plist-get change :from) (plist-get change :to))))
               (insert "- first version\n"))))))))
 
+(defun weir-jira-diff ()
+  "Compare the issue with a version that the replica stored before.
+The present state has the changes of the outbox.  Comments are left out."
+  (interactive)
+  (let ((site (weir-jira--here))
+        (key (weir-jira--key-or-error)))
+    (weir--expect
+     (weir--jira-history (weir-jira--site-handle site) key)
+     (lambda (status value)
+       (if (eq status 'failed)
+           (message "Jira: %s" (weir--error-text value))
+         (weir-jira--diff-with site key (weir-jira--read-version value)))))))
+
+(defun weir-jira--read-version (versions)
+  "Ask for one of VERSIONS, the newest first; return its offset."
+  (let* ((names (mapcar (lambda (version)
+                          (cons (format "%s  %s"
+                                        (format-time-string
+                                         "%F %T" (/ (plist-get version :time-ms) 1000))
+                                        (mapconcat (lambda (change) (plist-get change :field))
+                                                   (plist-get version :changes) " "))
+                                (plist-get version :offset)))
+                        versions))
+         (chosen (if (cdr names)
+                     (completing-read "Compare with the version of: "
+                                      (lambda (text predicate action)
+                                        (if (eq action 'metadata)
+                                            '(metadata (display-sort-function . identity))
+                                          (complete-with-action action names text predicate)))
+                                      nil t nil nil (car (cadr names)))
+                   (caar names))))
+    (cdr (assoc chosen names))))
+
+(defun weir-jira--diff-with (site key offset)
+  "Show how the issue KEY of SITE differs from its version at OFFSET."
+  (let ((handle (weir-jira--site-handle site)))
+    (weir--expect
+     (weir--jira-version handle key offset)
+     (lambda (status old)
+       (if (eq status 'failed)
+           (message "Jira: %s" (weir--error-text old))
+         (weir--expect
+          (weir--jira-version handle key nil)
+          (lambda (status new)
+            (if (eq status 'failed)
+                (message "Jira: %s" (weir--error-text new))
+              (weir-jira--show-diff key old new)))))))))
+
+(defun weir-jira--show-diff (key old new)
+  "Show how the text NEW of the issue KEY differs from the text OLD."
+  (cl-flet ((buffer (name text)
+              (with-current-buffer (get-buffer-create (format " *jira %s %s*" name key))
+                (erase-buffer)
+                (insert text)
+                (current-buffer))))
+    (let ((before (buffer "before" old))
+          (now (buffer "now" new)))
+      (pop-to-buffer (diff-no-select before now nil t (get-buffer-create "*jira diff*")))
+      (kill-buffer before)
+      (kill-buffer now))))
+
 ;;;; Browse, copy, export
 
 (defun weir-jira--url (key)
@@ -955,9 +1101,16 @@ RET leaves the issues that were found in a list."
     (message "%s" url)))
 
 (defun weir-jira-export (format)
-  "Show the issues of the list as FORMAT, csv, json, org or md, in a buffer."
+  "Show the issues of the list as FORMAT, csv, json, org or md, in a buffer.
+If issues are marked, only those."
   (interactive (list (completing-read "Format: " '("org" "csv" "md" "json") nil t)))
-  (let ((text (weir--jira-export (weir-jira--site-handle (weir-jira--here)) weir-jira--set format)))
+  (let* ((handle (weir-jira--site-handle (weir-jira--here)))
+         (set (if weir-jira--marks
+                  (weir--jira-set (mapcar (lambda (key)
+                                            (plist-get (weir--jira-row handle key) :id))
+                                          (weir-jira--chosen)))
+                weir-jira--set))
+         (text (weir--jira-export handle set format)))
     (pop-to-buffer (weir-jira--export-buffer text format))))
 
 (defun weir-jira-org-export ()
@@ -1020,7 +1173,8 @@ RET leaves the issues that were found in a list."
     ("b" "Browse" weir-jira-browse)
     ("w" "Copy key" weir-jira-copy-key)
     ("W" "Copy address" weir-jira-copy-url)
-    ("H" "History" weir-jira-history)]
+    ("H" "History" weir-jira-history)
+    ("=" "Compare versions" weir-jira-diff)]
    ["Change"
     ("e" "Field at point" weir-jira-set-field)
     ("E" "Edit" weir-jira-edit)
@@ -1033,9 +1187,11 @@ RET leaves the issues that were found in a list."
    ["Site"
     ("G" "Sync" weir-jira-sync)
     ("L" "Log" weir-jira-sync-log)
+    ("d" "Doctor" weir-jira-doctor)
     ("x" "Export list" weir-jira-export)
     ("S" "Save view" weir-jira-save-view)]])
 
 (provide 'weir-jira)
 (require 'weir-jira-edit)
+(require 'weir-jira-doctor)
 ;;; weir-jira.el ends here

@@ -542,25 +542,93 @@ Return the buffer."
 
 ;;;; Doctor
 
-;;;###autoload
-(defun weir-doctor ()
-  "Describe the installation in a buffer, for a bug report."
-  (interactive)
+(defun weir--description ()
+  "Return lines that describe the installation."
   (let ((failure nil))
     (condition-case error
         (weir--ensure)
       (weir-error (setq failure (error-message-string error))))
+    (concat
+     (format "Emacs          %s (%s)\n" emacs-version system-configuration)
+     (format "Modules        %s\n" (or module-file-suffix "not supported"))
+     (format "weir.el        %s\n" weir-version)
+     (format "Module file    %s\n" (or (weir--module-path) "not found"))
+     (if failure
+         (format "Module         %s\n" failure)
+       (pcase-let ((`(,stores ,tasks ,results) (weir--debug-counts)))
+         (format "Module         %s\nOpen stores    %d\nTasks          %d\nResults        %d\n"
+                 (weir--module-version) stores tasks results))))))
+
+;;;###autoload
+(defun weir-doctor ()
+  "Describe the installation in a buffer, for a bug report."
+  (interactive)
+  (let ((text (weir--description)))
     (with-help-window "*weir doctor*"
-      (princ (format "Emacs          %s (%s)\n" emacs-version system-configuration))
-      (princ (format "Modules        %s\n" (or module-file-suffix "not supported")))
-      (princ (format "weir.el        %s\n" weir-version))
-      (princ (format "Module file    %s\n" (or (weir--module-path) "not found")))
-      (if failure
-          (princ (format "Module         %s\n" failure))
-        (pcase-let ((`(,stores ,tasks ,results) (weir--debug-counts)))
-          (princ (format "Module         %s\n" (weir--module-version)))
-          (princ (format "Open stores    %d\nTasks          %d\nResults        %d\n"
-                         stores tasks results)))))))
+      (princ text))))
+
+;;;; Installation of the module
+
+(defcustom weir-source-directory nil
+  "Directory of the sources of Weir, from which `weir-module-compile' builds.
+Nil means the directory above the one of this file, if it has a Cargo.toml."
+  :type '(choice (const :tag "Above this file" nil) directory)
+  :package-version '(weir . "0.1.0"))
+
+(defconst weir--file (or load-file-name buffer-file-name) "This file.")
+
+(defun weir--source-directory ()
+  "Return the directory of the sources of Weir, or signal an error for the user."
+  (let ((directory (or weir-source-directory
+                       (expand-file-name ".." (file-name-directory (file-truename weir--file))))))
+    (unless (file-exists-p (expand-file-name "crates/weir-emacs/Cargo.toml" directory))
+      (user-error "There are no sources of Weir in %s; set `weir-source-directory'" directory))
+    (file-name-as-directory directory)))
+
+;;;###autoload
+(defun weir-module-install (file)
+  "Install FILE, a dynamic module that was built, in `weir-module-directory'.
+The file is replaced whole or not at all.  A module that is loaded stays in
+use until Emacs is started again."
+  (interactive "fModule to install: ")
+  (unless module-file-suffix
+    (user-error "This Emacs loads no modules; use Emacs 28.1 or later with modules"))
+  (make-directory weir-module-directory t)
+  (let* ((target (expand-file-name (concat "weir-module" module-file-suffix)
+                                   weir-module-directory))
+         (draft (make-temp-file (concat target "-"))))
+    (unwind-protect
+        (progn
+          (copy-file file draft t)
+          (set-file-modes draft #o644)
+          (rename-file draft target t))
+      (when (file-exists-p draft)
+        (delete-file draft)))
+    (message "Installed %s%s" target
+             (if (fboundp 'weir--open) "; start Emacs again to use it" ""))
+    target))
+
+;;;###autoload
+(defun weir-module-compile ()
+  "Build the dynamic module with cargo, and install it.
+Cargo runs in a compilation buffer; see `weir-source-directory'."
+  (interactive)
+  (let* ((directory (weir--source-directory))
+         (default-directory directory)
+         (buffer (compile "cargo build --release --locked --package weir-emacs")))
+    (with-current-buffer buffer
+      (setq-local compilation-finish-functions
+                  (list (lambda (_ outcome)
+                          (when (string-prefix-p "finished" outcome)
+                            (weir-module-install (weir--built-module directory)))))))
+    buffer))
+
+(defun weir--built-module (directory)
+  "Return the module that cargo built from the sources in DIRECTORY."
+  (let ((target (or (getenv "CARGO_TARGET_DIR") (expand-file-name "target" directory))))
+    (expand-file-name (format "release/libweir_module%s"
+                              (if (eq system-type 'darwin) ".dylib" module-file-suffix))
+                      (expand-file-name target directory))))
 
 (provide 'weir)
 ;;; weir.el ends here

@@ -456,5 +456,36 @@ FILTER gets its output.  Return the process; it ends when it is killed."
              (string-match-p "already exists" (buffer-string)))))
         (should-not (string-match-p "Again" (buffer-string)))))))
 
+(ert-deftest weir-jira-edit-tests-marked-issues-are-changed-together ()
+  (weir-jira-tests-with url '("--issues" "9")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-list "ORDER BY key ASC" site)
+      (let ((keys nil))
+        (goto-char (point-min))
+        (dotimes (_ 3)
+          (push (get-text-property (point) 'weir-jira-key) keys)
+          (weir-jira-mark))
+        ;; The second one is not meant.
+        (weir-jira--goto (nth 1 keys))
+        (weir-jira-unmark)
+        (setq keys (list (nth 0 keys) (nth 2 keys)))
+        (weir-jira-label "+together")
+        (weir-tests-until
+         (lambda () (= (length (weir--jira-outbox (weir-jira--site-handle site) nil)) 2)))
+        (let ((queued (mapcar (lambda (op) (plist-get op :key))
+                              (weir--jira-outbox (weir-jira--site-handle site) nil))))
+          (should (equal (sort queued #'string<) (sort (copy-sequence keys) #'string<))))
+        ;; Marks stay when the list is shown again; an export has the marked issues only.
+        (revert-buffer nil t)
+        (should (= (count-matches "^\\*" (point-min) (point-max)) 2))
+        (weir-jira-export "csv")
+        (should (= (count-lines (point-min) (point-max)) 3))
+        (kill-buffer)
+        (set-buffer (format "*jira %s*" (weir-jira--site-name site)))
+        (weir-jira-unmark-all)
+        (should (= (count-matches "^\\*" (point-min) (point-max)) 0))
+        (weir-jira--goto (car keys))
+        (should (equal (weir-jira--chosen) (list (car keys))))))))
+
 (provide 'weir-jira-edit-tests)
 ;;; weir-jira-edit-tests.el ends here

@@ -337,6 +337,53 @@ Settings and replica are in a new directory."
       (delete-file file)
       (delete-file authinfo))))
 
+(ert-deftest weir-jira-tests-a-version-is-compared ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-tests-post url "/_sim/edit"
+                            '((issue . "AA-1") (fields . ((summary . "Another summary")))))
+      (should-not (weir-jira-tests-sync site))
+      (with-current-buffer (weir-jira--show site "AA-1")
+        (cl-letf (((symbol-function 'completing-read)
+                   (lambda (_ collection &rest _)
+                     ;; The oldest version is the last one.
+                     (car (last (all-completions "" collection))))))
+          (weir-jira-diff)
+          (weir-tests-until
+           (lambda ()
+             (when-let ((buffer (get-buffer "*jira diff*")))
+               (with-current-buffer buffer
+                 (save-excursion
+                   (goto-char (point-min))
+                   (re-search-forward "^\\+Summary +Another summary" nil t)))))))))))
+
+(ert-deftest weir-jira-tests-the-doctor-describes-sites ()
+  (let* ((token "s3cret-of-the-test")
+         (file (make-temp-file "weir-token" nil nil token))
+         (authinfo (make-temp-file "weir-authinfo")))
+    (unwind-protect
+        (weir-jira-tests-with url (list "--issues" "5" "--email" "me@example.com"
+                                        "--token-file" file)
+          (let ((auth-sources (list authinfo)))
+            (with-temp-file authinfo
+              (insert (format "machine %s login me@example.com password %s\n"
+                              (weir-jira--host url) token)))
+            (auth-source-forget-all-cached)
+            (weir-jira-tests-pulled url "me@example.com")
+            (weir-jira-doctor)
+            (weir-tests-until
+             (lambda () (with-current-buffer weir-jira-doctor--buffer
+                          (string-match-p "^Missing rights +none" (buffer-string)))))
+            (with-current-buffer weir-jira-doctor--buffer
+              (dolist (line (list "^Module  " "^Requests to +http" "^Token +auth-source$"
+                                  "^Issues +5$" "^Outbox +0 changes"
+                                  "^Connection +the site answered"))
+                (should (string-match-p line (buffer-string))))
+              (should-not (string-match-p token (buffer-string)))
+              (kill-buffer))))
+      (delete-file file)
+      (delete-file authinfo))))
+
 (ert-deftest weir-jira-tests-data-center-is-read-only ()
   (let* ((token "s3cret-of-the-test")
          (file (make-temp-file "weir-token" nil nil token))

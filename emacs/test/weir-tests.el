@@ -453,5 +453,20 @@
     (should (= (car (weir--debug-counts)) before))
     (delete-directory directory t)))
 
+(ert-deftest weir-tests-a-module-is-installed-whole ()
+  (let* ((weir-module-directory (make-temp-file "weir-tests" t))
+         (built (make-temp-file "weir-built" nil nil "a module"))
+         (weir-module-file nil))
+    (unwind-protect
+        (let ((inhibit-message t)
+              (target (weir-module-install built)))
+          (should (equal (weir--module-path) target))
+          (should (equal (directory-files weir-module-directory nil "\\`[^.]")
+                         (list (file-name-nondirectory target))))
+          (let ((weir-source-directory weir-module-directory))
+            (should-error (weir-module-compile) :type 'user-error)))
+      (delete-file built)
+      (delete-directory weir-module-directory t))))
+
 (provide 'weir-tests)
 ;;; weir-tests.el ends here

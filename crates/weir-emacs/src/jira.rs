@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use weir::Weir;
-use weir_jira::access::{self, Site as Settings};
+use weir_jira::access::{self, Site as Settings, TokenStore};
 use weir_jira::client::{Client, Deployment};
 use weir_jira::index::Index;
 use weir_jira::meta;
@@ -152,6 +152,11 @@ impl Site {
             "site-url": self.settings.site_url.trim_end_matches('/'),
             "email": self.settings.email,
             "bearer": self.settings.bearer,
+            "api-url": self.settings.api_url,
+            "token-store": match self.settings.token_store {
+                TokenStore::File => "file",
+                TokenStore::Keyring => "keyring",
+            },
             "read-only": self.settings.deployment == Deployment::DataCenter,
             "projects": self.settings.projects,
             "expires-in": self.settings.expires_within(now_ms()),

@@ -314,6 +314,47 @@ fn history(env: &Env, jira: &Site, key: Value<'_>) -> Result<u64> {
     lisp(env, started)
 }
 
+/// Reads the text of the issue KEY of JIRA as the replica stored it at OFFSET; with OFFSET nil as it is now,
+/// with pending changes. Comments are left out. Returns the number of the operation.
+#[defun(name = "-jira-version")]
+fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Result<u64> {
+    let key = text::text(key)?;
+    let url = jira.settings.browse_url(&key);
+    let shared = Arc::clone(&jira.shared);
+    let started = work::task("weir-jira-version", move |_| {
+        let unknown = || Failure::new("weir-not-found", format!("the replica has no issue {key}"));
+        let issue = match offset {
+            None => Outbox::new(&shared.replica, now_ms()).show(&key)?,
+            Some(offset) => {
+                let location = shared.replica.locate(&key)?.ok_or_else(unknown)?;
+                shown::version(&shared.replica, &location, offset)?.ok_or_else(unknown)?
+            }
+        };
+        let shown = Shown {
+            issue: &issue,
+            comments: &[],
+            worklogs: &[],
+            pending: &[],
+            url: &url,
+        };
+        Ok(Answer::Bytes(Some(shown.page().text.into_bytes())))
+    });
+    lisp(env, started)
+}
+
+/// Asks the site of JIRA which rights the account has; TOKEN as for a pull. Returns the number of the
+/// operation.
+#[defun(name = "-jira-rights")]
+fn rights(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
+    let client = jira.client(text::maybe(token)?);
+    let started = work::task("weir-jira-rights", move |_| {
+        let rights = weir_jira::access::rights(&client()?)?;
+        let right = |right: &weir_jira::access::Right| json!({"name": right.name, "purpose": right.purpose, "granted": right.granted});
+        Ok(Answer::Json(rights.iter().map(right).collect()))
+    });
+    lisp(env, started)
+}
+
 /// Returns the projects of JIRA as property lists with the counts of their issues.
 #[defun(name = "-jira-projects")]
 fn projects<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {

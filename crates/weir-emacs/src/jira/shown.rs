@@ -231,6 +231,27 @@ pub(crate) fn history(
     Ok(versions.into())
 }
 
+/// The version of an issue that the topic of its project holds at `offset`.
+pub(crate) fn version(
+    replica: &Replica,
+    location: &Location,
+    offset: u64,
+) -> Result<Option<Value>, Failure> {
+    let topic = replica.topic(&format!("issues.{}", location.project))?;
+    let before = ConsequenceOffset(offset.saturating_sub(1));
+    let mut reader = topic.reader(ReadFrom::After(before))?;
+    let Some(page) = reader.next_page()? else {
+        return Ok(None);
+    };
+    for record in &page {
+        let record = record.map_err(Failure::from)?;
+        if record.offset.0 == offset && record.key == location.id.as_bytes() {
+            return Ok(serde_json::from_slice(record.value).ok());
+        }
+    }
+    Ok(None)
+}
+
 fn changes(before: &Value, after: &Value) -> Vec<Value> {
     let empty = serde_json::Map::new();
     let before = before.as_object().unwrap_or(&empty);
