@@ -25,11 +25,13 @@ struct Slot {
     done: Condvar,
 }
 
+/// Kept small: a producer that does not wait has thousands of them, and the commit thread touches
+/// each.
 #[derive(Debug, Default)]
 struct State {
     result: Option<Result<Outcomes, StoreError>>,
     /// Outcomes of the parts that are answered, while others are not.
-    gathered: Outcomes,
+    gathered: Option<Box<Outcomes>>,
     /// Parts that are not answered yet.
     parts: usize,
     /// A part is admitted to the log.
@@ -145,7 +147,13 @@ impl Answer {
     /// error of a later part says that the outcome of the call is not known: the
     /// parts before it are in the log.
     pub fn complete(mut self, result: Result<Outcomes, StoreError>) {
-        self.give(result);
+        drop(self.give(result));
+    }
+
+    /// As [`complete`](Self::complete), but the waiter is woken when the returned value is
+    /// dropped.
+    pub(crate) fn complete_quietly(mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
+        self.give(result)
     }
 
     /// One answer for each part of the proposal: the waiter gets the outcomes of
@@ -183,14 +191,15 @@ impl Answer {
             .is_some_and(|slot| slot.state.lock().failed)
     }
 
-    fn give(&mut self, result: Result<Outcomes, StoreError>) {
-        let Some(slot) = self.slot.take() else { return };
+    fn give(&mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
+        let slot = self.slot.take()?;
         let mut state = slot.state.lock();
-        state.parts = state.parts.saturating_sub(1);
+        assert!(state.parts > 0, "each part is answered once");
+        state.parts -= 1;
         if state.failed {
-            return;
+            return None;
         }
-        state.result = Some(match result {
+        let result = match result {
             Err(error) => {
                 state.failed = true;
                 Err(if self.is_later {
@@ -199,24 +208,42 @@ impl Answer {
                     error
                 })
             }
-            Ok(outcomes) if state.parts == 0 && state.gathered.is_empty() => Ok(outcomes),
+            Ok(outcomes) if state.parts == 0 && state.gathered.is_none() => Ok(outcomes),
             Ok(outcomes) => {
+                let mut gathered = state.gathered.take().unwrap_or_default();
                 for run in outcomes.runs() {
-                    state.gathered.push_run(run.clone());
+                    gathered.push_run(run.clone());
                 }
                 if state.parts > 0 {
-                    return;
+                    state.gathered = Some(gathered);
+                    return None;
                 }
-                Ok(std::mem::take(&mut state.gathered))
+                Ok(*gathered)
             }
-        });
+        };
+        state.result = Some(result);
         let waker = state.waker.take();
-        let waiting = state.waiting;
+        let is_waiting = state.waiting;
         drop(state);
-        if waiting {
+        let thread = is_waiting.then_some(slot);
+        (thread.is_some() || waker.is_some()).then_some(Wake { thread, waker })
+    }
+}
+
+/// Wakes the waiter of a proposal that is answered when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    /// What a thread waits at.
+    thread: Option<Arc<Slot>>,
+    waker: Option<Waker>,
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        if let Some(slot) = self.thread.take() {
             slot.done.notify_all();
         }
-        if let Some(waker) = waker {
+        if let Some(waker) = self.waker.take() {
             // Foreign code: a panic in it must not end the commit thread.
             let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             drop(woken);
@@ -229,6 +256,6 @@ impl Drop for Answer {
         let thread = "the commit thread";
         let cause = Arc::new(StoreError::Panicked { thread });
         // The batch may be in the log.
-        self.give(Err(StoreError::InDoubt { cause }));
+        drop(self.give(Err(StoreError::InDoubt { cause })));
     }
 }

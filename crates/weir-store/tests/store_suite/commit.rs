@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
 use weir_store::disk::SimDisk;
-use weir_store::{Durability, OpenOptions, Store, StoreError};
+use weir_store::{Durability, OpenOptions, Proposal, Store, StoreError};
 
 use crate::disks::{EIO, Gate, Op, Rule};
 use crate::world::{
@@ -248,6 +248,36 @@ fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
         panic!("it was woken");
     };
     assert_eq!(outcomes.len(), 1);
+}
+
+/// Counts the wakes at which another proposal was answered already.
+struct LooksAt(Proposal, AtomicUsize);
+
+impl Wake for LooksAt {
+    fn wake(self: Arc<Self>) {
+        self.1
+            .fetch_add(usize::from(self.0.is_done()), Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_waiter_is_woken_when_the_next_calls_of_its_batch_are_answered_too() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    create(&store, "t");
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let held = store.propose(&[put("t", b"k", b"0")]).unwrap();
+    gate.wait_held();
+    let mut first = store.propose(&[put("t", b"k", b"1")]).unwrap();
+    let second = store.propose(&[put("t", b"k", b"2")]).unwrap();
+    let looking = Arc::new(LooksAt(second, AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&looking));
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+    gate.release();
+    held.wait().unwrap();
+    store.close().unwrap();
+    assert_eq!(looking.1.load(Ordering::SeqCst), 1);
 }
 
 #[test]
