@@ -377,6 +377,71 @@ The first four contenders of the local one are the tiers 1 to 4."
                      (weir--jira-rows handle all 0 50 weir-jira-columns))))))
     (weir-jira-close)))
 
+(defun weir-bench--longest-stop (done)
+  "Wait for DONE to return non-nil; return the longest stop meanwhile, in ns.
+A stop is the time between two turns of a loop that waits for 1 ms at most."
+  (let ((longest 0)
+        (before (current-time)))
+    (while (not (funcall done))
+      (accept-process-output nil 0.001)
+      (let ((now (current-time)))
+        (setq longest (max longest (float-time (time-subtract now before)))
+              before now)))
+    (* 1e9 longest)))
+
+(defun weir-bench-jira-pauses ()
+  "Measure the longest stops of Emacs while it syncs: the experiment jira-freeze.
+The site is `weir jira-sim' with WEIR_BENCH_ISSUES issues, by default 10,000."
+  (weir--ensure)
+  (let* ((issues (weir-bench--number "WEIR_BENCH_ISSUES" "10000"))
+         (weir-jira-directory (make-temp-file "weir-bench" t))
+         (weir-jira-default-site nil)
+         (weir-jira-sync-interval nil)
+         (weir-jira-push-at-once nil)
+         (inhibit-message t)
+         (text "")
+         (simulator (make-process
+                     :name "weir-jira-sim" :noquery t :connection-type 'pipe
+                     :command (list (getenv "WEIR_BINARY") "jira-sim" "--port" "0"
+                                    "--issues" (number-to-string issues))
+                     :filter #'ignore
+                     :stderr (make-pipe-process
+                              :name "weir-jira-sim-says" :noquery t :sentinel #'ignore
+                              :filter (lambda (_ new) (setq text (concat text new)))))))
+    (unwind-protect
+        (cl-labels ((row (column start)
+                      (funcall start)
+                      (weir-bench--print
+                       :experiment "jira-freeze" :row issues :column column
+                       :max_ns (weir-bench--longest-stop #'idle)))
+                    (site () (car weir-jira--sites))
+                    (idle () (and (site)
+                                  (null (weir-jira--site-pull (site)))
+                                  (or (weir-jira--site-last-pull (site))
+                                      (weir-jira--site-failure (site))))))
+          (while (not (string-match "http://[0-9.:]+" text))
+            (unless (or (accept-process-output nil 30) (process-live-p simulator))
+              (error "The command `weir jira-sim' did not start: %s" text)))
+          (let ((url (match-string 0 text)))
+            (row "full load" (lambda () (weir-jira-setup url "")))
+            (row "pull without changes" (lambda () (weir-jira--pull (site) nil nil)))
+            (row "push of one change"
+                 (lambda ()
+                   (let ((queued nil))
+                     (weir-jira--change-then (site) (lambda () (setq queued t))
+                                             "edit" "AA-1" "summary" "Another summary")
+                     (while (not queued)
+                       (accept-process-output nil 0.05)))
+                   (weir-jira--push (site))))
+            (row "site that does not answer for 2 s"
+                 (lambda ()
+                   (signal-process simulator 'SIGSTOP)
+                   (run-at-time 2 nil (lambda () (signal-process simulator 'SIGCONT)))
+                   (weir-jira--pull (site) nil nil)))))
+      (weir-jira-close)
+      (delete-process simulator)
+      (delete-directory weir-jira-directory t))))
+
 (defun weir-bench-all ()
   "Run all experiments.
 Those of HTTP run if there is a server, that of Jira if it has a replica."

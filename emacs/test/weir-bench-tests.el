@@ -88,5 +88,15 @@
       (weir-bench--close-socket)
       (delete-process (nth 2 server)))))
 
+(ert-deftest weir-bench-tests-stops-are-rows ()
+  (let* ((process-environment (cons "WEIR_BENCH_ISSUES=30" process-environment))
+         (text (with-output-to-string (weir-bench-jira-pauses)))
+         (rows (mapcar #'json-parse-string (split-string text "\n" t))))
+    (should (equal (mapcar (lambda (row) (gethash "column" row)) rows)
+                   '("full load" "pull without changes" "push of one change"
+                     "site that does not answer for 2 s")))
+    (dolist (row rows)
+      (should (numberp (gethash "max_ns" row))))))
+
 (provide 'weir-bench-tests)
 ;;; weir-bench-tests.el ends here
