@@ -242,9 +242,34 @@ pub struct WorkloadSpec {
     /// Samples of its cells in each block, at most the experiment's; for
     /// workloads whose single iteration takes long.
     pub samples: Option<usize>,
+    /// Whether requests wait for answers.
+    #[serde(default)]
+    pub load: Load,
     /// Whether `--quick` runs it.
     #[serde(default = "default_true")]
     pub quick: bool,
+}
+
+/// When a workload's requests are sent.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// Each caller sends its next request after the answer to the one before.
+    #[default]
+    Closed,
+    /// Requests are sent at their times, whether or not answers came. A latency counts
+    /// from the time the request was due.
+    Open,
+}
+
+impl Load {
+    /// The word for tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Load::Closed => "closed",
+            Load::Open => "open",
+        }
+    }
 }
 
 /// Units of work in one iteration.
@@ -351,6 +376,17 @@ impl Experiment {
         })?;
         experiment.validate()?;
         Ok(experiment)
+    }
+
+    /// The load of the workload called `workload`, its size filled in.
+    pub fn load_of(&self, workload: &str) -> Load {
+        let named = |spec: &&WorkloadSpec| {
+            let sizes = spec.sizes.iter().map(u64::to_string);
+            let mut names = sizes.map(|size| spec.name.replace("{size}", &size));
+            spec.name == workload || names.any(|name| name == workload)
+        };
+        let spec = self.workloads.iter().find(named);
+        spec.map_or(Load::default(), |spec| spec.load)
     }
 
     fn complain<T>(&self, what: impl Into<String>) -> Result<T> {

@@ -95,7 +95,7 @@ fn sections(
     for metric in &experiment.header.show {
         sections.extend(medians(summary, metric));
     }
-    sections.push(details(summary));
+    sections.push(details(experiment, summary));
     sections.extend(allocations(plan));
     sections.push(block_table(blocks));
     sections.push(machine(fingerprint));
@@ -308,9 +308,10 @@ fn medians(summary: &Summary, metric: &str) -> Option<Section> {
     Some(Section::new(&heading, vec![Part::Table(table)]))
 }
 
-fn details(summary: &Summary) -> Section {
+fn details(experiment: &Experiment, summary: &Summary) -> Section {
     let mut table = Table::new(&[
         "workload",
+        "loop",
         "contender",
         "metric",
         "median",
@@ -331,6 +332,7 @@ fn details(summary: &Summary) -> Section {
         };
         table.row(vec![
             row.workload.clone(),
+            experiment.load_of(&row.workload).word().to_owned(),
             row.contender.clone(),
             row.metric.clone(),
             unit(row.blocks.median),
@@ -343,7 +345,11 @@ fn details(summary: &Summary) -> Section {
             row.samples.map_or(0, |spread| spread.n).to_string(),
         ]);
     }
-    Section::new("Figures", vec![Part::Table(table)])
+    let note = "In a closed loop, each caller waits for an answer before its next request, so latencies are those of a \
+                queue. In an open loop, requests are sent at their times, and a latency counts from the time the \
+                request was due.";
+    let parts = vec![Part::Text(note.to_owned()), Part::Table(table)];
+    Section::new("Figures", parts)
 }
 
 fn allocations(plan: &Plan) -> Option<Section> {

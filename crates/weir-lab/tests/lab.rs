@@ -524,6 +524,31 @@ fn an_interrupt_before_the_first_block_ends_the_check() {
 }
 
 #[test]
+fn each_row_states_its_loop() {
+    let open = "[[workload]]\nname = \"at-{size}\"\nsizes = [5, 50]\nload = \"open\"\n";
+    let dir = laboratory(&experiment(1.5, open));
+    let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+    let report = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let figures = report.split("## Figures").nth(1).unwrap();
+    for (workload, words) in [("w", "closed"), ("at-5", "open"), ("at-50", "open")] {
+        let rows = figures.lines().map(|line| line.split('|').map(str::trim));
+        let rows = rows.filter(|row| row.clone().nth(1) == Some(workload));
+        let loops: Vec<_> = rows.filter_map(|mut row| row.nth(2)).collect();
+        assert_eq!(loops, [words, words], "{workload}: {figures}");
+    }
+    // What is sent at a rate says so.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
+    for entry in fs::read_dir(root).unwrap() {
+        let file = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let sections = file.split("[[workload]]").skip(1);
+        for section in sections.filter(|section| section.contains("name = \"open-")) {
+            assert!(section.contains("load = \"open\""), "{section}");
+        }
+    }
+}
+
+#[test]
 fn an_alias_runs_each_of_its_experiments() {
     let aliased = |name: &str, command: &str| {
         let header = format!("name = \"{name}\"\nalias = \"study\"");
