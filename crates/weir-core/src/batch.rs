@@ -2,8 +2,8 @@
 //!
 //! A batch is a 16-byte head and its items back to back, byte for byte as
 //! docs/formats/batch.md says. The builder checks every limit before it
-//! appends; the reader takes nothing for granted and reports the place of the
-//! first byte that cannot be.
+//! appends. The reader checks every byte and reports the position of the first
+//! one that is not valid.
 
 use thiserror::Error;
 
@@ -79,7 +79,7 @@ pub struct BatchBuilder {
     client: ClientId,
     nonce: u64,
     topic: Vec<u8>,
-    /// Whether the next item may lean on the one before it.
+    /// Whether the next item may leave out what equals the item before it.
     leans: bool,
 }
 
@@ -126,7 +126,7 @@ impl BatchBuilder {
         bytes
     }
 
-    /// Starts over; keeps at most `keep_bytes` of memory.
+    /// Removes all items; keeps at most `keep_bytes` of memory.
     pub fn clear(&mut self, keep_bytes: usize) {
         self.items.clear();
         self.items.shrink_to(keep_bytes);
@@ -157,7 +157,7 @@ impl BatchBuilder {
             if let Err(error) = self.push_from(author, intention, limits) {
                 self.items.truncate(bytes);
                 self.count = count;
-                // The next item must not lean on one that is gone.
+                // The next item must not refer to one that was removed.
                 self.leans = false;
                 return Err((index, error));
             }
@@ -762,7 +762,7 @@ impl<'a> Iterator for Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Number of items that come.
+    /// Number of items that are not read yet.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left

@@ -6,10 +6,11 @@
 //! Nothing here depends on the order of the hash table: it is only searched,
 //! never walked.
 //!
-//! What an operation costs is memory far away. A new key touches one place at
-//! random (the table), a known one three (table, slot, key).
+//! The cost of an operation is its cache misses: a new key touches one random
+//! place (the table), a known key touches three (table, slot, key).
 //!
-//! A snapshot shares nearly all of it (`freeze`): writers wait while it is taken.
+//! A snapshot shares nearly all of the index (`freeze`), because writers wait
+//! while the snapshot is taken.
 
 mod pages;
 mod table;
@@ -117,7 +118,7 @@ impl KeyIndex {
             .is_some_and(|slot| self.keys.get(slot.place) == key)
     }
 
-    /// The key's value is now in the record at `offset`.
+    /// Sets the offset of the record that holds the key's value.
     #[inline]
     pub fn set(&mut self, key: &[u8], offset: ConsequenceOffset) {
         assert!(offset.0 != 0, "offsets start at 1");
@@ -139,7 +140,7 @@ impl KeyIndex {
         self.live += 1;
     }
 
-    /// The key has no value any more. Returns whether it had one.
+    /// Removes the key. Returns whether it had a value.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let half = half(self.seed, key);
         let Some(number) = self.table.find(half, |n| self.is(n, key)) else {

@@ -364,9 +364,9 @@ const NOT_JSON: i64 = -1;
 /// The paths cannot be used.
 const NOT_PATHS: i64 = -2;
 
-/// Finds values in a part of the input by their paths, which stand on lines.
-/// All of it is checked: as RFC 8259 has it (`flags` 1), or as far as nothing
-/// in it disturbs what is found.
+/// Finds values in a part of the input by their paths, one path a line. With
+/// `flags` 1 the whole part must be JSON as in RFC 8259; otherwise it is checked
+/// only as far as a fault could change what is found.
 pub(crate) fn json_find(
     m: &mut [u8],
     d: &CallContext,
@@ -422,8 +422,8 @@ pub(crate) fn json_find(
     Ok(done(found, to.len()))
 }
 
-/// Fuel of looking through so many bytes: by the most that the paths may have
-/// it worked on one of them.
+/// Fuel of a search through `bytes` bytes: for each byte, the most often that
+/// the paths may need it.
 fn looking(bytes: usize, wanted: &Plan) -> u64 {
     bytes as u64 * JSON_BYTE_FUEL * wanted.paths().work() / PASS_WORK
 }

@@ -1,12 +1,12 @@
-//! What instances cost beside the instructions that they run: to be made anew,
-//! and to be put back.
+//! Fuel that instances cost beside the instructions that they run: for a new
+//! instance, and for memory that is reset after a call.
 //!
-//! An instance is thrown away after a call that failed, one that grew its
-//! memory, and each call of a module that changes tables or drops segments. The
-//! topic pays for the next one in fuel, after the call and beyond its limit:
-//! it is a bill, and makes no call fail that has ended. Prices depend on the
-//! module and on the call alone, so that every node bills alike: which pages
-//! were read is not known, so they are those that can have been.
+//! An instance is dropped after a call that failed or grew its memory, and
+//! after each call of a module that changes tables or drops segments. The topic
+//! is charged for the next instance after the call, and beyond the limit of the
+//! call: the charge cannot make the call fail. It depends on the module and on
+//! the call alone, so that every node charges the same. The host does not know
+//! which pages a call read: it charges for those that the call can have read.
 
 use std::ops::Range;
 
@@ -21,19 +21,21 @@ const GLOBAL_FUEL: u64 = 5;
 /// Fuel of a page of memory that is written for the first time, by data
 /// segments or by the call.
 const WRITTEN_FUEL: u64 = 1_000;
-/// Fuel of a page that may have been read for the first time, in so much as
-/// topics allow unless they are told to, and beyond. A program that allocates
-/// in such a memory, and so grows it in each call, is to stay cheap.
+/// Fuel of a page that may have been read for the first time, within the first
+/// [`READ_BYTES`] of a memory. It is low so that a program stays cheap that
+/// allocates in such a memory, and so grows it in each call.
 const READ_FUEL: u64 = 100;
+/// Fuel of a page beyond them that may have been read for the first time.
 const READ_MORE_FUEL: u64 = 400;
+/// Memory that a topic allows by default.
 const READ_BYTES: u64 = MEMORY_BYTES_DEFAULT;
-/// Fuel of the cheapest instructions that read one.
+/// Fuel of the cheapest instructions that read a page.
 const TOUCH_FUEL: u64 = 2;
-/// Bytes of such a page.
+/// Bytes of a page that the operating system maps.
 const PAGE_BYTES: u64 = 4096;
-/// Bytes that are put back after a call for nothing.
+/// Bytes that are reset after a call without a charge.
 const FREE_BYTES: u64 = 64 << 10;
-/// Bytes beyond that for a unit of fuel.
+/// Bytes beyond [`FREE_BYTES`] that cost one unit of fuel.
 const BACK_BYTES: u64 = 128;
 
 /// Pages that a data segment may touch, wherever it begins.
@@ -44,14 +46,15 @@ pub(crate) fn pages_of(segment_bytes: usize) -> u64 {
     }
 }
 
-/// Bytes of some parts.
+/// Sum of the lengths of `parts`.
 pub(crate) fn bytes_of(parts: impl Iterator<Item = Range<usize>>) -> u64 {
     parts.map(|part| part.len() as u64).sum()
 }
 
-/// Fuel of an instance in the place of one that is thrown away: after a call
-/// that used so much, in a memory of so many bytes of which some were written.
-/// `kept` are the pages that the next one begins with in mode `memory`.
+/// Fuel of an instance that replaces a dropped one. The last call used `used`
+/// units of fuel, in a memory of `memory` bytes of which it wrote `written`.
+/// `kept` is the number of pages that the next instance begins with in mode
+/// `memory`.
 pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kept: u64) -> u64 {
     let all = memory.div_ceil(PAGE_BYTES);
     let written = report.data_pages + written.div_ceil(PAGE_BYTES) + kept;
@@ -64,7 +67,7 @@ pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kep
         + (read - first) * READ_MORE_FUEL
 }
 
-/// Fuel of so many bytes that are put back, or looked through to be kept.
+/// Fuel of `bytes` of memory that are reset after a call, or compared to be kept.
 pub(crate) fn put_back(bytes: u64) -> u64 {
     bytes.saturating_sub(FREE_BYTES) / BACK_BYTES
 }

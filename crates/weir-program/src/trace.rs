@@ -1,8 +1,9 @@
-//! Tracing: what a program asked of the host, call by call.
+//! Tracing: records each call of a host function that a program makes.
 //!
-//! A host with a [`Tracer`] links other functions, which do the same and write
-//! down what they did; a host without one has no place where it could. What
-//! must never happen here: a change of an outcome, or of the fuel.
+//! A host with a [`Tracer`] links other functions, which do what the plain ones
+//! do and record it. A host without one has no code for it.
+//!
+//! Invariant: tracing changes neither an outcome nor the fuel of a call.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -22,13 +23,13 @@ pub const NAME_BYTES_MAX: usize = 256;
 /// Calls that are kept; what happens depends on what is traced.
 pub const CALLS_MAX: usize = 100_000;
 
-/// The beginning of some bytes.
+/// The first bytes of an argument or a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snippet {
     /// At most [`SNIPPET_BYTES_MAX`] bytes; of a line of `log` at most
     /// [`LINE_BYTES_MAX`](crate::LINE_BYTES_MAX).
     pub bytes: Vec<u8>,
-    /// How many there are in all.
+    /// Length of the whole argument or result in bytes.
     pub len: usize,
 }
 
@@ -50,7 +51,7 @@ pub enum Argument {
     Name(&'static str),
 }
 
-/// What a call gave back.
+/// What a call returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing: the function returns none.
@@ -59,7 +60,7 @@ pub enum Answer {
     Number(i64),
     /// Bytes that were written into the guest.
     Bytes(Snippet),
-    /// There is none.
+    /// The entry that was looked up does not exist.
     Absent,
     /// The call ended the program.
     Stopped(Stop),
@@ -109,7 +110,7 @@ pub struct CallStack {
     pub frames: Vec<Frame>,
 }
 
-/// What a [`Tracer`] wrote down.
+/// What a [`Tracer`] recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traced {
     /// The calls, oldest first.
@@ -122,7 +123,7 @@ pub struct Traced {
     pub stack: Option<CallStack>,
 }
 
-/// Which calls are written down.
+/// Which calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// All; the first [`CALLS_MAX`] are kept.
@@ -131,7 +132,7 @@ pub enum Wanted {
     Log,
 }
 
-/// Writes down the calls of some intentions.
+/// Records the calls of some intentions.
 #[derive(Debug)]
 pub struct Tracer {
     wanted: Wanted,
@@ -149,7 +150,7 @@ struct Seen {
 }
 
 impl Tracer {
-    /// A tracer of these intentions.
+    /// Creates a tracer of the calls of `intentions`.
     #[must_use]
     pub fn new(wanted: Wanted, intentions: &RangeInclusive<IntentionOffset>) -> Self {
         Self {
@@ -160,7 +161,7 @@ impl Tracer {
         }
     }
 
-    /// From now on these intentions.
+    /// Traces these intentions from now on, and no others.
     pub fn watch(&self, intentions: &RangeInclusive<IntentionOffset>) {
         self.first.store(intentions.start().0, Ordering::Relaxed);
         self.last.store(intentions.end().0, Ordering::Relaxed);
@@ -198,7 +199,7 @@ impl Tracer {
         seen.calls.push_back(call);
     }
 
-    /// Returns what was written down since the last time.
+    /// Returns what was recorded since the last call of this method.
     #[must_use]
     pub fn take(&self) -> Traced {
         let seen = std::mem::take(&mut *self.seen.lock());

@@ -193,8 +193,8 @@ impl Committer {
         ended
     }
 
-    /// Nothing is known yet of what the programs of the topics cost, and some are not compiled. To be
-    /// called before the first call is taken.
+    /// Tells the queue which topics have programs: it does not know yet what their calls cost, and some
+    /// are not compiled. Must be called before the first call is taken.
     pub(crate) fn learn_programs(&self) {
         let machine = self.engine.machine.read();
         let programs: Vec<_> = machine

@@ -45,12 +45,12 @@ struct Input {
     files: Arc<TopicFiles>,
     blocks: Vec<BlockRef>,
     first_segment: u32,
-    /// After the last reserved number.
+    /// First segment number after the reserved ones.
     end_segment: u32,
     options: TopicOptions,
     incarnation: u64,
     now_ms: u64,
-    /// Everything after this is held for a group.
+    /// Records after this offset are held for a group.
     held: u64,
 }
 

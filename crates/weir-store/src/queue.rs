@@ -682,17 +682,17 @@ impl Queue {
         work
     }
 
-    /// Bounds what a log provider has at a time.
+    /// Limits how many batches a log provider has at a time.
     pub(crate) fn set_in_flight_max(&self, batches: usize) {
         self.in_flight_max.store(batches.max(1), Ordering::Relaxed);
     }
 
-    /// A log provider has one more batch.
+    /// Counts a batch that is given to a log provider.
     pub(crate) fn admitted(&self) {
         self.inner.lock().in_flight += 1;
     }
 
-    /// A log provider has answered a batch.
+    /// Counts a batch that a log provider has answered.
     pub(crate) fn concluded(&self) {
         let mut inner = self.inner.lock();
         assert!(inner.in_flight > 0, "each admitted batch is answered once");
@@ -701,7 +701,7 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Gives the memory of a batch back.
+    /// Keeps the memory of an answered batch for a later one.
     pub(crate) fn recycle(&self, mut pending: Pending) {
         let mut inner = self.inner.lock();
         inner.destroys -= pending.destroys;
@@ -714,9 +714,8 @@ impl Queue {
         }
     }
 
-    /// Topics have programs that nothing is known of, with these limits of fuel for a call. The
-    /// calls of those for which `is_put_off` is true wait until they are compiled, if a thread
-    /// compiles them.
+    /// Registers the programs of topics after an open, each with the fuel limit of a call. Calls of
+    /// a program for which `is_put_off` is true wait until it is compiled, if a thread compiles it.
     pub(crate) fn restored(
         &self,
         programs: &[(TopicName, u64, CodeHash)],
@@ -734,12 +733,12 @@ impl Queue {
         }
     }
 
-    /// A thread begins to compile modules that were restored.
+    /// Counts a thread that begins to compile restored modules.
     pub(crate) fn compiler_began(&self) {
         self.inner.lock().compilers += 1;
     }
 
-    /// Such a thread has ended: with the last one nothing waits for a module.
+    /// Counts the end of such a thread. When the last one ends, no call waits for a module any more.
     pub(crate) fn compiler_ended(&self) {
         let mut inner = self.inner.lock();
         inner.compilers -= 1;
@@ -750,13 +749,13 @@ impl Queue {
         }
     }
 
-    /// The module that calls have waited for longest.
+    /// Returns the module that calls have waited for longest.
     pub(crate) fn wanted(&self) -> Option<CodeHash> {
         let inner = self.inner.lock();
         inner.uncompiled.get(inner.slow.held_first()?).copied()
     }
 
-    /// A module is compiled, or cannot be: its calls go on.
+    /// Lets the calls of a module proceed: it is compiled, or cannot be.
     pub(crate) fn compiled(&self, code: CodeHash) {
         self.inner.lock().release(|_, other| other == code);
         self.work.notify_one();
@@ -813,12 +812,12 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Whether calls are taken no more.
+    /// Whether calls are refused.
     pub(crate) fn is_shut(&self) -> bool {
         self.inner.lock().shut.is_some()
     }
 
-    /// Takes no more calls. Closing replaces any earlier reason.
+    /// Refuses calls from now on, with the reason `why`. [`Shut::Closed`] replaces an earlier reason.
     pub(crate) fn shut(&self, why: &Shut) {
         let mut inner = self.inner.lock();
         if inner.shut.is_none() || why.is_closed() {

@@ -132,7 +132,7 @@ impl Snapshot {
         }
         let written = self.write_content(disk, store_id, &new);
         if written.is_err() {
-            // It would only hold space that may be what is missing.
+            // Its file would take space, and a full disk may be why this failed.
             drop(disk.remove(&new));
         }
         written?;
@@ -312,7 +312,7 @@ fn read_membership(bytes: &[u8]) -> Option<AppliedMembership> {
     Some(AppliedMembership { index, term, body })
 }
 
-/// Checks every byte of a snapshot; makes nothing of it.
+/// Checks every byte of a snapshot without loading it.
 pub(crate) fn check(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -321,8 +321,8 @@ pub(crate) fn check(
     check_watched(disk, store_id, index, &mut |_| true)
 }
 
-/// As `check`; `watch` hears of the bytes of each chunk, and says whether to go
-/// on.
+/// As `check`. Calls `watch` with the number of bytes of each chunk, and stops
+/// when it returns false.
 pub(crate) fn check_watched(
     disk: &dyn Disk,
     store_id: [u8; 16],

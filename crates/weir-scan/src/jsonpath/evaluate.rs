@@ -1,4 +1,4 @@
-//! Expression and item to values, or to true and false.
+//! Evaluates an expression on an item: to values, or to true or false.
 //!
 //! A node is the offset at which a value begins. The nodes below one are met by reading its bytes
 //! from front to back, which is the order that RFC 9535 asks for and needs no stack.
@@ -33,10 +33,10 @@ const LOOK: u64 = 8;
 /// Steps for a byte of a pattern that is found in the data, and for a step of its program.
 const COMPILE: usize = 8;
 
-/// Steps after which it is asked whether the answer is still wanted.
+/// Steps after which the caller is asked whether it still wants the answer.
 const STEPS_ASKED: u64 = 1 << 24;
 
-/// One item, and what is known of it.
+/// The evaluation of an expression on one item.
 pub(super) struct Evaluation<'a> {
     bytes: &'a [u8],
     /// Where the item begins.
@@ -45,11 +45,11 @@ pub(super) struct Evaluation<'a> {
     found: &'a [Value],
     bindings: &'a dyn Bindings,
     no_paths: PathSet,
-    /// Steps until it is asked again.
+    /// Steps until the caller is asked again.
     left: Cell<u64>,
-    /// Steps after those.
+    /// Steps of the budget after those in `left`.
     later: Cell<u64>,
-    /// More would have been needed, or the answer is not wanted any more.
+    /// The budget is used up, or the caller no longer wants the answer.
     over: Cell<bool>,
 }
 
@@ -257,7 +257,7 @@ impl<'a> Evaluation<'a> {
     ) -> impl Iterator<Item = Child> + 'w {
         let mut children = Children::new(walk, at);
         let mut from = at;
-        // Also for one that has none.
+        // A node without children is paid for too.
         let mut paid = self.spend(children.passed().saturating_sub(at));
         std::iter::from_fn(move || {
             if paid.is_break() {

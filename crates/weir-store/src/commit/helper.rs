@@ -64,18 +64,18 @@ impl Helper {
         Begun(result)
     }
 
-    /// Waits for the thread, which has nothing to do any more.
+    /// Ends the thread and waits for its end. It must have no job.
     pub(super) fn end(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             drop(sender);
-            // It had nothing in hand; a panic was told by its last job.
+            // It had no job; a panic was returned as the result of its last one.
             drop(thread.join());
         }
     }
 }
 
 impl Begun {
-    /// Waits for them.
+    /// Waits until the batches are applied.
     pub(super) fn end(self) -> Result<(), StoreError> {
         let thread = "the thread that applies";
         self.0

@@ -58,8 +58,8 @@ struct Running {
 }
 
 impl Running {
-    /// The state in front of the first record; its intention is one below, so
-    /// that "plus 1" is right for the first record as well.
+    /// The state before the first record. Its intention is one less than that of
+    /// the first record, whose difference is 1 then, as for any next record.
     fn new(base: &Base) -> Self {
         Self {
             offset: base.first.wrapping_sub(1),
