@@ -20,6 +20,8 @@ type LeaderId = openraft::alias::LeaderIdOf<Types>;
 
 /// Nodes in a membership; more are refused as damage.
 const NODES_MAX: u64 = 64;
+/// Numbers of removed nodes that a membership keeps; with as many, no number can be wanted.
+pub(crate) const REMOVED_MAX: u64 = 1024;
 
 pub(crate) fn io_error(error: StoreError) -> io::Error {
     io::Error::other(error)
@@ -111,6 +113,17 @@ pub(crate) fn encode_members(members: &Membership) -> Bytes {
     for (_, member) in members.nodes() {
         out.extend_from_slice(&member.incarnation.to_le_bytes());
     }
+    if members
+        .nodes()
+        .any(|(_, member)| !member.removed.is_empty())
+    {
+        for (_, member) in members.nodes() {
+            put_varint(&mut out, member.removed.len() as u64);
+            for node in &member.removed {
+                put_varint(&mut out, *node);
+            }
+        }
+    }
     Bytes::from(out)
 }
 
@@ -141,11 +154,10 @@ fn read_members(bytes: &[u8]) -> Result<Members, Short> {
     for _ in 0..up_to(reader.varint()?, NODES_MAX)? {
         let node = reader.varint()?;
         let (peer, client) = (read_text(&mut reader)?, read_text(&mut reader)?);
-        let incarnation = 0;
         let member = Member {
             peer,
             client,
-            incarnation,
+            ..Member::default()
         };
         nodes.insert(node, member);
     }
@@ -153,6 +165,14 @@ fn read_members(bytes: &[u8]) -> Result<Members, Short> {
     if !reader.is_empty() {
         for member in nodes.values_mut() {
             member.incarnation = reader.u64()?;
+        }
+    }
+    // Those of a cluster that has removed no node end here.
+    if !reader.is_empty() {
+        for member in nodes.values_mut() {
+            for _ in 0..up_to(reader.varint()?, REMOVED_MAX)? {
+                member.removed.push(reader.varint()?);
+            }
         }
     }
     if reader.is_empty() {

@@ -1,6 +1,6 @@
 //! Changes of the members of a cluster, one at a time.
 //!
-//! Invariants: a number that a member has is given to no other directory; a
+//! Invariants: a number that a member has or had is given to no other directory; a
 //! learner votes only after it has caught up; every change is committed before it
 //! is reported.
 
@@ -12,7 +12,7 @@ use openraft::{ChangeMembers, Raft, ServerState};
 use tokio::sync::Mutex;
 use weir_store::replica::NodeIdentity;
 
-use crate::convert::index_of;
+use crate::convert::{REMOVED_MAX, index_of};
 use crate::machine::StateMachine;
 use crate::types::{Member, Types};
 use crate::wire::{Join, JoinAnswer};
@@ -138,8 +138,12 @@ impl Members {
                 if ![0, join.member.incarnation].contains(&known.incarnation) {
                     return Err(Declined::Never(other_disk(join.node)));
                 }
-                if *known != join.member {
-                    let moved = BTreeMap::from([(join.node, join.member.clone())]);
+                let moved = Member {
+                    removed: known.removed.clone(),
+                    ..join.member.clone()
+                };
+                if *known != moved {
+                    let moved = BTreeMap::from([(join.node, moved)]);
                     self.change(ChangeMembers::SetNodes(moved)).await?;
                 }
                 join.node
@@ -164,7 +168,7 @@ impl Members {
                 }
                 let node = match join.node {
                     0 => self.unused(&nodes),
-                    wanted => wanted,
+                    wanted => never_removed(wanted, &nodes)?,
                 };
                 let added = BTreeMap::from([(node, join.member.clone())]);
                 self.change(ChangeMembers::AddNodes(added)).await?;
@@ -181,7 +185,8 @@ impl Members {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
         let highest = nodes.keys().next_back().copied().unwrap_or_default();
-        last.max(highest) + 1
+        let removed = removed(nodes).last().copied().unwrap_or_default();
+        last.max(highest).max(removed) + 1
     }
 
     /// Makes a learner a voter.
@@ -222,6 +227,9 @@ impl Members {
             let text = format!("node {node} is the only voter");
             return Err(Declined::Never(text));
         }
+        if let Some(note) = note_removal(node, &nodes) {
+            self.change(ChangeMembers::SetNodes(note)).await?;
+        }
         if voters.contains(&node) {
             let without = ChangeMembers::RemoveVoters([node].into());
             let changed = self.raft.change_membership(without, false).await;
@@ -238,6 +246,46 @@ impl Members {
         let changed = self.raft.change_membership(change, true).await;
         changed.map(drop).map_err(|error| declined(&error))
     }
+}
+
+/// Numbers of removed nodes.
+fn removed(nodes: &BTreeMap<u64, Member>) -> BTreeSet<u64> {
+    let noted = nodes.values().flat_map(|member| &member.removed);
+    noted.copied().collect()
+}
+
+/// A number that an empty directory wants, unless a removed node may have had it.
+fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
+    let removed = removed(nodes);
+    if removed.contains(&wanted) {
+        return Err(Declined::Never(format!(
+            "node {wanted} was removed, and a number is used once; join without a number, or with \
+             another one"
+        )));
+    }
+    if removed.len() as u64 >= REMOVED_MAX {
+        return Err(Declined::Never(format!(
+            "the cluster has removed {REMOVED_MAX} nodes, and does not know whether one of them was \
+             node {wanted}; join without a number"
+        )));
+    }
+    Ok(wanted)
+}
+
+/// The member that stays and has the lowest number, with a note of a node that is to be
+/// removed and of all nodes that were removed before. The note is committed before the
+/// removal: there is no moment without it.
+fn note_removal(node: u64, nodes: &BTreeMap<u64, Member>) -> Option<BTreeMap<u64, Member>> {
+    let (keeper, member) = nodes.iter().find(|(stays, _)| **stays != node)?;
+    let mut noted = removed(nodes);
+    if (noted.len() as u64) < REMOVED_MAX {
+        noted.insert(node);
+    }
+    let member = Member {
+        removed: noted.into_iter().collect(),
+        ..member.clone()
+    };
+    Some(BTreeMap::from([(*keeper, member)]))
 }
 
 /// Why a node is refused that has another disk than the member of its number.

@@ -609,10 +609,11 @@ impl Node {
         };
         let known = self.until(|status| status.members.contains_key(&status.node));
         let Ok(known) = known.await else { return };
-        let is_moved = known
-            .members
-            .get(&known.node)
-            .is_some_and(|(at, _)| *at != member);
+        let is_moved = known.members.get(&known.node).is_some_and(|(at, _)| {
+            let removed = at.removed.clone();
+            let member = member.clone();
+            *at != Member { removed, ..member }
+        });
         if is_moved {
             let peers = known
                 .members

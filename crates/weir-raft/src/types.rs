@@ -21,6 +21,9 @@ pub struct Member {
     /// Which disk the node has: random, made with its directory. A process with another
     /// disk is not this member. 0: not known yet.
     pub incarnation: u64,
+    /// Numbers of removed nodes that are noted with this member, ascending. What all members
+    /// have together are the numbers that no directory gets again.
+    pub removed: Vec<u64>,
 }
 
 /// A batch of intentions: what openraft calls application data.

@@ -128,6 +128,7 @@ impl Join {
                 peer: read_text(reader)?,
                 client: read_text(reader)?,
                 incarnation: reader.u64()?,
+                ..Member::default()
             };
             Ok::<_, Short>(Self {
                 cluster: has_cluster.then_some(cluster),
@@ -597,6 +598,12 @@ mod tests {
         let read = decode_members(&with).unwrap();
         assert_eq!(read.get_node(&2).unwrap().incarnation, 9 << 56);
         assert_eq!(encode_members(&read).as_ref(), with);
+        // A note of the removed nodes 3 and 300 with member 1.
+        with.extend([2, 3, 0xac, 2, 0]);
+        let read = decode_members(&with).unwrap();
+        assert_eq!(read.get_node(&1).unwrap().removed, [3, 300]);
+        assert_eq!(encode_members(&read).as_ref(), with);
+        assert!(decode_members(&with[..with.len() - 1]).is_err());
         for answer in [
             AppendEntriesResponse::Success,
             AppendEntriesResponse::PartialSuccess(Some(id(1, 1))),
@@ -649,6 +656,7 @@ mod tests {
                 peer: "p:1".to_owned(),
                 client: "c".to_owned(),
                 incarnation: 1 << 60,
+                ..Member::default()
             },
             engine: "an engine".to_owned(),
         };

@@ -509,6 +509,17 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     // Its number was removed: the directory does not come back under it.
     let text = asks(&peer, &known(added.node, CLUSTER)).await.unwrap_err();
     assert!(text.contains("it was removed"), "{text}");
+    // Neither does an empty one, whichever members were removed after it.
+    let mut again = empty_at(&nowhere);
+    let newer = asks(&peer, &again).await.unwrap();
+    cluster.nodes[&leader].remove(newer.node).await.unwrap();
+    for number in [added.node, newer.node] {
+        again.node = Some(number);
+        let text = asks(&peer, &again).await.unwrap_err();
+        let expected = format!("node {number} was removed, and a number is used once");
+        assert!(text.contains(&expected), "{text}");
+    }
+    assert_eq!(cluster.nodes[&leader].status().members.len(), 3);
     cluster.put(4).await;
     cluster.agreed().await;
     for node in 1..=3 {
