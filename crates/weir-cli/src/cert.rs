@@ -1,7 +1,8 @@
-//! `weir cert`: an authority of one's own, good enough for a small cluster.
+//! `weir cert`: a private certificate authority for a small cluster.
 //!
-//! What must never happen here: a file that is there already written over, or
-//! a key that anybody but its owner can read.
+//! Invariants:
+//! - A file that exists is never overwritten.
+//! - Only its owner can read a key.
 
 mod authority;
 

@@ -131,15 +131,15 @@ enum Command {
     Query(Box<With<crate::query::QueryArgs>>),
     /// Remove a key
     Delete(With<crate::delete::DeleteArgs>),
-    /// Do several writes to a topic together or not at all
+    /// Write several records to a topic in one transaction
     Txn(With<crate::txn::TxnArgs>),
-    /// Make, list, describe, change and remove topics
+    /// Create, list, show, change and remove topics
     Topic(With<crate::topic::TopicArgs>),
     /// Share a topic between readers: work queues and durable positions
     Group(With<crate::group::GroupArgs>),
-    /// Check and test programs, and let them judge the writes of a topic
+    /// Check, test and install the programs that judge the writes of a topic
     Program(With<crate::program::ProgramArgs>),
-    /// The main job on real data, shown as it happens
+    /// Show the main job on real data, in a minute
     Demo(With<crate::demo::DemoArgs>),
     /// Write many values from a file, each exactly once, however often it is interrupted
     Import(With<crate::import::ImportArgs>),
@@ -151,7 +151,7 @@ enum Command {
     Serve(Box<With<crate::serve::ServeArgs>>),
     /// Run several nodes that keep one store, so that one of them may fail
     Cluster(With<crate::cluster::ClusterArgs>),
-    /// Show what holds for a store: durability, disk, log, sessions
+    /// Show the state of a store: durability, disk, log, sessions
     Status(With<crate::status::StatusArgs>),
     /// Check whether this machine and directory suit a store
     Doctor(With<crate::doctor::DoctorArgs>),
@@ -159,23 +159,23 @@ enum Command {
     Verify(With<crate::verify::VerifyArgs>),
     /// Copy a store into a directory
     Backup(With<crate::backup::BackupArgs>),
-    /// Make a store from a backup, checked
+    /// Create a store from a backup, and check it
     Restore(With<crate::restore::RestoreArgs>),
-    /// Make a new store of what can be read of a damaged one
+    /// Create a store from the readable part of a damaged one
     Repair(With<crate::repair::RepairArgs>),
     /// Remove replaced records and the log that is no longer needed
     Compact(With<crate::compact::CompactArgs>),
-    /// Show, check and make the configuration file
+    /// Create, show and check the configuration file
     Config(With<crate::config::ConfigArgs>),
-    /// Name places and switch between them
+    /// Name directories and servers, and switch between them
     Context(With<crate::context::ContextArgs>),
-    /// Make, list and take back the tokens by which clients come in to a server
+    /// Create, list and revoke the tokens of clients of a server
     Token(With<crate::token::TokenArgs>),
-    /// An authority of one's own, and certificates for servers and clients
+    /// Create a private certificate authority and issue server and client certificates
     Cert(With<crate::cert::CertArgs>),
-    /// Look at PSYC packets and values, byte by byte
+    /// Show PSYC packets and values, byte by byte
     Psyc(crate::psyc::PsycArgs),
-    /// Run experiments: measure Weir and its rivals (the program weir-lab)
+    /// Run experiments that measure Weir and its peers (the program weir-lab)
     Lab(crate::lab::LabArgs),
     /// Keep a replica of a Jira site: pull, list, show and search it without waiting
     Jira(With<crate::jira::JiraArgs>),

@@ -1,4 +1,4 @@
-//! `weir token`: who may come in to a server, and to do what.
+//! `weir token`: the tokens of clients of a server, and their rights.
 //!
 //! What must never happen here: a token anywhere but in the one output that
 //! its maker asked for.

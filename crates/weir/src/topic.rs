@@ -15,15 +15,15 @@ use crate::verdict::Verdict;
 
 mod awaited;
 
-/// A handle on a topic. Writing waits for the verdict; see
-/// [`Session::send`](crate::Session::send) to go on without waiting.
+/// A handle to a topic. Each write blocks until its verdict;
+/// [`Session::send`](crate::Session::send) does not.
 #[derive(Clone, Debug)]
 pub struct Topic {
     backend: Backend,
     name: TopicName,
 }
 
-/// Pages of records, in order; optionally waiting for new ones.
+/// Pages of records, in order. With a patience it waits for new records.
 #[derive(Clone, Debug)]
 pub struct Pages {
     reader: TopicReader,
@@ -50,14 +50,14 @@ impl Topic {
         Verdict::first(&self.backend.write(&[intention])?)
     }
 
-    /// Makes the topic live. INVALID with `TopicExists` when it does already.
+    /// Creates the topic. The verdict is INVALID with reason `TopicExists` if it exists.
     pub fn create(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
         self.one(Operation::Create { options }, &[])
     }
 
-    /// Makes the topic live, with a program that judges each write to it: a
-    /// WebAssembly module that speaks `weir1`, and arguments for it. ERROR
-    /// with `BadProgram` when the module breaks a rule.
+    /// Creates the topic with a program that judges each write to it: a WebAssembly module
+    /// with the interface `weir1`, and arguments for it. The verdict is ERROR with reason
+    /// `BadProgram` if the module breaks a rule.
     pub fn create_program(
         &self,
         options: &TopicOptions,
@@ -72,8 +72,8 @@ impl Topic {
         self.one(create, &[])
     }
 
-    /// Puts another program in the place of the topic's; if it fails the old
-    /// one stays. With `expected` only in the place of that one.
+    /// Replaces the program of the topic; if that fails, the old program stays. With
+    /// `expected`, replaces that program only.
     pub fn replace_program(
         &self,
         expected: Option<CodeHash>,
@@ -109,13 +109,12 @@ impl Topic {
         }
     }
 
-    /// Ends the topic: its keys are gone, its offsets go on if it is created
-    /// again.
+    /// Destroys the topic and its keys. If it is created again, its offsets continue.
     pub fn destroy(&self) -> Result<Verdict, WeirError> {
         self.one(Operation::Destroy, &[])
     }
 
-    /// Replaces the options.
+    /// Replaces all options of the topic.
     pub fn alter(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
         self.one(Operation::Alter { options }, &[])
     }
@@ -156,7 +155,7 @@ impl Topic {
         self.one(Operation::Delete { key: key.as_ref() }, &[])
     }
 
-    /// All steps or none, in order.
+    /// Executes all steps in order, or none of them.
     pub fn txn(&self, ops: &[TxnOp<'_>], expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
         self.one(Operation::Txn { ops }, expect)
     }
@@ -189,7 +188,7 @@ impl Topic {
             .scan(self.name.as_str(), prefix, after, limit)?)
     }
 
-    /// The value of a scanned key; `None` when it was changed since.
+    /// The value of a scanned key; `None` if the key was written since the scan.
     pub fn value(&self, entry: &KeyEntry) -> Result<Option<Value>, WeirError> {
         match self.backend.value(self.name.as_str(), entry)? {
             Some(page) => Ok(Value::new(page)?),
@@ -197,7 +196,7 @@ impl Topic {
         }
     }
 
-    /// A reader that starts there. The topic must have been created once.
+    /// Returns a reader that starts at `from`. The topic must have been created once.
     pub fn reader(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
         self.backend.read(self.name.as_str())?.starting(from)
     }
@@ -208,7 +207,7 @@ impl Topic {
         self.backend.listen(self.name.as_str()).starting(from)
     }
 
-    /// Pages from there to the newest record.
+    /// Reads the pages from `from` to the newest record.
     pub fn pages(&self, from: ReadFrom) -> Result<Pages, WeirError> {
         Ok(Pages {
             reader: self.reader(from)?,
@@ -216,8 +215,8 @@ impl Topic {
         })
     }
 
-    /// Pages from there on; at the end, waits up to `patience` for a new
-    /// record before it gives up. The topic need not be there yet.
+    /// Follows the topic from `from`. Blocks up to `patience` for the next record, then ends.
+    /// The topic may be created later.
     pub fn follow(&self, from: ReadFrom, patience: Duration) -> Result<Pages, WeirError> {
         Ok(Pages {
             reader: self.listener(from)?,
@@ -225,8 +224,8 @@ impl Topic {
         })
     }
 
-    /// What holds now and then what comes; at the end, waits up to `patience`
-    /// for a new record. The topic need not be there yet.
+    /// Reads the current value of each key, then new records. Blocks up to `patience` for
+    /// the next record, then ends. The topic may be created later.
     ///
     /// # Errors
     /// Those of a server.
@@ -234,14 +233,14 @@ impl Topic {
         block_on(Latest::new(&self.backend, self.name.as_str(), patience))
     }
 
-    /// What the topic is now; `None` when it never was created, or when a
-    /// server cannot be asked (see [`try_info`](Self::try_info)).
+    /// The state of the topic; `None` if it never was created, or if a server cannot be
+    /// asked (see [`try_info`](Self::try_info)).
     #[must_use]
     pub fn info(&self) -> Option<TopicInfo> {
         self.try_info().ok().flatten()
     }
 
-    /// What the topic is now; `None` when it never was created.
+    /// The state of the topic; `None` if it never was created.
     ///
     /// # Errors
     /// When a server cannot be asked; never for a store of this process.

@@ -19,15 +19,15 @@ use crate::session::Session;
 use crate::status::Status;
 use crate::topic::Topic;
 
-/// An event store: in a directory that this process has open, or after a
-/// server. Clones share it; the last one closes it.
+/// An event store: in a directory that this process has open, or at a server. Clones share
+/// it; it is closed when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Weir {
     backend: Backend,
 }
 
 impl Weir {
-    /// Opens the store in `directory` with default options, or makes one.
+    /// Opens the store in `directory` with default options. Creates it if there is none.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, WeirError> {
         Self::open_with(directory, &OpenOptions::default())
     }
@@ -43,8 +43,8 @@ impl Weir {
         Self::open_with(directory, &OpenOptions::read_only())
     }
 
-    /// Opens a store. Without a host in the options the programs of topics
-    /// run on the engine that this crate brings (feature `programs`).
+    /// Opens a store. If the options name no host, the programs of topics run on the
+    /// engine of this crate (feature `programs`).
     pub fn open_with(
         directory: impl AsRef<Path>,
         options: &OpenOptions,
@@ -53,8 +53,8 @@ impl Weir {
         Ok(Self { backend })
     }
 
-    /// Opens the store, or becomes a client of the server that has it open,
-    /// through the socket in the directory. `connect` holds for the second.
+    /// Opens the store, or connects to the server that has it open through the socket in
+    /// the directory. `connect` has the options of that connection.
     ///
     /// # Errors
     /// `Locked` with the process id when another process has the directory
@@ -74,8 +74,8 @@ impl Weir {
         }
     }
 
-    /// The server that answers at the socket which `Locked` names; nothing
-    /// when there is none, or the error is another one.
+    /// Connects to the server that answers at the socket which a `Locked` error names.
+    /// `None` if no server answers there, or if the error is another one.
     pub fn served(error: &StoreError, connect: &ConnectOptions) -> Option<Result<Self, WeirError>> {
         let StoreError::Locked {
             socket: Some(socket),
@@ -95,11 +95,10 @@ impl Weir {
     }
 
     /// Connects to a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` (TLS)
-    /// or `unix:PATH`. Everything
-    /// works as with [`open`](Self::open), but for maintenance.
+    /// or `unix:PATH`. All calls work as with [`open`](Self::open), except for maintenance.
     ///
     /// # Errors
-    /// `Remote` with `BadAddress`, `Unreachable`, or what the server answered.
+    /// `Remote` with `BadAddress`, `Unreachable`, or the error of the server.
     pub fn connect(url: &str) -> Result<Self, WeirError> {
         Self::connect_with(url, &ConnectOptions::default())
     }
@@ -122,7 +121,7 @@ impl Weir {
         })
     }
 
-    /// A store that is open already.
+    /// Returns a handle to a store that this process has open.
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
         let backend = Backend::of(store);
@@ -142,13 +141,13 @@ impl Weir {
         &self.backend
     }
 
-    /// The store underneath, when it is open in this process: maintenance.
+    /// The local store, for maintenance; `None` if the store is at a server.
     #[must_use]
     pub fn local(&self) -> Option<&Store> {
         self.backend.local().map(|store| &**store)
     }
 
-    /// The store underneath: statistics, maintenance, proposals in bulk.
+    /// The local store, for statistics, maintenance and bulk proposals.
     ///
     /// # Errors
     /// `Remote` with `Unsupported` when the store is at a server, so that it
@@ -172,22 +171,22 @@ impl Weir {
         Ok(self.backend.store_id()?)
     }
 
-    /// What an answer to a write means for the disk.
+    /// The durability of a write that was acknowledged.
     pub fn durability(&self) -> Result<Durability, WeirError> {
         Ok(self.backend.durability()?)
     }
 
-    /// All topics that live, or all that ever did, by name.
+    /// The topics that exist, by name; with `dead_too` also those that were destroyed.
     pub fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, WeirError> {
         Ok(self.backend.topics(dead_too)?)
     }
 
-    /// The program of a topic; `None` for a plain one.
+    /// The program of a topic; `None` if it has none.
     pub fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, WeirError> {
         Ok(self.backend.program(topic)?)
     }
 
-    /// All topics that have a program, with it, by name.
+    /// All topics that have a program, each with its program, by name.
     pub fn programs(&self) -> Result<Vec<(String, ProgramInfo)>, WeirError> {
         Ok(self.backend.programs()?)
     }
@@ -197,7 +196,7 @@ impl Weir {
         Ok(self.backend.stats()?)
     }
 
-    /// What holds for the store at this moment, and for the server that has it open.
+    /// The state of the store, and of the server that has it open.
     ///
     /// # Errors
     /// `Forbidden` at a server, without the right `admin`.
@@ -225,7 +224,7 @@ impl Weir {
         self.change_cluster(&Message::ClusterRemove { node })
     }
 
-    /// Hands the lead of the cluster over to a voter. Returns when that node leads.
+    /// Makes a voter the leader of the cluster. Returns when that node leads.
     ///
     /// # Errors
     /// As for [`remove_node`](Self::remove_node), and when it does not lead within 5 s.
@@ -237,20 +236,20 @@ impl Weir {
         Ok(self.backend.change_cluster(change)?)
     }
 
-    /// Why the store takes no writes, or why its last checkpoint failed; of a
-    /// server, as it was when the connection was made. `None` when all is well.
+    /// Why the store accepts no writes, or why its last checkpoint failed; `None` if neither
+    /// is the case. At a server, this is the state when the connection was made.
     pub fn failure(&self) -> Result<Option<String>, WeirError> {
         Ok(self.backend.failure()?)
     }
 
-    /// Makes everything answered so far durable, at any level. It does not wait
-    /// for programs whose calls are not answered yet.
+    /// Makes all acknowledged writes durable, whatever the durability level. Does not wait
+    /// for calls of programs that are still running.
     pub fn sync(&self) -> Result<(), WeirError> {
         Ok(self.backend.sync()?)
     }
 
-    /// A handle on a topic, whether it lives or not. Costs nothing. Topics of the
-    /// store itself, such as `.weir.audit`, can be read and not written to.
+    /// Returns a handle to a topic, which need not exist. Does no I/O. Topics of the store
+    /// itself, such as `.weir.audit`, can be read but not written.
     pub fn topic(&self, name: &str) -> Result<Topic, WeirError> {
         Ok(Topic::new(self.backend.clone(), TopicName::any(name)?))
     }
@@ -262,7 +261,7 @@ impl Weir {
         Session::new(&self.backend, client)
     }
 
-    /// Hands over intentions without waiting for them.
+    /// Proposes intentions. Does not wait for their outcomes.
     ///
     /// # Errors
     /// `Remote` with `BadRequest` for intentions with a nonce at a server: their
@@ -271,22 +270,21 @@ impl Weir {
         Ok(self.backend.propose_without_session(intentions)?)
     }
 
-    /// Finishes what is queued and closes the store, even if other handles to it
-    /// exist: their writes fail with `Closed`, and the directory can
-    /// be opened again. Pages that were read stay valid. What stands in the line
-    /// of costly calls is answered with `Closed` as well, and not executed.
-    /// A connection to a server is closed when everything that was sent is
-    /// answered; the store stays open there.
+    /// Executes the queued writes and closes the store, even if other handles to it exist:
+    /// their writes fail with `Closed`, and the directory can be opened again. Calls in the
+    /// slow lane also fail with `Closed` and are not executed. Pages that were read stay
+    /// valid. At a server, closes the connection after all responses have arrived; the
+    /// server keeps the store open.
     pub fn close(self) -> Result<(), WeirError> {
         Ok(self.backend.close()?)
     }
 }
 
-/// Checks the store in a directory that nobody has open, programs included.
+/// Checks a store that no process has open, including its programs.
 ///
 /// # Errors
-/// Only when it cannot be read at all (no store, locked, not permitted); what
-/// is wrong with a store that can be read is in the report.
+/// Only if the store cannot be read at all (no store, locked, not permitted). The report
+/// has the damage of a store that can be read.
 pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
     verify_watched(directory, &mut |_| {})
 }
@@ -302,12 +300,12 @@ pub fn verify_watched(
     weir_store::verify_with(directory, program_host().as_ref(), watch)
 }
 
-/// Makes a store in `target`, which must not exist or be empty, of what can be
-/// read of the damaged store in `source`, which nobody may have open and which
-/// is not changed.
+/// Creates a store in `target` from the readable part of the damaged store in `source`.
+/// `target` must be empty or not exist. No process may have `source` open; it is not
+/// changed.
 ///
 /// # Errors
-/// `Damage` when no state can be made; `NotEmpty` for the target.
+/// `Damage` if no state can be recovered; `NotEmpty` for the target.
 pub fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError> {
     weir_store::salvage(source, target, program_host().as_ref())
 }
