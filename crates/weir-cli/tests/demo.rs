@@ -167,7 +167,17 @@ fn an_interrupt_leaves_nothing_behind() {
         let mut demo = demo.spawn().unwrap();
         let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
         let wanted = format!("✓ {step}");
-        assert!(lines.any(|line| line.unwrap().contains(&wanted)), "{step}");
+        let mut seen = Vec::new();
+        while !seen
+            .last()
+            .is_some_and(|line: &String| line.contains(&wanted))
+        {
+            let line = lines.next();
+            seen.push(
+                line.unwrap_or_else(|| panic!("no {step}: {seen:#?}"))
+                    .unwrap(),
+            );
+        }
         let mut kill = command("/bin/sh", dir.path());
         kill.args(["-c", &format!("kill -INT {}", demo.id())]);
         assert!(kill.status().unwrap().success());

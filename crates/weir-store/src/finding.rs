@@ -3,7 +3,8 @@
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// A leftover of a crash, which the next open removes or completes.
+    /// A leftover of a crash, or records after the last snapshot: the next open removes or
+    /// completes it.
     Note,
     /// Damage in a file that can be derived again from the log.
     Derived,
