@@ -204,6 +204,16 @@ impl Outgoing {
         }
     }
 
+    /// Room that was taken for a page, for the thread that makes it.
+    pub(super) fn lend(&mut self) -> Option<(usize, Reservation)> {
+        self.reserved.take()
+    }
+
+    /// The page was made in what was lent.
+    pub(super) fn returned(&mut self, room: Option<(usize, Reservation)>) {
+        self.reserved = room;
+    }
+
     /// Gives back room that was taken for a page and is not needed.
     pub(super) fn unreserve(&mut self) {
         self.reserved = None;

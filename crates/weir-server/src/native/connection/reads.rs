@@ -260,17 +260,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         answered
     }
 
-    /// Reads what must be waited for; the permit is held until its answer is made.
+    /// Reads what must be waited for; the permit is held until its answer is made. A read whose
+    /// connection ends meanwhile keeps its permit and its room until it is dropped.
     async fn reading<T: Send + 'static>(
-        &self,
+        &mut self,
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<(T, OwnedSemaphorePermit), Refused> {
         let readers = &self.port.shared.readers;
         let permit = readers.permit().await;
         let permit = permit.map_err(|_| Refused::plain(ErrorCode::Busy))?;
         let store = Arc::clone(&self.port.shared.store);
-        let read = readers.run(move || work(&store)).await;
-        let read = read.unwrap_or(Err(StoreError::Panicked { thread: READS }));
+        let room = self.out.lend();
+        let read = readers.run(move || (work(&store), permit, room)).await;
+        let (read, permit, room) = read.map_err(|_| {
+            let thread = READS;
+            refuse::of_store(&StoreError::Panicked { thread })
+        })?;
+        self.out.returned(room);
         let read = read.map_err(|error| refuse::of_store(&error))?;
         Ok((read, permit))
     }
