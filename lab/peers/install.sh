@@ -46,8 +46,8 @@ need() {
 }
 
 libraries() {
-    packages g++ make pkg-config librapidxml-dev libsimdjson-dev libjson-c-dev libxml2-dev \
-        libsqlite3-dev
+    packages g++ make pkg-config librapidxml-dev libpugixml-dev libsimdjson-dev libjson-c-dev \
+        libjson-glib-dev libxml2-dev libsqlite3-dev
     for peer in c-wire c-store; do
         say "building $peer"
         make --no-print-directory -C "$peer"

@@ -12,6 +12,7 @@ pub mod floor;
 pub mod json;
 pub mod program;
 pub mod psyc;
+pub mod render;
 pub mod served;
 pub mod store;
 pub mod synthetic;
@@ -98,7 +99,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 26] = [
+pub const BUILT_IN: [(&str, &str); 29] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -118,6 +119,18 @@ pub const BUILT_IN: [(&str, &str); 26] = [
         "serde_json into a tree that borrows its strings",
     ),
     ("quick-xml", "quick-xml events"),
+    (
+        "weir-psyc-render",
+        "this project's codec: each packet parsed and written again",
+    ),
+    (
+        "serde-json-render",
+        "serde_json: each packet into a tree and written again",
+    ),
+    (
+        "quick-xml-render",
+        "quick-xml: the events of each packet written again",
+    ),
     (
         "canary",
         "integer loop and 32 MiB copy: what the machine does to fixed work",
@@ -181,6 +194,10 @@ pub const BUILT_IN: [(&str, &str); 26] = [
     ),
 ];
 
+fn rendering<P: render::Writing + 'static>(parser: P) -> Box<dyn Contender> {
+    Box::new(wire::Wire::new(render::Rendering::new(parser)))
+}
+
 /// The built-in contender `name`.
 pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
     Some(match name {
@@ -191,6 +208,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "serde-json" => Box::new(wire::Wire::new(json::Owned)),
         "serde-json-borrowed" => Box::new(wire::Wire::new(json::Borrowed)),
         "quick-xml" => Box::new(wire::Wire::new(xml::QuickXml)),
+        "weir-psyc-render" => rendering(psyc::Ours),
+        "serde-json-render" => rendering(json::Owned),
+        "quick-xml-render" => rendering(xml::QuickXml),
         "canary" => Box::new(canary::CanaryWork::default()),
         "floor-copy" => Box::new(Bare::new(Floor::Copy)),
         "floor-write" => Box::new(Bare::new(Floor::Write)),

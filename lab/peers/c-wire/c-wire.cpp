@@ -1,6 +1,8 @@
-/* Peers of the experiment wire-parse that are written in C or C++: strlen,
- * rapidxml, simdjson, json-c, libxml2 (SAX and DOM). One program, the peer is
- * its first argument.
+/* Peers of the experiments wire-parse and wire-render that are written in C or
+ * C++: strlen, rapidxml, pugixml, simdjson, json-c, json-glib, libxml2 (SAX and
+ * DOM). One program, the peer is its first argument. With a second argument
+ * `render` a pass also writes the packet again from what was parsed, and the
+ * content is that of the packet so written.
  *
  * Every peer makes a complete tree or event sequence and touches every name
  * and value in it. Contents are hashed as crates/weir-lab/src/contender/wire.rs
@@ -13,10 +15,16 @@
 #include <string>
 #include <vector>
 
+/* json-c and json-glib share names of functions, so each has a program of its own. */
+#ifdef WITH_JSON_GLIB
+#include <json-glib/json-glib.h>
+#else
 #include <json-c/json.h>
+#endif
 #include <libxml/parser.h>
 #include <libxml/parserInternals.h>
 #include <libxml/tree.h>
+#include <pugixml.hpp>
 #include <rapidxml/rapidxml.hpp>
 #include <simdjson.h>
 
@@ -39,6 +47,9 @@ struct Parser {
     virtual bool destroys() const { return false; }
     virtual bool pass(Packet &packet, uint64_t &touch) = 0;
     virtual bool content(Packet &packet, uint64_t &content) = 0;
+    /* Parses the packet and writes it to `out`, whose memory is used again.
+     * False: refused. */
+    virtual bool render(Packet &, std::string &) { return false; }
 };
 
 struct Strlen final : Parser {
@@ -129,6 +140,98 @@ struct RapidXml final : Parser {
             return peer_pair(kind, a, m, value.data(), value.size());
         });
     }
+    /* Not the library's printer, which writes byte by byte and does not compile
+     * with today's compilers. Entities were left alone, so values go as they are. */
+    static void print(const rapidxml::xml_node<> *node, std::string &out) {
+        (out += '<').append(node->name(), node->name_size());
+        for (auto *a = node->first_attribute(); a; a = a->next_attribute()) {
+            char quote = memchr(a->value(), '\'', a->value_size()) ? '"' : '\'';
+            (out += ' ').append(a->name(), a->name_size()) += '=';
+            ((out += quote).append(a->value(), a->value_size())) += quote;
+        }
+        if (!node->first_node()) {
+            if (!node->value_size()) {
+                out += "/>";
+                return;
+            }
+            (out += '>').append(node->value(), node->value_size());
+        } else {
+            out += '>';
+            for (auto *child = node->first_node(); child; child = child->next_sibling()) {
+                if (child->type() == rapidxml::node_element) print(child, out);
+                else out.append(child->value(), child->value_size());
+            }
+        }
+        (out += "</").append(node->name(), node->name_size()) += '>';
+    }
+    bool render(Packet &packet, std::string &out) override {
+        document.clear();
+        try {
+            document.parse<rapidxml::parse_fastest>(packet.copy.data());
+        } catch (const rapidxml::parse_error &) {
+            return false;
+        }
+        for (auto *node = document.first_node(); node; node = node->next_sibling()) print(node, out);
+        return true;
+    }
+};
+
+struct PugiXml final : Parser {
+    pugi::xml_document document;
+
+    bool destroys() const override { return true; }
+    template <class Each> uint64_t walk(const pugi::xml_node &node, Each each) {
+        auto size = [](const char *text) { return strlen(text); };
+        uint64_t sum = each('e', node.name(), size(node.name()), nullptr, 0);
+        for (auto a : node.attributes())
+            sum += each('a', a.name(), size(a.name()), a.value(), size(a.value()));
+        for (auto child : node)
+            sum += child.type() == pugi::node_element
+                       ? walk(child, each)
+                       : each('t', child.value(), size(child.value()), nullptr, 0);
+        return sum;
+    }
+    bool read(Packet &packet) {
+        return document
+            .load_buffer_inplace(packet.copy.data(), packet.copy.size() - 1, pugi::parse_minimal,
+                                 pugi::encoding_utf8)
+            .status == pugi::status_ok;
+    }
+    template <class Each> bool parse(Packet &packet, uint64_t &sum, Each each) {
+        if (!read(packet)) return false;
+        sum = 0;
+        for (auto node : document) sum += walk(node, each);
+        return true;
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char, const char *a, size_t m, const char *b, size_t n) {
+            return peer_touch(a, m) + peer_touch(b, n);
+        });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char kind, const char *a, size_t m, const char *b, size_t n) {
+            if (kind == 'e') return peer_part(kind, a, m);
+            if (kind == 't') {
+                std::string text = expand(a, m);
+                return blank(text.data(), text.size()) ? 0 : peer_part(kind, text.data(), text.size());
+            }
+            std::string value = expand(b, n);
+            return peer_pair(kind, a, m, value.data(), value.size());
+        });
+    }
+    struct Writer final : pugi::xml_writer {
+        std::string &out;
+        explicit Writer(std::string &out) : out(out) {}
+        void write(const void *data, size_t size) override { out.append((const char *)data, size); }
+    };
+    bool render(Packet &packet, std::string &out) override {
+        if (!read(packet)) return false;
+        Writer writer(out);
+        document.save(writer, "",
+                      pugi::format_raw | pugi::format_no_declaration | pugi::format_no_escapes,
+                      pugi::encoding_utf8);
+        return true;
+    }
 };
 
 struct SimdJson final : Parser {
@@ -175,8 +278,15 @@ struct SimdJson final : Parser {
     bool content(Packet &packet, uint64_t &sum) override {
         return parse(packet, sum, [](char k, const char *a, size_t n) { return peer_part(k, a, n); });
     }
+    bool render(Packet &packet, std::string &out) override {
+        simdjson::dom::element root;
+        if (parser.parse(packet.padded).get(root)) return false;
+        out.append(simdjson::minify(root));
+        return true;
+    }
 };
 
+#ifndef WITH_JSON_GLIB
 struct JsonC final : Parser {
     json_tokener *tokener = json_tokener_new();
 
@@ -219,7 +329,91 @@ struct JsonC final : Parser {
     bool content(Packet &packet, uint64_t &sum) override {
         return parse(packet, sum, [](char k, const char *a, size_t n) { return peer_part(k, a, n); });
     }
+    bool render(Packet &packet, std::string &out) override {
+        json_tokener_reset(tokener);
+        json_object *root =
+            json_tokener_parse_ex(tokener, packet.bytes.data(), (int)packet.bytes.size());
+        if (!root) return false;
+        size_t length = 0;
+        const char *text = json_object_to_json_string_length(root, JSON_C_TO_STRING_PLAIN, &length);
+        out.append(text, length);
+        json_object_put(root);
+        return true;
+    }
 };
+#else
+struct JsonGlib final : Parser {
+    JsonParser *parser = json_parser_new();
+    JsonGenerator *generator = json_generator_new();
+
+    ~JsonGlib() override { g_object_unref(parser), g_object_unref(generator); }
+    template <class Each> uint64_t walk(JsonNode *node, Each each) {
+        uint64_t sum = 0;
+        switch (json_node_get_node_type(node)) {
+        case JSON_NODE_OBJECT: {
+            JsonObjectIter iterator;
+            const char *key;
+            JsonNode *value;
+            json_object_iter_init(&iterator, json_node_get_object(node));
+            while (json_object_iter_next(&iterator, &key, &value)) {
+                sum += each('k', key, strlen(key));
+                sum += walk(value, each);
+            }
+            return sum;
+        }
+        case JSON_NODE_ARRAY: {
+            JsonArray *items = json_node_get_array(node);
+            for (guint i = 0; i < json_array_get_length(items); i++)
+                sum += walk(json_array_get_element(items, i), each);
+            return sum;
+        }
+        case JSON_NODE_NULL: return each('n', "null", 4);
+        default: break;
+        }
+        switch (json_node_get_value_type(node)) {
+        case G_TYPE_STRING: {
+            const char *text = json_node_get_string(node);
+            return each('s', text, strlen(text));
+        }
+        case G_TYPE_BOOLEAN: {
+            bool yes = json_node_get_boolean(node);
+            return each('n', yes ? "true" : "false", yes ? 4 : 5);
+        }
+        case G_TYPE_INT64: {
+            std::string text = std::to_string(json_node_get_int(node));
+            return each('n', text.data(), text.size());
+        }
+        default: {
+            char text[G_ASCII_DTOSTR_BUF_SIZE];
+            g_ascii_dtostr(text, sizeof text, json_node_get_double(node));
+            return each('n', text, strlen(text));
+        }
+        }
+    }
+    template <class Each> bool parse(Packet &packet, uint64_t &sum, Each each) {
+        auto size = (gssize)packet.bytes.size();
+        if (!json_parser_load_from_data(parser, packet.bytes.data(), size, nullptr)) return false;
+        sum = walk(json_parser_get_root(parser), each);
+        return true;
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char, const char *a, size_t n) { return peer_touch(a, n); });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char k, const char *a, size_t n) { return peer_part(k, a, n); });
+    }
+    bool render(Packet &packet, std::string &out) override {
+        auto size = (gssize)packet.bytes.size();
+        if (!json_parser_load_from_data(parser, packet.bytes.data(), size, nullptr)) return false;
+        json_generator_set_root(generator, json_parser_get_root(parser));
+        gsize length = 0;
+        char *text = json_generator_to_data(generator, &length);
+        out.append(text, length);
+        g_free(text);
+        return true;
+    }
+};
+#endif
 
 /* libxml2 as a reader of events. Text may come in pieces: the content joins
  * them. Names come as written, since this is the interface without
@@ -355,6 +549,44 @@ struct LibxmlDom final : Parser {
     bool content(Packet &packet, uint64_t &sum) override {
         return parse(packet, sum, [this](xmlNode *root) { return hash(root); });
     }
+    bool render(Packet &packet, std::string &out) override {
+        xmlDocPtr document = xmlReadMemory(packet.bytes.data(), (int)packet.bytes.size(), "packet.xml",
+                                           nullptr, XML_PARSE_HUGE | XML_PARSE_NONET | XML_PARSE_NOERROR);
+        if (!document) return false;
+        xmlChar *text = nullptr;
+        int length = 0;
+        xmlDocDumpMemory(document, &text, &length);
+        out.append((const char *)text, (size_t)length);
+        xmlFree(text);
+        xmlFreeDoc(document);
+        return true;
+    }
+};
+
+/* Parses and writes; the content is that of what was written. */
+struct Rendering final : Parser {
+    std::unique_ptr<Parser> inner;
+    std::string out;
+
+    explicit Rendering(std::unique_ptr<Parser> inner) : inner(std::move(inner)) {}
+    void prepare(Packet &packet) override { inner->prepare(packet); }
+    bool destroys() const override { return inner->destroys(); }
+    bool pass(Packet &packet, uint64_t &touch) override {
+        out.clear();
+        bool good = inner->render(packet, out);
+        touch = peer_touch(out.data(), out.size());
+        return good;
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        out.clear();
+        if (!inner->render(packet, out)) return false;
+        Packet written;
+        written.bytes = out;
+        written.copy.assign(out.begin(), out.end());
+        written.copy.push_back(0);
+        inner->prepare(written);
+        return inner->content(written, sum);
+    }
 };
 
 std::unique_ptr<Parser> parser;
@@ -445,14 +677,26 @@ int main(int argc, char **argv) {
     std::string version;
     if (name == "strlen") parser = std::make_unique<Strlen>();
     else if (name == "rapidxml") parser = std::make_unique<RapidXml>(), version = "\trapidxml=1.13";
+    else if (name == "pugixml")
+        parser = std::make_unique<PugiXml>(), version = "\tpugixml=" + std::to_string(PUGIXML_VERSION);
     else if (name == "simdjson")
         parser = std::make_unique<SimdJson>(),
         version = "\tsimdjson=" TEXT(SIMDJSON_VERSION) + std::string(" ") +
                   simdjson::get_active_implementation()->name();
+#ifdef WITH_JSON_GLIB
+    else if (name == "json-glib")
+        parser = std::make_unique<JsonGlib>(), version = "\tjson-glib=" JSON_VERSION_S;
+#else
     else if (name == "json-c") parser = std::make_unique<JsonC>(), version = "\tjson-c=" JSON_C_VERSION;
+#endif
     else if (name == "libxml2-sax") parser = std::make_unique<LibxmlSax>();
     else if (name == "libxml2-dom") parser = std::make_unique<LibxmlDom>();
-    else return fputs("usage: c-wire strlen|rapidxml|simdjson|json-c|libxml2-sax|libxml2-dom\n", stderr), 2;
+    else {
+        fputs("usage: c-wire strlen|rapidxml|pugixml|simdjson|json-c|json-glib|libxml2-sax|libxml2-dom"
+              " [render]\n", stderr);
+        return 2;
+    }
+    if (argc > 2 && !strcmp(argv[2], "render")) parser = std::make_unique<Rendering>(std::move(parser));
     if (name.compare(0, 7, "libxml2") == 0) version = "\tlibxml2=" LIBXML_DOTTED_VERSION;
     return peer_serve(version.c_str());
 }
