@@ -230,8 +230,7 @@ emacs() {
     rm -rf "$out/emacs"
     mkdir -p "$out/emacs"
     cp "$target/libweir_module.so" "$target/weir" "$out/emacs/"
-    cp ../../emacs/weir.el ../../emacs/weir-jira.el ../../emacs/weir-jira-edit.el \
-        ../../emacs/bench/weir-bench.el ../../emacs/bench/weir-lab-peer.el "$out/emacs/"
+    cp ../../emacs/*.el ../../emacs/bench/weir-bench.el ../../emacs/bench/weir-lab-peer.el "$out/emacs/"
     (cd "$out/emacs" && command emacs -Q --batch -L . -f batch-byte-compile ./*.el)
     wrapper emacs-weir "$out/emacs" 'env "WEIR_MODULE=$here/emacs/libweir_module.so"' \
         'emacs -Q --batch -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'

@@ -5,6 +5,8 @@
 
 use crate::steps::{self, Step, cargo, succeed};
 use crate::suites;
+use crate::tree;
+use std::process::Stdio;
 use std::time::Instant;
 
 /// Cheap steps first: a wrong import should not wait for a build.
@@ -24,6 +26,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "licences",
         run: crate::deny::licences,
+    },
+    Step {
+        name: "lock files",
+        run: lock_files,
     },
     Step {
         name: "clippy",
@@ -117,6 +123,21 @@ pub(crate) fn test_rust() -> anyhow::Result<bool> {
 /// Formatting of the workspace.
 pub(crate) fn fmt() -> anyhow::Result<()> {
     succeed(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+/// The lock files of workspaces beside this one fit the packages that they take from it. They are
+/// built on demand, so nothing else would notice.
+pub(crate) fn lock_files() -> anyhow::Result<()> {
+    for lock in tree::files()? {
+        let Some(folder) = lock.strip_suffix("/Cargo.lock") else {
+            continue;
+        };
+        let manifest = format!("{folder}/Cargo.toml");
+        let mut command = cargo(&["metadata", "--locked", "--format-version", "1"]);
+        command.args(["--quiet", "--manifest-path", &manifest]);
+        succeed(command.stdout(Stdio::null()))?;
+    }
+    Ok(())
 }
 
 /// Lints of all targets.

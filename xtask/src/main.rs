@@ -38,7 +38,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  check          the gate: fmt, tidy, gen --check, licences, clippy, doc
+  check          the gate: fmt, tidy, gen --check, licences, lock files, clippy, doc
   test           check, then every test of every language; one line a suite and a total
   test-rust      the tests of the Rust workspace alone
   tidy           import directions, forbidden things, documents, data
@@ -47,6 +47,7 @@ cargo xtask COMMAND
   fmt            formatting (cargo fmt --check)
   clippy         lints of all targets, warnings denied
   doc            rustdoc, warnings denied
+  lock-files     the lock files of the lab's peers and of the reference programs are current
   licences       licences, sources, bans and duplicates from the lock file, by deny.toml
   deny           cargo-deny itself (built into target/tools when missing: minutes);
                  WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
@@ -116,6 +117,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("clippy", []) => check::clippy(),
         ("doc", []) => check::doc(),
         ("licences", []) => deny::licences(),
+        ("lock-files", []) => check::lock_files(),
         ("deny", []) => deny::full(),
         ("fuzz", []) => longer::fuzz(None),
         ("fuzz", [seconds]) => longer::fuzz(Some(seconds)),
