@@ -15,16 +15,16 @@ use openraft::{Raft, ReadPolicy};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use weir_store::replica::{NodeIdentity, Replica, StagedSnapshot};
+use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
 
-use crate::convert::{index_of, io_error};
+use crate::convert::{self, index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members, other_disk};
 use crate::room::{FULL, Room};
 use crate::secure::{self, Accepted, PLAIN, PeerTls};
 use crate::transport::{Acceptor, Connection};
-use crate::types::{Types, Vote};
+use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Hello, Join, SnapshotHead};
 
 /// Connections of peers at a time; further ones are closed.
@@ -161,6 +161,22 @@ struct Incoming {
     staged: StagedSnapshot,
 }
 
+/// Whether a leader may have sent a snapshot up to this entry. openraft asserts it, and would end
+/// the core of the node.
+fn acceptable(vote: &Vote, id: EntryId, port: &Port) -> Result<(), &'static str> {
+    let metrics = port.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    if !vote.is_committed() || *vote < metrics.vote || id.term > vote.leader_id().term {
+        return Err("the sender of the snapshot does not lead");
+    }
+    let newest = convert::log_id(id);
+    let contradicts = |committed: &LogId| newest > *committed && newest.index <= committed.index;
+    if metrics.local_committed.as_ref().is_some_and(contradicts) {
+        return Err("the snapshot contradicts what this node has committed");
+    }
+    Ok(())
+}
+
 /// Takes a frame of a snapshot. After a failure the sender begins again.
 async fn receive(
     request: &Frame,
@@ -174,10 +190,8 @@ async fn receive(
     if request.kind == Kind::Snapshot {
         drop(before);
         let SnapshotHead { vote, id, files } = wire::decode_snapshot(&request.body)?;
-        let known = port.raft.metrics().borrow_watched().vote;
-        let leads = vote.is_committed() && vote >= known && id.term <= vote.leader_id().term;
-        if !leads {
-            return Ok(Err("the sender of the snapshot does not lead".to_owned()));
+        if let Err(why) = acceptable(&vote, id, port) {
+            return Ok(Err(why.to_owned()));
         }
         let replica = port.replica.clone();
         return Ok(
@@ -208,6 +222,10 @@ async fn receive(
             }
             Err(error) => Err(error.to_string()),
         });
+    }
+    // Meanwhile another leader may have committed more.
+    if let Err(why) = acceptable(&vote, staged.id(), port) {
+        return Ok(Err(why.to_owned()));
     }
     let described = blocking(move || {
         let membership = staged.membership().map_err(io_error)?;
@@ -343,12 +361,11 @@ mod tests {
     use openraft::raft::VoteRequest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
-    use weir_store::OpenOptions;
     use weir_store::replica::Vote as StoredVote;
+    use weir_store::{LogIndex, OpenOptions};
 
     use super::*;
     use crate::client::{Peer, Peers};
-    use crate::convert;
     use crate::node::{Node, NodeConfig, Role};
     use crate::transport::Tcp;
     use crate::types::Member;
@@ -413,6 +430,64 @@ mod tests {
         let option = RPCOption::new(Duration::from_mins(1));
         let answer = peer.pre_vote(ask(term + 1), option).await.unwrap();
         assert!(!answer.vote_granted, "a log that lacks everything");
+        assert_eq!(node.status().term, term);
+        node.close().await.unwrap();
+    }
+
+    /// openraft ends the core of a node that is handed such a snapshot.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_snapshot_that_contradicts_what_is_committed_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let before = node.status();
+        let committed = before.committed.unwrap();
+        let hello = Hello {
+            cluster: CLUSTER,
+            from: 2,
+            to: 1,
+            from_incarnation: 7,
+            to_incarnation: 0,
+        };
+        let mut stream = TcpStream::connect(node.address()).await.unwrap();
+        let hello = hello.encode();
+        frame::write(&mut stream, Kind::Hello, 0, &hello)
+            .await
+            .unwrap();
+        frame::read(&mut stream, HELLO_BYTES_MAX).await.unwrap();
+        let snapshot = |vote_term, term, index| SnapshotHead {
+            vote: convert::vote(StoredVote {
+                term: vote_term,
+                voted_for: 2,
+                is_committed: true,
+            }),
+            id: EntryId { term, index },
+            files: Vec::new(),
+        };
+        let (term, index) = (before.term, committed.index);
+        let below = LogIndex(index.0 - 1);
+        let newer = term + 1;
+        for (head, why) in [
+            (
+                snapshot(newer, newer, index),
+                "contradicts what this node has committed",
+            ),
+            (
+                snapshot(newer, newer, below),
+                "contradicts what this node has committed",
+            ),
+            (snapshot(newer, newer + 1, index), "does not lead"),
+            (snapshot(term - 1, term - 1, index), "does not lead"),
+        ] {
+            let body = wire::encode_snapshot(&head);
+            frame::write(&mut stream, Kind::Snapshot, 1, &body)
+                .await
+                .unwrap();
+            let answer = frame::read(&mut stream, BODY_BYTES_MAX).await.unwrap();
+            let answer = answer.unwrap();
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert_eq!(answer.kind, Kind::Failed, "{text}");
+            assert!(text.contains(why), "{text}");
+        }
         assert_eq!(node.status().term, term);
         node.close().await.unwrap();
     }
