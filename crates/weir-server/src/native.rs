@@ -224,12 +224,6 @@ mod tests {
     fn a_connection_that_waits_is_small() {
         // Its buffers are given back; this is what there is besides.
         let bytes = size(super::accept) + boxed(Connection::<TcpStream>::run);
-        eprintln!(
-            "SIZES {} {} {}",
-            size(super::accept),
-            boxed(Connection::<TcpStream>::run),
-            size_of::<Connection<TcpStream>>()
-        );
         assert!(bytes <= 5_000, "{bytes}");
     }
 }
