@@ -10,7 +10,8 @@ import { fileURLToPath } from 'node:url'
 const here = dirname(fileURLToPath(import.meta.url))
 const dev = process.argv.includes('--dev')
 const options = ['build', '--locked', '--package', 'weir-node', '--message-format=json']
-const built = execFileSync('cargo', dev ? options : [...options, '--release'], {
+const profile = dev ? ['--features', 'workspace-features'] : ['--release']
+const built = execFileSync('cargo', [...options, ...profile], {
   cwd: here,
   stdio: ['ignore', 'pipe', 'inherit'],
   maxBuffer: 1 << 28,

@@ -3,7 +3,7 @@
 //! Invariants: what is installed defines no global name but those of `weir.h`, in both libraries;
 //! nothing is installed outside of the prefix. What must never happen here: a profile of its own.
 
-use crate::steps::{cargo, succeed};
+use crate::steps::{FEATURES, cargo, succeed};
 use crate::tree;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
@@ -91,9 +91,10 @@ fn build(profile: Profile, both: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = cargo(&["rustc", "--locked", "--quiet", "--package", "weir-capi"]);
     command.args(["--lib", "--crate-type", kinds]);
     command.arg("--message-format=json-render-diagnostics");
-    if profile == Profile::Release {
-        command.arg("--release");
-    }
+    match profile {
+        Profile::Release => command.arg("--release"),
+        Profile::Dev => command.args(FEATURES),
+    };
     command.args(["--", "-C", &format!("link-arg=-Wl,-soname,{SONAME}")]);
     let output = command
         .stdin(Stdio::null())

@@ -3,9 +3,10 @@
 //! Invariant: every step that compiles uses the dev profile and the features of the whole
 //! workspace, so that clippy, doc and tests share what they can and nothing is built twice.
 
-use crate::steps::{self, Step, cargo, succeed};
+use crate::steps::{self, FEATURES, Step, cargo, succeed};
 use crate::suites;
 use crate::tree;
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -30,6 +31,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "lock files",
         run: lock_files,
+    },
+    Step {
+        name: "features",
+        run: features,
     },
     Step {
         name: "clippy",
@@ -138,6 +143,41 @@ pub(crate) fn lock_files() -> anyhow::Result<()> {
         succeed(command.stdout(Stdio::null()))?;
     }
     Ok(())
+}
+
+/// Packages that are built alone for tests ask of foreign crates what the workspace asks of them,
+/// by `xtask/workspace-features`: else these are compiled once more for each.
+pub(crate) fn features() -> anyhow::Result<()> {
+    let workspace = asked(&["--workspace", "--edges", "normal,build,dev"])?;
+    for package in ["weir-capi", "weir-node", "weir-python"] {
+        let mut options = vec!["--package", package, "--edges", "normal,build"];
+        options.extend(FEATURES);
+        for one in asked(&options)?.difference(&workspace) {
+            let ours = one.contains("(/");
+            anyhow::ensure!(
+                ours,
+                "{package} is built with `{one}`, which the workspace asks for with other \
+                 features: add them to xtask/workspace-features/Cargo.toml"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The crates of a build, with their features.
+fn asked(options: &[&str]) -> anyhow::Result<BTreeSet<String>> {
+    let mut command = cargo(&["tree", "--locked", "--prefix", "none"]);
+    command.args(["--format", "{p} [{f}]"]).args(options);
+    let output = command.output()?;
+    anyhow::ensure!(
+        output.status.success(),
+        "`{}` ended with {}",
+        steps::shown(&command),
+        output.status
+    );
+    let text = String::from_utf8(output.stdout)?;
+    let plain = |line: &str| line.replace(" (*)", "").replace(" (proc-macro)", "");
+    Ok(text.lines().map(plain).collect())
 }
 
 /// Lints of all targets.

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  check          the gate: fmt, tidy, gen --check, licences, lock files, clippy, doc
+  check          the gate: fmt, tidy, gen --check, licences, lock files, features, clippy, doc
   test           check, then every test of every language; one line a suite and a total
   test-rust      the tests of the Rust workspace alone
   tidy           import directions, forbidden things, documents, data
@@ -48,6 +48,7 @@ cargo xtask COMMAND
   clippy         lints of all targets, warnings denied
   doc            rustdoc, warnings denied
   lock-files     the lock files of the lab's peers and of the reference programs are current
+  features       packages that are built alone for tests share foreign crates with the workspace
   licences       licences, sources, bans and duplicates from the lock file, by deny.toml
   deny           cargo-deny itself (built into target/tools when missing: minutes);
                  WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
@@ -118,6 +119,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("doc", []) => check::doc(),
         ("licences", []) => deny::licences(),
         ("lock-files", []) => check::lock_files(),
+        ("features", []) => check::features(),
         ("deny", []) => deny::full(),
         ("fuzz", []) => longer::fuzz(None),
         ("fuzz", [seconds]) => longer::fuzz(Some(seconds)),

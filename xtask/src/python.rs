@@ -8,6 +8,7 @@
 
 use crate::readme;
 use crate::served::Running;
+use crate::steps::FEATURES;
 use crate::tree;
 use crate::wasm::{self, Tell, Verdict, fetched, finish, whole};
 use anyhow::{Context as _, ensure};
@@ -83,10 +84,11 @@ fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
     );
     let build = "maturin build --release --manifest-path bindings/python/Cargo.toml --out dist";
     let quick = format!(
-        "{maturin} {} --profile dev --quiet --locked",
+        "{maturin} {} --profile dev --quiet --locked {}",
         build
             .trim_start_matches("maturin ")
-            .replace("--release ", "")
+            .replace("--release ", ""),
+        FEATURES.join(" ")
     );
     let instead = [
         ("pip install maturin", "true"),
@@ -165,7 +167,9 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
 fn wheel(tools: &Path, place: &Path) -> anyhow::Result<PathBuf> {
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin
-        .args(["build", "--quiet", "--locked", "--profile", "dev", "--out"])
+        .args(["build", "--quiet", "--locked", "--profile", "dev"])
+        .args(FEATURES)
+        .arg("--out")
         .arg(place)
         .arg("--manifest-path")
         .arg(tree::root().join(FOLDER).join("Cargo.toml"))

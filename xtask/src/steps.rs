@@ -59,6 +59,10 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Options with which one package is built for tests, so that it shares foreign crates with the
+/// workspace (`xtask/workspace-features`).
+pub(crate) const FEATURES: &[&str] = &["--features", "workspace-features"];
+
 /// Builds the libraries and commands of the workspace with the features that its tests are built
 /// with, which are those of all members and of their tests together. A build of one package has
 /// fewer, and compiles the engine of programs and most of the rest a second time.

@@ -1,6 +1,7 @@
 //! Rules about the manifests of our own crates.
 
 use super::Findings;
+use super::imports::FEATURES;
 use super::rust_source::{code, lines_with};
 use crate::metadata::Package;
 use crate::tree;
@@ -40,7 +41,8 @@ pub(super) fn check(
             }
         }
         for dependency in &package.dependencies {
-            if !uses(&sources, &dependency.ident) {
+            let for_features = [package.name.as_str(), &dependency.name].contains(&FEATURES);
+            if !for_features && !uses(&sources, &dependency.ident) {
                 let what = format!("asks for {} and never names it in code", dependency.name);
                 findings.wrong(&place, &what);
             }
