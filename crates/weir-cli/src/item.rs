@@ -43,6 +43,8 @@ pub(crate) struct Item<'a> {
     _time: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "intention")]
     _intention: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "term")]
+    _term: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "client")]
     _client: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "nonce")]

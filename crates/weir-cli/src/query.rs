@@ -5,6 +5,7 @@
 //! happen here: a look into an item, or a stage of the query.
 
 mod checkpoint;
+mod compressed;
 mod cut;
 mod files;
 mod print;
@@ -59,7 +60,7 @@ Examples:
   weir put orders '{\"n\":3}' -k a && weir query --from orders --latest --where '$.n < 9'
   weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n' --explain")]
 pub(crate) struct QueryArgs {
-    /// Files with items; - is standard input
+    /// Files with items, also compressed (.gz, .zst); - is standard input
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
     /// A file with items, also after the options of topics

@@ -33,6 +33,11 @@ pub(crate) const FIELDS: &[Field] = &[
         "position in the order of all intentions",
     ),
     wide(
+        "term",
+        "number",
+        "term of the leader that appended it; 1 outside of a cluster",
+    ),
+    wide(
         "client",
         "text",
         "client id of the session, null without one",
@@ -52,7 +57,7 @@ pub(crate) const FIELDS: &[Field] = &[
 ];
 
 /// The row of a record.
-pub(crate) fn row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 12] {
+pub(crate) fn row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 13] {
     let client = (!record.client.is_none()).then(|| record.client.to_string());
     [
         Cell::Text(Cow::Borrowed(topic)),
@@ -62,6 +67,7 @@ pub(crate) fn row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 12] {
         Cell::Bytes(Cow::Borrowed(record.key)),
         Cell::Value(value(record)),
         Cell::Count(record.intention.0),
+        Cell::Count(record.term),
         client.map_or(Cell::Nothing, |client| Cell::Text(Cow::Owned(client))),
         Cell::Count(record.nonce),
         Cell::Bytes(Cow::Borrowed(record.meta)),

@@ -241,6 +241,7 @@ const TABLE: &[Row] = &[
             "clap_mangen",
             "comfy-table",
             "data-encoding",
+            "flate2",
             "indicatif",
             "jiff",
             "mimalloc",
@@ -253,6 +254,7 @@ const TABLE: &[Row] = &[
             "signal-hook",
             "tempfile",
             "toml",
+            "zstd",
         ],
     },
     Row {

@@ -18,6 +18,7 @@ use weir::query::{
 use weir::{ErrorCode, query};
 
 use super::checkpoint::{self, Checkpoint, Mark};
+use super::compressed;
 use super::cut::{self, Cutter};
 use super::{Next, QueryArgs, Run, query_failure};
 use crate::report::{Because, Failure, io_code};
@@ -389,9 +390,14 @@ impl Reading {
         let mut input: Box<dyn Read> = if self.is_stdin() {
             Box::new(io::stdin())
         } else {
-            Box::new(File::open(&self.path).map_err(|error| self.unopened(&error))?)
+            compressed::open(&self.path).map_err(|error| self.unopened(&error))?
         };
-        let end = self.path.extension().unwrap_or_default();
+        let name = if compressed::is(&self.path) {
+            self.path.file_stem().map(Path::new)
+        } else {
+            Some(self.path.as_path())
+        };
+        let end = name.and_then(Path::extension).unwrap_or_default();
         let lines = end == "ndjson" || end == "jsonl";
         self.guessed = !lines && asked.is_none();
         self.shape = match asked {
@@ -427,10 +433,14 @@ impl Reading {
             let what = "cannot go on in standard input";
             return Err(Failure::new(ErrorCode::NoToken, what).into());
         }
-        let mut file = self.failed(File::open(&self.path))?;
-        let sought = file.seek(SeekFrom::Start(at));
-        self.failed(sought)?;
-        self.input = Some(Box::new(file));
+        self.input = Some(if compressed::is(&self.path) {
+            self.failed(compressed::open_at(&self.path, at))?
+        } else {
+            let mut file = self.failed(File::open(&self.path))?;
+            let sought = file.seek(SeekFrom::Start(at));
+            self.failed(sought)?;
+            Box::new(file)
+        });
         self.rest.clear();
         self.at = at;
         self.is_end = false;

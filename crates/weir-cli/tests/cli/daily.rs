@@ -43,6 +43,7 @@ fn values_and_keys_are_any_bytes() {
         "@literal"
     );
     let record = place.run("get blobs --key-hex 00ff -o json").ok().json();
+    assert_eq!(record["term"], 1, "no cluster");
     assert_eq!(record["key64"], "AP8=");
     assert!(
         record["value64"]

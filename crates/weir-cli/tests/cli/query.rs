@@ -170,6 +170,80 @@ fn a_checkpoint_goes_on_after_the_last_result() {
     assert!(done.out.is_empty());
 }
 
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+#[test]
+fn compressed_files_are_read_for_what_they_hold() {
+    let place = Place::new();
+    // Two members, as of `cat a.gz b.gz`, and two frames.
+    let line = |n: usize| format!("{{\"n\":{n},\"pad\":\"{}\"}}\n", "x".repeat(100));
+    let half = |from: usize| (from..from + 500).map(line).collect::<String>();
+    let gz = [gzip(half(0).as_bytes()), gzip(half(500).as_bytes())].concat();
+    let frame = |from| zstd::encode_all(half(from).as_bytes(), 0).unwrap();
+    place.write("a.ndjson.gz", &gz);
+    place.write("b.zst", [frame(1000), frame(1500)].concat());
+    let words = [
+        "query",
+        "a.ndjson.gz",
+        "b.zst",
+        "--select",
+        "$.n",
+        "-o",
+        "raw",
+    ];
+    let found = lines(&place, &words);
+    assert_eq!(found, (0..2000).map(|n| n.to_string()).collect::<Vec<_>>());
+
+    // Page after page and run after run, over the border of members, frames and files.
+    let mut found = Vec::new();
+    let more = ["--page-size", "4096", "-n", "300", "--checkpoint", "here"];
+    for _ in 0..7 {
+        found.extend(lines(&place, &[&words[..], &more[..]].concat()));
+    }
+    assert_eq!(found, (0..2000).map(|n| n.to_string()).collect::<Vec<_>>());
+
+    // One that begins alike and holds less than the run before had read of it.
+    place.write("c.gz", &gz);
+    let words = ["query", "c.gz", "-n", "900", "--page-size", "4096"];
+    let words = [&words[..], &["--checkpoint", "there"]].concat();
+    place.words(&words).ok();
+    place.write("c.gz", gzip(half(0).as_bytes()));
+    let done = place.words(&words).code(1);
+    assert!(done.err.contains("cannot read c.gz"), "{}", done.err);
+}
+
+#[test]
+fn a_compressed_file_that_is_cut_off_or_damaged_is_an_error() {
+    let place = Place::new();
+    let text = "{\"n\":1}\n".repeat(10_000);
+    let gz = gzip(text.as_bytes());
+    // As the command zstd writes it: a library leaves the checksum out unless asked.
+    let mut frame = zstd::Encoder::new(Vec::new(), 0).unwrap();
+    frame.include_checksum(true).unwrap();
+    frame.write_all(text.as_bytes()).unwrap();
+    let zst = frame.finish().unwrap();
+    for (name, whole) in [("a.gz", &gz), ("a.zst", &zst)] {
+        for cut in [whole.len() - 1, whole.len() / 2, 5] {
+            place.write(name, &whole[..cut]);
+            let done = place.words(&["query", name, "--select", "count"]).code(1);
+            let what = format!("cannot read {name}");
+            assert!(done.err.contains(&what), "{cut} of {name}: {}", done.err);
+        }
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 0x40;
+        place.write(name, &damaged);
+        let done = place.words(&["query", name, "--select", "count"]).code(1);
+        assert!(done.err.contains(name), "{}", done.err);
+        place.write(name, text.as_bytes());
+        let done = place.words(&["query", name, "--select", "count"]).code(1);
+        assert!(done.err.contains(name), "{}", done.err);
+    }
+}
+
 /// Groups and aggregates are printed once, at whichever place the runs stop.
 #[test]
 fn a_checkpoint_of_groups_comes_to_its_end() {
