@@ -237,9 +237,10 @@ emacs() {
     # A package that is not installed is a gap of the report.
     for package in request plz; do
         rm -f "$out/emacs-$package"
-        if command emacs --batch -Q --eval "(package-initialize)" -l $package 2>/dev/null; then
+        # Not -Q, which hides where the system keeps packages.
+        if command emacs --batch -q --no-site-file --eval "(package-initialize)" -l $package 2>/dev/null; then
             wrapper emacs-$package "$out/emacs" 'env "WEIR_MODULE=$here/emacs/libweir_module.so"' \
-                'emacs -Q --batch --eval "(package-initialize)" -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'
+                'emacs -q --no-site-file --batch --eval "(package-initialize)" -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'
         else
             say "LEFT OUT: $package, because the package is not installed"
         fi
