@@ -7,7 +7,7 @@
 //!                      an empty line, and then the token
 //! ```
 //!
-//! Of a file: bytes that were read (of what it holds, when it is compressed), whether that was its end, a hash (XXH3) of the first 4,096 of
+//! Of a file: bytes that were read (uncompressed ones), whether that was its end, a hash (XXH3) of the first 4,096 of
 //! them in hexadecimal digits, and its path, in which `%` and control characters are `%` and two digits.
 //!
 //! What must never happen here: half a file in the place of a whole one.
@@ -64,7 +64,7 @@ impl Mark {
     /// What is wrong with the file, if it is not the one that was read.
     pub(super) fn differs(&self, path: &Path) -> io::Result<Option<&'static str>> {
         let bytes = std::fs::metadata(path)?.len();
-        // What a compressed file holds is known where the run goes on.
+        // The size of a compressed file says nothing; the run fails where it resumes.
         if !compressed::is(path) && bytes < self.read {
             return Ok(Some("it is shorter than what was read of it"));
         }

@@ -1,5 +1,5 @@
-//! Files that are compressed, by the end of their names: `.gz` and `.zst`, with any number of members
-//! or frames. Positions in them are those of what they hold.
+//! Compressed files, recognised by their names: `.gz` and `.zst`, with any number of members or frames.
+//! Positions count uncompressed bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ pub(super) fn is(path: &Path) -> bool {
     of(path).is_some()
 }
 
-/// Opens a file for what it holds.
+/// Opens a file to read its uncompressed bytes.
 ///
 /// # Errors
 /// Those of opening it. A file that is damaged, or that was cut off, is an error of the read that
@@ -41,10 +41,10 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Opens a file that holds more than so many bytes after them.
+/// Opens a file to read its uncompressed bytes from position `at` on.
 ///
 /// # Errors
-/// As [`open`], and `UnexpectedEof` when it holds less.
+/// As [`open`], and `UnexpectedEof` when it has fewer bytes than `at`.
 pub(super) fn open_at(path: &Path, at: u64) -> io::Result<Box<dyn Read>> {
     let mut input = open(path)?;
     let passed = io::copy(&mut input.by_ref().take(at), &mut io::sink())?;

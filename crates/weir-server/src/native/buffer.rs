@@ -204,12 +204,12 @@ impl Outgoing {
         }
     }
 
-    /// Room that was taken for a page, for the thread that makes it.
+    /// Lends the reservation for a page to the thread that reads it.
     pub(super) fn lend(&mut self) -> Option<(usize, Reservation)> {
         self.reserved.take()
     }
 
-    /// The page was made in what was lent.
+    /// Takes a lent reservation back.
     pub(super) fn returned(&mut self, room: Option<(usize, Reservation)>) {
         self.reserved = room;
     }
