@@ -2,6 +2,7 @@
 //! and a directory of its own. It and its files are gone when this is dropped.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,20 @@ pub fn server_cpu(text: &str) -> Result<Option<usize>, Error> {
     Ok((0..*CPUS).find(|cpu| !mine.is_set(*cpu)))
 }
 
+/// Whether a server accepts connections and answers with something else than 503, which says that
+/// it is still opening what it serves.
+fn is_open(address: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(START))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut status = [0; "HTTP/1.1 503".len()];
+        stream.read_exact(&mut status)?;
+        Ok(!status.ends_with(b"503"))
+    };
+    ask().unwrap_or_default()
+}
+
 impl Server {
     /// Starts `words` with `{port}` and `{data}` filled in; scratch files go
     /// below `scratch`.
@@ -102,7 +117,7 @@ impl Server {
 
     fn wait(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
+        while !is_open(self.address) {
             let ended = self.child.try_wait().map_err(io("server"))?.is_some();
             if ended || begun.elapsed() > START {
                 let said = fs::read_to_string(self.dir.join("output")).unwrap_or_default();
