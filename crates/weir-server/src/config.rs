@@ -379,7 +379,7 @@ config! {
     hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
     cors_origins: Vec<String> = Vec::new(), "Origins of web pages that may use the server";
     connections_max: usize = 10_000, "Open connections of each port";
-    connections_unauthenticated_max: usize = 256, "Open connections of all ports on which no request passed its checks yet; one more closes the oldest of them";
+    connections_unauthenticated_max: usize = 1024, "Open connections of all ports on which no request passed its checks yet; one more closes the oldest of them";
     connections_per_address_max: usize = 1024, "Open connections of each port from one address";
     memory_max: Option<Size> = None, "Memory that budgets are made for; auto: the least of what control groups, limits and the machine allow";
     bodies_budget: Option<Size> = None, "Bytes of bodies and packets that are not complete, of all connections together; auto: an eighth of the memory, at most 256 MiB";

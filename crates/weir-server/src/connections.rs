@@ -277,4 +277,26 @@ mod tests {
         drop(first);
         assert!(table.slot(Protocol::Http, HERE).await.is_some());
     }
+
+    /// A pool that opens its connections before it sends, as load generators do.
+    #[tokio::test]
+    async fn one_address_may_open_all_its_connections_before_a_request() {
+        let config = ServerConfig::default();
+        let descriptors = Descriptors {
+            connections_max: 4096,
+            local_connections_max: 4096,
+        };
+        let metrics = Arc::new(Metrics::new(Vec::new()));
+        let table = ConnectionTable::new(&config, descriptors, Arc::clone(&metrics));
+        let table = Arc::new(table);
+        let mut slots = Vec::new();
+        for _ in 0..config.connections_per_address_max {
+            slots.push(table.slot(Protocol::Http, HERE).await.unwrap());
+        }
+        assert_eq!(metrics.evicted.get(), 0);
+        let other = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+        slots.push(table.slot(Protocol::Http, other).await.unwrap());
+        slots[0].evicted().await;
+        assert_eq!(metrics.evicted.get(), 1);
+    }
 }
