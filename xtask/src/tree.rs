@@ -16,6 +16,9 @@ const SKIPPED: &[&str] = &[
     "corpus",
 ];
 
+/// What the lab leaves of its runs: paths and output of programs of one machine.
+const RESULTS: &str = "lab/results";
+
 /// The root of the project.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -35,7 +38,8 @@ pub(crate) fn files() -> anyhow::Result<Vec<String>> {
             let entry = entry?;
             let path = entry.path();
             let kind = entry.file_type()?;
-            if SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+            let skipped = |skipped: &&str| entry.file_name() == **skipped;
+            if SKIPPED.iter().any(skipped) || path == root.join(RESULTS) {
                 continue;
             }
             if kind.is_dir() {
