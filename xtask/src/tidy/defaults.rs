@@ -24,8 +24,10 @@ const SIMULATED: &str = "crates/weir-store/src/disk/sim/";
 const DEFAULTS: &[&str] = &[
     ".unwrap_or_default()",
     ".unwrap_or(0)",
+    ".unwrap_or(1)",
     "::MAX)",
     ".map_or(0,",
+    ".saturating_sub(",
 ];
 
 /// How many lines of a file have a default, and why none of them hides a case that cannot be.
@@ -86,8 +88,8 @@ mod tests {
 
     #[test]
     fn defaults_are_found_and_tests_are_left_out() {
-        let text = "fn f() {\n    a.unwrap_or(u64::MAX);\n    // b.unwrap_or(0)\n    c.unwrap_or(7);\n}\n\
+        let text = "fn f() {\n    a.unwrap_or(u64::MAX);\n    // b.unwrap_or(0)\n    c.unwrap_or(7);\n    e.saturating_sub(n);\n}\n\
                     #[cfg(test)]\nmod tests {\n    fn g() { d.unwrap_or_default(); }\n}\n";
-        assert_eq!(found(text), [2]);
+        assert_eq!(found(text), [2, 5]);
     }
 }

@@ -61,7 +61,9 @@ impl States {
             bytes <= self.total && is_charged,
             "what is released was charged"
         );
-        self.set(principal, self.total - bytes, own.saturating_sub(bytes));
+        // Nobody in particular is charged to the store alone.
+        let own = if principal.is_empty() { 0 } else { own - bytes };
+        self.set(principal, self.total - bytes, own);
     }
 
     fn set(&mut self, principal: &Arc<[u8]>, total: u64, own: u64) {
