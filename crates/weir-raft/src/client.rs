@@ -17,6 +17,7 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use tokio::time::timeout;
+use weir_core::Digest;
 use weir_store::LogIndex;
 
 use crate::convert::io_error;
@@ -25,7 +26,7 @@ use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
 use crate::secure;
 use crate::transport::{Connection, Transport};
 use crate::types::{Member, Types, Vote};
-use crate::wire::{self, Hello, SnapshotHead};
+use crate::wire::{self, Agreement, Hello, SnapshotHead};
 
 /// How long a peer may take to sync what it was sent.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,6 +87,17 @@ impl Peer {
     pub(crate) async fn read_index(&mut self) -> io::Result<LogIndex> {
         let answer = self.exchange(Kind::ReadIndex, &[]).await?;
         wire::decode_index(&answer)
+    }
+
+    /// Asks the peer whether it had this state after an entry.
+    pub(crate) async fn compare(
+        &mut self,
+        index: LogIndex,
+        digest: Digest,
+    ) -> io::Result<Agreement> {
+        let body = wire::encode_compare(index, digest);
+        let answer = self.in_time(Kind::Compare, &body, APPEND_TIMEOUT).await?;
+        wire::decode_agreement(&answer)
     }
 
     /// Asks the leader to let this node vote.

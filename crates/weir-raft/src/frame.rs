@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Part = 23,
     /// All of it was sent.
     Install = 24,
+    /// A node asks whether the receiver had the same state after an entry.
+    Compare = 25,
     Answer = 32,
     /// The request could not be carried out; the body says why.
     Failed = 33,
@@ -63,6 +65,7 @@ impl Kind {
             22 => Self::Snapshot,
             23 => Self::Part,
             24 => Self::Install,
+            25 => Self::Compare,
             32 => Self::Answer,
             33 => Self::Failed,
             _ => return None,

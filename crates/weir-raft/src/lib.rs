@@ -11,6 +11,7 @@
 //! once.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod client;
 mod convert;
 mod error;

@@ -24,6 +24,7 @@ use weir_store::replica::{
 };
 use weir_store::{OpenOptions, Store, StoreError};
 
+use crate::agreement::{self, Diverged};
 use crate::client::{Peer, Peers};
 use crate::convert::{encode_members, entry_id};
 use crate::error::NodeError;
@@ -102,6 +103,8 @@ pub struct Status {
     /// Time since a leader was heard of; on a leader, since a majority was. `None`
     /// before the first time.
     pub contact: Option<Duration>,
+    /// Whether it was found to have another state than a leader, since it was opened.
+    pub diverged: bool,
 }
 
 /// Hands batches of the store to openraft, and what the store needs no more.
@@ -149,13 +152,14 @@ impl IntentionLog for Proposals {
 /// crash of the process is, but for the store, which closes.
 pub struct Node {
     store: Arc<Store>,
-    replica: Replica,
-    raft: Raft<Types, StateMachine>,
+    pub(crate) replica: Replica,
+    pub(crate) raft: Raft<Types, StateMachine>,
     address: SocketAddr,
     port: Arc<Port>,
-    peers: Peers,
+    pub(crate) peers: Peers,
     reads: Reads,
-    tasks: [JoinHandle<()>; 3],
+    tasks: [JoinHandle<()>; 4],
+    diverged: Diverged,
 }
 
 /// What a node is made of beside its store.
@@ -305,10 +309,20 @@ impl Node {
             tls,
             has_warned: AtomicBool::new(false),
         });
+        let diverged = Diverged::default();
         let tasks = [
             tokio::spawn(propose(received.batches, raft.clone(), room)),
             tokio::spawn(peer::serve(acceptor, Arc::clone(&port))),
             tokio::spawn(purge(received.purgeable, raft.clone())),
+            tokio::spawn(agreement::watch(
+                {
+                    let replica = replica.clone();
+                    move || replica.digest_sample()
+                },
+                raft.clone(),
+                peers.clone(),
+                diverged.clone(),
+            )),
         ];
         Ok(Self {
             store: Arc::new(store),
@@ -319,6 +333,7 @@ impl Node {
             peers,
             reads: Reads::default(),
             tasks,
+            diverged,
         })
     }
 
@@ -440,6 +455,7 @@ impl Node {
             last: log.last,
             committed: id(metrics.cluster_committed.as_ref()),
             applied: self.replica.applied().last,
+            diverged: self.diverged.is(),
             contact: match metrics.state {
                 ServerState::Leader => metrics.last_quorum_acked.map(|acked| acked.elapsed()),
                 _ => self.port.contact.age(),

@@ -25,7 +25,7 @@ use crate::room::{FULL, Room};
 use crate::secure::{self, Accepted, PLAIN, PeerTls};
 use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
-use crate::wire::{self, Hello, Join, SnapshotHead};
+use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
 
 /// Connections of peers at a time; further ones are closed.
 const CONNECTIONS_MAX: usize = 256;
@@ -348,6 +348,19 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
             Ok((id, _)) => Ok(wire::encode_index(index_of(id.index()))),
             Err(error) => Err(failed(&error)),
         },
+        Kind::Compare => {
+            let (index, digest) = wire::decode_compare(&request.body)?;
+            let agreement = match port.replica.digest_at(index) {
+                None => Agreement::Unknown,
+                Some(own) if own == digest => Agreement::Equal,
+                Some(own) => {
+                    let index = index.0;
+                    tracing::error!(from, index, %own, %digest, "a node has another state");
+                    Agreement::Different
+                }
+            };
+            Ok(vec![agreement as u8])
+        }
         _ => return Err(frame::invalid("a peer sent an answer as a request")),
     })
 }

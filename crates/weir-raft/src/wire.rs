@@ -7,6 +7,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
+use weir_core::Digest;
 use weir_core::codec::{Reader, Short, put_varint};
 use weir_store::LogIndex;
 use weir_store::replica::{EntryBody, EntryId, ReplicaEntry, SnapshotFile, Vote as StoredVote};
@@ -192,6 +193,40 @@ pub(crate) fn encode_index(index: LogIndex) -> Vec<u8> {
 
 pub(crate) fn decode_index(body: &[u8]) -> io::Result<LogIndex> {
     whole(body, |reader| reader.varint().map(LogIndex))
+}
+
+/// What the receiver of a comparison has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// It does not remember that entry, or has not applied it.
+    Unknown = 0,
+    /// The state of the sender.
+    Equal = 1,
+    /// Another state.
+    Different = 2,
+}
+
+pub(crate) fn encode_compare(index: LogIndex, digest: Digest) -> Vec<u8> {
+    let mut out = encode_index(index);
+    out.extend_from_slice(&digest.0.to_le_bytes());
+    out
+}
+
+pub(crate) fn decode_compare(body: &[u8]) -> io::Result<(LogIndex, Digest)> {
+    whole(body, |reader| {
+        let index = LogIndex(reader.varint()?);
+        let digest = reader.take(8)?.try_into().map_err(|_| Short)?;
+        Ok((index, Digest(u64::from_le_bytes(digest))))
+    })
+}
+
+pub(crate) fn decode_agreement(body: &[u8]) -> io::Result<Agreement> {
+    Ok(match body {
+        [0] => Agreement::Unknown,
+        [1] => Agreement::Equal,
+        [2] => Agreement::Different,
+        _ => return Err(invalid("an answer to a comparison is not as it is written")),
+    })
 }
 
 fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
@@ -704,6 +739,8 @@ mod tests {
         let _ = Join::decode(body);
         drop(JoinAnswer::decode(body));
         drop(decode_index(body));
+        drop(decode_compare(body));
+        drop(decode_agreement(body));
         drop(decode_welcome(body));
     }
 }

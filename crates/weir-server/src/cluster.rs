@@ -104,6 +104,8 @@ pub(crate) struct Gauges {
     pub(crate) members: u64,
     pub(crate) committed: u64,
     pub(crate) contact: Option<Duration>,
+    /// Whether it was found to have another state than a leader.
+    pub(crate) diverged: bool,
 }
 
 /// An open node.
@@ -244,6 +246,7 @@ impl ClusterNode {
             members: status.members.len() as u64,
             committed: status.committed.map_or(0, |id| id.index.0),
             contact: status.contact,
+            diverged: status.diverged,
         }
     }
 
@@ -269,6 +272,8 @@ impl ClusterNode {
         fields.push(("cluster_members", text(members(&status))));
         let is_synced = self.store().durability().is_synced();
         fields.push(("cluster_synced", StatusValue::Number(is_synced.into())));
+        let diverged = status.diverged.into();
+        fields.push(("cluster_diverged", StatusValue::Number(diverged)));
         fields.push(("cluster_digest", text(self.store().digest().to_string())));
         fields
     }

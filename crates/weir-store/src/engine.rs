@@ -11,6 +11,7 @@ use weir_core::{
 
 use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 
+use crate::agreement::DigestSamples;
 use crate::clock::{StoreClock, now_ms};
 use crate::error::StoreError;
 use crate::fair_lock::FairRwLock;
@@ -45,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) poison: OnceLock<Arc<StoreError>>,
     /// Why the last checkpoint failed; `None` after one that succeeded.
     pub(crate) checkpoint_failure: Mutex<Option<String>>,
+    /// Digests that nodes compare.
+    pub(crate) samples: DigestSamples,
     /// Time to compile the modules that were proposed, in microseconds, as far as the cost of a
     /// replay does not contain it.
     pub(crate) compile_us: AtomicU64,

@@ -10,6 +10,7 @@
 //! checksum was not checked.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod background_tasks;
 mod checkpoint;
 mod claim_locks;

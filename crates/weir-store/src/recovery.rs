@@ -17,6 +17,7 @@ use std::time::Instant;
 use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Machine, TopicId};
 
+use crate::agreement::DigestSamples;
 use crate::clock::{CLOSED_MS_MAX, ClockReport, StoreClock, now_ms};
 use crate::clock_moves;
 use crate::commit::Topics;
@@ -404,6 +405,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         poison: OnceLock::new(),
         checkpoint_failure: Mutex::default(),
         clock: OnceLock::new(),
+        samples: DigestSamples::default(),
         compile_us: AtomicU64::new(0),
     })
 }

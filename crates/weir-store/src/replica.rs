@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::Outcomes;
+use weir_core::{Digest, Outcomes};
 
 use crate::commit::{Applier, Committer};
 use crate::disk::{Disk, FileDisk};
@@ -405,6 +405,19 @@ impl Replica {
         let outcomes = fed.map_err(|error| engine.poison(error))?;
         applier.spent(&outcomes, begun.elapsed());
         Ok(outcomes)
+    }
+
+    /// The newest place of the log whose digest is compared between nodes, and the digest after it;
+    /// `None` before the first one since the store was opened.
+    #[must_use]
+    pub fn digest_sample(&self) -> Option<(LogIndex, Digest)> {
+        self.handle.engine.samples.newest()
+    }
+
+    /// The digest after an entry, if it is one of those that are remembered to be compared.
+    #[must_use]
+    pub fn digest_at(&self, index: LogIndex) -> Option<Digest> {
+        self.handle.engine.samples.at(index)
     }
 
     /// What the machine stands for.

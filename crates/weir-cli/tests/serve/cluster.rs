@@ -496,6 +496,7 @@ fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
         let metrics = ask(&cluster.nodes[&1].http, "GET /metrics", "");
         let line = format!("\nweir_cluster_synced {}\n", u8::from(synced));
         assert!(metrics.contains(&line), "{metrics}");
+        assert!(metrics.contains("\nweir_cluster_diverged 0\n"), "{metrics}");
         let mut status = weir(place.path());
         let output = status
             .args(["cluster", "status", "--at", &cluster.at])

@@ -49,6 +49,11 @@ pub(super) fn cluster(page: &mut Page, shared: &Shared) {
             "0 if a power cut of all nodes loses acknowledged writes (`interval`, `memory`)",
             u64::from(is_synced),
         ),
+        (
+            "weir_cluster_diverged",
+            "1 if this node was found to have another state than the leader",
+            u64::from(now.diverged),
+        ),
     ] {
         page.family(name, "gauge", help);
         page.sample(name, "", value);

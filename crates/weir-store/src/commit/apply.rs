@@ -16,6 +16,7 @@ use weir_core::{Batch, Effect, Outcome, Outcomes};
 
 use super::ReplayCost;
 use super::sink::Topics;
+use crate::agreement::DigestSamples;
 use crate::conclude::{conclude, fuel_of};
 use crate::engine::Engine;
 use crate::error::StoreError;
@@ -168,6 +169,10 @@ impl Applier {
             Content::Blank => self.advance(index),
         }
         self.term = term;
+        if DigestSamples::is_place(index) {
+            let digest = self.engine.machine.read().digest();
+            self.engine.samples.note(index, digest);
+        }
         self.topics.write_out();
         Ok(outcomes)
     }

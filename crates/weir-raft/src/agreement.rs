@@ -1,0 +1,180 @@
+//! Compares what this node has applied with the leader.
+//!
+//! Nodes that apply one log have one state. A node that does not, because of a fault of its memory,
+//! its disk or a program, would answer reads with another history and could come to lead.
+//!
+//! Invariant: what was found stays until the process ends; a later comparison does not undo it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use openraft::Raft;
+use openraft::async_runtime::WatchReceiver;
+use weir_core::Digest;
+use weir_store::LogIndex;
+
+use crate::client::{Peer, Peers};
+use crate::machine::StateMachine;
+use crate::types::Types;
+use crate::wire::Agreement;
+
+/// Pause between two comparisons.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether this node has another state than a leader had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Diverged(Arc<AtomicBool>);
+
+impl Diverged {
+    pub(crate) fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Compares the newest digest, which `sample` gives with its entry, with that of the leader, again
+/// and again.
+pub(crate) async fn watch(
+    sample: impl Fn() -> Option<(LogIndex, Digest)>,
+    raft: Raft<Types, StateMachine>,
+    peers: Peers,
+    diverged: Diverged,
+) {
+    let mut compared = LogIndex::ZERO;
+    let mut known: Option<(u64, Peer)> = None;
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let newest = sample().filter(|(index, _)| *index != compared);
+        let Some((index, digest)) = newest else {
+            continue;
+        };
+        let Some((leader, mut peer)) = leader(&raft, &peers, known.take()) else {
+            continue;
+        };
+        // A leader that cannot be reached is asked again.
+        let Ok(agreement) = peer.compare(index, digest).await else {
+            continue;
+        };
+        known = Some((leader, peer));
+        compared = index;
+        if agreement == Agreement::Different {
+            let index = index.0;
+            tracing::error!(leader, index, %digest, "this node has another state than the leader");
+            diverged.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A client for the leader, if there is one and this node is another.
+fn leader(
+    raft: &Raft<Types, StateMachine>,
+    peers: &Peers,
+    known: Option<(u64, Peer)>,
+) -> Option<(u64, Peer)> {
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let leader = metrics.current_leader.filter(|node| *node != metrics.id)?;
+    let known = known.filter(|(node, _)| *node == leader);
+    known.or_else(|| {
+        let members = metrics.membership_config.membership();
+        Some((leader, peers.client(leader, members.get_node(&leader)?)))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio::net::TcpListener;
+    use weir_core::intention::{Intention, Operation};
+    use weir_core::{Digest, TopicOptions};
+    use weir_store::{Durability, LogIndex, OpenOptions};
+
+    use super::{Diverged, watch};
+    use crate::node::{Node, NodeConfig, Status};
+    use crate::types::Member;
+    use crate::wire::Agreement;
+
+    async fn open(node: u64) -> (tempfile::TempDir, Node, Member) {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = Member {
+            peer: listener.local_addr().unwrap().to_string(),
+            ..Member::default()
+        };
+        let config = NodeConfig {
+            node,
+            cluster: [8; 16],
+            incarnation: 0,
+        };
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        let node = Node::open(directory.path(), &options, config, listener).await;
+        (directory, node.unwrap(), member)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_with_another_state_than_the_leader_is_found() {
+        let (_first, leader, one) = open(1).await;
+        let (_second, follower, two) = open(2).await;
+        let members = BTreeMap::from([(1, one), (2, two)]);
+        leader.initialize(members).await.unwrap();
+        let leads = |status: &Status| status.leader.is_some();
+        let leads = follower.until(leads).await.unwrap().leader.unwrap();
+        let (leader, follower) = if leads == 1 {
+            (leader, follower)
+        } else {
+            (follower, leader)
+        };
+        let options = &TopicOptions::default();
+        let create = Intention::new("t", Operation::Create { options });
+        let proposed = leader.store().propose(&[create]);
+        proposed.unwrap().await.unwrap();
+        for _ in 0..300 {
+            let (key, value) = (b"k".as_slice(), b"v".as_slice());
+            let put = Intention::new("t", Operation::Put { key, value });
+            let proposed = leader.store().propose(&[put]);
+            proposed.unwrap().await.unwrap();
+        }
+        let last = leader.status().last;
+        let caught_up = |status: &Status| status.applied >= last;
+        follower.until(caught_up).await.unwrap();
+        let (index, digest) = leader.replica.digest_sample().unwrap();
+        assert_eq!(index, LogIndex(256));
+        assert_eq!(follower.replica.digest_sample(), Some((index, digest)));
+
+        let status = leader.status();
+        let (member, _) = &status.members[&status.node];
+        let mut peer = follower.peers.client(status.node, member);
+        for (index, digest, agreement) in [
+            (index, digest, Agreement::Equal),
+            (index, Digest(!digest.0), Agreement::Different),
+            (LogIndex(512), digest, Agreement::Unknown),
+            (LogIndex(255), digest, Agreement::Unknown),
+        ] {
+            assert_eq!(peer.compare(index, digest).await.unwrap(), agreement);
+        }
+
+        let watched = |digest| {
+            let diverged = Diverged::default();
+            let (raft, peers) = (follower.raft.clone(), follower.peers.clone());
+            let sample = move || Some((index, digest));
+            let task = tokio::spawn(watch(sample, raft, peers, diverged.clone()));
+            (diverged, task)
+        };
+        let (equal, first) = watched(digest);
+        let (differs, second) = watched(Digest(digest.0 ^ 1));
+        while !differs.is() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!equal.is());
+        assert!(!follower.status().diverged && !leader.status().diverged);
+        first.abort();
+        second.abort();
+        follower.close().await.unwrap();
+        leader.close().await.unwrap();
+    }
+}
