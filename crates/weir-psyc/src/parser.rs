@@ -397,6 +397,8 @@ impl Parser {
             && !name.is_empty()
             && name.len() as u64 <= u64::from(self.limits.name)
             && (used as u64) < self.left
+            // One byte would be left after the line feed.
+            && used as u64 + 2 != self.left
             && self.modifiers != 0;
         if !regular {
             return None;

@@ -151,7 +151,8 @@ impl Parser {
             self.state = State::End;
             return Ok(None);
         }
-        // No line is one byte long, so the byte after which one is left was wrong already.
+        // No line is one byte long, so the byte after which one is left was wrong already: the line
+        // feed of an unsized value, or the one that ends an announced length of 1.
         if self.sized && self.left == 1 && self.mode == Mode::Full {
             return Ok(Some(self.fail_after(ErrorCode::Length)));
         }
@@ -242,6 +243,12 @@ impl Parser {
         self.left_here().saturating_sub(after)
     }
 
+    /// Whether a line of `used` bytes leaves one byte of an announced content, which no line fills.
+    /// Content mode names the end of its slice instead.
+    fn strands(&self, used: u64) -> bool {
+        self.sized && self.mode == Mode::Full && used.checked_add(1) == Some(self.left)
+    }
+
     /// Checks that the byte at `index` and at least `after` more fit.
     fn fits(&self, index: usize, after: usize) -> Result<(), Fail> {
         if index < self.room(after) {
@@ -272,7 +279,10 @@ impl Parser {
         if self.line.stage == Stage::Start {
             let first = rest.first().copied().unwrap_or_default();
             let state_op = self.line.state == State::First && matches!(first, b'=' | b'?');
-            if state_op {
+            if state_op && self.strands(2) {
+                // A modifier has four bytes, and after a state operation one would be left.
+                return Err(Fail(ErrorCode::Length, 0));
+            } else if state_op {
                 self.fits(0, 1)?;
             } else {
                 self.admit(0, 3)?;
@@ -432,6 +442,12 @@ impl Parser {
                 };
                 return Err(Fail(code, index));
             }
+            // A further digit makes the line longer by itself and by nine times the number: only a
+            // zero leaves room for it.
+            let further = number == 0 && self.line.digits < LENGTH_DIGITS_MAX;
+            if self.strands(used) && !further {
+                return Err(Fail(ErrorCode::Length, index));
+            }
             index += 1;
         }
     }
@@ -439,6 +455,9 @@ impl Parser {
     /// A sized value whose first byte is at `start`.
     fn sized_value<'a>(&mut self, rest: &'a [u8], start: usize) -> Exact<'a> {
         let total = self.line.number;
+        if self.strands((start as u64).saturating_add(total).saturating_add(1)) {
+            return Err(Fail(ErrorCode::Length, start.saturating_sub(1)));
+        }
         let (operator, name) = self.named(rest)?;
         let there = rest.get(start..).unwrap_or_default();
         let whole = usize::try_from(total)

@@ -192,7 +192,7 @@ impl Oracle<'_> {
         loop {
             match self.room {
                 Room::Sized(0) | Room::Bare(0) => return Ok(()),
-                // A line has at least two bytes.
+                // A line has at least two bytes: what came before left one too many or one too few.
                 Room::Sized(1) => return Err(Stop::Bad(LENGTH, self.at - 1)),
                 _ => {}
             }
@@ -211,6 +211,9 @@ impl Oracle<'_> {
     fn modifier(&mut self, entity: bool, first: bool) -> Read<()> {
         let operator = self.peek()?;
         let state = first && (operator == b'=' || operator == b'?');
+        if state && self.room == Room::Sized(3) {
+            return self.bad(LENGTH);
+        }
         if !state {
             self.one_modifier()?;
         }
@@ -285,10 +288,18 @@ impl Oracle<'_> {
             if number + 3 > u128::from(left) {
                 return self.bad(code);
             }
+            let one_more = matches!(self.room, Room::Sized(_)) && number + 4 == u128::from(left);
+            if one_more && (number != 0 || digits == 20) {
+                return self.bad(LENGTH);
+            }
             self.take(2)?;
         }
         if self.peek()? != b'\t' {
             return self.bad(MOD_TAB);
+        }
+        // This TAB, value, LF, and one byte that no line fills.
+        if matches!(self.room, Room::Sized(left) if u128::from(left) == number + 3) {
+            return self.bad(LENGTH);
         }
         self.take(1)?;
         let open = matches!(self.room, Room::Unsized(_));

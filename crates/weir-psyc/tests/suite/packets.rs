@@ -259,3 +259,55 @@ fn accessors_say_what_was_announced() {
         (bytes.len() as u64, 0)
     );
 }
+
+/// The bytes of which the contents below are made.
+const ALPHABET: &[u8] = b":=a012\t\n |";
+
+/// Checks that some byte can follow `packet` until the packet is complete: an error comes at the
+/// first byte after which nothing can complete it. Returns how many starts of packets it checked.
+fn has_no_dead_end(packet: &mut Vec<u8>) -> usize {
+    let mut checked = 0;
+    let mut stuck = true;
+    for &byte in ALPHABET {
+        packet.push(byte);
+        let outcome = feed(Mode::Full, Limits::DEFAULT, std::iter::once(&packet[..]));
+        if outcome.error.is_none() {
+            stuck = false;
+            checked += 1;
+            if !outcome.clean {
+                checked += has_no_dead_end(packet);
+            }
+        }
+        packet.pop();
+    }
+    assert!(!stuck, "nothing can follow {}", packet.escape_ascii());
+    checked
+}
+
+#[test]
+fn an_error_comes_at_the_byte_after_which_nothing_can_complete_the_packet() {
+    let starts = [
+        "0\n", "2\n", "3\n", "4\n", "5\n", "6\n:", "7\n:a ", "8\n:a ", "9\n:a ", "10\n:a ",
+        "11\n:a 0", "9\n=\n:", "8\n:a\t",
+    ];
+    for start in starts {
+        let checked = has_no_dead_end(&mut start.as_bytes().to_vec());
+        assert!(checked > 1, "{start:?}");
+    }
+    for (input, offset) in [
+        ("1\n", 1),
+        ("3\n=", 2),
+        ("3\n?", 2),
+        ("8\n:a 1", 5),
+        ("7\n:a 000", 7),
+        ("8\n:a 00\t", 7),
+        ("6\n:a\tx\n", 6),
+    ] {
+        let outcome = feed(
+            Mode::Full,
+            Limits::DEFAULT,
+            std::iter::once(input.as_bytes()),
+        );
+        assert_eq!(outcome.error, Some((-2, offset)), "{input:?}");
+    }
+}

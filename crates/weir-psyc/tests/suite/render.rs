@@ -353,6 +353,8 @@ proptest! {
                         }).collect()
                     };
                     prop_assert_eq!(plain(after), plain(before));
+                    // Of what is read and never written nothing is left: rendering is at its end.
+                    prop_assert_eq!(rerender(&again), again);
                 }
                 _ => {}
             }
