@@ -14,37 +14,43 @@ pub(crate) const SP: u8 = b' ';
 /// What is wrong with a container, an index or an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[repr(u8)]
 pub enum ContainerErrorKind {
     /// No `|` where an element of a list has to begin.
-    ElemStart,
+    ElemStart = 1,
     /// `=` without a keyword, or something else after an element's type.
-    ElemType,
+    ElemType = 2,
     /// An element's length without its blank, without digits or too large; text without its blank.
-    ElemLength,
+    ElemLength = 3,
     /// No `{` where an entry of a dict has to begin.
-    KeyStart,
+    KeyStart = 4,
     /// A key's length without its blank, or too large.
-    KeyLength,
+    KeyLength = 5,
     /// A sized key that is not followed by `}`.
-    KeyEnd,
+    KeyEnd = 6,
     /// Like `ElemType`, for the value of a dict entry.
-    ValueType,
+    ValueType = 7,
     /// Like `ElemLength`, for the value of a dict entry.
-    ValueLength,
+    ValueLength = 8,
     /// The input ends inside a sized element, a key or before its brace; an update without
     /// operator.
-    Short,
+    Short = 9,
     /// A step of an index that is none, or an index without steps.
-    Index,
+    Index = 10,
     /// Something else where an update has its operator.
-    Oper,
+    Oper = 11,
     /// Something else after the operator or the type of an update.
-    Type,
+    Type = 12,
     /// The length of an update's value is malformed, or the value does not reach the end.
-    Length,
+    Length = 13,
 }
 
 impl ContainerErrorKind {
+    /// Its number in the C interface, from 1. Numbers are never reused.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
     /// The short name printed by the tools.
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,6 +92,36 @@ impl fmt::Display for ContainerError {
 }
 
 impl core::error::Error for ContainerError {}
+
+/// Where a walker of a value stands, without the bytes of the value: plain numbers, to be kept where
+/// a borrow cannot be. Those of another value are safe; what the walker yields then means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes of the value that were walked over; of a list in parts those of all its parts.
+    pub at: u64,
+    /// What comes next; 0 at the start.
+    pub state: u64,
+    /// Of an element in parts: the bytes that are missing.
+    pub missing: u64,
+    /// What a list in parts need not look at again.
+    pub scanned: [u64; 3],
+}
+
+impl Place {
+    /// The place in a whole value.
+    pub(crate) fn whole(at: usize, state: u64) -> Place {
+        Place {
+            at: at as u64,
+            state,
+            ..Place::default()
+        }
+    }
+
+    /// Where that is in `bytes`; their end when they have less.
+    pub(crate) fn index(self, bytes: &[u8]) -> usize {
+        usize::try_from(self.at).map_or(bytes.len(), |at| at.min(bytes.len()))
+    }
+}
 
 /// An element of a list, or the value of a dict entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,9 +245,9 @@ impl<'a> Source<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// The end of the type's bytes seen so far, or of the whole type.
-    ty: usize,
+    pub(crate) ty: usize,
     /// Bytes of the text that hold no end, counted from the element's start.
-    text: usize,
+    pub(crate) text: usize,
 }
 
 impl Progress {

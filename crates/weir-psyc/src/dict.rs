@@ -1,7 +1,8 @@
 //! Dicts: `[type] *( "{" key "}" value )`.
 
 use crate::container::{
-    ContainerError, ContainerErrorKind, Element, Key, Parsed, Progress, Source, Trouble, element,
+    ContainerError, ContainerErrorKind, Element, Key, Parsed, Place, Progress, Source, Trouble,
+    element,
 };
 use crate::scan::keyword_len;
 
@@ -18,7 +19,7 @@ pub enum DictEvent<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Type,
+    Type = 0,
     Key,
     Value,
     Over,
@@ -49,6 +50,25 @@ impl<'a> Dict<'a> {
             pos: 0,
             state: State::Type,
         }
+    }
+
+    /// A walker that goes on where another one over the same value stood.
+    pub fn resume(bytes: &'a [u8], place: Place) -> Dict<'a> {
+        Dict {
+            bytes,
+            pos: place.index(bytes),
+            state: match place.state {
+                0 => State::Type,
+                1 => State::Key,
+                2 => State::Value,
+                _ => State::Over,
+            },
+        }
+    }
+
+    /// Where the walker stands.
+    pub fn place(&self) -> Place {
+        Place::whole(self.pos, self.state as u64)
     }
 
     /// The entries, without the type. A key whose value is broken yields only the error.

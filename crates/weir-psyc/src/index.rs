@@ -1,7 +1,7 @@
 //! Indexes into a variable: `#n` a position, `.name` a field, `{key}` an entry.
 
 use crate::class::is_keyword_byte;
-use crate::container::{ContainerError, ContainerErrorKind, Key, Source, Trouble};
+use crate::container::{ContainerError, ContainerErrorKind, Key, Place, Source, Trouble};
 use crate::scan::keyword_len;
 
 /// One step of an index; steps apply from left to right.
@@ -39,6 +39,20 @@ impl<'a> Index<'a> {
             pos: 0,
             over: false,
         }
+    }
+
+    /// A walker that goes on where another one over the same index stood.
+    pub fn resume(bytes: &'a [u8], place: Place) -> Index<'a> {
+        Index {
+            bytes,
+            pos: place.index(bytes),
+            over: place.state != 0,
+        }
+    }
+
+    /// Where the walker stands.
+    pub fn place(&self) -> Place {
+        Place::whole(self.pos, u64::from(self.over))
     }
 }
 

@@ -47,7 +47,7 @@ mod vartype;
 mod view;
 
 pub use compact::CompactTable;
-pub use container::{ContainerError, ContainerErrorKind, Element, Key};
+pub use container::{ContainerError, ContainerErrorKind, Element, Key, Place};
 pub use dict::{Dict, DictEvent};
 pub use error::{ErrorCode, ParseError};
 pub use event::{ParseStep, Variable};
@@ -57,18 +57,20 @@ pub use limits::{LENGTH_DIGITS_MAX, Limits};
 pub use list::{List, ListEvent, ListStep, ListStream};
 pub use method::{Method, MethodFamily, MethodFlags, methods};
 pub use operator::Operator;
-pub use packet::{Content, Length, Modifier, Packet, Parts, StateOperation};
+pub use packet::{Content, Length, Modifier, Packet, PacketSource, Parts, StateOperation};
 pub use packet_id::{PacketId, PacketIdError};
 pub use parser::{Mode, Parser};
 pub use print::{
     Escaped, EventPrinter, ListPrinter, print_dict, print_index, print_update, unescape,
 };
 pub use reader::PacketReader;
-pub use render::{Entry, Item, RenderError, Renderer, Step};
+pub use render::{Entry, Item, PacketSizes, RenderError, Renderer, Step};
 pub use routing::RoutingVariable;
 pub use structure::{Field, Fields, StructError, StructType};
 pub use table::{Row, Rows, Table, TableError};
-pub use template::{Progress, Rendered, Template, TemplateWriter, standard_template};
+pub use template::{
+    Progress, Rendered, Template, TemplatePlace, TemplateWriter, standard_template,
+};
 pub use uniform::{AnyUniform, HOST_BYTES_MAX, Uniform, UniformError, UniformKind};
 pub use update::{Update, UpdateEvent};
 pub use vartype::{

@@ -5,7 +5,7 @@
 //! events are the same for every cut. The walker is the stream with all its input.
 
 use crate::container::{
-    ContainerError, ContainerErrorKind, Element, Parsed, Progress, Source, Trouble, element,
+    ContainerError, ContainerErrorKind, Element, Parsed, Place, Progress, Source, Trouble, element,
 };
 use crate::scan::{BAR, keyword_len};
 
@@ -84,6 +84,10 @@ impl ListStream {
     /// nothing more will come; only then can an element be too short. Linear in the new bytes.
     pub fn step<'a>(&mut self, buffer: &'a [u8], complete: bool) -> ListStep<'a> {
         let rest = buffer.get(self.pos..).unwrap_or_default();
+        // A place may be that of another list.
+        self.scanned = self.scanned.min(rest.len());
+        self.progress.ty = self.progress.ty.min(rest.len());
+        self.progress.text = self.progress.text.min(rest.len());
         match self.state {
             State::Failed(error) => ListStep::Error(error),
             State::End => ListStep::End,
@@ -91,6 +95,44 @@ impl ListStream {
             State::Type => self.default_type(rest, complete),
             State::Elem => self.elem(rest, complete),
         }
+    }
+
+    /// A stream that goes on where another one stood, with the bytes that one had not consumed.
+    pub fn resume(place: Place) -> ListStream {
+        let [scanned, ty, text] = place
+            .scanned
+            .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        ListStream {
+            state: match place.state {
+                0 => State::Type,
+                1 => State::Elem,
+                2 => State::Part,
+                _ => State::End,
+            },
+            pos: 0,
+            base: place.at,
+            missing: place.missing,
+            scanned,
+            progress: Progress { ty, text },
+        }
+    }
+
+    /// Where the stream stands once the consumed bytes are released; `None` after an error, after
+    /// which nothing comes.
+    pub fn place(&self) -> Option<Place> {
+        let state = match self.state {
+            State::Type => 0,
+            State::Elem => 1,
+            State::Part => 2,
+            State::End => 3,
+            State::Failed(_) => return None,
+        };
+        Some(Place {
+            at: self.base.saturating_add(self.pos as u64),
+            state,
+            missing: self.missing,
+            scanned: [self.scanned, self.progress.ty, self.progress.text].map(|n| n as u64),
+        })
     }
 
     /// Bytes at the front of the buffer that will not be needed again.

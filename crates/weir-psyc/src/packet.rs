@@ -133,6 +133,78 @@ pub struct Packet<'a> {
     pub length: Length,
 }
 
+/// What a packet to be rendered consists of, wherever its modifiers are kept.
+///
+/// [`Packet`] keeps them in slices. Who has them in a form of their own makes them on the way: a
+/// renderer walks the iterators twice and keeps nothing, so that no memory is needed for them. They
+/// have to give the same modifiers each time; else what is written is no packet.
+pub trait PacketSource {
+    /// Routing modifiers, in order.
+    fn routing(&self) -> impl Iterator<Item = Modifier<'_>>;
+    /// A content rendered elsewhere; then state, entity, method and data are not asked for.
+    fn raw(&self) -> Option<&[u8]>;
+    /// State operation.
+    fn state(&self) -> Option<StateOperation>;
+    /// Entity modifiers, in order.
+    fn entity(&self) -> impl Iterator<Item = Modifier<'_>>;
+    /// Method; empty means none.
+    fn method(&self) -> &[u8];
+    /// Data; empty means none.
+    fn data(&self) -> &[u8];
+    /// Whether to write the content's length.
+    fn length(&self) -> Length;
+}
+
+impl Packet<'_> {
+    const fn parts(&self) -> Option<&Parts<'_>> {
+        match &self.content {
+            Content::Parts(parts) => Some(parts),
+            Content::Raw(_) => None,
+        }
+    }
+}
+
+impl PacketSource for Packet<'_> {
+    #[inline]
+    fn routing(&self) -> impl Iterator<Item = Modifier<'_>> {
+        self.routing.iter().copied()
+    }
+
+    #[inline]
+    fn raw(&self) -> Option<&[u8]> {
+        match self.content {
+            Content::Raw(raw) => Some(raw),
+            Content::Parts(_) => None,
+        }
+    }
+
+    #[inline]
+    fn state(&self) -> Option<StateOperation> {
+        self.parts()?.state
+    }
+
+    #[inline]
+    fn entity(&self) -> impl Iterator<Item = Modifier<'_>> {
+        let entity = self.parts().map_or(&[][..], |parts| parts.entity);
+        entity.iter().copied()
+    }
+
+    #[inline]
+    fn method(&self) -> &[u8] {
+        self.parts().map_or(&[], |parts| parts.method)
+    }
+
+    #[inline]
+    fn data(&self) -> &[u8] {
+        self.parts().map_or(&[], |parts| parts.data)
+    }
+
+    #[inline]
+    fn length(&self) -> Length {
+        self.length
+    }
+}
+
 impl<'a> Packet<'a> {
     /// The empty packet, which is also the greeting on a new circuit.
     pub const EMPTY: Packet<'static> = Packet::new(&[], &[], b"", b"");

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::class::is_keyword_byte;
 use crate::output::{Filling, Output, digits};
-use crate::packet::{Content, Length, Modifier, Packet, Parts};
+use crate::packet::{Length, Modifier, PacketSource};
 use crate::scan::{LF, Mark, TAB, end_mark};
 
 mod containers;
@@ -43,7 +43,32 @@ pub enum RenderError {
 
 impl fmt::Display for RenderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
+        if let RenderError::BufferTooSmall(size) = self {
+            return write!(f, "the output needs {size} bytes");
+        }
+        f.write_str(self.sentence())
+    }
+}
+
+impl RenderError {
+    /// Its number in the C interface, from 1. Numbers are never reused.
+    pub const fn number(self) -> u8 {
+        match self {
+            RenderError::NameMissing => 1,
+            RenderError::NameInvalid => 2,
+            RenderError::ValueNewline => 3,
+            RenderError::MethodInvalid => 4,
+            RenderError::MethodMissing => 5,
+            RenderError::TypeInvalid => 6,
+            RenderError::ContentUnterminated => 7,
+            RenderError::LengthForbidden => 8,
+            RenderError::BufferTooSmall(_) => 9,
+        }
+    }
+
+    /// One sentence for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
             RenderError::NameMissing => "a variable has no name",
             RenderError::NameInvalid => "a variable name holds a byte that is not a keyword byte",
             RenderError::ValueNewline => "a routing value holds a line feed",
@@ -54,11 +79,8 @@ impl fmt::Display for RenderError {
             }
             RenderError::ContentUnterminated => "a raw content does not end in a line feed",
             RenderError::LengthForbidden => "a length is forbidden where the syntax needs one",
-            RenderError::BufferTooSmall(size) => {
-                return write!(f, "the output needs {size} bytes");
-            }
-        };
-        f.write_str(text)
+            RenderError::BufferTooSmall(_) => "the output does not fit",
+        }
     }
 }
 
@@ -87,11 +109,18 @@ impl Default for Renderer {
     }
 }
 
-/// What is known about a content before it is written.
-struct Plan {
-    present: bool,
-    length: u64,
-    sized: bool,
+/// How many bytes a packet has, part by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSizes {
+    /// The routing header: its modifier lines.
+    pub routing: u64,
+    /// The content through its last LF, which is also the length that announces it; `None` when the
+    /// packet has no content part.
+    pub content: Option<u64>,
+    /// Whether the content's length is written.
+    pub sized: bool,
+    /// The whole packet.
+    pub total: u64,
 }
 
 impl Renderer {
@@ -115,22 +144,22 @@ impl Renderer {
     }
 
     /// The exact size of `packet` in bytes; checks everything [`render`](Renderer::render) checks.
-    pub fn size(self, packet: &Packet<'_>) -> Result<u64, RenderError> {
-        self.plan(packet).map(|(_, size)| size)
+    pub fn size(self, packet: &impl PacketSource) -> Result<u64, RenderError> {
+        self.sizes(packet).map(|sizes| sizes.total)
     }
 
     /// Renders `packet` to the start of `out` and returns its size. On any error, a too small
     /// buffer included, `out` is unchanged.
-    pub fn render(self, packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
-        let (plan, size) = self.plan(packet)?;
-        into_slice(out, size, |out| self.write(packet, &plan, out))
+    pub fn render(self, packet: &impl PacketSource, out: &mut [u8]) -> Result<usize, RenderError> {
+        let sizes = self.sizes(packet)?;
+        into_slice(out, sizes.total, |out| self.write(packet, sizes, out))
     }
 
     /// Renders `packet` after what `out` holds, growing it at most once. On an error `out` is
     /// unchanged.
-    pub fn append(self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
-        let (plan, size) = self.plan(packet)?;
-        into_vec(out, size, |out| self.write(packet, &plan, out));
+    pub fn append(self, packet: &impl PacketSource, out: &mut Vec<u8>) -> Result<(), RenderError> {
+        let sizes = self.sizes(packet)?;
+        into_vec(out, sizes.total, |out| self.write(packet, sizes, out));
         Ok(())
     }
 
@@ -174,61 +203,64 @@ impl Renderer {
         self.sized(modifier.value, modifier.length, has_line_feed)
     }
 
-    /// Checks everything and sizes it.
-    fn plan(self, packet: &Packet<'_>) -> Result<(Plan, u64), RenderError> {
-        let mut size = 2;
-        for modifier in packet.routing {
+    /// The sizes of `packet` and of its parts in bytes; checks everything
+    /// [`render`](Renderer::render) checks.
+    pub fn sizes(self, packet: &impl PacketSource) -> Result<PacketSizes, RenderError> {
+        let mut routing = 0;
+        for modifier in packet.routing() {
             check_name(modifier.name)?;
             if has_line_feed(modifier.value) {
                 return Err(RenderError::ValueNewline);
             }
-            size += line_size(modifier, false);
+            routing += line_size(&modifier, false);
         }
-        let plan = match &packet.content {
-            Content::Raw(raw) => Renderer::plan_raw(raw, packet.length)?,
-            Content::Parts(parts) => self.plan_parts(parts, packet.length)?,
+        let (content, sized) = match packet.raw() {
+            Some(raw) => Renderer::raw_sizes(raw, packet.length())?,
+            None => self.part_sizes(packet)?,
         };
-        if plan.present {
-            size += 1 + plan.length + if plan.sized { digits(plan.length) } else { 0 };
+        let mut total = routing + 2;
+        if let Some(content) = content {
+            total += 1 + content + if sized { digits(content) } else { 0 };
         }
-        Ok((plan, size))
+        Ok(PacketSizes {
+            routing,
+            content,
+            sized,
+            total,
+        })
     }
 
-    fn plan_raw(raw: &[u8], length: Length) -> Result<Plan, RenderError> {
+    /// The length of a raw content, and whether it is written.
+    fn raw_sizes(raw: &[u8], length: Length) -> Result<(Option<u64>, bool), RenderError> {
         if !raw.is_empty() && !raw.ends_with(b"\n") {
             return Err(RenderError::ContentUnterminated);
         }
         // A raw content is passed on as it came: the threshold has no say, only the syntax.
         let sized =
             Renderer::shortest().sized(raw, length, |raw| end_mark(raw, Mark::Line).is_ok())?;
-        Ok(Plan {
-            present: true,
-            length: raw.len() as u64,
-            sized,
-        })
+        Ok((Some(raw.len() as u64), sized))
     }
 
-    fn plan_parts(self, parts: &Parts<'_>, length: Length) -> Result<Plan, RenderError> {
-        let mut plan = Plan {
-            present: false,
-            length: 0,
-            sized: false,
-        };
+    /// The length of a content in parts, and whether it is written.
+    fn part_sizes(self, packet: &impl PacketSource) -> Result<(Option<u64>, bool), RenderError> {
+        let mut size = 0;
+        let mut sized = false;
+        let length = packet.length();
         // Whether the content cannot do without a length. Only asked where the answer is not
         // given already, because asking means looking at every byte.
         let mut needed = false;
-        if parts.state.is_some() {
-            plan.length += 2;
+        if packet.state().is_some() {
+            size += 2;
         }
-        for modifier in parts.entity {
-            let sized = self.check_entity(modifier)?;
-            plan.length += line_size(modifier, sized);
-            plan.sized |= sized;
-            if sized && length == Length::Forbid {
+        for modifier in packet.entity() {
+            let line = self.check_entity(&modifier)?;
+            size += line_size(&modifier, line);
+            sized |= line;
+            if line && length == Length::Forbid {
                 needed |= holds_delimiter(modifier.value, Mark::None);
             }
         }
-        let (method, data) = (parts.method, parts.data);
+        let (method, data) = (packet.method(), packet.data());
         if !method.iter().copied().all(is_keyword_byte) {
             return Err(RenderError::MethodInvalid);
         }
@@ -237,50 +269,50 @@ impl Renderer {
         }
         for line in [method, data] {
             if !line.is_empty() {
-                plan.length += line.len() as u64 + 1;
+                size += line.len() as u64 + 1;
             }
         }
-        plan.sized |= data.len() as u64 > self.threshold;
-        if length == Length::Forbid || (length == Length::Auto && !plan.sized) {
+        sized |= data.len() as u64 > self.threshold;
+        if length == Length::Forbid || (length == Length::Auto && !sized) {
             needed |= !data.is_empty() && holds_delimiter(data, Mark::Line);
         }
-        plan.present = plan.length != 0;
-        plan.sized = match length {
-            Length::Auto => plan.sized || needed,
-            Length::Force => plan.present,
+        let present = size != 0;
+        let sized = match length {
+            Length::Auto => sized || needed,
+            Length::Force => present,
             Length::Forbid if needed => return Err(RenderError::LengthForbidden),
             Length::Forbid => false,
         };
-        Ok(plan)
+        Ok((present.then_some(size), sized))
     }
 
-    fn write(self, packet: &Packet<'_>, plan: &Plan, out: &mut impl Output) {
-        for modifier in packet.routing {
-            write_line(modifier, false, out);
+    fn write(self, packet: &impl PacketSource, sizes: PacketSizes, out: &mut impl Output) {
+        for modifier in packet.routing() {
+            write_line(&modifier, false, out);
         }
-        if plan.present {
-            if plan.sized {
-                out.number(plan.length);
+        if let Some(content) = sizes.content {
+            if sizes.sized {
+                out.number(content);
             }
             out.byte(LF);
-            match &packet.content {
-                Content::Raw(raw) => out.put(raw),
-                Content::Parts(parts) => self.write_parts(parts, out),
+            match packet.raw() {
+                Some(raw) => out.put(raw),
+                None => self.write_parts(packet, out),
             }
         }
         out.put(b"|\n");
     }
 
-    fn write_parts(self, parts: &Parts<'_>, out: &mut impl Output) {
-        if let Some(state) = parts.state {
+    fn write_parts(self, packet: &impl PacketSource, out: &mut impl Output) {
+        if let Some(state) = packet.state() {
             out.put(&[state.byte(), LF]);
         }
-        for modifier in parts.entity {
+        for modifier in packet.entity() {
             // The same question as when the size was computed, so the same answer.
             let sized = self.sized(modifier.value, modifier.length, has_line_feed);
-            write_line(modifier, sized.unwrap_or_default(), out);
+            write_line(&modifier, sized.unwrap_or_default(), out);
         }
-        for line in [parts.method, parts.data] {
+        for line in [packet.method(), packet.data()] {
             if !line.is_empty() {
                 out.put(line);
                 out.byte(LF);

@@ -30,12 +30,26 @@ pub struct Template<'t> {
     close: &'t [u8],
 }
 
-/// A piece of a template, in order.
+/// A piece of a template: where it ends, and where the name lies in it if it is a bracket expression
+/// with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece<'t> {
-    Literal(&'t [u8]),
-    /// A name, and the whole bracket expression around it.
-    Name(&'t [u8], &'t [u8]),
+struct Piece {
+    end: usize,
+    name: Option<(usize, usize)>,
+}
+
+/// How far a template was rendered: plain numbers, to be kept where a borrow cannot be. Those of
+/// another template are safe; what is rendered then means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TemplatePlace {
+    /// Where the piece being rendered starts and ends in the template; equal between two pieces.
+    pub piece: [u64; 2],
+    /// Whether the piece is a name in its brackets.
+    pub is_name: bool,
+    /// Bytes of the piece, or of the value in its place, that are written.
+    pub written: u64,
+    /// Whether a name was replaced.
+    pub substituted: bool,
 }
 
 impl<'t> Template<'t> {
@@ -68,61 +82,108 @@ impl<'t> Template<'t> {
         out: &mut Vec<u8>,
     ) -> Rendered {
         let mut rendered = Rendered::NoSubstitution;
-        let mut rest = self.text;
-        while let Some(piece) = self.piece(&mut rest) {
-            match piece {
-                Piece::Literal(text) => out.extend_from_slice(text),
-                Piece::Name(name, whole) => match lookup(name) {
-                    Some(value) => {
-                        rendered = Rendered::Substituted;
-                        out.extend_from_slice(value);
-                    }
-                    None => out.extend_from_slice(whole),
-                },
+        let mut from = 0;
+        while let Some(piece) = self.piece(from) {
+            let value = piece
+                .name
+                .and_then(|(start, end)| lookup(self.text.get(start..end)?));
+            if value.is_some() {
+                rendered = Rendered::Substituted;
             }
+            let whole = self.text.get(from..piece.end).unwrap_or_default();
+            out.extend_from_slice(value.unwrap_or(whole));
+            from = piece.end;
         }
         rendered
     }
 
+    /// Renders on from `place` into `out`, and moves `place` to where the next call goes on. Start
+    /// with the default place. `lookup` is asked once more for a value that did not fit, and has to
+    /// give the same one. Linear, when `out` has room for more than a few bytes.
+    pub fn render_on<'v>(
+        &self,
+        place: &mut TemplatePlace,
+        lookup: impl Fn(&[u8]) -> Option<&'v [u8]>,
+        out: &mut [u8],
+    ) -> Progress {
+        let mut filled = 0;
+        loop {
+            let [from, end] = place
+                .piece
+                .map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+            if from >= end {
+                let Some(piece) = self.piece(end) else {
+                    let rendered = if place.substituted {
+                        Rendered::Substituted
+                    } else {
+                        Rendered::NoSubstitution
+                    };
+                    return Progress::Done(filled, rendered);
+                };
+                place.piece = [end as u64, piece.end as u64];
+                place.is_name = piece.name.is_some();
+                place.written = 0;
+                continue;
+            }
+            let value = (place.is_name)
+                .then(|| (from + self.open.len(), end.checked_sub(self.close.len())))
+                .and_then(|(start, end)| lookup(self.text.get(start..end?)?));
+            place.substituted |= value.is_some();
+            let all = value.or(self.text.get(from..end)).unwrap_or_default();
+            let written = usize::try_from(place.written).unwrap_or(usize::MAX);
+            let rest = all.get(written..).unwrap_or_default();
+            let room = out.get_mut(filled..).unwrap_or_default();
+            let count = rest.len().min(room.len());
+            if let (Some(room), Some(front)) = (room.get_mut(..count), rest.get(..count)) {
+                room.copy_from_slice(front);
+            }
+            filled += count;
+            place.written += count as u64;
+            if count < rest.len() {
+                return Progress::Incomplete(filled);
+            }
+            place.piece = [end as u64; 2];
+        }
+    }
+
     /// A rendering into buffers of a fixed size, one after the other.
-    pub const fn writer<'v, L>(self, lookup: L) -> TemplateWriter<'t, 'v, L>
+    pub const fn writer<'v, L>(self, lookup: L) -> TemplateWriter<'t, L>
     where
         L: Fn(&[u8]) -> Option<&'v [u8]>,
     {
         TemplateWriter {
             template: self,
             lookup,
-            rest: self.text,
-            pending: Pending::None,
-            rendered: Rendered::NoSubstitution,
+            place: TemplatePlace {
+                piece: [0; 2],
+                is_name: false,
+                written: 0,
+                substituted: false,
+            },
         }
     }
 
-    /// Takes the next piece off `rest`; a literal may be empty.
-    fn piece(&self, rest: &mut &'t [u8]) -> Option<Piece<'t>> {
-        let text = *rest;
-        if text.is_empty() {
-            return None;
-        }
+    /// The piece that starts at `from`; `None` at the end.
+    fn piece(&self, from: usize) -> Option<Piece> {
+        let text = self.text.get(from..).filter(|text| !text.is_empty())?;
         let found = memmem::find(text, self.open).and_then(|open| {
             let name = open + self.open.len();
             let close = memmem::find(text.get(name..)?, self.close)?;
-            Some((open, name, name + close, name + close + self.close.len()))
+            Some((open, name, name + close))
         });
-        let Some((open, name, close, end)) = found else {
-            *rest = &[];
-            return Some(Piece::Literal(text));
-        };
-        if open != 0 {
-            *rest = text.get(open..)?;
-            return text.get(..open).map(Piece::Literal);
-        }
-        *rest = text.get(end..)?;
-        let whole = text.get(..end)?;
-        Some(if name == close {
-            Piece::Literal(whole)
-        } else {
-            Piece::Name(text.get(name..close)?, whole)
+        Some(match found {
+            None => Piece {
+                end: self.text.len(),
+                name: None,
+            },
+            Some((0, name, close)) => Piece {
+                end: from + close + self.close.len(),
+                name: (name < close).then_some((from + name, from + close)),
+            },
+            Some((open, ..)) => Piece {
+                end: from + open,
+                name: None,
+            },
         })
     }
 }
@@ -136,74 +197,25 @@ pub enum Progress {
     Done(usize, Rendered),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Pending<'t, 'v> {
-    None,
-    Literal(&'t [u8]),
-    Value(&'v [u8]),
-}
-
 /// Renders a template into one buffer after the other, going on exactly where it stopped. The
 /// joined output equals that of [`Template::render`] for every size of at least one byte.
 #[derive(Clone, Debug)]
-pub struct TemplateWriter<'t, 'v, L> {
+pub struct TemplateWriter<'t, L> {
     template: Template<'t>,
     lookup: L,
-    rest: &'t [u8],
-    pending: Pending<'t, 'v>,
-    rendered: Rendered,
+    place: TemplatePlace,
 }
 
-impl<'v, L: Fn(&[u8]) -> Option<&'v [u8]>> TemplateWriter<'_, 'v, L> {
+impl<'v, L: Fn(&[u8]) -> Option<&'v [u8]>> TemplateWriter<'_, L> {
     /// Writes on into `out`.
-    #[allow(clippy::match_same_arms, reason = "the arms differ in their lifetimes")]
     pub fn write(&mut self, out: &mut [u8]) -> Progress {
-        let mut written = 0;
-        loop {
-            let room = out.get_mut(written..).unwrap_or_default();
-            let (count, done) = match &mut self.pending {
-                Pending::None => (0, true),
-                Pending::Literal(text) => fill(text, room),
-                Pending::Value(text) => fill(text, room),
-            };
-            written += count;
-            if !done {
-                return Progress::Incomplete(written);
-            }
-            self.pending = Pending::None;
-            if !self.advance() {
-                return Progress::Done(written, self.rendered);
-            }
-        }
+        let TemplateWriter {
+            template,
+            lookup,
+            place,
+        } = self;
+        template.render_on(place, &*lookup, out)
     }
-
-    fn advance(&mut self) -> bool {
-        let Some(piece) = self.template.piece(&mut self.rest) else {
-            return false;
-        };
-        self.pending = match piece {
-            Piece::Literal(text) => Pending::Literal(text),
-            Piece::Name(name, whole) => match (self.lookup)(name) {
-                Some(value) => {
-                    self.rendered = Rendered::Substituted;
-                    Pending::Value(value)
-                }
-                None => Pending::Literal(whole),
-            },
-        };
-        true
-    }
-}
-
-/// Moves the front of `text` to `room`: how many bytes, and whether that was all of it.
-fn fill(text: &mut &[u8], room: &mut [u8]) -> (usize, bool) {
-    let count = text.len().min(room.len());
-    let (front, rest) = text.split_at(count);
-    if let Some(room) = room.get_mut(..count) {
-        room.copy_from_slice(front);
-    }
-    *text = rest;
-    (count, rest.is_empty())
 }
 
 const STANDARD: [(&str, &str); 12] = [

@@ -9,24 +9,30 @@ pub const HOST_BYTES_MAX: usize = 253;
 
 /// Which part of a uniform is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum UniformError {
     /// Not `psyc:`, or no scheme at all.
-    Scheme,
+    Scheme = 1,
     /// No `//` after the scheme.
-    Slashes,
+    Slashes = 2,
     /// Host empty, too long, or with a byte that no host has.
-    Host,
+    Host = 3,
     /// A colon without a port from 1 to 65535.
-    Port,
+    Port = 4,
     /// Something after the port that is no transport, or a transport where none may stand.
-    Transport,
+    Transport = 5,
     /// A byte that no resource has.
-    Resource,
+    Resource = 6,
     /// A byte that no channel has.
-    Channel,
+    Channel = 7,
 }
 
 impl UniformError {
+    /// Its number in the C interface, from 1. Numbers are never reused.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
     /// The short name printed by the tools.
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,20 +57,26 @@ impl core::error::Error for UniformError {}
 
 /// What a uniform names, told by the first byte of its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum UniformKind {
     /// No resource: the node itself.
-    Root,
+    Root = 1,
     /// `~`
-    Person,
+    Person = 2,
     /// `@`
-    Place,
+    Place = 3,
     /// `$`
-    Service,
+    Service = 4,
     /// Any other resource.
-    Other,
+    Other = 5,
 }
 
 impl UniformKind {
+    /// Its number in the C interface, from 1. Numbers are never reused.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
     /// `root`, the type byte, or `-`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! Update expressions, the values of `@` modifiers: `index SP operator [type] [value]`.
 
-use crate::container::{ContainerError, ContainerErrorKind, SP, Source, Trouble};
+use crate::container::{ContainerError, ContainerErrorKind, Place, SP, Source, Trouble};
 use crate::index::{self, IndexStep};
 use crate::operator::Operator;
 use crate::scan::keyword_len;
@@ -28,7 +28,7 @@ pub enum UpdateEvent<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Index,
+    Index = 0,
     Value,
     Over,
 }
@@ -61,6 +61,24 @@ impl<'a> Update<'a> {
             pos: 0,
             state: State::Index,
         }
+    }
+
+    /// A walker that goes on where another one over the same expression stood.
+    pub fn resume(bytes: &'a [u8], place: Place) -> Update<'a> {
+        Update {
+            bytes,
+            pos: place.index(bytes),
+            state: match place.state {
+                0 => State::Index,
+                1 => State::Value,
+                _ => State::Over,
+            },
+        }
+    }
+
+    /// Where the walker stands.
+    pub fn place(&self) -> Place {
+        Place::whole(self.pos, self.state as u64)
     }
 
     fn fail<T>(&self, kind: ContainerErrorKind, index: usize) -> Result<T, ContainerError> {

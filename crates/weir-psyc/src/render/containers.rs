@@ -214,6 +214,14 @@ impl Render for ListPart<'_, '_> {
     }
 }
 
+const fn dict_value<'a, 'b>(item: &'b Item<'a>) -> Value<'a, 'b> {
+    Value {
+        item,
+        stop: Some(b'{'),
+        equals: true,
+    }
+}
+
 struct DictPart<'a, 'b>(Option<&'a [u8]>, &'b [Entry<'a>]);
 
 impl Render for DictPart<'_, '_> {
@@ -222,13 +230,7 @@ impl Render for DictPart<'_, '_> {
         let mut size = self.0.map_or(0, |ty| ty.len() as u64);
         for entry in self.1 {
             size += KeyPart(entry.key, entry.key_length).size(renderer)?;
-            let item = &entry.value;
-            size += Value {
-                item,
-                stop: Some(b'{'),
-                equals: true,
-            }
-            .size(renderer)?;
+            size += dict_value(&entry.value).size(renderer)?;
         }
         Ok(size)
     }
@@ -237,12 +239,7 @@ impl Render for DictPart<'_, '_> {
         out.put(self.0.unwrap_or_default());
         for entry in self.1 {
             KeyPart(entry.key, entry.key_length).write(renderer, out);
-            Value {
-                item: &entry.value,
-                stop: Some(b'{'),
-                equals: true,
-            }
-            .write(renderer, out);
+            dict_value(&entry.value).write(renderer, out);
         }
     }
 }
@@ -263,35 +260,45 @@ impl UpdatePart<'_, '_> {
     }
 }
 
+impl Render for Step<'_> {
+    fn size(&self, renderer: Renderer) -> Result<u64, RenderError> {
+        match *self {
+            Step::Pos(number) => Ok(1 + digits(number)),
+            Step::Field(name) => {
+                super::check_name(name)?;
+                Ok(1 + name.len() as u64)
+            }
+            Step::Key(key, length) => KeyPart(key, length).size(renderer),
+        }
+    }
+
+    fn write(&self, renderer: Renderer, out: &mut impl Output) {
+        match *self {
+            Step::Pos(number) => {
+                out.byte(b'#');
+                out.number(number);
+            }
+            Step::Field(name) => {
+                out.byte(b'.');
+                out.put(name);
+            }
+            Step::Key(key, length) => KeyPart(key, length).write(renderer, out),
+        }
+    }
+}
+
 impl Render for UpdatePart<'_, '_> {
     fn size(&self, renderer: Renderer) -> Result<u64, RenderError> {
         let mut size = 2;
         for step in self.index {
-            size += match *step {
-                Step::Pos(number) => 1 + digits(number),
-                Step::Field(name) => {
-                    super::check_name(name)?;
-                    1 + name.len() as u64
-                }
-                Step::Key(key, length) => KeyPart(key, length).size(renderer)?,
-            };
+            size += step.size(renderer)?;
         }
         Ok(size + self.value().size(renderer)?)
     }
 
     fn write(&self, renderer: Renderer, out: &mut impl Output) {
         for step in self.index {
-            match *step {
-                Step::Pos(number) => {
-                    out.byte(b'#');
-                    out.number(number);
-                }
-                Step::Field(name) => {
-                    out.byte(b'.');
-                    out.put(name);
-                }
-                Step::Key(key, length) => KeyPart(key, length).write(renderer, out),
-            }
+            step.write(renderer, out);
         }
         out.byte(SP);
         out.byte(self.operator.byte());
@@ -340,6 +347,16 @@ impl Renderer {
         self.append_part(&ListPart(ty, items), out)
     }
 
+    /// The exact size of one list element with the `|` in front, in bytes.
+    pub fn element_size(self, item: &Item<'_>) -> Result<u64, RenderError> {
+        self.list_size(None, core::slice::from_ref(item))
+    }
+
+    /// Renders one list element, with the `|` in front, to the start of `out` and returns its size.
+    pub fn element(self, item: &Item<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
+        self.list(None, core::slice::from_ref(item), out)
+    }
+
     /// Renders one list element, with the `|` in front, after what `out` holds: a list can be
     /// built piece by piece.
     pub fn append_element(self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
@@ -371,6 +388,31 @@ impl Renderer {
         self.append_part(&DictPart(ty, entries), out)
     }
 
+    /// The exact size of one key with its braces, in bytes.
+    pub fn key_size(self, key: &[u8], length: Length) -> Result<u64, RenderError> {
+        KeyPart(key, length).size(self)
+    }
+
+    /// Renders one key with its braces to the start of `out` and returns its size.
+    pub fn key(self, key: &[u8], length: Length, out: &mut [u8]) -> Result<usize, RenderError> {
+        self.part(&KeyPart(key, length), out)
+    }
+
+    /// The exact size of the value of a dict entry, which follows its key, in bytes.
+    pub fn dict_value_size(self, item: &Item<'_>) -> Result<u64, RenderError> {
+        dict_value(item).size(self)
+    }
+
+    /// Renders the value of a dict entry to the start of `out` and returns its size.
+    pub fn dict_value(self, item: &Item<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
+        self.part(&dict_value(item), out)
+    }
+
+    /// Renders the value of a dict entry after what `out` holds.
+    pub fn append_dict_value(self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
+        self.append_part(&dict_value(item), out)
+    }
+
     /// Renders one key with its braces after what `out` holds.
     pub fn append_key(
         self,
@@ -379,6 +421,17 @@ impl Renderer {
         out: &mut Vec<u8>,
     ) -> Result<(), RenderError> {
         self.append_part(&KeyPart(key, length), out)
+    }
+
+    /// The exact size of one step of an index in bytes.
+    pub fn step_size(self, step: &Step<'_>) -> Result<u64, RenderError> {
+        step.size(self)
+    }
+
+    /// Renders one step of an index to the start of `out` and returns its size. An update is its
+    /// steps, followed by an update without steps.
+    pub fn step(self, step: &Step<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
+        self.part(step, out)
     }
 
     /// The exact size of an update expression in bytes.

@@ -3,7 +3,7 @@
 use crate::{generate, vectors};
 use proptest::prelude::*;
 use weir_psyc::{
-    Dict, Index, List, ListPrinter, ListStep, ListStream, Update, print_dict, print_index,
+    Dict, Index, List, ListPrinter, ListStep, ListStream, Place, Update, print_dict, print_index,
     print_update,
 };
 
@@ -26,6 +26,8 @@ fn list_in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> String {
             }
         }
         buffer.drain(..stream.release());
+        // What a caller keeps instead of the stream is as good as the stream.
+        stream = ListStream::resume(stream.place().expect("no error"));
     }
     panic!("a complete list neither ends nor fails: {text}");
 }
@@ -89,6 +91,60 @@ proptest! {
         }
         pieces.push(rest);
         prop_assert_eq!(&list_in_pieces(pieces.into_iter()), &whole);
+    }
+
+    #[test]
+    fn walkers_go_on_from_their_place(input in generate::container()) {
+        let whole: Vec<_> = Dict::new(&input).collect();
+        let mut place = Place::default();
+        let resumed: Vec<_> = std::iter::from_fn(|| {
+            let mut dict = Dict::resume(&input, place);
+            let event = dict.next();
+            place = dict.place();
+            event
+        }).collect();
+        prop_assert_eq!(resumed, whole);
+        let whole: Vec<_> = Index::new(&input).collect();
+        let mut place = Place::default();
+        let resumed: Vec<_> = std::iter::from_fn(|| {
+            let mut index = Index::resume(&input, place);
+            let step = index.next();
+            place = index.place();
+            step
+        }).collect();
+        prop_assert_eq!(resumed, whole);
+        let whole: Vec<_> = Update::new(&input).collect();
+        let mut place = Place::default();
+        let resumed: Vec<_> = std::iter::from_fn(|| {
+            let mut update = Update::resume(&input, place);
+            let event = update.next();
+            place = update.place();
+            event
+        }).collect();
+        prop_assert_eq!(resumed, whole);
+    }
+
+    #[test]
+    fn any_place_is_safe(
+        input in generate::container(),
+        at in any::<u64>(),
+        state in 0u64..5,
+        missing in any::<u64>(),
+        scanned in any::<[u64; 3]>(),
+        complete in any::<bool>(),
+    ) {
+        let place = Place { at, state, missing, scanned };
+        let mut stream = ListStream::resume(place);
+        for _ in 0..input.len() + 2 {
+            stream.step(&input, complete);
+            prop_assert!(stream.consumed() <= input.len());
+        }
+        let near = Place { at: at % (input.len() as u64 + 2), ..place };
+        for place in [place, near] {
+            walk(Dict::resume(&input, place), input.len() + 2);
+            walk(Index::resume(&input, place), input.len() + 2);
+            walk(Update::resume(&input, place), input.len() + 2);
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::{generate, vectors};
 use proptest::prelude::*;
 use weir_psyc::{
     Dict, DictEvent, Entry, Escaped, Item, Length, Limits, List, ListEvent, Mode, Modifier,
-    Operator, Packet, ParseStep, Parser, RenderError, Renderer, StateOperation, Step, Update,
-    UpdateEvent, unescape,
+    Operator, Packet, PacketSizes, ParseStep, Parser, RenderError, Renderer, StateOperation, Step,
+    Update, UpdateEvent, unescape,
 };
 
 /// A packet description with its bytes owned.
@@ -58,6 +58,7 @@ fn render(renderer: Renderer, description: &Description) -> Result<Vec<u8>, Rend
         }
         let bytes = appended.split_off(6);
         assert_eq!(size, Ok(bytes.len() as u64));
+        check_sizes(renderer.sizes(packet).expect("a size"), &bytes);
         let mut exact = vec![0xaa; bytes.len()];
         assert_eq!(renderer.render(packet, &mut exact), Ok(bytes.len()));
         assert_eq!(exact, bytes);
@@ -73,6 +74,27 @@ fn render(renderer: Renderer, description: &Description) -> Result<Vec<u8>, Rend
         );
         Ok(bytes)
     })
+}
+
+/// Compares the sizes with what a parser that leaves the content as it is finds.
+fn check_sizes(sizes: PacketSizes, bytes: &[u8]) {
+    let (mut routing, mut content, mut announced) = (0, None, None);
+    let mut parser = Parser::new(Mode::RoutingOnly);
+    loop {
+        match parser.step(bytes) {
+            ParseStep::Routing(_) => routing = parser.consumed() as u64,
+            ParseStep::Content { data, .. } => {
+                content = Some(data.len() as u64);
+                announced = parser.content_length();
+            }
+            ParseStep::Complete => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(sizes.routing, routing);
+    assert_eq!(sizes.content, content);
+    assert_eq!(sizes.sized.then_some(sizes.content).flatten(), announced);
+    assert_eq!(sizes.total, bytes.len() as u64);
 }
 
 fn describe(items: &[Vec<u8>]) -> Description {
@@ -193,6 +215,7 @@ fn render_container(kind: &str, rows: &[Vec<&[u8]>], out: &mut Vec<u8>) -> Resul
         }
     }
     let mut buffer = [0; 200];
+    let pieces = in_pieces(renderer, kind, ty, &items, &entries, &index, operation);
     let size = match kind {
         "list" => {
             renderer.append_list(ty, &items, out)?;
@@ -215,7 +238,71 @@ fn render_container(kind: &str, rows: &[Vec<&[u8]>], out: &mut Vec<u8>) -> Resul
         }
     };
     assert_eq!(&buffer[..size], &out[..]);
+    assert_eq!(pieces, *out, "pieces, one after the other");
     Ok(())
+}
+
+/// The same from its pieces, each rendered to a slice of exactly its size.
+fn in_pieces(
+    renderer: Renderer,
+    kind: &str,
+    ty: Option<&[u8]>,
+    items: &[Item<'_>],
+    entries: &[Entry<'_>],
+    index: &[Step<'_>],
+    operation: Option<(Operator, Item<'_>)>,
+) -> Vec<u8> {
+    type Write<'a> = &'a dyn Fn(&mut [u8]) -> Result<usize, RenderError>;
+    let mut out = Vec::new();
+    let mut put = |size: Result<u64, RenderError>, write: Write<'_>| {
+        let Ok(size) = size else {
+            assert!(write(&mut [0; 200]).is_err());
+            return;
+        };
+        let mut piece = vec![0xaa; size as usize];
+        assert_eq!(write(&mut piece), Ok(piece.len()));
+        if let Some(short) = piece.len().checked_sub(1) {
+            let refused = write(&mut vec![0xaa; short]);
+            assert_eq!(refused, Err(RenderError::BufferTooSmall(size)));
+        }
+        out.extend_from_slice(&piece);
+    };
+    match kind {
+        "list" => {
+            put(renderer.list_size(ty, &[]), &|out| {
+                renderer.list(ty, &[], out)
+            });
+            for item in items {
+                put(renderer.element_size(item), &|out| {
+                    renderer.element(item, out)
+                });
+            }
+        }
+        "dict" => {
+            put(renderer.dict_size(ty, &[]), &|out| {
+                renderer.dict(ty, &[], out)
+            });
+            for entry in entries {
+                let (key, length, value) = (entry.key, entry.key_length, &entry.value);
+                put(renderer.key_size(key, length), &|out| {
+                    renderer.key(key, length, out)
+                });
+                put(renderer.dict_value_size(value), &|out| {
+                    renderer.dict_value(value, out)
+                });
+            }
+        }
+        _ => {
+            for step in index {
+                put(renderer.step_size(step), &|out| renderer.step(step, out));
+            }
+            let (operator, item) = operation.expect("an operation");
+            put(renderer.update_size(&[], operator, &item), &|out| {
+                renderer.update(&[], operator, &item, out)
+            });
+        }
+    }
+    out
 }
 
 /// Re-renders what a parser reports, with lengths as parsed.
