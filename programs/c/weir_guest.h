@@ -150,8 +150,25 @@ WEIR_IMPORT("json_find") int32_t weir_json_find(uint32_t what, uint32_t flags, c
 enum { WEIR_ERROR = 1, WEIR_WARN = 2, WEIR_INFO = 3, WEIR_DEBUG = 4, WEIR_TRACE = 5 };
 WEIR_IMPORT("log") void weir_log(uint32_t level, const char *text, size_t len);
 
-/* Ends the call as a trap: for what can never be. */
+/* Ends the call as a trap: for what can never be. WEIR_PANIC("why") writes its
+ * literal to the log of the operator before, which `weir program trace` and
+ * `weir program logs` show. */
 #define WEIR_TRAP() __builtin_trap()
+#define WEIR_PANIC(text) weir_panicked("" text, sizeof(text) - 1)
+static inline _Noreturn void weir_panicked(const char *text, size_t len) {
+  weir_log(WEIR_ERROR, text, len);
+  WEIR_TRAP();
+}
+
+/* Ends the call as WEIR_PANIC does, with file, line and condition, unless the
+ * condition holds. That of <assert.h> is not needed. NDEBUG changes nothing:
+ * compilers define it when they optimise, and a program judges alike anyway. */
+#undef assert
+#define WEIR_LINE_TEXT(line) #line
+#define WEIR_LINE(line) WEIR_LINE_TEXT(line)
+#define assert(condition) \
+  ((condition) ? (void)0  \
+               : WEIR_PANIC("assertion failed at " __FILE__ ":" WEIR_LINE(__LINE__) ": " #condition))
 
 /* Says no: `return WEIR_REJECT(1, "at most 100 bytes");` with a literal and a
  * code from 1 to 65,535. Any other code is a trap: 0 would say yes. */

@@ -6,9 +6,11 @@
 //! each, 0: any), big-endian. Arguments: byte 1 and the name of the only principal
 //! who may take money from the bank (no name: a client that has none); else all may.
 
+const std = @import("std");
 const weir = @import("weir_guest");
 
-pub const panic = weir.panic;
+/// A failed safety check is a trap that says nothing: the module is as small as it can be.
+pub const panic = std.debug.no_panic;
 
 comptime {
     weir.program();

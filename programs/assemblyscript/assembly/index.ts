@@ -5,11 +5,14 @@
  * returns 0 (VALID) or, by `reject`, a code from 1 to 65,535; `weir_init` and
  * `weir_upgrade` may be there too. Everything is kept or taken back as a
  * whole: records and state of a call that is rejected, or that traps, never
- * were. An abort is a trap.
+ * were. An `assert` or `throw` that fails writes its message and place to the
+ * log of the operator, which `weir program trace` and `weir program logs`
+ * show, and is a trap.
  *
  * There is no collector and no heap of the language: bytes live in `Bytes`, all
  * of which are forgotten when the next call begins with `input.read`; what
- * shall last belongs into the state. Strings are there as literals. Globals
+ * shall last belongs into the state. Strings are there as literals; a text that
+ * is computed is made in `Bytes`, by `addText` and `addNumber`. Globals
  * must be constants: one that has to be computed first, and `new`, would need
  * a start function, which a topic refuses.
  */
@@ -112,6 +115,30 @@ export class Bytes {
     if (<u32>length > this.capacity) trap();
     String.UTF8.encodeUnsafe(changetype<usize>(text), text.length, this.ptr);
     this.length = length;
+    return this;
+  }
+
+  /** Adds a text as UTF-8; one that does not fit is a trap. */
+  addText(text: string): Bytes {
+    const length = <u32>String.UTF8.byteLength(text);
+    if (this.capacity - this.length < length) trap();
+    String.UTF8.encodeUnsafe(changetype<usize>(text), text.length, this.ptr + this.length);
+    this.length += length;
+    return this;
+  }
+
+  /** Adds a whole number in decimal digits; one that does not fit is a trap. */
+  addNumber(number: i64): Bytes {
+    let rest: u64 = number < 0 ? 0 - <u64>number : <u64>number;
+    if (number < 0) this.addByte(0x2d);
+    let digits: u32 = 1;
+    for (let left = rest / 10; left > 0; left /= 10) digits++;
+    if (this.capacity - this.length < digits) trap();
+    for (let at = digits; at > 0; at--) {
+      store<u8>(this.ptr + this.length + at - 1, <u8>(0x30 + rest % 10));
+      rest /= 10;
+    }
+    this.length += digits;
     return this;
   }
 
@@ -295,14 +322,26 @@ export function emitValue(key: Bytes, from: u32, length: u32): void {
 }
 
 /**
- * Rejects the call, with a text for the caller (at most 256 bytes of UTF-8). Code 0
- * is a trap, because it would say yes.
+ * Rejects the call, with a text for the caller: a string, or `Bytes` in UTF-8, of which
+ * 256 bytes are kept. Code 0 is a trap, because it would say yes.
  */
-export function reject(code: u16, text: string): i32 {
+export function reject<T>(code: u16, text: T): i32 {
   if (code == 0) trap();
-  const words = bytes(256).text(text);
-  host_reject_text(words.ptr, words.length);
+  const words = spoken<T>(text);
+  host_reject_text(words.ptr, min<u32>(words.length, TEXT_MAX));
   return code;
+}
+
+/** Bytes of a text for the caller. */
+const TEXT_MAX: u32 = 256;
+
+// A text as bytes.
+function spoken<T>(text: T): Bytes {
+  if (isString<T>()) {
+    const words = changetype<string>(text);
+    return bytes(String.UTF8.byteLength(words)).text(words);
+  }
+  return changetype<Bytes>(text);
 }
 
 // Fills in what was handed over of a value; the length of the whole, or -1.
@@ -427,10 +466,36 @@ export enum Level {
   Trace = 5,
 }
 
-/** Writes a line to the log of the operator; it is no part of the outcome. */
-export function log(level: Level, text: string): void {
-  const words = bytes(256).text(text);
+/**
+ * Writes a line to the log of the operator, a string or `Bytes`; it is no part of the
+ * outcome.
+ */
+export function log<T>(level: Level, text: T): void {
+  const words = spoken<T>(text);
   host_log(level, words.ptr, words.length);
+}
+
+/** What an `assert` or `throw` does that fails: `asconfig.json` names it. */
+export function aborted(message: string | null, file: string | null, line: u32, column: u32): void {
+  // What the program took of the memory is given up with the call.
+  free = (__heap_base + 7) & ~7;
+  const words = bytes(ABORT_MAX);
+  words.addText("aborted");
+  if (file) add(words.addText(" at "), file).addText(":").addNumber(line).addText(":").addNumber(column);
+  if (message) add(words.addText(": "), message);
+  host_log(Level.Error, words.ptr, words.length);
+  trap();
+}
+
+/** Bytes of what is said of an abort. */
+const ABORT_MAX: u32 = 1024;
+
+// Adds the beginning of a text: 300 units of UTF-16 always have room.
+function add(words: Bytes, text: string): Bytes {
+  const length = min(text.length, 300);
+  const bytes = String.UTF8.encodeUnsafe(changetype<usize>(text), length, words.ptr + words.length);
+  words.length += <u32>bytes;
+  return words;
 }
 
 /** Ends the call as a trap: for what can never be. */

@@ -335,6 +335,50 @@ fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
 }
 
 #[test]
+fn a_trace_shows_what_each_language_says_of_a_mistake() {
+    let place = Place::new();
+    for (language, value, message) in [
+        (
+            "c",
+            "assert",
+            "assertion failed at broken.c:10: len != 6 || !weir_equal(value, \"assert\", 6)",
+        ),
+        ("c", "panic", "the value is not `panic`"),
+        (
+            "as",
+            "assert",
+            "aborted at assembly/broken.ts:14:3: the value is not `assert`",
+        ),
+        ("zig", "assert", "the value is not `assert`"),
+        ("zig", "index", "index out of bounds: index 5, len 5"),
+    ] {
+        let topic = format!("{language}-{value}");
+        let name = format!("broken-{language}.wasm");
+        place.write(&name, file(&format!("programs/prebuilt/{name}")));
+        place.run(&format!("program deploy {topic} {name}")).ok();
+        place.run(&format!("put {topic} fine --key k")).ok();
+        place.run(&format!("put {topic} {value} --key k")).code(3);
+        let logs = place
+            .run(&format!("program logs {topic} -o json"))
+            .ok()
+            .json();
+        assert_eq!(logs[0]["text"], message, "{topic}");
+        assert_eq!(logs[0]["level"], "error", "{topic}");
+        let intention = logs[0]["intention"].as_u64().unwrap();
+        let trace = place.run(&format!("program trace {topic} {intention}"));
+        let trace = trace.ok().text();
+        assert!(trace.contains("verdict  ERROR TRAP unreachable"), "{trace}");
+    }
+    // A text that is computed reaches the caller whole.
+    place.write("long", "12345678901234567");
+    let done = place.run("put as-assert @long --key k").code(3);
+    let said = "code 1: 17 bytes, at most 16";
+    assert!(done.err.contains(said), "{}", done.err);
+    let logs = place.run("program logs as-assert -o json").ok().json();
+    assert_eq!(logs[1]["text"], "17 bytes, at most 16");
+}
+
+#[test]
 fn a_history_is_judged_again_by_another_program() {
     let place = Place::new();
     for name in ["vanilla", "words"] {
