@@ -448,7 +448,7 @@ pub(crate) fn get(
 pub(crate) fn bad_path(what: &str, error: query::PathError) -> Fail {
     let code = match error.kind {
         query::PathErrorKind::NotSingular => ErrorCode::NotSingular,
-        query::PathErrorKind::TooComplex => ErrorCode::TooComplex,
+        query::PathErrorKind::TooComplex(_) => ErrorCode::TooComplex,
         _ => ErrorCode::Syntax,
     };
     let mut fail = Fail::new(code, format!("{what}: {error}"));

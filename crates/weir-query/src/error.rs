@@ -62,7 +62,14 @@ pub(crate) enum Detail {
 /// Names that the text of an error lists.
 const NAMES_SHOWN_MAX: usize = 16;
 /// Why an item is `TOO_COMPLEX`.
-const FILTER_STEPS: &str = "the filter takes more steps in the item than its size allows";
+const FILTER_STEPS: &str = "the filter takes more steps in the item than its size allows: 128 a byte, \
+                            times one more than its walks (at most 8), and at least 4194304";
+
+const _: () = assert!(
+    weir_scan::STEPS_PER_BYTE == 128
+        && weir_scan::WALKS_PAID_MAX == 8
+        && weir_scan::STEPS_MIN == 4_194_304
+);
 
 impl QueryError {
     /// The filter took too long in an item.
@@ -255,7 +262,7 @@ pub(crate) fn path_error(
             ErrorCode::NotSingular,
             "a path of names and indexes is needed",
         ),
-        PathErrorKind::TooComplex => (ErrorCode::TooComplex, "too long or nested too deeply"),
+        PathErrorKind::TooComplex(limit) => (ErrorCode::TooComplex, limit.sentence()),
         PathErrorKind::Syntax(expected) => {
             let mut found = QueryError::new(ErrorCode::Syntax).at(at + error.offset);
             found = found.expected(expected);

@@ -80,6 +80,7 @@ fn children(bytes: &[u8], no_paths: &PathSet) -> Option<Vec<Child>> {
         paths: no_paths,
         kernel: Kernel::chosen(),
         strict: false,
+        wanted: None,
         depth_max: Limits::default().depth_max,
         high: false,
     };

@@ -80,12 +80,52 @@ pub enum PathErrorKind {
     Syntax(&'static str),
     /// A selector that can yield several nodes, where a singular query is needed.
     NotSingular,
-    /// Longer, deeper or with more parts than the limits allow.
-    TooComplex,
+    /// Longer, deeper or with more parts than this limit allows.
+    TooComplex(ExpressionLimit),
     /// A function that does not exist.
     UnknownFunction,
     /// Something of another type than the place needs (RFC 9535, 2.4.3).
     WrongType,
+}
+
+/// Limits of paths and expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExpressionLimit {
+    /// Bytes of text: [`EXPRESSION_BYTES_MAX`](crate::EXPRESSION_BYTES_MAX).
+    Bytes,
+    /// Steps of a path: [`PATH_STEPS_MAX`](crate::PATH_STEPS_MAX).
+    Steps,
+    /// Different singular paths: [`PATHS_MAX`](crate::PATHS_MAX).
+    Paths,
+    /// Brackets, negations, functions and filters inside of each other.
+    Nesting,
+    /// Walks inside of each other: `..`, and `$` in a filter selector.
+    Walks,
+    /// Selectors in a pair of brackets.
+    Selectors,
+    /// Parts of one `&&` or `||`.
+    Parts,
+}
+
+impl ExpressionLimit {
+    /// What there is too much of, with the limit.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Bytes => "more than 65536 bytes of text",
+            Self::Steps => "more than 64 steps in a path",
+            Self::Paths => "more than 64 paths",
+            Self::Nesting => {
+                "more than 64 brackets, negations, functions and filters inside of each other"
+            }
+            Self::Walks => {
+                "more than 4 walks (`..`, or `$` in a filter selector) inside of each other"
+            }
+            Self::Selectors => "more than 1024 selectors in a pair of brackets",
+            Self::Parts => "more than 4096 parts of one `&&` or `||`",
+        }
+    }
 }
 
 impl fmt::Display for PathError {
@@ -93,7 +133,7 @@ impl fmt::Display for PathError {
         match self.kind {
             PathErrorKind::Syntax(expected) => write!(f, "expected {expected}")?,
             PathErrorKind::NotSingular => f.write_str("a path of names and indexes is needed")?,
-            PathErrorKind::TooComplex => f.write_str("too long or nested too deeply")?,
+            PathErrorKind::TooComplex(limit) => f.write_str(limit.sentence())?,
             PathErrorKind::UnknownFunction => f.write_str("unknown function")?,
             PathErrorKind::WrongType => f.write_str("wrong type for this place")?,
         }

@@ -14,7 +14,7 @@ mod regex;
 mod unicode;
 
 use crate::error::{OutOfSteps, PathError};
-use crate::find::find;
+use crate::find::find_in_whole;
 use crate::items::{Span, Value};
 use crate::path::Path;
 use crate::path_set::PathSet;
@@ -136,6 +136,23 @@ pub struct Filter {
     params: Vec<Box<str>>,
     metas: Vec<Box<str>>,
     walks: u32,
+    patterns: Vec<PatternText>,
+}
+
+/// The pattern of a `match` or `search`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatternText {
+    /// It stands in the expression.
+    Fixed(Box<str>),
+    /// It is the value of this parameter.
+    Param(Box<str>),
+}
+
+/// Why a text is no regular expression of RFC 9485 (I-Regexp), with what to write in its place; `None`
+/// if it is one. What is none matches nothing.
+#[must_use]
+pub fn pattern_fault(text: &str) -> Option<String> {
+    regex::Regex::fault(text)
 }
 
 impl Filter {
@@ -147,13 +164,14 @@ impl Filter {
     /// # Errors
     /// With the byte where the text stops being a logical expression or breaks the rules of types.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let (expression, paths, [params, metas], walks) = parse::filter(text)?;
+        let parsed = parse::filter(text)?;
         Ok(Self {
-            expression,
-            paths,
-            params,
-            metas,
-            walks,
+            expression: parsed.expression,
+            paths: parsed.paths,
+            params: parsed.params,
+            metas: parsed.metas,
+            walks: parsed.walks,
+            patterns: parsed.patterns,
         })
     }
 
@@ -171,6 +189,11 @@ impl Filter {
     /// Names of the properties that the expression uses, each once.
     pub fn metas(&self) -> impl Iterator<Item = &str> {
         self.metas.iter().map(AsRef::as_ref)
+    }
+
+    /// The patterns of the expression that do not come from an item; see [`pattern_fault`].
+    pub fn patterns(&self) -> &[PatternText] {
+        &self.patterns
     }
 
     /// Whether the expression looks at more than what [`paths`](Self::paths) yield, so that it walks
@@ -224,7 +247,7 @@ impl Paths {
     fn find(&self, item: &[u8]) -> Vec<Value> {
         let mut found = Vec::new();
         // Where the item is not JSON there is nothing; the rest was cleared.
-        let _ = find(item, &self.set, &mut found);
+        let _ = find_in_whole(item, &self.set, &mut found);
         found
     }
 }

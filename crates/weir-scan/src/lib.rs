@@ -8,7 +8,7 @@
 //! | need | use |
 //! | --- | --- |
 //! | items of a page and values in them | [`Plan`], [`scan`], [`scan_into`], [`Items`] |
-//! | values in one item | [`PathSet`], [`find`] |
+//! | values in one item, or a table of those in several | [`PathSet`], [`find`], [`find_each`] |
 //! | JSONPath: more than one value, or true and false | [`Query`], [`Filter`] |
 //! | comparing values by their spans | [`compare_numbers`], [`Number`], [`Text`], [`equal`], [`fingerprint`] |
 //!
@@ -34,10 +34,14 @@ mod token;
 mod walk;
 
 pub use equality::{equal, fingerprint};
-pub use error::{OutOfSteps, PathError, PathErrorKind, PlanError, ScanError, ScanErrorKind};
-pub use find::find;
+pub use error::{
+    ExpressionLimit, OutOfSteps, PathError, PathErrorKind, PlanError, ScanError, ScanErrorKind,
+};
+pub use find::{find, find_each};
 pub use items::{Items, Span, Tag, Value};
-pub use jsonpath::{Bindings, Filter, Query, STEPS_MIN, STEPS_PER_BYTE, WALKS_PAID_MAX};
+pub use jsonpath::{
+    Bindings, Filter, PatternText, Query, STEPS_MIN, STEPS_PER_BYTE, WALKS_PAID_MAX, pattern_fault,
+};
 pub use kernel::{Simd, build_info};
 pub use number::{Number, compare_numbers};
 pub use path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};

@@ -3,7 +3,7 @@
 //! Invariant: what is printed reads back as the same path.
 
 use crate::cursor::Cursor;
-use crate::error::{PathError, PathErrorKind};
+use crate::error::{ExpressionLimit, PathError, PathErrorKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -38,7 +38,7 @@ impl Path {
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let mut cursor = Cursor::new(text);
         if text.len() > EXPRESSION_BYTES_MAX {
-            return Err(cursor.error(PathErrorKind::TooComplex));
+            return Err(cursor.error(PathErrorKind::TooComplex(ExpressionLimit::Bytes)));
         }
         if !(cursor.eat("$") || cursor.eat("@")) {
             return Err(cursor.syntax("`$` or `@`"));
@@ -56,7 +56,7 @@ impl Path {
                 };
             }
             if path.steps.len() == PATH_STEPS_MAX {
-                return Err(cursor.error(PathErrorKind::TooComplex));
+                return Err(cursor.error(PathErrorKind::TooComplex(ExpressionLimit::Steps)));
             }
             path.steps.push(step(&mut cursor)?);
         }
@@ -69,7 +69,7 @@ impl Path {
     pub fn new(steps: Vec<Step>) -> Result<Self, PathError> {
         if steps.len() > PATH_STEPS_MAX {
             return Err(PathError {
-                kind: PathErrorKind::TooComplex,
+                kind: PathErrorKind::TooComplex(ExpressionLimit::Steps),
                 offset: 0,
             });
         }
@@ -152,7 +152,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
     use super::{PATH_STEPS_MAX, Path};
-    use crate::error::PathErrorKind;
+    use crate::error::{ExpressionLimit, PathErrorKind};
 
     fn check(text: &str, expected: &str) {
         let path = Path::parse(text).unwrap();
@@ -214,6 +214,7 @@ mod tests {
             assert_eq!(refuse(text, offset), PathErrorKind::NotSingular, "{text}");
         }
         let long = format!("${}", ".a".repeat(PATH_STEPS_MAX + 1));
-        assert_eq!(refuse(&long, 129), PathErrorKind::TooComplex);
+        let steps = PathErrorKind::TooComplex(ExpressionLimit::Steps);
+        assert_eq!(refuse(&long, 129), steps);
     }
 }

@@ -24,6 +24,10 @@ pub enum Shape {
     /// One value a line; blank lines are ignored, the last line feed may be missing. The span of an
     /// item has no white space around it.
     Lines,
+    /// Values one after the other, with white space between or without: as tools print them that lay
+    /// values out over several lines. Numbers and words (`true`) end at white space or at what begins
+    /// another kind of value.
+    Values,
     /// The page is one item; its span is the page, white space included.
     Single,
     /// The caller says where items are, see [`scan_framed`](crate::scan_framed). Their spans stay as

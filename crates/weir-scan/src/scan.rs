@@ -128,6 +128,7 @@ impl<'a> Job<'a, '_> {
             Shape::Array => self.whole(&[]),
             Shape::Member(path) => self.whole(path.steps()),
             Shape::Lines => self.lines(),
+            Shape::Values => self.values(),
             Shape::Single | Shape::Framed => self.frames(&[Span::new(0, self.page.len())]),
         }
     }
@@ -156,6 +157,7 @@ impl<'a> Job<'a, '_> {
             paths: &self.plan.paths,
             kernel: self.plan.kernel,
             strict: self.plan.level == Level::Strict,
+            wanted: None,
             depth_max: self.plan.limits.depth_max,
             high: false,
         }
@@ -359,6 +361,32 @@ impl<'a> Job<'a, '_> {
         }
         self.items.spans.push(Span::new(at, end));
         Ok(end)
+    }
+
+    /// Values one after the other.
+    fn values(&mut self) -> Result<(), ScanError> {
+        let page = self.page;
+        let mut walk = self.walk(page);
+        let done = self.all_values(&mut walk);
+        let high = walk.high;
+        let done = self.utf8(page, 0, high, done);
+        done.map_err(|fault| at_item(fault, self.passed + self.items_before(fault.1)))
+    }
+
+    fn all_values(&mut self, walk: &mut Walk<'_>) -> Result<(), Fault> {
+        let page = self.page;
+        let mut at = blanks(page, 0);
+        while at < page.len() {
+            let end = self.item(walk, at)?;
+            let word = |at: usize| page.get(at).is_some_and(u8::is_ascii_alphanumeric);
+            let minus = page.get(end) == Some(&b'-');
+            if word(end - 1) && (word(end) || minus) {
+                return Err(unexpected(page, end));
+            }
+            self.part();
+            at = blanks(page, end);
+        }
+        Ok(())
     }
 
     fn lines(&mut self) -> Result<(), ScanError> {

@@ -24,6 +24,9 @@ pub(crate) struct Walk<'a> {
     pub(crate) paths: &'a PathSet,
     pub(crate) kernel: &'static Kernel,
     pub(crate) strict: bool,
+    /// Values that are still wanted, of a walk that ends with the last of them; `None`: it goes to the
+    /// end of the item.
+    pub(crate) wanted: Option<usize>,
     pub(crate) depth_max: u32,
     /// Whether bytes that are not ASCII may have been passed.
     pub(crate) high: bool,
@@ -55,6 +58,10 @@ impl Walk<'_> {
             }
             _ => self.other(at, depth)?,
         };
+        if self.is_over() {
+            // It ended inside of this value, of which nothing more is wanted.
+            return Ok(end);
+        }
         for output in &node.outputs {
             if let Some(value) = out.get_mut(usize::from(*output)) {
                 *value = Value {
@@ -64,7 +71,13 @@ impl Walk<'_> {
                 };
             }
         }
+        self.wanted = self.wanted.map(|left| left - node.outputs.len());
         Ok(end)
+    }
+
+    /// Whether all that is wanted was found, and the rest of the item is nobody's.
+    fn is_over(&self) -> bool {
+        self.wanted == Some(0)
     }
 
     /// Passes over a value that no path enters. Scalars are checked, containers only at `strict`.
@@ -154,7 +167,11 @@ impl Walk<'_> {
             at = if let Some(index) = index {
                 missing &= !(1 << index);
                 let child = node.names.get(index).map_or(usize::MAX, |name| name.node);
-                self.value(at, depth + 1, child, out)?
+                let end = self.value(at, depth + 1, child, out)?;
+                if self.is_over() {
+                    return Ok(end);
+                }
+                end
             } else {
                 if self.strict && wanted.is_some() {
                     return Err((ScanErrorKind::DuplicateName, name_at));
@@ -162,7 +179,7 @@ impl Walk<'_> {
                 self.other(at, depth + 1)?.2
             };
             if missing == 0 && !self.strict {
-                return self.pass(at, true, self.depth_max - depth);
+                return self.leave(at, true, depth, node);
             }
             at = blanks(bytes, at);
             match bytes.get(at) {
@@ -172,6 +189,16 @@ impl Walk<'_> {
                 _ => return Err(unexpected(bytes, at)),
             }
         }
+    }
+
+    /// The end of a container in which all that is wanted has been visited. Of the item itself nobody
+    /// asks for the end, where only values in it are wanted.
+    fn leave(&mut self, at: usize, curly: bool, depth: u32, node: &Node) -> Result<usize, Fault> {
+        if self.wanted.is_some() && depth == 0 && node.outputs.is_empty() {
+            self.wanted = Some(0);
+            return Ok(at);
+        }
+        self.pass(at, curly, self.depth_max - depth)
     }
 
     /// The member name at `at`: its index among the wanted ones, and where it ends.
@@ -256,8 +283,11 @@ impl Walk<'_> {
                 Some(end) => end,
                 None => self.other(at, depth + 1)?.2,
             };
+            if self.is_over() {
+                return Ok(at);
+            }
             if length.is_none() && last == Some(index) && !self.strict {
-                return self.pass(at, false, self.depth_max - depth);
+                return self.leave(at, false, depth, node);
             }
             match self.after_element(at)? {
                 (end, true) => return Ok(end),

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use weir_scan::{
-    Bindings, Filter, Level, OutOfSteps, PathError, PathErrorKind, Plan, Query, Shape, scan,
+    Bindings, Filter, Level, OutOfSteps, PathError, PathErrorKind, PatternText, Plan, Query, Shape,
+    pattern_fault, scan,
 };
 
 const QUERIES: &str = include_str!("../../../vectors/jsonpath/queries.txt");
@@ -37,7 +38,7 @@ fn refusal(error: PathError) -> String {
     let kind = match error.kind {
         PathErrorKind::Syntax(_) => "syntax",
         PathErrorKind::NotSingular => "singular",
-        PathErrorKind::TooComplex => "complex",
+        PathErrorKind::TooComplex(_) => "complex",
         PathErrorKind::UnknownFunction => "function",
         PathErrorKind::WrongType => "type",
         _ => "another",
@@ -148,8 +149,32 @@ fn nothing_in_data_makes_a_filter_fail() {
 fn expressions_have_limits() {
     let complex = |text: &str| {
         let kind = Filter::parse(text).map(|_| ()).unwrap_err().kind;
-        assert_eq!(kind, PathErrorKind::TooComplex);
+        assert!(matches!(kind, PathErrorKind::TooComplex(_)), "{kind:?}");
     };
+    let named = |text: &str, limit: &str| {
+        let error = Filter::parse(text).map(|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with(limit), "{error}");
+    };
+    named(
+        &format!("@.a == '{}'", "x".repeat(64 << 10)),
+        "more than 65536 bytes",
+    );
+    named(&format!("@{}", ".a".repeat(65)), "more than 64 steps");
+    named(
+        &format!("{}@.a{}", "(".repeat(65), ")".repeat(65)),
+        "more than 64 brackets",
+    );
+    named("@..a..a..a..a..a", "more than 4 walks");
+    named(
+        &format!("@[{}0]", "0,".repeat(1024)),
+        "more than 1024 selectors",
+    );
+    named(
+        &format!("@.a{}", "||@.a".repeat(4096)),
+        "more than 4096 parts",
+    );
+    let paths: Vec<String> = (0..65).map(|n| format!("@.n{n}")).collect();
+    named(&paths.join("||"), "more than 64 paths");
     complex(&format!("{}@.a{}", "(".repeat(65), ")".repeat(65)));
     complex(&format!("@{}", ".a".repeat(65)));
     complex(&format!("@.a == '{}'", "x".repeat(64 << 10)));
@@ -281,4 +306,59 @@ fn work_that_nobody_wants_ends() {
     assert!(patient.0.get() < u32::MAX - 1);
     let asked = Impatient(Cell::new(2));
     assert_eq!(filter.matches(item.as_bytes(), &asked), Err(OutOfSteps));
+}
+
+#[test]
+fn a_pattern_that_the_standard_does_not_know_is_explained() {
+    for known in ["a+", "[0-9]{2,}", "\\p{L}", "", "a|b", "\\?", "\\$"] {
+        assert_eq!(pattern_fault(known), None, "{known}");
+    }
+    for (pattern, why) in [
+        ("\\d+", "it has no `\\d`; write `[0-9]`"),
+        ("a\\w", "it has no `\\w`; write `[A-Za-z0-9_]`"),
+        ("[\\s]", "it has no `\\s`; write `[ \\t\\r\\n]`"),
+        ("\\bx", "it has no `\\b`"),
+        (
+            "(?i)abc",
+            "it has no `(?`: no options, and no look around; write `[aA]` for both cases",
+        ),
+        (
+            "a(?:b)",
+            "it has no `(?`: no options, and no look around; write `[aA]` for both cases",
+        ),
+        (
+            "a*?",
+            "a `?` follows nothing that it could repeat; write `\\?` for the character",
+        ),
+        (
+            "[",
+            "a bracket is not closed; write `\\[`, `\\(` or `\\{` for the character",
+        ),
+        (
+            "(a",
+            "a bracket is not closed; write `\\[`, `\\(` or `\\{` for the character",
+        ),
+        (
+            "a{2",
+            "a bracket is not closed; write `\\[`, `\\(` or `\\{` for the character",
+        ),
+        ("(a{1000}){1000}", "it takes more than 4096 steps"),
+    ] {
+        assert_eq!(pattern_fault(pattern).as_deref(), Some(why), "{pattern}");
+    }
+    // Whatever stands there, there is a reason exactly where there is no pattern.
+    for pattern in [
+        "*", ")", "]", "a**", "{", "a{2,1}", "\\", "[]", "[b-a]", "[[a]]", "\\p{X}",
+    ] {
+        assert!(
+            pattern_fault(pattern).is_some_and(|why| !why.is_empty()),
+            "{pattern}"
+        );
+    }
+    let filter = Filter::parse("match(@.a, 'x') && search(@.b, param('p'))").unwrap();
+    let patterns = [
+        PatternText::Fixed("x".into()),
+        PatternText::Param("p".into()),
+    ];
+    assert_eq!(filter.patterns(), patterns);
 }

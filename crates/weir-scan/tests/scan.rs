@@ -3,7 +3,7 @@
 
 use weir_scan::{
     BadItem, Items, Level, Limits, PART_ITEMS, Path, PathSet, Plan, ScanError, ScanErrorKind,
-    Shape, Span, Tag, Value, find, scan, scan_framed, scan_into, scan_parts,
+    Shape, Span, Tag, Value, find, find_each, scan, scan_framed, scan_into, scan_parts,
 };
 
 fn plan(shape: Shape, paths: &[&str]) -> Plan {
@@ -256,6 +256,51 @@ fn frames_keep_their_spans() {
 }
 
 #[test]
+fn values_stand_one_after_the_other() {
+    let values = plan(Shape::Values, &["$.a"]);
+    let texts = |page: &str| -> Vec<String> {
+        let items = scan(page.as_bytes(), &values).unwrap();
+        let spans = items.spans().iter();
+        spans
+            .map(|span| page[span.offset as usize..span.end()].to_owned())
+            .collect()
+    };
+    assert_eq!(texts(""), [""; 0]);
+    assert_eq!(texts(" \n\t "), [""; 0]);
+    assert_eq!(texts("{\"a\":1}{\"a\":2}"), ["{\"a\":1}", "{\"a\":2}"]);
+    assert_eq!(
+        texts("{\n  \"a\": 1\n}\n[2]\n"),
+        ["{\n  \"a\": 1\n}", "[2]"]
+    );
+    assert_eq!(
+        texts("1 2\n\"x\"\"y\"true[null]-3"),
+        ["1", "2", "\"x\"", "\"y\"", "true", "[null]", "-3"]
+    );
+    let fault = |page: &str| {
+        let error = scan(page.as_bytes(), &values).unwrap_err();
+        (error.kind, error.offset, error.item)
+    };
+    assert_eq!(fault("1true"), (ScanErrorKind::NotJson, 1, 1));
+    assert_eq!(fault("truefalse"), (ScanErrorKind::NotJson, 4, 1));
+    assert_eq!(fault("1-2"), (ScanErrorKind::NotJson, 1, 1));
+    assert_eq!(fault("{} ,{}"), (ScanErrorKind::NotJson, 3, 1));
+    assert_eq!(fault("{}{"), (ScanErrorKind::Unbalanced, 3, 1));
+    assert_eq!(fault("{}]"), (ScanErrorKind::NotJson, 2, 1));
+    assert_eq!(fault("{\"a\":tru}"), (ScanErrorKind::NotJson, 8, 0));
+    let latin = [&b"{}\"\xe4\""[..], b"{}"].concat();
+    let error = scan(&latin, &values).unwrap_err();
+    assert_eq!((error.kind, error.offset), (ScanErrorKind::NotUtf8, 3));
+    assert!(values.clone().with_bad_item(BadItem::Skip).is_err());
+    assert!(Plan::new(Shape::Values, Level::None, &[]).is_err());
+    // More than a part: the item of a fault is counted from the first.
+    let many = format!("{}[1,]", "{\"a\":1}".repeat(PART_ITEMS + 7));
+    let strict = Plan::new(Shape::Values, Level::Strict, &[]).unwrap();
+    let mut items = Items::default();
+    let error = scan_parts(many.as_bytes(), None, &strict, &mut items, &mut |_| {}).unwrap_err();
+    assert_eq!(error.item, PART_ITEMS + 7);
+}
+
+#[test]
 fn an_item_is_searched_alone() {
     let paths = PathSet::new(&["$.b[0]".parse().unwrap(), "$.a".parse().unwrap()]).unwrap();
     let text = br#" {"a":null,"b":["x\n"]}"#;
@@ -266,6 +311,105 @@ fn an_item_is_searched_alone() {
     assert_eq!(out[1].tag, Tag::Null);
     assert!(find(b"{\"a\":1,\"b\":[x]}", &paths, &mut out).is_err());
     assert_eq!(out.iter().filter(|v| v.tag != Tag::Undefined).count(), 0);
+}
+
+/// The texts of a search for `paths`, or that the item is refused.
+fn found<'a>(item: &'a str, paths: &[&str]) -> Option<Vec<&'a str>> {
+    let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
+    let paths = PathSet::new(&paths).unwrap();
+    let mut out = Vec::new();
+    find(item.as_bytes(), &paths, &mut out).ok()?;
+    let texts = out
+        .iter()
+        .map(|v| &item[v.span.offset as usize..v.span.end()]);
+    Some(texts.collect())
+}
+
+/// What follows the last value is not JSON, so a search that looked there would fail.
+#[test]
+fn a_search_ends_with_the_last_value_that_is_wanted() {
+    let ends = |item: &str, paths: &[&str], texts: &[&str]| {
+        assert_eq!(
+            found(item, paths).as_deref(),
+            Some(texts),
+            "{item} {paths:?}"
+        );
+    };
+    ends("{\"a\":1,x", &["$.a"], &["1"]);
+    ends("{\"a\":{\"b\":[1,{\"c\":2 x", &["$.a.b[1].c"], &["2"]);
+    ends("{\"a\":1,\"b\":2 x", &["$.b", "$.a"], &["2", "1"]);
+    ends("{\"a\":1,\"b\":2 x", &["$.b", "$.b"], &["2", "2"]);
+    ends("[[1,2],x", &["$[0][-1]", "$[0][0]"], &["2", "1"]);
+    ends("[1,2,x", &["$[1]"], &["2"]);
+    // A path that leads nowhere is settled where it can't go on, at the top of the item.
+    ends("{\"a\":{},x", &["$.a.b"], &[""]);
+    ends("{\"a\":1,x", &["$.a.b", "$.a"], &["", "1"]);
+    ends("[0,x", &["$[0].b"], &[""]);
+    // What contains others ends after them, and what is counted from its end is seen whole.
+    ends(
+        "{\"a\":{\"b\":1,\"c\":2},x",
+        &["$.a.b", "$.a"],
+        &["1", "{\"b\":1,\"c\":2}"],
+    );
+    for (item, path) in [
+        ("{\"a\":1,x", "$"),
+        ("{\"a\":1,x", "$.b"),
+        ("[1,x", "$[-1]"),
+        ("[1,x", "$[1]"),
+        ("{\"a\":tru,", "$.a"),
+        ("", "$.a"),
+    ] {
+        assert_eq!(found(item, &[path]), None, "{item} {path}");
+    }
+    assert_eq!(found("x", &[]), Some(Vec::new()));
+}
+
+#[test]
+fn a_table_has_a_row_for_each_item() {
+    let paths: Vec<Path> = ["$.a", "$.b.c"]
+        .iter()
+        .map(|p| p.parse().unwrap())
+        .collect();
+    let paths = PathSet::new(&paths).unwrap();
+    let items = [
+        "{\"a\":1,\"b\":{\"c\":\"x\"}}",
+        "{\"a\":2,\"b\":x}",
+        "[]",
+        "{\"b\":{\"c\":3}}",
+    ];
+    let mut table = Vec::new();
+    find_each(items.map(str::as_bytes), &paths, &mut table);
+    let texts = table.chunks(2).zip(items).map(|(row, item)| {
+        let text = |value: &Value| item[value.span.offset as usize..value.span.end()].to_owned();
+        (text(&row[0]), text(&row[1]))
+    });
+    let row = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let rows = [row("1", "\"x\""), row("", ""), row("", ""), row("", "3")];
+    assert_eq!(texts.collect::<Vec<_>>(), rows);
+    // The memory of a table is used again, and nothing of it stays.
+    find_each([&b"{}"[..]], &paths, &mut table);
+    assert_eq!(table, [Value::default(); 2]);
+}
+
+/// The first member of a large item is found without a look at the rest: by the time that it takes,
+/// against that of the last member of the same item.
+#[test]
+fn the_first_member_costs_nothing_of_the_rest() {
+    let rest = "[\"value\",{}],".repeat(100_000);
+    let item = format!("{{\"first\":1,\"rest\":[{rest}0],\"last\":2}}");
+    let time = |path: &str| {
+        let paths = PathSet::new(&[path.parse().unwrap()]).unwrap();
+        let mut out = Vec::new();
+        let once = |_| {
+            let begin = std::time::Instant::now();
+            find(item.as_bytes(), &paths, &mut out).unwrap();
+            assert_ne!(out[0].tag, Tag::Undefined);
+            begin.elapsed()
+        };
+        (0..5).map(once).min().unwrap()
+    };
+    let (first, last) = (time("$.first"), time("$.last"));
+    assert!(first * 20 < last, "{first:?} {last:?}");
 }
 
 #[test]

@@ -146,6 +146,7 @@ impl<'a> Evaluation<'a> {
             paths: &self.no_paths,
             kernel: Kernel::chosen(),
             strict: false,
+            wanted: None,
             depth_max: Limits::default().depth_max,
             high: false,
         }

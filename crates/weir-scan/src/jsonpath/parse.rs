@@ -13,11 +13,11 @@
 //! Invariants: an error names the byte where the text leaves the grammar; recursion stops at
 //! `NESTING_MAX`. What must never happen here: a query evaluated.
 
-use super::Paths;
 use super::ast::{Comparison, Inner, Logical, Operand, Pattern, Root, Segment, Selector};
 use super::regex::Regex;
+use super::{Paths, PatternText};
 use crate::cursor::Cursor;
-use crate::error::{PathError, PathErrorKind};
+use crate::error::{ExpressionLimit, PathError, PathErrorKind};
 use crate::path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};
 use crate::path_set::{PATHS_MAX, PathSet};
 
@@ -34,6 +34,11 @@ const SELECTORS_MAX: usize = 1024;
 /// Most parts of one `&&` or `||`.
 const PARTS_MAX: usize = 4096;
 
+// As `ExpressionLimit::sentence` has them.
+const _: () =
+    assert!(NESTING_MAX == 64 && WALKS_MAX == 4 && SELECTORS_MAX == 1024 && PARTS_MAX == 4096);
+const _: () = assert!(EXPRESSION_BYTES_MAX == 65_536 && PATH_STEPS_MAX == 64 && PATHS_MAX == 64);
+
 /// A whole query, and how many walks are in it.
 pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths, u32), PathError> {
     let mut parser = Parser::new(text)?;
@@ -46,16 +51,35 @@ pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths, u32), PathError>
 /// Names of the parameters and of the properties of an expression.
 type Names = Vec<Box<str>>;
 
-/// A whole logical expression, the paths in it, its names, and how many walks are in it.
-pub(super) fn filter(text: &str) -> Result<(Logical, Paths, [Names; 2], u32), PathError> {
+/// A whole logical expression.
+pub(super) struct Parsed {
+    pub(super) expression: Logical,
+    pub(super) paths: Paths,
+    /// Names of the parameters.
+    pub(super) params: Names,
+    /// Names of the properties.
+    pub(super) metas: Names,
+    /// How many walks are in it.
+    pub(super) walks: u32,
+    pub(super) patterns: Vec<PatternText>,
+}
+
+/// Reads a whole logical expression.
+pub(super) fn filter(text: &str) -> Result<Parsed, PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.blanks();
     let expression = parser.any()?;
     parser.cursor.blanks();
     parser.end()?;
     let paths = parser.paths()?;
-    let names = [parser.params, parser.metas];
-    Ok((expression, paths, names, parser.all_walks))
+    Ok(Parsed {
+        expression,
+        paths,
+        params: parser.params,
+        metas: parser.metas,
+        walks: parser.all_walks,
+        patterns: parser.patterns,
+    })
 }
 
 struct Parser<'a> {
@@ -71,6 +95,7 @@ struct Parser<'a> {
     list: Vec<Path>,
     params: Names,
     metas: Names,
+    patterns: Vec<PatternText>,
 }
 
 /// What an operand turned out to be, before it is known what it is for.
@@ -84,7 +109,7 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self, PathError> {
         let cursor = Cursor::new(text);
         if text.len() > EXPRESSION_BYTES_MAX {
-            return Err(cursor.error(PathErrorKind::TooComplex));
+            return Err(cursor.error(PathErrorKind::TooComplex(ExpressionLimit::Bytes)));
         }
         Ok(Self {
             cursor,
@@ -95,13 +120,17 @@ impl<'a> Parser<'a> {
             list: Vec::new(),
             params: Vec::new(),
             metas: Vec::new(),
+            patterns: Vec::new(),
         })
     }
 
     fn paths(&mut self) -> Result<Paths, PathError> {
         let list = std::mem::take(&mut self.list);
         let set = PathSet::new(&list);
-        let set = set.map_err(|_| self.cursor.error(PathErrorKind::TooComplex))?;
+        let set = set.map_err(|_| {
+            self.cursor
+                .error(PathErrorKind::TooComplex(ExpressionLimit::Paths))
+        })?;
         Ok(Paths { list, set })
     }
 
@@ -118,7 +147,9 @@ impl<'a> Parser<'a> {
         parse: impl FnOnce(&mut Self) -> Result<T, PathError>,
     ) -> Result<T, PathError> {
         if self.depth == NESTING_MAX {
-            return Err(self.cursor.error(PathErrorKind::TooComplex));
+            return Err(self
+                .cursor
+                .error(PathErrorKind::TooComplex(ExpressionLimit::Nesting)));
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -140,7 +171,9 @@ impl<'a> Parser<'a> {
                 return Ok(segments);
             }
             if segments.len() == PATH_STEPS_MAX {
-                return Err(self.cursor.error(PathErrorKind::TooComplex));
+                return Err(self
+                    .cursor
+                    .error(PathErrorKind::TooComplex(ExpressionLimit::Steps)));
             }
             segments.push(self.segment()?);
         }
@@ -149,7 +182,9 @@ impl<'a> Parser<'a> {
     /// One more walk around what follows.
     fn walk(&mut self) -> Result<(), PathError> {
         if self.walks >= WALKS_MAX {
-            return Err(self.cursor.error(PathErrorKind::TooComplex));
+            return Err(self
+                .cursor
+                .error(PathErrorKind::TooComplex(ExpressionLimit::Walks)));
         }
         self.walks += 1;
         self.all_walks += 1;
@@ -182,7 +217,9 @@ impl<'a> Parser<'a> {
         loop {
             self.cursor.blanks();
             if selectors.len() == SELECTORS_MAX {
-                return Err(self.cursor.error(PathErrorKind::TooComplex));
+                return Err(self
+                    .cursor
+                    .error(PathErrorKind::TooComplex(ExpressionLimit::Selectors)));
             }
             selectors.push(self.selector()?);
             self.cursor.blanks();
@@ -265,7 +302,9 @@ impl<'a> Parser<'a> {
                 break;
             }
             if parts.len() == PARTS_MAX {
-                return Err(self.cursor.error(PathErrorKind::TooComplex));
+                return Err(self
+                    .cursor
+                    .error(PathErrorKind::TooComplex(ExpressionLimit::Parts)));
             }
             self.cursor.blanks();
             parts.push(part(self)?);
@@ -386,7 +425,7 @@ impl<'a> Parser<'a> {
         let path = singular(&segments);
         if again && path.is_none() && walks >= WALKS_MAX {
             return Err(PathError {
-                kind: PathErrorKind::TooComplex,
+                kind: PathErrorKind::TooComplex(ExpressionLimit::Walks),
                 offset: start,
             });
         }
@@ -409,7 +448,7 @@ impl<'a> Parser<'a> {
         }
         if self.list.len() == PATHS_MAX {
             return Err(PathError {
-                kind: PathErrorKind::TooComplex,
+                kind: PathErrorKind::TooComplex(ExpressionLimit::Paths),
                 offset: at,
             });
         }
@@ -495,8 +534,17 @@ impl<'a> Parser<'a> {
                     return Ok(Part::Test(Logical::Starts(text, second)));
                 }
                 let pattern = match second {
-                    Operand::Text(pattern) => Pattern::Fixed(Regex::parse(&pattern)),
-                    other => Pattern::Computed(other),
+                    Operand::Text(pattern) => {
+                        self.patterns
+                            .push(PatternText::Fixed(pattern.as_ref().into()));
+                        Pattern::Fixed(Regex::parse(&pattern))
+                    }
+                    other => {
+                        if let Operand::Param(name) = &other {
+                            self.patterns.push(PatternText::Param(name.as_ref().into()));
+                        }
+                        Pattern::Computed(other)
+                    }
                 };
                 Part::Test(Logical::Regex {
                     text,

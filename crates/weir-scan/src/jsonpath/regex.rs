@@ -106,6 +106,19 @@ impl Regex {
         Some(Self { program, small })
     }
 
+    /// Why the text is no expression of RFC 9485, and what to write in its place; `None` if it is one.
+    pub(super) fn fault(text: &str) -> Option<String> {
+        if Self::parse(text).is_some() {
+            return None;
+        }
+        let mut parser = Parser::new(text);
+        let parsed = parser.all();
+        Some(match parsed {
+            Some(_) => format!("it takes more than {PROGRAM_MAX} steps"),
+            None => parser.fault(),
+        })
+    }
+
     /// Steps of the program.
     pub(super) fn size(&self) -> usize {
         self.program.len()

@@ -34,6 +34,43 @@ impl Parser {
         self.peek().is_none().then_some(node)
     }
 
+    /// Why the text is no expression, said at the place where the parser stopped.
+    pub(super) fn fault(&self) -> String {
+        let before = |n: usize| {
+            self.at
+                .checked_sub(n)
+                .and_then(|at| self.rest.get(at))
+                .copied()
+        };
+        if let (Some('\\'), Some(c)) = (before(2), before(1)) {
+            let instead = match c {
+                'd' => "; write `[0-9]`",
+                'D' => "; write `[^0-9]`",
+                'w' => "; write `[A-Za-z0-9_]`",
+                'W' => "; write `[^A-Za-z0-9_]`",
+                's' => "; write `[ \\t\\r\\n]`",
+                'S' => "; write `[^ \\t\\r\\n]`",
+                _ => "",
+            };
+            return format!("it has no `\\{c}`{instead}");
+        }
+        if self.rest.get(self.at) == Some(&'?') || before(1) == Some('?') {
+            let after_bracket = [before(1), before(2)].contains(&Some('('));
+            return if after_bracket {
+                "it has no `(?`: no options, and no look around; write `[aA]` for both cases"
+                    .to_owned()
+            } else {
+                "a `?` follows nothing that it could repeat; write `\\?` for the character"
+                    .to_owned()
+            };
+        }
+        let Some(c) = before(1).filter(|_| self.at < self.rest.len()) else {
+            return "a bracket is not closed; write `\\[`, `\\(` or `\\{` for the character"
+                .to_owned();
+        };
+        format!("`{c}` cannot stand at character {}", self.at)
+    }
+
     fn peek(&self) -> Option<char> {
         self.rest.get(self.at).copied()
     }
