@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use weir_scan::Span;
+
 use crate::error::QueryError;
 use weir_core::digest::hash;
 use weir_core::error_code::ErrorCode;
@@ -20,6 +22,31 @@ fn hash_128(bytes: &[u8]) -> u128 {
     u128::from(hash(3, bytes)) << 64 | u128::from(hash(4, bytes))
 }
 
+/// A print of the value in this span of a page, equal for equal values; 0 where there is none.
+pub(crate) fn print(page: &[u8], span: Span) -> Result<u128, QueryError> {
+    if span.len == 0 {
+        return Ok(0);
+    }
+    weir_scan::fingerprint(span.of(page), hash_128).map_err(|error| {
+        let what = "a value to compare is not JSON throughout";
+        QueryError::new(ErrorCode::NotJson)
+            .because(what)
+            .at(span.offset as usize + error.offset)
+    })
+}
+
+/// A print of several values, in their order.
+pub(crate) fn print_all(
+    page: &[u8],
+    spans: impl Iterator<Item = Span>,
+) -> Result<u128, QueryError> {
+    let mut prints = Vec::new();
+    for span in spans {
+        prints.extend_from_slice(&print(page, span)?.to_le_bytes());
+    }
+    Ok(hash_128(&prints))
+}
+
 impl Distinct {
     pub(crate) fn new(in_order: bool, max: usize) -> Self {
         Self {
@@ -29,14 +56,8 @@ impl Distinct {
         }
     }
 
-    /// Whether a value was not seen before; it is from now on.
-    pub(crate) fn is_new(&mut self, value: &[u8]) -> Result<bool, QueryError> {
-        let print = weir_scan::fingerprint(value, hash_128).map_err(|error| {
-            let what = "a value to compare is not JSON throughout";
-            QueryError::new(ErrorCode::NotJson)
-                .because(what)
-                .at(error.offset)
-        })?;
+    /// Whether what has this print was not seen before; it is from now on.
+    pub(crate) fn is_new(&mut self, print: u128) -> Result<bool, QueryError> {
         if self.in_order {
             return Ok(self.last.replace(print) != Some(print));
         }

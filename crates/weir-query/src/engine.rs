@@ -14,7 +14,7 @@ use bytes::Bytes;
 use weir_scan::Items;
 
 use crate::buffer::{Account, Buffer};
-use crate::distinct::Distinct;
+use crate::distinct::{self, Distinct};
 use crate::error::QueryError;
 use crate::fold::Fold;
 use crate::input::{Need, PageIn, SourceId};
@@ -545,14 +545,20 @@ impl Stages {
             Select::Path(path) => page.value(row, path).span,
             _ => head.span,
         };
-        if let Some(distinct) = &mut self.distinct
-            && !distinct.is_new(page.bytes(span)).map_err(|mut error| {
-                // From the value to the page.
-                error.place.offset = error.place.offset.map(|at| at + u64::from(span.offset));
-                error
-            })?
-        {
-            return Ok(());
+        let columns = plan.columns.iter();
+        if let Some(distinct) = &mut self.distinct {
+            let print = match plan.select {
+                Select::Columns => {
+                    let spans = columns
+                        .clone()
+                        .map(|named| page.value(row, named.what).span);
+                    distinct::print_all(&page.buffer, spans)?
+                }
+                _ => distinct::print(&page.buffer, span)?,
+            };
+            if !distinct.is_new(print)? {
+                return Ok(());
+            }
         }
         if self.offset > 0 {
             self.offset -= 1;
@@ -562,7 +568,16 @@ impl Stages {
             *limit = limit.saturating_sub(1);
         }
         let buffer = out.buffer(page);
-        out.page.bytes += u64::from(span.len);
+        if plan.select == Select::Columns {
+            let values = columns.map(|named| page.value(row, named.what));
+            let before = out.page.values.len();
+            out.page.values.extend(values);
+            let new = out.page.values.get(before..).unwrap_or_default();
+            out.page.width = new.len();
+            out.page.bytes += new.iter().map(|v| u64::from(v.span.len)).sum::<u64>();
+        } else {
+            out.page.bytes += u64::from(span.len);
+        }
         out.page.items.push(Item {
             buffer,
             offset: span.offset,

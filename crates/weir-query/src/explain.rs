@@ -58,6 +58,7 @@ impl Query {
                     let path = plan.paths.get(path).map(ToString::to_string);
                     format!("distinct {}, walked", path.unwrap_or_default())
                 }
+                Select::Columns => "distinct values, walked".to_owned(),
                 _ => "distinct items, walked".to_owned(),
             });
         }

@@ -8,13 +8,14 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_scan::{Bindings, OutOfSteps, Path, Span, Value};
+use weir_scan::{Bindings, OutOfSteps, Path, PatternText, Span, Value};
 
 use crate::buffer::Buffer;
 use crate::constant::Constant;
 use crate::error::{QueryError, path_error};
 use crate::input::Meta;
 use crate::json;
+use crate::kind::Kind;
 use weir_core::error_code::ErrorCode;
 
 /// A compiled `where`.
@@ -122,6 +123,25 @@ impl Filter {
     /// The paths it reads, in the order of the first columns.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.expression.paths().iter()
+    }
+
+    /// What there is to say about patterns that are none and so match nothing.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let patterns = self.expression.patterns().iter().filter_map(|pattern| {
+            let text: Cow<'_, str> = match pattern {
+                PatternText::Fixed(text) => Cow::Borrowed(text),
+                PatternText::Param(name) => {
+                    let (_, value) = self.params.iter().find(|(known, _)| **known == **name)?;
+                    let is_string = json::kind_of(value) == Kind::String;
+                    Cow::Owned(is_string.then(|| json::text(value))?)
+                }
+            };
+            let why = weir_scan::pattern_fault(&text)?;
+            Some(format!(
+                "`{text}` is no regular expression of RFC 9485 and matches nothing: {why}"
+            ))
+        });
+        patterns.collect()
     }
 
     /// Whether it walks over parts of items that no column holds.

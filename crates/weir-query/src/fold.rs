@@ -5,6 +5,7 @@
 //! equal bytes in any order of arrival. What must never happen here: a wrap, a
 //! partial result.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use weir_scan::{Path, PathSet, Step, Tag, Value};
@@ -199,6 +200,8 @@ pub(crate) struct Fold {
     places: BTreeMap<Box<[u8]>, usize>,
     /// Of groups in no order, those that were handed out after the end.
     out: usize,
+    /// Whether the groups stand in the order of the results.
+    sorted: bool,
     parts: Option<PathSet>,
     scratch: Vec<u8>,
     found: Vec<Value>,
@@ -215,6 +218,7 @@ impl Fold {
             groups: Vec::new(),
             places: BTreeMap::new(),
             out: 0,
+            sorted: plan.result_keys.is_empty(),
             parts: PathSet::new(&parts).ok(),
             scratch: Vec::new(),
             found: Vec::new(),
@@ -330,6 +334,9 @@ impl Fold {
             // There is only the one under way, and after it none.
             return self.groups.pop().and_then(|group| group.write(plan));
         }
+        if !std::mem::replace(&mut self.sorted, true) {
+            self.sort(plan);
+        }
         loop {
             let group = self.groups.get(self.out)?;
             self.out += 1;
@@ -338,6 +345,29 @@ impl Fold {
                 return made;
             }
         }
+    }
+
+    /// Brings the groups into the order of the results; equal ones stay in the order in which they
+    /// appeared.
+    fn sort(&mut self, plan: &Plan) {
+        let groups = std::mem::take(&mut self.groups);
+        let keyed = groups
+            .into_iter()
+            .map(|group| (group.result_keys(plan), group));
+        let mut keyed: Vec<(Vec<OwnedKey>, Group)> = keyed.collect();
+        keyed.sort_by(|(a, _), (b, _)| {
+            let pairs = plan.result_keys.iter().zip(a.iter().zip(b));
+            let orders = pairs.map(|(key, (a, b))| {
+                let order = a.key().compare(&b.key(), plan.strings);
+                if key.descending {
+                    order.reverse()
+                } else {
+                    order
+                }
+            });
+            orders.fold(Ordering::Equal, Ordering::then)
+        });
+        self.groups = keyed.into_iter().map(|(_, group)| group).collect();
     }
 
     /// The one group under way, or that it was handed out, for a token. Groups in no order have
@@ -453,6 +483,32 @@ impl Group {
             None => Ok(()),
             Some(_) => Err(QueryError::new(ErrorCode::NumberRange)),
         }
+    }
+
+    /// What the results are sorted by.
+    fn result_keys(&self, plan: &Plan) -> Vec<OwnedKey> {
+        let keys = plan.result_keys.iter().map(|key| {
+            let mut written = Vec::new();
+            match key.place.checked_sub(plan.group.len()) {
+                None => {
+                    let of_group = self.key.split(|byte| *byte == b'\n').nth(key.place);
+                    written.extend_from_slice(of_group.unwrap_or_default());
+                }
+                Some(at) => {
+                    if let Some((tally, named)) = self.tallies.get(at).zip(plan.aggregates.get(at))
+                    {
+                        // Nothing is written of a result that is undefined.
+                        tally.write(named.what.function, &mut written);
+                    }
+                }
+            }
+            let literal = Literal::Json(&written);
+            OwnedKey::of(&Key {
+                reduced: Reduced::of(json::kind_of(&written), literal, plan.strings),
+                literal,
+            })
+        });
+        keys.collect()
     }
 
     fn write(&self, plan: &Plan) -> Option<Vec<u8>> {

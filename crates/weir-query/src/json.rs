@@ -74,6 +74,28 @@ pub(crate) fn escape(unit: u32, out: &mut Vec<u8>) {
     }
 }
 
+/// What a string literal says; half of a surrogate pair becomes U+FFFD.
+pub(crate) fn text(literal: &[u8]) -> String {
+    let units = Text::new(literal).chars();
+    units
+        .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect()
+}
+
+/// The kind of a literal that the engine wrote, by its first byte.
+pub(crate) fn kind_of(literal: &[u8]) -> Kind {
+    match literal.first() {
+        None => Kind::Undefined,
+        Some(b'n') => Kind::Null,
+        Some(b'f') => Kind::False,
+        Some(b't') => Kind::True,
+        Some(b'"') => Kind::String,
+        Some(b'[') => Kind::Array,
+        Some(b'{') => Kind::Object,
+        Some(_) => Kind::Number,
+    }
+}
+
 /// Appends a scalar in the one form that equal scalars share.
 pub(crate) fn canonical(kind: Kind, literal: &[u8], out: &mut Vec<u8>) {
     match kind {

@@ -436,6 +436,10 @@ impl Loader<'_> {
                     .all(|key| page.reduced(plan, at, key).kind() != Kind::Undefined))
             && match plan.select {
                 Select::Path(path) => found.value(path).tag != Tag::Undefined,
+                Select::Columns => {
+                    let mut columns = plan.columns.iter();
+                    columns.any(|named| found.value(named.what).tag != Tag::Undefined)
+                }
                 _ => true,
             }
             && self.passes(found, load)?;

@@ -231,11 +231,10 @@ impl Query {
         paths: &[Path],
     ) -> Result<weir_scan::Plan, QueryError> {
         let plan = &self.plan;
-        let single = matches!(options.shape, Shape::Single | Shape::Framed);
         let independent = matches!(options.shape, Shape::Lines | Shape::Framed);
         let level = options.level.unwrap_or(plan.level);
         let walks = plan.filter.as_ref().is_some_and(Filter::walks);
-        let unread = single && paths.is_empty() && !walks;
+        let unread = options.shape == Shape::Framed && paths.is_empty() && !walks;
         let level = if unread && level == Level::Structural {
             Level::None
         } else {

@@ -24,11 +24,15 @@ pub struct QueryText {
     /// the item. Empty: all items.
     pub filter: String,
     /// `order`: keys with commas between, each a singular path or `meta.NAME`,
-    /// then optionally `asc` or `desc`. At most 8.
+    /// then optionally `asc` or `desc`. At most 8. Of groups and aggregates also
+    /// names of results (`count desc`): then the results are sorted, not the
+    /// items.
     pub order: String,
-    /// `select`: a singular path, or aggregates with commas between (`count`,
+    /// `select`: singular paths with commas between, or aggregates (`count`,
     /// `sum(PATH)`, `min`, `max`, `avg`), each optionally followed by
-    /// `as NAME`. Empty: the item.
+    /// `as NAME`. One path without a name: its value. Several, or one with a
+    /// name: a projection, see [`ResultPage::values`](crate::ResultPage::values).
+    /// Empty: the item.
     pub select: String,
     /// `group`: singular paths with commas between, each optionally followed by
     /// `as NAME`. At most 8.
@@ -50,7 +54,7 @@ pub struct QueryText {
     /// What becomes of items without an order key.
     pub missing: Missing,
     /// How much of each page is checked, where its source does not say. At
-    /// `Structural` framed and single items that the query does not look into
+    /// `Structural` framed items that the query does not look into
     /// (see [`Plan::reads_items`](crate::Plan::reads_items)) go through unread,
     /// and those that are not JSON with them; `Strict` checks all.
     pub level: Level,

@@ -1,5 +1,7 @@
 //! What a query hands out: spans, and the buffers they lie in.
 
+use weir_scan::Value;
+
 use crate::buffer::Buffer;
 use crate::input::SourceId;
 
@@ -25,6 +27,9 @@ pub struct Item {
 #[derive(Clone, Debug, Default)]
 pub struct ResultPage {
     pub(crate) items: Vec<Item>,
+    /// Of a projection, `width` values for each item.
+    pub(crate) values: Vec<Value>,
+    pub(crate) width: usize,
     pub(crate) buffers: Vec<Buffer>,
     /// Of each buffer, the number of its page within its source, from 0.
     pub(crate) pages: Vec<u64>,
@@ -50,6 +55,23 @@ impl ResultPage {
     pub fn bytes(&self, item: &Item) -> &[u8] {
         let buffer = self.buffers.get(item.buffer as usize);
         buffer.map_or(&[], |buffer| buffer.span(item.offset, item.len))
+    }
+
+    /// The values of a projection in the item of this number: one for each of
+    /// [`Plan::columns`](crate::Plan::columns), undefined where the item has none. Their spans count from
+    /// the start of the buffer of the item. Nothing for other queries.
+    #[must_use]
+    pub fn values(&self, item: usize) -> &[Value] {
+        let start = item.saturating_mul(self.width);
+        let values = self.values.get(start..start.saturating_add(self.width));
+        values.unwrap_or_default()
+    }
+
+    /// The bytes of a value of a projection in an item of this page; empty where it is undefined.
+    #[must_use]
+    pub fn value(&self, item: &Item, value: Value) -> &[u8] {
+        let buffer = self.buffers.get(item.buffer as usize);
+        buffer.map_or(&[], |buffer| buffer.span(value.span.offset, value.span.len))
     }
 
     /// The number of the page an item came in, within its source, from 0.

@@ -8,6 +8,7 @@ use weir_scan::{BadItem, Level, Path};
 
 use crate::error::{QueryError, path_error};
 use crate::filter::Filter;
+use crate::json;
 use crate::kind::Strings;
 use crate::options::{Complex, Missing, Mode, QueryText};
 use crate::text::{self, Piece};
@@ -29,8 +30,12 @@ pub struct Plan {
     /// Names of properties.
     pub(crate) metas: Vec<String>,
     pub(crate) keys: Vec<OrderKey>,
+    /// Order of what is made: places among the group keys and then the aggregates.
+    pub(crate) result_keys: Vec<ResultKey>,
     pub(crate) filter: Option<Filter>,
     pub(crate) select: Select,
+    /// The paths of a projection.
+    pub(crate) columns: Vec<Named<usize>>,
     pub(crate) group: Vec<Named<Column>>,
     pub(crate) aggregates: Vec<Named<Aggregate>>,
     pub(crate) distinct: bool,
@@ -60,6 +65,14 @@ pub(crate) struct OrderKey {
     pub(crate) descending: bool,
 }
 
+/// A column of what is made, by which the results are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultKey {
+    /// Place among the group keys and then the aggregates.
+    pub(crate) place: usize,
+    pub(crate) descending: bool,
+}
+
 /// What a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Select {
@@ -67,6 +80,9 @@ pub(crate) enum Select {
     Item,
     /// The value at the path of this index; items without it give no result.
     Path(usize),
+    /// The values at the paths of a projection, side by side; items without any of them give no
+    /// result.
+    Columns,
     /// An object or value that the engine makes.
     Made {
         /// Whether it is the value of the one aggregate, without an object.
@@ -118,8 +134,10 @@ impl QueryText {
             paths: Vec::new(),
             metas: Vec::new(),
             keys: Vec::new(),
+            result_keys: Vec::new(),
             filter: None,
             select: Select::Item,
+            columns: Vec::new(),
             group: Vec::new(),
             aggregates: Vec::new(),
             distinct: self.distinct,
@@ -143,11 +161,38 @@ impl QueryText {
             plan.paths.extend(filter.paths().cloned());
             plan.filter = Some(filter);
         }
-        plan.order(&self.order)?;
+        let of_results = self.orders_results()?;
+        if !of_results {
+            plan.order(&self.order)?;
+        }
         plan.group(&self.group)?;
         plan.select(&self.select)?;
+        if of_results {
+            plan.result_order(&self.order)?;
+        }
         plan.check()?;
         Ok(plan)
+    }
+
+    /// Whether the results are made of many items: groups and aggregates.
+    #[must_use]
+    pub fn makes_results(&self) -> bool {
+        let select = self.select.trim();
+        let shows = select.is_empty() || is_path(select);
+        !shows || !self.group.trim().is_empty()
+    }
+
+    /// Whether the order is one of results that are made, by their names, and not of items.
+    fn orders_results(&self) -> Result<bool, QueryError> {
+        if !self.makes_results() {
+            return Ok(false);
+        }
+        bounded("order", &self.order)?;
+        let pieces = text::list("order", &self.order)?;
+        Ok(pieces.iter().any(|piece| {
+            let text = direction(*piece).0.text;
+            !is_path(text) && !text.starts_with(META)
+        }))
     }
 
     /// Two hashes of everything that decides what the results are.
@@ -172,6 +217,22 @@ impl QueryText {
             self.mode.map_or(0, |mode| 1 + mode as u8),
         ]);
         [hash(1, &bytes), hash(2, &bytes)]
+    }
+}
+
+/// How properties of records begin.
+const META: &str = "meta.";
+
+fn is_path(text: &str) -> bool {
+    text.starts_with(['$', '@'])
+}
+
+/// An order key without `asc` or `desc`, and whether it descends.
+fn direction(piece: Piece<'_>) -> (Piece<'_>, bool) {
+    match piece.last_word() {
+        (_, Some((before, "asc"))) => (before, false),
+        (_, Some((before, "desc"))) => (before, true),
+        (piece, _) => (piece, false),
     }
 }
 
@@ -219,11 +280,30 @@ impl Plan {
         !self.keys.is_empty()
     }
 
-    /// Whether it looks into items. One that does not hands items of framed and
-    /// single pages on unread at the level `Structural`.
+    /// Whether it looks into items. One that does not hands items of framed
+    /// pages on unread at the level `Structural`.
     #[must_use]
     pub fn reads_items(&self) -> bool {
         !self.paths.is_empty() || self.filter.as_ref().is_some_and(Filter::walks)
+    }
+
+    /// What a person should know about the query, though it is none of the errors: patterns of the filter
+    /// that RFC 9485 does not know, which match nothing.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.filter.as_ref().map(Filter::notes).unwrap_or_default()
+    }
+
+    /// Names of the columns of a result: of a projection its paths, of groups and aggregates the
+    /// members of the object. None where a result is one value.
+    #[must_use]
+    pub fn columns(&self) -> Vec<String> {
+        let bare = self.select == (Select::Made { bare: true });
+        let columns = self.columns.iter().map(|named| &named.name);
+        let groups = self.group.iter().map(|named| &named.name);
+        let aggregates = self.aggregates.iter().map(|named| &named.name);
+        let names = columns.chain(groups.chain(aggregates).filter(|_| !bare));
+        names.map(|name| json::text(name)).collect()
     }
 
     /// Names of the properties a framed page has to bring, in this order.
@@ -232,7 +312,7 @@ impl Plan {
     }
 
     fn column(&mut self, field: &'static str, piece: &Piece<'_>) -> Result<Column, QueryError> {
-        if let Some(name) = piece.text.strip_prefix("meta.") {
+        if let Some(name) = piece.text.strip_prefix(META) {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             if name.is_empty() || !name.bytes().all(plain) {
                 let at = piece.offset + 5;
@@ -257,16 +337,35 @@ impl Plan {
     fn order(&mut self, text: &str) -> Result<(), QueryError> {
         bounded("order", text)?;
         for piece in text::list("order", text)? {
-            let (piece, word) = piece.last_word();
-            let (piece, descending) = match word {
-                Some((before, "asc")) => (before, false),
-                Some((before, "desc")) => (before, true),
-                _ => (piece, false),
-            };
+            let (piece, descending) = direction(piece);
             let column = self.column("order", &piece)?;
             self.keys.push(OrderKey { column, descending });
         }
         too_many("order", "order keys", self.keys.len(), KEYS_MAX)
+    }
+
+    /// The order of results that are made: by their names, or by paths that are grouped by.
+    fn result_order(&mut self, text: &str) -> Result<(), QueryError> {
+        for piece in text::list("order", text)? {
+            let (piece, descending) = direction(piece);
+            let place = if is_path(piece.text) || piece.text.starts_with(META) {
+                let column = self.column("order", &piece)?;
+                self.group.iter().position(|named| named.what == column)
+            } else {
+                let name = text::quoted(piece.text).into_bytes();
+                let groups = self.group.iter().map(|named| &named.name);
+                let aggregates = self.aggregates.iter().map(|named| &named.name);
+                groups.chain(aggregates).position(|known| *known == name)
+            };
+            let place = place.ok_or_else(|| {
+                let mut error = QueryError::new(ErrorCode::Syntax).at(piece.offset);
+                error = error.expected("the name of a result, or what is grouped by");
+                error.place.field = Some("order");
+                error
+            })?;
+            self.result_keys.push(ResultKey { place, descending });
+        }
+        too_many("order", "order keys", self.result_keys.len(), KEYS_MAX)
     }
 
     fn group(&mut self, text: &str) -> Result<(), QueryError> {
@@ -291,18 +390,17 @@ impl Plan {
         bounded("select", text)?;
         let pieces = text::list("select", text)?;
         let mut named = false;
-        if let [one] = pieces.as_slice()
-            && one.text.starts_with(['$', '@'])
+        if let Some(first) = pieces.first().filter(|first| is_path(first.text))
+            && !self.group.is_empty()
         {
-            if !self.group.is_empty() {
-                let what = "groups select aggregates only";
-                return Err(QueryError::text(
-                    ErrorCode::Syntax,
-                    "select",
-                    one.offset,
-                    what,
-                ));
-            }
+            let what = "groups select aggregates only";
+            let error = QueryError::text(ErrorCode::Syntax, "select", first.offset, what);
+            return Err(error);
+        }
+        if let [one] = pieces.as_slice()
+            && is_path(one.text)
+            && one.last_word().1.is_none()
+        {
             let before = self.paths.len();
             let path = self.singular("select", one)?;
             let whole = self.paths.get(path).is_some_and(|p| p.steps().is_empty());
@@ -313,6 +411,9 @@ impl Plan {
                 self.select = Select::Path(path);
             }
             return Ok(());
+        }
+        if pieces.first().is_some_and(|first| is_path(first.text)) {
+            return self.project(&pieces);
         }
         for piece in pieces {
             let (piece, name) = piece.name("select")?;
@@ -336,6 +437,26 @@ impl Plan {
         Ok(())
     }
 
+    /// Several paths, or one with a name.
+    fn project(&mut self, pieces: &[Piece<'_>]) -> Result<(), QueryError> {
+        for piece in pieces {
+            let (piece, name) = piece.name("select")?;
+            if !is_path(piece.text) {
+                let what = "paths and aggregates do not go together: group by the paths";
+                let error = QueryError::text(ErrorCode::Syntax, "select", piece.offset, what);
+                return Err(error);
+            }
+            let what = self.singular("select", &piece)?;
+            let last = || self.paths.get(what).and_then(last_name);
+            let name = name.map(str::to_owned).or_else(last);
+            let name = text::quoted(&name.unwrap_or_else(|| piece.text.to_owned())).into_bytes();
+            self.columns.push(Named { name, what });
+        }
+        self.select = Select::Columns;
+        let found = self.columns.len();
+        too_many("select", "paths", found, weir_scan::PATHS_MAX)
+    }
+
     fn aggregate(&mut self, piece: &Piece<'_>) -> Result<Aggregate, QueryError> {
         let (word, rest) = match piece.text.split_once('(') {
             Some((word, rest)) => (word, Some(rest)),
@@ -343,7 +464,8 @@ impl Plan {
         };
         let known = Function::ALL.iter().find(|(name, _)| *name == word.trim());
         let Some((_, function)) = known else {
-            let what = "expected one path, or aggregates: count, sum(PATH), min(PATH), max(PATH), avg(PATH)";
+            let what =
+                "expected paths, or aggregates: count, sum(PATH), min(PATH), max(PATH), avg(PATH)";
             return Err(QueryError::text(
                 ErrorCode::Syntax,
                 "select",
@@ -390,6 +512,7 @@ impl Plan {
         }
         let groups = self.group.iter().map(|named| &named.name);
         let names: Vec<_> = groups
+            .chain(self.columns.iter().map(|named| &named.name))
             .chain(self.aggregates.iter().map(|named| &named.name))
             .collect();
         for (at, name) in names.iter().enumerate() {

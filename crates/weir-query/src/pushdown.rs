@@ -62,7 +62,7 @@ impl Plan {
     pub fn may_push_down(&self) -> bool {
         self.filter.is_some()
             || self.missing == Missing::Drop
-            || matches!(self.select, Select::Path(_))
+            || matches!(self.select, Select::Path(_) | Select::Columns)
     }
 
     /// Whether the selected values can stand for the items: nothing else looks

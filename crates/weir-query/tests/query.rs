@@ -19,6 +19,8 @@ mod groups;
 mod keys;
 #[path = "query/oracle.rs"]
 mod oracle;
+#[path = "query/projection.rs"]
+mod projection;
 #[path = "query/properties.rs"]
 mod properties;
 #[path = "query/script.rs"]
