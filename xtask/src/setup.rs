@@ -15,6 +15,8 @@ const PACKAGES: &[(&str, Shows)] = &[
     // Any Emacs will do; the version is checked by the suite.
     ("emacs-nox", Shows::Command("emacs")),
     ("elpa-package-lint", Shows::Lisp("package-lint")),
+    // The manual of the Emacs package.
+    ("texinfo", Shows::Command("makeinfo")),
 ];
 
 /// What shows that a package is there.

@@ -23,15 +23,12 @@ use weir::{ErrorCode, Weir};
 use weir_jira::JiraError;
 use weir_jira::access::Site;
 use weir_jira::client::Client;
-use weir_jira::replica::Replica;
+use weir_jira::replica::{Replica, VALUE_BYTES_MAX};
 
 use crate::caller::Caller;
 use crate::place::{self, Access, PROGRAM, Where};
 use crate::progress::Progress;
 use crate::report::{Failure, note};
-
-/// Largest value of a replica: issues can have megabytes of text.
-const VALUE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -205,7 +202,7 @@ fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
 }
 
 /// The failure of a call of the library.
-fn failed(what: &str, error: &JiraError) -> Failure {
+pub(crate) fn failed(what: &str, error: &JiraError) -> Failure {
     let code = match error {
         JiraError::Store(error) => return Failure::weir(what, error),
         JiraError::Transport { .. } => ErrorCode::Unreachable,

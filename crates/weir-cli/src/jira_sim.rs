@@ -1,12 +1,17 @@
 //! `weir jira-sim`: a server that answers like Jira Cloud, or like Jira Data Center.
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
+use weir_jira::access::Site;
+use weir_jira::contract::{self, Outcome};
 use weir_jira::sim::{SIM_PORT, SimOptions, Simulator};
 
 use crate::caller::Caller;
+use crate::jira::failed;
+use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, note};
 
 #[derive(Debug, Args)]
@@ -14,6 +19,10 @@ use crate::report::{Failure, note};
 It listens at 127.0.0.1 only, keeps its state in memory, and makes the same data for the same seed.
 `POST /_sim/faults` adds a fault, `POST /_sim/edit` is a change by somebody else, `GET /_sim/log` lists
 the requests; docs/guide/jira.md has all of them. Ctrl-C ends it.
+
+With --against no simulator runs: a site is asked for all that Weir relies on, and a line is printed for each
+expectation. It is only read, unless --write names a project in which an issue is created and deleted. The
+exit code is not 0 if an expectation does not hold.
 
 Examples:
   weir jira-sim --port 0 --issues 10 --check
@@ -57,7 +66,28 @@ pub(crate) struct JiraSimArgs {
     /// Make the data, listen, and end at once
     #[arg(long)]
     check: bool,
+    /// Check that the site at this address behaves as Weir expects, in place of a simulator
+    #[arg(long, value_name = "URL", conflicts_with = "check")]
+    against: Option<String>,
+    /// Key of the project whose issues --against reads [else the first one]
+    #[arg(long, requires = "against", value_name = "KEY")]
+    read: Option<String>,
+    /// Key of a project in which --against creates, changes and deletes an issue
+    #[arg(
+        long,
+        requires = "against",
+        conflicts_with = "read",
+        value_name = "KEY"
+    )]
+    write: Option<String>,
 }
+
+/// Fields of a check.
+const FIELDS: &[Field] = &[
+    field("expectation", "text", "what Weir expects of the site"),
+    field("outcome", "text", "kept, broken or skipped"),
+    field("detail", "text", "why it is broken or was skipped"),
+];
 
 /// A kind of Jira.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,8 +98,56 @@ enum Mode {
     Dc,
 }
 
+/// Carries out `weir jira-sim --against`.
+fn check(caller: &Caller, args: &JiraSimArgs, url: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let what = format!("cannot check {url}");
+    let url = url.trim_end_matches('/').to_owned();
+    let mut site = Site {
+        api_url: url.clone(),
+        site_url: url,
+        email: args.email.clone().unwrap_or_default(),
+        ..Site::default()
+    };
+    let token = caller.credentials.token()?;
+    let found = site.detect(token.as_deref()).and_then(|()| {
+        let project = args.write.as_deref().or(args.read.as_deref());
+        contract::check(
+            &site.client(token.as_deref())?,
+            project,
+            args.write.is_some(),
+        )
+    });
+    let found = found.map_err(|error| failed(&what, &error))?;
+    let mut broken = 0;
+    for finding in &found {
+        let (outcome, detail) = match &finding.outcome {
+            Outcome::Kept => ("kept", ""),
+            Outcome::Broken(why) => ("broken", why.as_str()),
+            Outcome::Skipped(why) => ("skipped", why.as_str()),
+        };
+        broken += usize::from(outcome == "broken");
+        out.row(&[
+            Cell::Text(Cow::Borrowed(finding.expectation)),
+            Cell::Text(Cow::Borrowed(outcome)),
+            Cell::Text(Cow::Borrowed(detail)),
+        ])?;
+    }
+    out.finish()?;
+    if broken > 0 {
+        let text = format!("{broken} of {} expectations do not hold", found.len());
+        return Err(Failure::new(ErrorCode::Protocol, what).because(text).into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Carries out `weir jira-sim`.
 pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCode> {
+    if let Some(url) = &args.against {
+        return check(caller, args, url);
+    }
     let data_center = args.mode == Mode::Dc;
     let mut auth = None;
     if args.email.is_some() || (data_center && caller.credentials.token_file.is_some()) {

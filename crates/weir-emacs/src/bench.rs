@@ -6,9 +6,12 @@
     reason = "the macro converts arguments into owned values and wants a Result"
 )]
 
+use std::sync::LazyLock;
+
 use emacs::{Env, IntoLisp, Result, Value, defun};
 use serde::Deserialize;
 use weir_jira::notes;
+use weir_scan::{Level, Path, PathSet, Plan, Shape, Step, Tag, find, scan};
 
 use crate::answer::lisp;
 use crate::failure::Failure;
@@ -101,6 +104,51 @@ fn json(text: Value<'_>) -> Result<Option<i64>> {
             node = *left;
         }
         Some(node.value)
+    })
+}
+
+/// Deepest tree of `weir--bench-json-strict`.
+const DEPTH_MAX: usize = 32;
+
+/// The value of the leftmost node of each depth, of a document that is checked entirely.
+static LEFTMOST: LazyLock<Option<Plan>> = LazyLock::new(|| {
+    let path = |depth: usize| {
+        let left = || Step::Name("left".into());
+        let mut steps: Vec<Step> = std::iter::repeat_with(left).take(depth).collect();
+        steps.push(Step::Name("value".into()));
+        Path::new(steps)
+    };
+    let paths: std::result::Result<Vec<Path>, _> = (0..DEPTH_MAX).map(path).collect();
+    Plan::new(Shape::Single, Level::Strict, &paths.ok()?).ok()
+});
+
+/// The integer that a value of a document is.
+fn integer(bytes: &[u8], value: weir_scan::Value) -> Option<i64> {
+    let text = std::str::from_utf8(value.span.of(bytes)).ok()?;
+    text.parse().ok()
+}
+
+/// Checks the document in TEXT entirely (RFC 8259), and returns the value of the deepest leftmost node of the
+/// tree that it is, or nil.
+#[defun(name = "-bench-json-strict")]
+fn json_strict(text: Value<'_>) -> Result<Option<i64>> {
+    text::bytes(text, |bytes| {
+        let found = scan(bytes, LEFTMOST.as_ref()?).ok()?;
+        let values = found.values(0).iter();
+        let deepest = values.rev().find(|value| value.tag == Tag::Number);
+        integer(bytes, *deepest?)
+    })
+}
+
+/// Returns the integer at PATH of the document in TEXT, or nil. What comes after it is not looked at.
+#[defun(name = "-bench-json-path")]
+fn json_path(text: Value<'_>, path: Value<'_>) -> Result<Option<i64>> {
+    let path = text::text(path)?;
+    text::bytes(text, |bytes| {
+        let paths = PathSet::new(&[Path::parse(&path).ok()?]).ok()?;
+        let mut found = Vec::new();
+        find(bytes, &paths, &mut found).ok()?;
+        integer(bytes, *found.first()?)
     })
 }
 

@@ -121,6 +121,14 @@ impl From<JiraError> for Failure {
             JiraError::UnknownIssue(_) => "weir-not-found",
             _ => "weir-error",
         };
-        Self::new(symbol, error.to_string())
+        match error {
+            // The way of the command line would not help here.
+            JiraError::Unauthenticated => Self::new(
+                symbol,
+                "the site refused the token (HTTP 401): it may have expired; replace it where it is kept, \
+                 which `M-x weir-jira-doctor' shows, then use `M-x weir-jira-sync'. The replica stays readable",
+            ),
+            error => Self::new(symbol, error.to_string()),
+        }
     }
 }

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use weir::Weir;
+use weir::{OpenOptions, Weir};
 use weir_jira::access::{self, Site as Settings, TokenStore};
 use weir_jira::client::{Client, Deployment};
 use weir_jira::index::Index;
 use weir_jira::meta;
-use weir_jira::pull::{PullOptions, pull};
+use weir_jira::pull::{PullOptions, pull_with};
 use weir_jira::push::{PushOptions, push};
-use weir_jira::replica::Replica;
+use weir_jira::replica::{Replica, VALUE_BYTES_MAX};
 
 use crate::failure::Failure;
 use crate::store::Handle;
@@ -62,7 +62,7 @@ fn now_ms() -> i64 {
 impl Login {
     /// Tests the rights of the account, and keeps the settings where it may browse.
     pub(crate) fn run(mut self) -> Result<Value, Failure> {
-        let name = Settings::name_of(&self.settings.site_url);
+        let name = Settings::name_in(&self.folder, &self.settings.site_url);
         let token = self.token.as_deref();
         if self.settings.api_url == self.settings.site_url {
             // A gateway leads to Jira Cloud only.
@@ -95,7 +95,9 @@ impl Site {
     /// issues into memory: on a task only.
     pub(crate) fn open(directory: &Path, folder: &Path, name: &str) -> Result<Self, Failure> {
         let settings = Settings::load(folder, name)?;
-        let weir = Weir::open(directory)?;
+        let mut options = OpenOptions::default();
+        options.limits.value_bytes_max = VALUE_BYTES_MAX;
+        let weir = Weir::open_with(directory, &options)?;
         let store = Handle::new(weir.clone());
         let replica = Replica::new(weir, name);
         let index = Mutex::new(Index::load(&replica)?);
@@ -181,9 +183,25 @@ impl Shared {
         Ok(changed)
     }
 
-    /// Pulls what changed, then brings the rows in memory up to date.
-    fn pull(&self, client: &Client, options: &PullOptions) -> Result<Value, Failure> {
-        let report = pull(client, &self.replica, options);
+    /// Pulls what changed, then brings the rows in memory up to date. `tell` gets the number of issues that
+    /// were stored, after each page.
+    fn pull(
+        &self,
+        client: &Client,
+        options: &PullOptions,
+        tell: impl Fn(u64),
+    ) -> Result<Value, Failure> {
+        let mut first = None;
+        let report = pull_with(client, &self.replica, options, |report| {
+            if report.stored == 0 {
+                return;
+            }
+            // Lists have the first page at once. An error is met again below.
+            if first.is_none() {
+                first = Some(self.refresh().unwrap_or_default());
+            }
+            tell(report.stored);
+        });
         // What was stored before an error counts too.
         let stored = report.as_ref().map_or(usize::MAX, |report| {
             usize::try_from(report.stored).unwrap_or(usize::MAX)
@@ -191,7 +209,7 @@ impl Shared {
         let changed = if stored > REFRESH_MAX {
             self.replace(stored)?
         } else {
-            self.refresh()?
+            first.unwrap_or_default() + self.refresh()?
         };
         let mut report = serde_json::to_value(report?).unwrap_or_default();
         report["changed"] = changed.into();
@@ -206,7 +224,7 @@ impl Shared {
         let report = push(client, &self.replica, &pushed);
         self.refresh()?;
         let mut report = serde_json::to_value(report?).unwrap_or_default();
-        report["pull"] = self.pull(client, options)?;
+        report["pull"] = self.pull(client, options, |_| ())?;
         Ok(report)
     }
 }

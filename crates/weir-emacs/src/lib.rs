@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod bare;
 mod bench;
 mod failure;
 mod functions;

@@ -88,17 +88,39 @@ const RIGHTS: &[(&str, &str)] = &[
 ];
 
 impl Site {
-    /// The name of a site in topics and files: its host with `-` for what a topic name cannot have.
+    /// The name of a site in topics and files: its host and path with `-` for what a topic name cannot
+    /// have.
     pub fn name_of(site_url: &str) -> String {
-        let host = site_url
+        let address = site_url
             .split_once("://")
-            .map_or(site_url, |(_, rest)| rest);
-        let host = host.split('/').next().unwrap_or(host);
+            .map_or(site_url, |(_, rest)| rest)
+            .trim_end_matches('/');
+        let (host, path) = address
+            .split_once('/')
+            .map_or((address, None), |(host, path)| (host, Some(path)));
         let host = host.strip_suffix(".atlassian.net").unwrap_or(host);
-        let letters = host.chars();
-        letters
+        let path = path.map_or_else(String::new, |path| format!("/{path}"));
+        format!("{host}{path}")
+            .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect()
+    }
+
+    /// The name for a site in a folder of settings: that of [`name_of`](Self::name_of), or with a number
+    /// after it when another site has that name. A site that is known keeps its name.
+    pub fn name_in(folder: &Path, site_url: &str) -> String {
+        let name = Self::name_of(site_url);
+        let address = site_url.trim_end_matches('/');
+        let mut names = (1_u64..).map(|number| match number {
+            1 => name.clone(),
+            number => format!("{name}-{number}"),
+        });
+        let free = names.find(|name| match Self::load(folder, name) {
+            Ok(known) => known.site_url.trim_end_matches('/') == address,
+            // Settings that cannot be read are those of no other site.
+            Err(_) => true,
+        });
+        free.unwrap_or(name)
     }
 
     /// Reads the settings of a site from a folder.
@@ -336,5 +358,37 @@ mod tests {
         assert_eq!(site.expires_within(32 * DAY_MS), Some(-1));
         assert_eq!(Site::name_of("https://acme.atlassian.net/"), "acme");
         assert_eq!(Site::name_of("http://127.0.0.1:1938"), "127-0-0-1-1938");
+    }
+
+    #[test]
+    fn two_sites_never_share_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = Vec::new();
+        // Two paths of one host, and addresses that differ only in what a name cannot have.
+        for url in [
+            "https://jira.example.com/one",
+            "https://jira.example.com/two/",
+            "https://jira.example.com",
+            "https://jira-example.com",
+            "https://jira.example.com/one/",
+        ] {
+            let name = Site::name_in(folder.path(), url);
+            let site = Site {
+                site_url: url.to_owned(),
+                api_url: url.to_owned(),
+                ..Site::default()
+            };
+            site.save(folder.path(), &name, None).unwrap();
+            names.push(name);
+        }
+        let wanted = [
+            "jira-example-com-one",
+            "jira-example-com-two",
+            "jira-example-com",
+            "jira-example-com-2",
+            // The first one again.
+            "jira-example-com-one",
+        ];
+        assert_eq!(names, wanted);
     }
 }

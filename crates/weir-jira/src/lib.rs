@@ -10,6 +10,7 @@
 pub mod access;
 pub mod asked;
 pub mod client;
+pub mod contract;
 pub mod error;
 pub mod index;
 pub mod jql;
@@ -25,11 +26,12 @@ pub mod project;
 pub mod pull;
 pub mod push;
 pub mod replica;
+pub mod rich;
 mod search;
 pub mod sim;
 pub mod time;
 mod values;
-pub mod wiki;
+mod wiki;
 mod wire;
 
 pub use error::{JiraError, Result};

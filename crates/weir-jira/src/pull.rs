@@ -108,7 +108,20 @@ struct Cursor {
 
 /// Pulls what changed since the last pull.
 pub fn pull(client: &Client, replica: &Replica, options: &PullOptions) -> Result<PullReport> {
-    Pull::new(client, replica, options)?.run()
+    pull_with(client, replica, options, |_| ())
+}
+
+/// As [`pull`], and calls `stored` after each page of issues with what the pull did until then. The first
+/// page of a first pull has the issues that changed last.
+pub fn pull_with(
+    client: &Client,
+    replica: &Replica,
+    options: &PullOptions,
+    mut stored: impl FnMut(&PullReport),
+) -> Result<PullReport> {
+    let mut pull = Pull::new(client, replica, options)?;
+    pull.progress = Some(&mut stored);
+    pull.run()
 }
 
 /// Reads an issue from the site into the replica. Returns the issue with its history under `changelog`;
@@ -125,6 +138,8 @@ struct Pull<'a> {
     report: PullReport,
     first: u64,
     cursor: Cursor,
+    /// Called after each page that was stored.
+    progress: Option<&'a mut dyn FnMut(&PullReport)>,
 }
 
 /// What a query for changes came to.
@@ -143,6 +158,7 @@ impl<'a> Pull<'a> {
             report: PullReport::default(),
             first: client.requests(),
             cursor: replica.read("cursors", "issues")?.unwrap_or_default(),
+            progress: None,
         })
     }
 
@@ -151,6 +167,9 @@ impl<'a> Pull<'a> {
         let (reference, census) = (due(self.cursor.reference_ms), due(self.cursor.census_ms));
         if reference {
             self.reference()?;
+        }
+        if self.cursor.watermark_ms.is_none() {
+            self.newest()?;
         }
         let (mut restarts, mut reached) = (0, self.cursor.watermark_ms);
         while let Round::Broken(what) = self.changes()? {
@@ -287,6 +306,23 @@ impl<'a> Pull<'a> {
         format!("{scope}updated >= {since} ORDER BY updated ASC, key ASC")
     }
 
+    /// Stores one page of the issues that changed last, so that a list has them while the first pull runs
+    /// on. It moves no watermark: the pull finds these issues again.
+    fn newest(&mut self) -> Result<()> {
+        let jql = format!("{}updated >= 0 ORDER BY updated DESC", self.scope());
+        let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
+        self.keep(&parsed(&page.issues)?)?;
+        self.tell();
+        Ok(())
+    }
+
+    /// Reports a page that was stored.
+    fn tell(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            progress(&self.report);
+        }
+    }
+
     /// Stores a page of changes, then moves the watermark.
     fn keep_changes(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
         self.keep(rows)?;
@@ -295,6 +331,7 @@ impl<'a> Pull<'a> {
             self.cursor.watermark_ms = newest;
             self.save()?;
         }
+        self.tell();
         Ok(())
     }
 

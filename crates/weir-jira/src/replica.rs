@@ -14,6 +14,9 @@ use weir::{ErrorCode, Expect, SCAN_KEYS_MAX, Topic, TxnOp, Weir, WeirError};
 use crate::client::Deployment;
 use crate::error::{JiraError, Result};
 
+/// Largest value, in bytes, that the store of a replica has to take: issues can have megabytes of text.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+
 /// Most conditional writes of one transaction.
 const WRITES_MAX: usize = 64;
 

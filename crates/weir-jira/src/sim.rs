@@ -24,6 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use crate::wire::{self, Listening, Request, Response};
+pub use faults::FAULTS;
 use faults::Rule;
 use world::World;
 
@@ -252,13 +253,19 @@ fn control(state: &mut State, request: &Request) -> Response {
     let world = &mut state.world;
     let issue = body["issue"].as_str().and_then(|name| world.find(name));
     let done = match (request.method.as_str(), request.path.as_str()) {
-        ("POST", "/_sim/faults") => match serde_json::from_value(body.clone()) {
-            Ok(rule) => {
-                state.rules.push(rule);
-                json!({"rules": state.rules.len()})
+        ("POST", "/_sim/faults") => {
+            let rule = serde_json::from_value::<Rule>(body.clone());
+            match rule
+                .map_err(|error| error.to_string())
+                .and_then(Rule::check)
+            {
+                Ok(rule) => {
+                    state.rules.push(rule);
+                    json!({"rules": state.rules.len()})
+                }
+                Err(error) => json!({"error": error}),
             }
-            Err(error) => json!({"error": error.to_string()}),
-        },
+        }
         ("DELETE", "/_sim/faults") => {
             state.rules.clear();
             json!({})

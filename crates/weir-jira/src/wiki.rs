@@ -3,7 +3,7 @@
 /// Returns the markup as lines that an org buffer shows as they are. Line ends become `\n`, other control
 /// characters are left out, and a line that org would take for a headline is indented by one space.
 /// A text that is not empty ends with a line end.
-pub fn shown(markup: &str) -> String {
+pub(crate) fn shown(markup: &str) -> String {
     let mut text = String::with_capacity(markup.len() + 1);
     for line in markup.trim_end().lines() {
         let stars = line.trim_start_matches('*');

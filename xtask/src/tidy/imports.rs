@@ -191,7 +191,7 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-emacs",
         layer: 5,
-        ours: &["weir", "weir-adf", "weir-jira"],
+        ours: &["weir", "weir-jira", "weir-scan"],
         foreign: &["emacs", "nix", "serde", "serde_json", "unicode-width"],
     },
     Row {
@@ -231,7 +231,7 @@ const TABLE: &[Row] = &[
         name: "weir-cli",
         layer: 6,
         // The codec for `weir psyc`. The lab is an executable of its own and stays out.
-        ours: &["weir", "weir-adf", "weir-psyc", "weir-server", "weir-jira"],
+        ours: &["weir", "weir-psyc", "weir-server", "weir-jira"],
         foreign: &[
             "anstream",
             "anyhow",

@@ -7,7 +7,7 @@ use weir_adf::{Options, from_org, to_org};
 
 /// How a part of the schema is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+pub(crate) enum Shown {
     /// As markup: without a reference.
     Markup,
     /// By a reference.
@@ -59,7 +59,7 @@ fn leaf(kind: &str, attrs: Value) -> Value {
 
 /// Nodes, with the block that holds one of them.
 #[allow(clippy::too_many_lines, reason = "a table")]
-fn nodes() -> Vec<(&'static str, Shown, Value)> {
+pub(crate) fn nodes() -> Vec<(&'static str, Shown, Value)> {
     let id = || json!({ "localId": "1" });
     let inline = |node: Value| paragraph(json!([text("a "), node]));
     let item = |kind: &str| node(kind, id(), json!([node("listItem", id(), json!([a()]))]));
@@ -271,7 +271,7 @@ fn nodes() -> Vec<(&'static str, Shown, Value)> {
 }
 
 /// Marks, and whether they are on a text; the others are on a block.
-fn marks() -> Vec<(&'static str, Shown, bool, Value)> {
+pub(crate) fn marks() -> Vec<(&'static str, Shown, bool, Value)> {
     vec![
         ("strong", Markup, true, json!(null)),
         ("em", Markup, true, json!(null)),
@@ -318,6 +318,22 @@ fn marks() -> Vec<(&'static str, Shown, bool, Value)> {
     ]
 }
 
+/// A paragraph with a mark on a word of it, or on itself.
+pub(crate) fn with_mark(name: &str, on_text: bool, attrs: Value) -> Value {
+    let mut mark = json!({ "type": name });
+    if !attrs.is_null() {
+        mark["attrs"] = attrs;
+    }
+    let (mut block, mut word) = (a(), text("b"));
+    if on_text {
+        word["marks"] = json!([mark]);
+        block["content"] = json!([text("a "), word]);
+    } else {
+        block["marks"] = json!([mark]);
+    }
+    block
+}
+
 #[test]
 fn every_node_comes_back() {
     let nodes = nodes();
@@ -332,17 +348,6 @@ fn every_mark_comes_back() {
     let marks = marks();
     assert_eq!(marks.len(), 17);
     for (name, shown, on_text, attrs) in marks {
-        let mut mark = json!({ "type": name });
-        if !attrs.is_null() {
-            mark["attrs"] = attrs;
-        }
-        let (mut block, mut word) = (a(), text("b"));
-        if on_text {
-            word["marks"] = json!([mark]);
-            block["content"] = json!([text("a "), word]);
-        } else {
-            block["marks"] = json!([mark]);
-        }
-        check(name, shown, json!([block]));
+        check(name, shown, json!([with_mark(name, on_text, attrs)]));
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use weir_jira::op::Op;
 use weir_jira::outbox::Outbox;
-use weir_jira::{JiraError, asked, offline, time};
+use weir_jira::{JiraError, asked, offline, rich, time};
 
 use super::{chosen, client, failed, now_ms, replica};
 use crate::caller::Caller;
@@ -246,31 +246,16 @@ fn org(issue: &Value, url: &str) -> String {
         }
     }
     text.push_str(":END:\n");
-    text.push_str(&rich(&fields["description"]));
+    text.push_str(&rich::shown(&fields["description"], 1));
     let comments = fields["comment"]["comments"].as_array();
     for comment in comments.into_iter().flatten() {
         let author = word(&comment["author"]["displayName"]);
         _ = writeln!(text, "** {author}, {}", word(&comment["created"]));
-        text.push_str(&rich(&comment["body"]));
+        text.push_str(&rich::shown(&comment["body"], 2));
     }
     text
 }
 
 fn one_line(text: &str) -> String {
     crate::bytes::printable(text.as_bytes())
-}
-
-/// Rich text as org; plain text where the document is not valid.
-fn rich(document: &Value) -> String {
-    if document.is_null() {
-        return String::new();
-    }
-    if let Some(markup) = document.as_str() {
-        // Data Center keeps wiki markup.
-        return weir_jira::wiki::shown(markup);
-    }
-    match weir_adf::to_org(document, &weir_adf::Options::default()) {
-        Ok(org) => org.text,
-        Err(_) => format!("{}\n", weir_jira::jql::plain_text(document)),
-    }
 }

@@ -100,7 +100,8 @@ pub(super) fn login(
     }
     let with_token = !site.email.is_empty() || caller.credentials.token_file.is_some();
     let token = with_token.then(|| token(caller)).transpose()?;
-    let name = named.map_or_else(|| Site::name_of(&args.url), str::to_owned);
+    let folder = folder()?;
+    let name = named.map_or_else(|| Site::name_in(&folder, &args.url), str::to_owned);
     if args.gateway.is_none() {
         // A gateway leads to Jira Cloud only.
         site.detect(token.as_deref())
@@ -127,7 +128,7 @@ pub(super) fn login(
             .advise("give the token the scope read:jira-work, or the account the right");
         return Err(failure.into());
     }
-    site.save(&folder()?, &name, token.as_deref())
+    site.save(&folder, &name, token.as_deref())
         .map_err(|error| failed(&what, &error))?;
     if !missing.is_empty() {
         note(

@@ -1,6 +1,7 @@
 //! `weir jira` at a simulated site, as the guide shows it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -344,4 +345,48 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
             }
         }
     }
+}
+
+/// Controls a simulated site.
+fn control(url: &str, path: &str, body: &str) {
+    let host = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let length = body.len();
+    let request =
+        format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut first = String::new();
+    BufReader::new(stream).read_line(&mut first).unwrap();
+    assert!(first.contains(" 200 "), "{first}");
+}
+
+/// A site that does not answer as Weir relies on is named, with the expectation, and ends with an exit code.
+#[test]
+fn a_site_is_checked() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "20"]);
+    let check = || {
+        let mut weir = place.weir();
+        weir.args(["jira-sim", "--against", &site.url, "-o", "json"]);
+        done(weir.output().unwrap())
+    };
+    let found = check().ok().json();
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), 25);
+    assert!(found.iter().all(|line| line["outcome"] == "kept"));
+    let rule =
+        r#"{"match": {"path": "/rest/api/3/issueLinkType"}, "fault": {"name": "garbage-json"}}"#;
+    control(&site.url, "/_sim/faults", rule);
+    let checked = check();
+    assert!(
+        checked.err.contains("1 of 25 expectations"),
+        "{}",
+        checked.err
+    );
+    let found = checked.json();
+    let found = found.as_array().unwrap();
+    let broken = found.iter().filter(|line| line["outcome"] == "broken");
+    let broken: Vec<_> = broken.collect();
+    assert_eq!(broken.len(), 1, "{found:?}");
+    assert!(broken[0]["detail"].as_str().unwrap().contains("not Jira's"));
 }

@@ -110,7 +110,7 @@ fn about<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
 
 /// Pulls what changed at the site JIRA with TOKEN (nil: that of its file). With CENSUS it looks for
 /// deletions, which CONFIRM allows for more than a fifth of a project. Returns the number of the
-/// operation.
+/// operation; its parts have the number of issues that are stored.
 #[defun(name = "-jira-pull")]
 fn pull(
     env: &Env,
@@ -122,8 +122,11 @@ fn pull(
     let client = text::maybe(token).map(|token| jira.client(token))?;
     let options = jira.pull_options(census.is_not_nil(), confirm.is_not_nil());
     let shared = Arc::clone(&jira.shared);
-    let started = work::task("weir-jira-pull", move |_| {
-        shared.pull(&client()?, &options).map(Answer::Json)
+    let started = work::task("weir-jira-pull", move |parts| {
+        let tell = |stored| {
+            parts.give(Answer::Json(json!({"stored": stored})));
+        };
+        shared.pull(&client()?, &options, tell).map(Answer::Json)
     });
     lisp(env, started)
 }

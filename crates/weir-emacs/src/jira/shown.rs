@@ -2,11 +2,15 @@
 
 use serde_json::Value;
 use weir::{ConsequenceOffset, ReadFrom};
-use weir_adf::Options;
 use weir_jira::replica::{Location, Replica};
+use weir_jira::rich;
 
 use super::page::Page;
 use crate::failure::Failure;
+
+/// Characters of one text that a page shows. Jira takes 32,767; a longer text can only come from a site that
+/// is broken, and Emacs 28 stops for seconds at a line of megabytes.
+const TEXT_CHARS_MAX: usize = 100_000;
 
 /// Fields of the header: label, name for edits, pointer into the fields.
 const HEADER: &[(&str, &str, &str)] = &[
@@ -67,17 +71,16 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Rich text under a headline with so many stars; plain text where the document is not valid.
-pub(crate) fn rich(document: &Value, stars: usize) -> String {
-    match document {
-        Value::Null => String::new(),
-        // Data Center keeps wiki markup.
-        Value::String(text) => weir_jira::wiki::shown(text),
-        document => match weir_adf::to_org(document, &Options::under(stars)) {
-            Ok(org) => org.text,
-            Err(_) => format!("{}\n", weir_jira::jql::plain_text(document)),
-        },
-    }
+/// A text as a page shows it, without what follows its first characters.
+fn cut(text: String) -> String {
+    let Some((at, _)) = text.char_indices().nth(TEXT_CHARS_MAX) else {
+        return text;
+    };
+    let (shown, left) = text.split_at(at);
+    format!(
+        "{shown}\n({} more bytes are not shown here; `weir jira show` prints all)\n",
+        left.len()
+    )
 }
 
 impl Shown<'_> {
@@ -115,7 +118,7 @@ impl Shown<'_> {
         }
         let start = page.here();
         section(&mut page, "Description", None);
-        page.add(&rich(&fields["description"], 1));
+        page.add(&cut(rich::shown(&fields["description"], 1)));
         page.mark(start, "field", "description");
         section(&mut page, "Comments", Some(self.comments.len()));
         for comment in self.comments {
@@ -144,7 +147,7 @@ fn part_of(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: 
     let title = format!("** {author}, {}{spent}", value_text(&part[time]));
     page.run("heading", "", &title);
     page.add("\n");
-    page.add(&rich(&part[body], 2));
+    page.add(&cut(rich::shown(&part[body], 2)));
     page.mark(start, kind, &value_text(&part["id"]));
 }
 

@@ -7,7 +7,48 @@ use serde_json::{Value, json};
 
 use crate::wire::{Delivery, Request, Response};
 
-/// A fault with its settings; see jira.md, section 9.3, for the names.
+/// Names of all faults.
+pub const FAULTS: &[&str] = &[
+    "400",
+    "401",
+    "401-html",
+    "403",
+    "403-captcha",
+    "409",
+    "413",
+    "429",
+    "500",
+    "500-after",
+    "502-html",
+    "503",
+    "503-after",
+    "conflict",
+    "drip",
+    "dup",
+    "empty-page",
+    "endless",
+    "expired-token",
+    "garbage-gzip",
+    "garbage-html",
+    "garbage-json",
+    "garbage-utf8",
+    "gone",
+    "huge",
+    "missing",
+    "missing-token",
+    "odd",
+    "repeat-token",
+    "reset-after",
+    "reset-before",
+    "reset-during",
+    "short-page",
+    "shrink-total",
+    "slow",
+    "stale",
+    "truncate",
+];
+
+/// A fault with its settings; [`FAULTS`] has the names.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Fault {
@@ -58,6 +99,18 @@ pub(super) struct Rule {
 }
 
 impl Rule {
+    /// Fails for a fault that does not exist.
+    pub(super) fn check(self) -> Result<Self, String> {
+        if FAULTS.contains(&self.fault.name.as_str()) {
+            return Ok(self);
+        }
+        let all = FAULTS.join(", ");
+        Err(format!(
+            "there is no fault {:?}; one of: {all}",
+            self.fault.name
+        ))
+    }
+
     /// The next number of the generator (splitmix64).
     fn drawn(&mut self) -> u64 {
         self.fits.seed = self.fits.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -6,6 +6,7 @@
 )]
 
 mod chaos;
+mod contract;
 mod data_center;
 mod faults;
 mod notes;

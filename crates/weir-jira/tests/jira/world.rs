@@ -149,6 +149,13 @@ impl World {
         panic!("{:#?}", self.outbox().ops().unwrap());
     }
 
+    /// The keys of all issues of the site.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let all = self.site().into_values();
+        all.map(|issue| issue["key"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
     /// The issue with this key as the site has it.
     pub(crate) fn there(&self, key: &str) -> Value {
         let all = self.site();

@@ -1,0 +1,605 @@
+//! What this crate relies on at a Jira site, as checks that run against any site: the simulator in tests,
+//! and a real one by hand, so that a change of Jira is noticed.
+//!
+//! Invariants: no check changes the site unless a project for writes is given, and then what was created
+//! is deleted; no query without a condition is sent.
+
+use std::cell::OnceCell;
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, Deployment};
+use crate::error::{JiraError, Result};
+use crate::op::MARKER;
+use crate::time;
+
+/// An id that no issue has.
+const NO_ISSUE: &str = "999999999999";
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The site behaves as this crate expects.
+    Kept,
+    /// It does not; the text says in which way.
+    Broken(String),
+    /// The check could not run; the text says why.
+    Skipped(String),
+}
+
+/// A check and its outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What is expected of the site.
+    pub expectation: &'static str,
+    /// Whether it holds.
+    pub outcome: Outcome,
+}
+
+type Checked = std::result::Result<(), Outcome>;
+type Check = (&'static str, fn(&Site<'_>) -> Checked);
+
+/// Runs the checks of the kind of site that the client is set to. `project` is the key of one whose issues
+/// are read, the first one by default. With `write` issues of that project are created, changed and deleted too.
+///
+/// # Errors
+/// When the site cannot be reached, refuses the token, or shows no project.
+pub fn check(client: &Client, project: Option<&str>, write: bool) -> Result<Vec<Finding>> {
+    let myself: Value = client.get("myself")?;
+    let project = match project {
+        Some(key) => key.to_owned(),
+        None => first_project(client)?,
+    };
+    let site = Site {
+        client,
+        myself,
+        project,
+        page: OnceCell::new(),
+    };
+    let cloud = client.deployment() == Deployment::Cloud;
+    let mut checks = BOTH.to_vec();
+    checks.extend_from_slice(if cloud { CLOUD } else { DATA_CENTER });
+    if cloud && write {
+        checks.extend_from_slice(WRITES);
+    }
+    let found = checks.into_iter().map(|(expectation, check)| Finding {
+        expectation,
+        outcome: check(&site).err().unwrap_or(Outcome::Kept),
+    });
+    Ok(found.collect())
+}
+
+fn first_project(client: &Client) -> Result<String> {
+    let found: Value = match client.deployment() {
+        Deployment::Cloud => client.get("project/search?maxResults=1")?,
+        Deployment::DataCenter => client.get("project")?,
+    };
+    let first = match &found {
+        Value::Array(all) => all.first(),
+        page => page["values"].get(0),
+    };
+    let key = first.and_then(|project| project["key"].as_str());
+    let none = || JiraError::Settings("the site shows no project".to_owned());
+    Ok(key.ok_or_else(none)?.to_owned())
+}
+
+/// Checks of every site.
+const BOTH: &[Check] = &[
+    ("serverInfo names the kind of site and its time", server),
+    ("myself identifies the account", account),
+    (
+        "mypermissions answers for each right that is asked for",
+        rights,
+    ),
+    ("field lists fields with id and name", fields),
+    ("status lists statuses with a category", statuses),
+    (
+        "an issue is read by id and by key, with the fields that are asked for",
+        one_issue,
+    ),
+    ("an unknown issue is a 404 with a message", unknown_issue),
+    ("comments come in pages by offset, with a total", comments),
+    ("a wrong query is a 400 with a message", wrong_query),
+];
+
+/// Checks of Jira Cloud.
+const CLOUD: &[Check] = &[
+    ("projects come in pages by offset", projects),
+    ("the search by offset is gone", old_search),
+    (
+        "a search page has issues, a token or an end, and no total",
+        search_page,
+    ),
+    (
+        "tokens lead through all issues once, in ascending order",
+        search_walk,
+    ),
+    ("a search without fields answers ids alone", search_default),
+    (
+        "a date in JQL may be milliseconds since 1970",
+        search_by_time,
+    ),
+    ("JQL compares ids", search_by_id),
+    ("a page of ids may be large", search_ids),
+    ("bulkfetch leaves out what is not there", bulk),
+    ("the changelog comes in pages", changelog),
+    (
+        "createmeta names types, and fields with name and schema",
+        createmeta,
+    ),
+    ("editmeta names fields with schema and operations", editmeta),
+    (
+        "transitions name their target and their fields",
+        transitions,
+    ),
+    ("priorities come in pages", priorities),
+    ("issueLinkType names both phrases", link_types),
+    ("users/search is a bare list of accounts", users),
+];
+
+/// Checks of Jira Data Center.
+const DATA_CENTER: &[Check] = &[
+    ("projects are one list", project_list),
+    ("a search page has issues and a total", offset_page),
+    ("offsets lead through all issues once", offset_walk),
+];
+
+/// Checks that create, change and delete issues.
+const WRITES: &[Check] = &[(
+    "an issue is created, edited, commented, found and deleted",
+    life,
+)];
+
+/// What the checks share.
+struct Site<'a> {
+    client: &'a Client,
+    myself: Value,
+    project: String,
+    /// The newest issues of the project, read once.
+    page: OnceCell<Vec<Value>>,
+}
+
+fn broken(text: impl Into<String>) -> Outcome {
+    Outcome::Broken(text.into())
+}
+
+/// A request that has to succeed.
+fn done<T>(result: Result<T>) -> std::result::Result<T, Outcome> {
+    result.map_err(|error| broken(error.to_string()))
+}
+
+/// A request that has to fail with a status and a message.
+fn refused(result: Result<Value>, wanted: u16) -> Checked {
+    match result {
+        Err(JiraError::Status {
+            status, message, ..
+        }) if status == wanted => {
+            if message.is_empty() {
+                return Err(broken(format!("HTTP {status} without a message")));
+            }
+            Ok(())
+        }
+        Err(error) => Err(broken(error.to_string())),
+        Ok(_) => Err(broken(format!("it succeeded; expected HTTP {wanted}"))),
+    }
+}
+
+/// Fails unless each path into a value leads to something that is not null.
+fn has(value: &Value, pointers: &[&str]) -> Checked {
+    let missing = pointers
+        .iter()
+        .find(|pointer| value.pointer(pointer).is_none_or(Value::is_null));
+    match missing {
+        Some(pointer) => Err(broken(format!("{pointer} is missing"))),
+        None => Ok(()),
+    }
+}
+
+fn is(fine: bool, otherwise: &str) -> Checked {
+    if fine { Ok(()) } else { Err(broken(otherwise)) }
+}
+
+/// The first item of a list that may not be empty.
+fn first<'v>(list: &'v Value, what: &str) -> std::result::Result<&'v Value, Outcome> {
+    let items = list
+        .as_array()
+        .ok_or_else(|| broken(format!("{what} is no list")))?;
+    items
+        .first()
+        .ok_or_else(|| Outcome::Skipped(format!("the site has no {what}")))
+}
+
+fn id_of(issue: &Value) -> &str {
+    issue["id"].as_str().unwrap_or_default()
+}
+
+/// The time at which an issue changed, in milliseconds.
+fn updated(issue: &Value) -> std::result::Result<i64, Outcome> {
+    let text = issue["fields"]["updated"].as_str().unwrap_or_default();
+    time::parse(text).ok_or_else(|| broken(format!("{text:?} is no time as updated")))
+}
+
+impl Site<'_> {
+    fn jql(&self, order: &str) -> String {
+        format!("project = \"{}\" ORDER BY {order}", self.project)
+    }
+
+    fn search(&self, body: &Value) -> Result<Value> {
+        match self.client.deployment() {
+            Deployment::Cloud => self.client.ask("search/jql", body),
+            Deployment::DataCenter => self.client.ask("search", body),
+        }
+    }
+
+    fn issues(&self) -> std::result::Result<&[Value], Outcome> {
+        if self.page.get().is_none() {
+            let body = json!({"jql": self.jql("updated DESC"), "fields": ["summary", "updated", "project"],
+                "maxResults": 5});
+            let found = done(self.search(&body))?;
+            let issues = found["issues"].as_array().cloned();
+            let issues = issues.ok_or_else(|| broken("the answer has no issues"))?;
+            drop(self.page.set(issues));
+        }
+        let issues = self.page.get().map_or(&[][..], Vec::as_slice);
+        if issues.is_empty() {
+            let text = format!("project {} has no issue", self.project);
+            return Err(Outcome::Skipped(text));
+        }
+        Ok(issues)
+    }
+
+    fn issue(&self) -> std::result::Result<&Value, Outcome> {
+        self.issues()?.first().ok_or_else(|| broken("no issue"))
+    }
+}
+
+fn server(site: &Site<'_>) -> Checked {
+    let server: Value = done(site.client.get("serverInfo"))?;
+    let kind = match site.client.deployment() {
+        Deployment::Cloud => "Cloud",
+        Deployment::DataCenter => "Server",
+    };
+    is(server["deploymentType"] == kind, "deploymentType differs")?;
+    let at = server["serverTime"].as_str().and_then(time::parse);
+    is(at.is_some(), "serverTime is no time")
+}
+
+fn account(site: &Site<'_>) -> Checked {
+    let id = match site.client.deployment() {
+        Deployment::Cloud => "/accountId",
+        Deployment::DataCenter => "/name",
+    };
+    has(&site.myself, &[id, "/displayName", "/timeZone"])
+}
+
+fn rights(site: &Site<'_>) -> Checked {
+    let path = "mypermissions?permissions=BROWSE_PROJECTS,EDIT_ISSUES";
+    let found: Value = done(site.client.get(path))?;
+    for right in ["BROWSE_PROJECTS", "EDIT_ISSUES"] {
+        let have = &found["permissions"][right]["havePermission"];
+        is(have.is_boolean(), "havePermission is no boolean")?;
+    }
+    Ok(())
+}
+
+fn fields(site: &Site<'_>) -> Checked {
+    let found: Value = done(site.client.get("field"))?;
+    has(first(&found, "fields")?, &["/id", "/name"])
+}
+
+fn statuses(site: &Site<'_>) -> Checked {
+    let found: Value = done(site.client.get("status"))?;
+    has(
+        first(&found, "statuses")?,
+        &["/id", "/name", "/statusCategory/key"],
+    )
+}
+
+fn one_issue(site: &Site<'_>) -> Checked {
+    let issue = site.issue()?;
+    let key = issue["key"].as_str().unwrap_or_default();
+    for name in [id_of(issue), key] {
+        let path = format!("issue/{name}?fields=summary,updated");
+        let found: Value = done(site.client.get(&path))?;
+        is(found["id"] == issue["id"], "another issue was answered")?;
+        has(&found, &["/fields/summary"])?;
+        updated(&found)?;
+        let others = found["fields"].get("description").is_some();
+        is(!others, "it has fields that were not asked for")?;
+    }
+    Ok(())
+}
+
+fn unknown_issue(site: &Site<'_>) -> Checked {
+    refused(site.client.get(&format!("issue/{NO_ISSUE}")), 404)
+}
+
+fn comments(site: &Site<'_>) -> Checked {
+    let path = format!("issue/{}/comment?maxResults=1", id_of(site.issue()?));
+    let found: Value = done(site.client.get(&path))?;
+    has(&found, &["/startAt", "/maxResults", "/total", "/comments"])?;
+    let count = found["comments"].as_array().map_or(0, Vec::len);
+    is(count <= 1, "more comments than were asked for")
+}
+
+fn wrong_query(site: &Site<'_>) -> Checked {
+    let jql = format!("project = \"{}\" AND no_such_field = 1", site.project);
+    refused(site.search(&json!({"jql": jql, "fields": ["id"]})), 400)
+}
+
+fn projects(site: &Site<'_>) -> Checked {
+    let path = "project/search?startAt=0&maxResults=1";
+    let found: Value = done(site.client.get(path))?;
+    has(&found, &["/startAt", "/maxResults", "/total", "/isLast"])?;
+    let first = first(&found["values"], "projects")?;
+    has(first, &["/id", "/key", "/name"])?;
+    is(first["id"].is_string(), "the id is no string")
+}
+
+fn old_search(site: &Site<'_>) -> Checked {
+    let body = json!({"jql": site.jql("updated ASC"), "maxResults": 1});
+    refused(site.client.ask("search", &body), 410)
+}
+
+fn search_page(site: &Site<'_>) -> Checked {
+    let body = json!({"jql": site.jql("updated ASC"), "fields": ["updated"], "maxResults": 1});
+    let found = done(site.search(&body))?;
+    has(&found, &["/issues"])?;
+    is(found.get("total").is_none(), "the page has a total")?;
+    let last = found.get("nextPageToken").is_none_or(Value::is_null);
+    is(
+        found["isLast"] != json!(!last),
+        "isLast and the token differ",
+    )?;
+    let issue = first(&found["issues"], "issues")?;
+    is(issue["id"].is_string(), "the id is no string")?;
+    has(issue, &["/key", "/fields/updated"])
+}
+
+/// Follows at most three pages of two issues.
+fn search_walk(site: &Site<'_>) -> Checked {
+    let mut body = json!({"jql": site.jql("updated ASC, key ASC"), "fields": ["updated"],
+        "maxResults": 2});
+    let (mut seen, mut before) = (Vec::new(), i64::MIN);
+    for _ in 0..3 {
+        let found = done(site.search(&body))?;
+        for issue in found["issues"].as_array().into_iter().flatten() {
+            let at = updated(issue)?;
+            is(at >= before, "a later issue is older")?;
+            before = at;
+            is(!seen.contains(&issue["id"]), "an issue came twice")?;
+            seen.push(issue["id"].clone());
+        }
+        match found["nextPageToken"].as_str() {
+            Some(token) if body["nextPageToken"] == token => {
+                return Err(broken("the same token came twice"));
+            }
+            Some(token) => body["nextPageToken"] = token.into(),
+            None => return Ok(()),
+        }
+    }
+    is(seen.len() > 2, "the pages are empty")
+}
+
+fn search_default(site: &Site<'_>) -> Checked {
+    let found = done(site.search(&json!({"jql": site.jql("updated ASC"), "maxResults": 1})))?;
+    let issue = first(&found["issues"], "issues")?;
+    has(issue, &["/id"])?;
+    is(issue["fields"]["summary"].is_null(), "it has a summary")
+}
+
+fn search_by_time(site: &Site<'_>) -> Checked {
+    let issue = site.issue()?;
+    let at = updated(issue)?;
+    let jql = |from: i64| {
+        format!(
+            "project = \"{}\" AND updated >= {from} ORDER BY updated DESC",
+            site.project
+        )
+    };
+    let minute = time::MINUTE_MS;
+    let found =
+        done(site.search(&json!({"jql": jql(at - minute), "fields": ["id"], "maxResults": 50})))?;
+    let ids = |found: &Value| -> Vec<Value> {
+        let issues = found["issues"].as_array().into_iter().flatten();
+        issues.map(|issue| issue["id"].clone()).collect()
+    };
+    is(
+        ids(&found).contains(&issue["id"]),
+        "the newest issue is missing",
+    )?;
+    let later = done(
+        site.search(&json!({"jql": jql(at + 2 * minute), "fields": ["id"], "maxResults": 50})),
+    )?;
+    is(
+        !ids(&later).contains(&issue["id"]),
+        "an issue is found after its last change",
+    )
+}
+
+fn search_by_id(site: &Site<'_>) -> Checked {
+    let id = id_of(site.issue()?);
+    let jql = format!(
+        "project = \"{}\" AND id > {id} ORDER BY id ASC",
+        site.project
+    );
+    let found = done(site.search(&json!({"jql": jql, "fields": ["id"], "maxResults": 5})))?;
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    let issues = found["issues"].as_array().into_iter().flatten();
+    let all = issues
+        .into_iter()
+        .all(|issue| number(id_of(issue)) > number(id));
+    is(all, "an issue with a smaller id was answered")
+}
+
+fn search_ids(site: &Site<'_>) -> Checked {
+    let body = json!({"jql": site.jql("id ASC"), "fields": ["id"], "maxResults": 5000});
+    has(&done(site.search(&body))?, &["/issues"])
+}
+
+fn bulk(site: &Site<'_>) -> Checked {
+    let id = id_of(site.issue()?);
+    let body = json!({"issueIdsOrKeys": [id, NO_ISSUE], "fields": ["summary"]});
+    let found: Value = done(site.client.ask("issue/bulkfetch", &body))?;
+    let issues = found["issues"].as_array().cloned().unwrap_or_default();
+    let ids: Vec<&str> = issues.iter().map(id_of).collect();
+    is(ids == [id], "the answer is not that one issue")
+}
+
+fn changelog(site: &Site<'_>) -> Checked {
+    let path = format!("issue/{}/changelog?maxResults=1", id_of(site.issue()?));
+    let found: Value = done(site.client.get(&path))?;
+    has(&found, &["/startAt", "/total", "/isLast", "/values"])
+}
+
+fn createmeta(site: &Site<'_>) -> Checked {
+    let path = format!("issue/createmeta/{}/issuetypes", site.project);
+    let found: Value = done(site.client.get(&path))?;
+    has(&found, &["/startAt", "/total"])?;
+    let kind = first(&found["issueTypes"], "issueTypes")?;
+    has(kind, &["/id", "/name", "/subtask"])?;
+    let id = id_of(kind);
+    let found: Value = done(site.client.get(&format!("{path}/{id}")))?;
+    let field = first(&found["fields"], "fields")?;
+    has(field, &["/fieldId", "/name", "/required", "/schema/type"])
+}
+
+fn editmeta(site: &Site<'_>) -> Checked {
+    let path = format!("issue/{}/editmeta", id_of(site.issue()?));
+    let found: Value = done(site.client.get(&path))?;
+    let fields = found["fields"].as_object();
+    let fields = fields.ok_or_else(|| broken("fields is no object"))?;
+    let summary = fields.get("summary");
+    let summary =
+        summary.ok_or_else(|| Outcome::Skipped("the summary cannot be edited".to_owned()))?;
+    has(summary, &["/name", "/schema/type", "/operations"])
+}
+
+fn transitions(site: &Site<'_>) -> Checked {
+    let id = id_of(site.issue()?);
+    let path = format!("issue/{id}/transitions?expand=transitions.fields");
+    let found: Value = done(site.client.get(&path))?;
+    let one = first(&found["transitions"], "transitions")?;
+    has(one, &["/id", "/name", "/to/id", "/to/name", "/fields"])
+}
+
+fn priorities(site: &Site<'_>) -> Checked {
+    let found: Value = done(site.client.get("priority/search"))?;
+    has(&found, &["/total", "/isLast"])?;
+    has(first(&found["values"], "priorities")?, &["/id", "/name"])
+}
+
+fn link_types(site: &Site<'_>) -> Checked {
+    let found: Value = done(site.client.get("issueLinkType"))?;
+    let one = first(&found["issueLinkTypes"], "types of links")?;
+    has(one, &["/name", "/inward", "/outward"])
+}
+
+fn users(site: &Site<'_>) -> Checked {
+    let found: Value = done(site.client.get("users/search?maxResults=2"))?;
+    has(first(&found, "users")?, &["/accountId", "/displayName"])
+}
+
+fn project_list(site: &Site<'_>) -> Checked {
+    let found: Value = done(site.client.get("project"))?;
+    has(first(&found, "projects")?, &["/id", "/key", "/name"])
+}
+
+fn offset_page(site: &Site<'_>) -> Checked {
+    let body = json!({"jql": site.jql("updated ASC"), "fields": ["updated"], "maxResults": 1});
+    let found = done(site.search(&body))?;
+    has(&found, &["/startAt", "/maxResults", "/total", "/issues"])?;
+    updated(first(&found["issues"], "issues")?)?;
+    Ok(())
+}
+
+/// Follows at most three pages of two issues.
+fn offset_walk(site: &Site<'_>) -> Checked {
+    let mut seen: Vec<Value> = Vec::new();
+    for _ in 0..3 {
+        let body = json!({"jql": site.jql("key ASC"), "fields": ["id"], "maxResults": 2,
+            "startAt": seen.len()});
+        let found = done(site.search(&body))?;
+        let total = found["total"].as_u64().unwrap_or(0);
+        for issue in found["issues"].as_array().into_iter().flatten() {
+            is(!seen.contains(&issue["id"]), "an issue came twice")?;
+            seen.push(issue["id"].clone());
+        }
+        if u64::try_from(seen.len()).unwrap_or(0) >= total {
+            break;
+        }
+    }
+    is(!seen.is_empty(), "no issue came")
+}
+
+/// Creates an issue, and deletes it whatever happens to it.
+fn life(site: &Site<'_>) -> Checked {
+    let path = format!("issue/createmeta/{}/issuetypes", site.project);
+    let types: Value = done(site.client.get(&path))?;
+    let types = types["issueTypes"].as_array().into_iter().flatten();
+    let kind = types
+        .into_iter()
+        .find(|kind| kind["subtask"] == false)
+        .ok_or_else(|| Outcome::Skipped("the project has no type of issue".to_owned()))?;
+    let marker = json!([{"key": MARKER, "value": {"id": "contract"}}]);
+    let fields = json!({"project": {"key": site.project}, "issuetype": {"id": kind["id"]},
+        "summary": "A check of Weir; it deletes this issue"});
+    let body = json!({"fields": fields, "properties": marker});
+    let new = done(site.client.write("POST", "issue", &body))?;
+    let id = id_of(&new).to_owned();
+    let lived = changed(site, &id, &marker);
+    let gone = site
+        .client
+        .write("DELETE", &format!("issue/{id}"), &Value::Null);
+    lived?;
+    done(gone)?;
+    refused(site.client.get(&format!("issue/{id}")), 404)
+}
+
+fn changed(site: &Site<'_>, id: &str, marker: &Value) -> Checked {
+    let path = format!("issue/{id}");
+    let body = json!({"fields": {"summary": "A check of Weir"},
+        "update": {"labels": [{"add": "weir-check"}]}});
+    done(site.client.write("PUT", &path, &body))?;
+    let found: Value = done(site.client.get(&format!("{path}?fields=summary,labels")))?;
+    is(
+        found["fields"]["summary"] == "A check of Weir",
+        "the summary is another",
+    )?;
+    is(
+        found["fields"]["labels"] == json!(["weir-check"]),
+        "the label is missing",
+    )?;
+    let text = json!({"type": "doc", "version": 1, "content": [
+        {"type": "paragraph", "content": [{"type": "text", "text": "a comment"}]}]});
+    let comments = format!("{path}/comment");
+    let body = json!({"body": text, "properties": marker});
+    let comment = done(site.client.write("POST", &comments, &body))?;
+    let comment = id_of(&comment).to_owned();
+    let read: Value = done(site.client.get(&format!("{comments}?expand=properties")))?;
+    let found = first(&read["comments"], "comments")?;
+    is(
+        found["body"]["content"] == text["content"],
+        "the comment is another",
+    )?;
+    is(
+        found["properties"][0]["key"] == MARKER,
+        "the comment lost its property",
+    )?;
+    done(
+        site.client
+            .write("DELETE", &format!("{comments}/{comment}"), &Value::Null),
+    )?;
+    // The index may be late, so the site is asked for this issue by its id.
+    let number: u64 = id.parse().map_err(|_| broken("the id is no number"))?;
+    let jql = format!("project = \"{}\" AND id = {id}", site.project);
+    let body = json!({"jql": jql, "fields": ["summary"], "properties": [MARKER],
+        "reconcileIssues": [number]});
+    let found = done(site.search(&body))?;
+    let found = first(&found["issues"], "issues")?;
+    is(id_of(found) == id, "the search answered another issue")?;
+    is(
+        found["properties"][MARKER]["id"] == "contract",
+        "the search shows no property of the issue",
+    )
+}

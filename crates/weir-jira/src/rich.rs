@@ -1,0 +1,51 @@
+//! Rich text of any site as org text for people.
+
+use serde_json::Value;
+use weir_adf::{Options, to_org};
+
+use crate::{jql, wiki};
+
+/// Returns rich text under a headline with so many stars: a document as org text, wiki markup of Data Center
+/// as it is, null as no text. Of a document that is not valid the words are shown, and a line that says so.
+pub fn shown(value: &Value, stars: usize) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(markup) => wiki::shown(markup),
+        document => match to_org(document, &Options::under(stars)) {
+            Ok(org) => org.text,
+            Err(error) => {
+                let words = jql::plain_text(document);
+                let note = format!("(The site sent a text that is no valid document: {error})\n");
+                match words.trim() {
+                    "" => note,
+                    words => format!("{words}\n{note}"),
+                }
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_broken_document_shows_its_words_and_says_so() {
+        let part = json!({"type": "paragraph", "content": [{"type": "text", "text": "left"}]});
+        for (document, words) in [
+            (json!(5), ""),
+            (json!({"type": "doc", "version": 1, "content": "x"}), ""),
+            (
+                json!({"type": "doc", "version": 1, "content": [part, 7]}),
+                "left\n",
+            ),
+        ] {
+            let text = shown(&document, 1);
+            assert!(text.starts_with(words), "{text}");
+            assert!(text.contains("no valid document"), "{text}");
+        }
+        assert_eq!(shown(&Value::Null, 0), "");
+        assert_eq!(shown(&json!("h1. x"), 0), "h1. x\n");
+    }
+}
