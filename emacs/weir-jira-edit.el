@@ -37,7 +37,7 @@
 Otherwise `weir-jira-push' sends the outbox."
   :group 'weir-jira
   :type 'boolean
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 ;;;; Queue and push
 
@@ -65,6 +65,7 @@ Otherwise `weir-jira-push' sends the outbox."
     (when weir-jira-push-at-once
       (weir-jira--push site))))
 
+;;;###autoload
 (defun weir-jira-push ()
   "Send the outbox, then pull."
   (interactive)
@@ -103,9 +104,21 @@ Otherwise `weir-jira-push' sends the outbox."
 
 ;;;; Completion
 
+(defun weir-jira--changeable ()
+  "Return the open site of the buffer; signal an error if it is only read."
+  (let ((site (weir-jira--here)))
+    (when (weir-jira--about site :read-only)
+      (user-error "Weir only reads Jira Data Center; change it at the site, then pull"))
+    site))
+
+(defun weir-jira--key-to-change ()
+  "Return the key of the issue at point, if its site can be changed."
+  (weir-jira--changeable)
+  (weir-jira--key-or-error))
+
 (defun weir-jira--offered (what &optional key)
   "Return what is offered as WHAT for KEY, by default the issue at point."
-  (weir--jira-offered (weir-jira--site-handle (weir-jira--here)) what
+  (weir--jira-offered (weir-jira--site-handle (weir-jira--changeable)) what
                       (or key (weir-jira--key-or-error))))
 
 (defun weir-jira--read-person (prompt)
@@ -160,7 +173,7 @@ On a comment, edit the comment."
           (t (completing-read "Field: " (mapcar (lambda (info) (plist-get info :id))
                                                 (weir-jira--offered "fields")))))))
   (let ((key (weir-jira--key-or-error))
-        (site (weir-jira--here)))
+        (site (weir-jira--changeable)))
     (pcase field
       ('comment (weir-jira-comment-edit (get-text-property (point) 'weir-jira-comment)))
       ("status" (call-interactively #'weir-jira-transition))
@@ -196,14 +209,14 @@ values in turn."
                 screen
               (cl-remove-if-not (lambda (info) (plist-get info :required)) screen))))))
   (dolist (key (weir-jira--chosen))
-    (apply #'weir-jira--change (weir-jira--here) "transition" key status comment fields)))
+    (apply #'weir-jira--change (weir-jira--changeable) "transition" key status comment fields)))
 
 (defun weir-jira-assign (who)
   "Assign the issue at point to WHO: a name, me or none.
 In a list assign the marked issues."
   (interactive (list (weir-jira--read-person "Assign to: ")))
   (dolist (key (weir-jira--chosen))
-    (weir-jira--change (weir-jira--here) "assign" key who)))
+    (weir-jira--change (weir-jira--changeable) "assign" key who)))
 
 (defun weir-jira-assign-me ()
   "Assign the issue at point to me."
@@ -218,24 +231,25 @@ In a list assign the marked issues."
 (defun weir-jira-label (labels)
   "Add and remove LABELS of the issue at point, such as \"+a,-b\".
 In a list change the marked issues."
-  (interactive (list (read-string "Labels (+a,-b): " "+")))
+  (interactive (list (progn (weir-jira--key-to-change)
+                            (read-string "Labels (+a,-b): " "+"))))
   (dolist (key (weir-jira--chosen))
-    (weir-jira--change (weir-jira--here) "edit" key "labels" labels)))
+    (weir-jira--change (weir-jira--changeable) "edit" key "labels" labels)))
 
 (defun weir-jira-watch (&optional off)
   "Watch the issue at point; with a prefix argument OFF no longer.
 In a list watch the marked issues."
   (interactive "P")
   (dolist (key (weir-jira--chosen))
-    (weir-jira--change (weir-jira--here) "watch" key (if off "" "on"))))
+    (weir-jira--change (weir-jira--changeable) "watch" key (if off "" "on"))))
 
 (defun weir-jira-link (phrase other &optional remove)
   "Link the issue at point with OTHER by PHRASE; with a prefix REMOVE the link."
   (interactive
    (list (completing-read "The issue: " (weir-jira--offered "phrases" "") nil t)
-         (weir-jira--read-key (weir-jira--here) "Other issue: ")
+         (weir-jira--read-key (weir-jira--changeable) "Other issue: ")
          current-prefix-arg))
-  (weir-jira--change (weir-jira--here) "link" (weir-jira--key-or-error) phrase other
+  (weir-jira--change (weir-jira--changeable) "link" (weir-jira--key-or-error) phrase other
                      (and remove "remove")))
 
 (defun weir-jira--read-required (project type)
@@ -244,25 +258,27 @@ In a list watch the marked issues."
    (cl-remove "parent" (weir-jira--offered "required" (concat project "\n" type))
               :key (lambda (info) (plist-get info :id)) :test #'equal)))
 
+;;;###autoload
 (defun weir-jira-create (project type summary &optional parent fields)
   "Create an issue of TYPE in PROJECT with SUMMARY, below PARENT if it is given.
 FIELDS are names of fields and values in turn.  Interactively, fields without
 which the site creates no such issue are asked for."
   (interactive
-   (let* ((site (weir-jira--here))
+   (let* ((site (weir-jira--changeable))
           (projects (mapcar (lambda (project) (plist-get project :key))
                             (weir--jira-projects (weir-jira--site-handle site))))
           (project (completing-read "Project: " projects nil t))
           (type (completing-read "Type: " (weir-jira--offered "types" project))))
      (list project type (read-string "Summary: ") nil
            (weir-jira--read-required project type))))
-  (apply #'weir-jira--change (weir-jira--here) "create" project type summary parent fields))
+  (apply #'weir-jira--change (weir-jira--changeable) "create" project type summary parent fields))
 
 (defun weir-jira-create-subtask (summary)
   "Create a subtask of the issue at point with SUMMARY."
-  (interactive (list (read-string "Summary of the subtask: ")))
+  (interactive (list (progn (weir-jira--key-to-change)
+                            (read-string "Summary of the subtask: "))))
   (let* ((key (weir-jira--key-or-error))
-         (row (weir--jira-row (weir-jira--site-handle (weir-jira--here)) key))
+         (row (weir--jira-row (weir-jira--site-handle (weir-jira--changeable)) key))
          (project (plist-get row :project))
          (types (weir-jira--offered "types" project))
          (type (or (cl-find-if (lambda (type) (string-match-p "sub" (downcase type))) types)
@@ -273,19 +289,19 @@ which the site creates no such issue are asked for."
   "Create a copy of the issue at point with SUMMARY."
   (interactive
    (list (read-string "Summary of the copy: "
-                      (plist-get (weir--jira-row (weir-jira--site-handle (weir-jira--here))
+                      (plist-get (weir--jira-row (weir-jira--site-handle (weir-jira--changeable))
                                                  (weir-jira--key-or-error))
                                  :summary))))
-  (weir-jira--change (weir-jira--here) "clone" (weir-jira--key-or-error) "summary" summary))
+  (weir-jira--change (weir-jira--changeable) "clone" (weir-jira--key-or-error) "summary" summary))
 
 (defun weir-jira-delete (typed &optional subtasks)
   "Delete the issue at point, whose key the user has TYPED; with its SUBTASKS."
-  (interactive (list (read-string (format "Type %s to delete it: " (weir-jira--key-or-error)))
+  (interactive (list (read-string (format "Type %s to delete it: " (weir-jira--key-to-change)))
                      current-prefix-arg))
   (let ((key (weir-jira--key-or-error)))
     (unless (equal typed key)
       (user-error "Nothing is deleted"))
-    (weir-jira--change (weir-jira--here) "delete" key (and subtasks "subtasks"))))
+    (weir-jira--change (weir-jira--changeable) "delete" key (and subtasks "subtasks"))))
 
 ;;;; Projects
 
@@ -308,7 +324,7 @@ which the site creates no such issue are asked for."
   (or (and (derived-mode-p 'weir-jira-projects-mode) (tabulated-list-get-id))
       (completing-read "Project: "
                        (mapcar (lambda (project) (plist-get project :key))
-                               (weir--jira-projects (weir-jira--site-handle (weir-jira--here))))
+                               (weir--jira-projects (weir-jira--site-handle (weir-jira--changeable))))
                        nil t)))
 
 (defun weir-jira-project-create (key name type lead)
@@ -316,12 +332,12 @@ which the site creates no such issue are asked for."
 The request is sent at once; the account needs the right ADMINISTER."
   (interactive
    (progn
-     (weir-jira--here)
+     (weir-jira--changeable)
      (list (read-string "Key of the new project: ")
            (read-string "Name: ")
            (completing-read "Type: " '("software" "business" "service_desk") nil t)
            (weir-jira--read-person "Lead (empty: me): "))))
-  (weir-jira--project "create" (weir-jira--here) key name type lead))
+  (weir-jira--project "create" (weir-jira--changeable) key name type lead))
 
 (defun weir-jira-project-edit (key field value)
   "Set FIELD of the project KEY to VALUE; the request is sent at once."
@@ -334,7 +350,7 @@ The request is sent at once; the account needs the right ADMINISTER."
              ("lead" (weir-jira--read-person "Lead: "))
              ("assignee" (completing-read "Assignee of new issues: " '("lead" "none") nil t))
              (_ (read-string (format "%s: " (capitalize field))))))))
-  (weir-jira--project "edit" (weir-jira--here) key field value))
+  (weir-jira--project "edit" (weir-jira--changeable) key field value))
 
 (defun weir-jira-project-delete (key typed)
   "Delete the project KEY with its issues at the site; the user has TYPED its key."
@@ -343,7 +359,7 @@ The request is sent at once; the account needs the right ADMINISTER."
      (list key (read-string (format "Type %s to delete it with its issues: " key)))))
   (unless (equal typed key)
     (user-error "Nothing is deleted"))
-  (weir-jira--project "delete" (weir-jira--here) key))
+  (weir-jira--project "delete" (weir-jira--changeable) key))
 
 ;;;; Texts in a buffer
 
@@ -403,8 +419,8 @@ The request is sent at once; the account needs the right ADMINISTER."
 
 (defun weir-jira-edit (key)
   "Edit the issue KEY in a buffer: fields at its head, then the description."
-  (interactive (list (weir-jira--key-or-error)))
-  (let* ((site (weir-jira--here))
+  (interactive (list (weir-jira--key-to-change)))
+  (let* ((site (weir-jira--changeable))
          (row (weir--jira-row (weir-jira--site-handle site) key))
          (labels (plist-get row :labels))
          (value (lambda (name)
@@ -444,7 +460,7 @@ The request is sent at once; the account needs the right ADMINISTER."
 (defun weir-jira-comment ()
   "Write a comment on the issue at point."
   (interactive)
-  (let ((site (weir-jira--here))
+  (let ((site (weir-jira--changeable))
         (key (weir-jira--key-or-error)))
     (pop-to-buffer
      (weir-jira--edit-buffer (concat "comment " key) ""
@@ -457,7 +473,7 @@ The request is sent at once; the account needs the right ADMINISTER."
 (defun weir-jira-comment-edit (comment)
   "Edit COMMENT, the id of one of the issue of the buffer."
   (interactive (list (weir-jira--comment-or-error)))
-  (let* ((site (weir-jira--here))
+  (let* ((site (weir-jira--changeable))
          (key (weir-jira--key-or-error))
          (text (weir--jira-text (weir-jira--site-handle site) key comment)))
     (pop-to-buffer
@@ -472,7 +488,7 @@ The request is sent at once; the account needs the right ADMINISTER."
   "Delete COMMENT, the id of one of the issue of the buffer."
   (interactive (list (weir-jira--comment-or-error)))
   (when (yes-or-no-p "Delete this comment? ")
-    (weir-jira--change (weir-jira--here) "delete-comment" (weir-jira--key-or-error) comment)))
+    (weir-jira--change (weir-jira--changeable) "delete-comment" (weir-jira--key-or-error) comment)))
 
 ;;;; Worklogs
 
@@ -493,9 +509,11 @@ The request is sent at once; the account needs the right ADMINISTER."
 
 (defun weir-jira-worklog (time &optional comment)
   "Log TIME of work, which ends now, on the issue at point, with COMMENT."
-  (interactive (list (read-string "Time (1h30m): ") (read-string "Comment: ")))
+  (interactive (list (progn (weir-jira--key-to-change)
+                            (read-string "Time (1h30m): "))
+                     (read-string "Comment: ")))
   (let ((seconds (weir-jira--seconds time)))
-    (weir-jira--change (weir-jira--here) "worklog" (weir-jira--key-or-error)
+    (weir-jira--change (weir-jira--changeable) "worklog" (weir-jira--key-or-error)
                        (number-to-string seconds)
                        (format "%d" (* 1000 (- (float-time) seconds)))
                        comment)))
@@ -513,6 +531,7 @@ The request is sent at once; the account needs the right ADMINISTER."
             (push (list start (weir-jira--seconds spent) (concat start "  " spent)) clocks)))))
     (nreverse clocks)))
 
+;;;###autoload
 (defun weir-jira-worklog-from-clocks (&optional dry-run)
   "Log the clocks of the org heading at point on its issue.
 The property JIRA_KEY of the heading names the issue.  Clocks that were logged
@@ -586,6 +605,7 @@ argument DRY-RUN only show what would be logged."
                              (weir--one-line (or (plist-get op :problem) "")))))
           (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
 
+;;;###autoload
 (defun weir-jira-outbox ()
   "Show what is not at the site yet, and conflicts."
   (interactive)
@@ -597,7 +617,11 @@ argument DRY-RUN only show what would be logged."
          (weir-jira-outbox-mode)
          (setq weir-jira--site site)
          (tabulated-list-print))
-       (pop-to-buffer buffer)))))
+       (pop-to-buffer buffer)
+       (message (substitute-command-keys
+                 "\\<weir-jira-outbox-mode-map>\\[weir-jira-outbox-mine] takes yours, \
+\\[weir-jira-outbox-theirs] theirs, \\[weir-jira-outbox-merge] merges, \
+\\[weir-jira-outbox-retry] sends again, \\[weir-jira-outbox-drop] drops"))))))
 
 (defun weir-jira--op-here ()
   "Return the operation at point, or signal an error for the user."
@@ -616,6 +640,12 @@ argument DRY-RUN only show what would be logged."
                          choice field value)
      (lambda (status answer)
        (weir-jira--queued site status answer)
+       (unless (eq status 'failed)
+         (message "Jira: %s" (pcase choice
+                               ("mine" "your value replaces that of the site")
+                               ("theirs" "the value of the site stays")
+                               ("retry" "the change is sent again")
+                               ("drop" "the change is dropped"))))
        (weir-jira--refresh site)))))
 
 (defun weir-jira-outbox-mine ()

@@ -1,6 +1,9 @@
 ;;; weir-jira.el --- Jira without waiting, over a replica in a store -*- lexical-binding: t; -*-
 
 ;; Author: The Weir authors
+;; Version: 0.1.0
+;; Package-Requires: ((emacs "28.1") (weir "0.1.0"))
+;; Keywords: comm, tools
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
 ;;; Commentary:
@@ -58,25 +61,25 @@
 (defcustom weir-jira-directory (locate-user-emacs-file "weir-jira/")
   "Directory of the settings of sites, with the replica below it."
   :type 'directory
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-default-site nil
   "Name of the site that commands use; nil means the first one."
   :type '(choice (const :tag "The first one" nil) string)
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-token-store 'auth-source
   "Where `weir-jira-setup' keeps a token.
 The symbol `file' means a file of mode 0600 beside the settings, `keyring'
 the keyring of the desktop, which needs the program secret-tool."
   :type '(choice (const auth-source) (const file) (const keyring))
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-sync-interval 60
   "Seconds between two pulls while Emacs is used; nil means no pull by itself.
 While Emacs is idle for five minutes, five minutes."
   :type '(choice (const :tag "On demand only" nil) (integer :tag "Seconds"))
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-views
   '(("Open issues of mine" . "assignee = currentUser() AND resolution IS EMPTY ORDER BY updated DESC")
@@ -84,12 +87,12 @@ While Emacs is idle for five minutes, five minutes."
     ("All issues" . ""))
   "Saved views: names, each with a query in JQL."
   :type '(alist :key-type string :value-type string)
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-default-view "All issues"
   "Name in `weir-jira-views' of the view that `weir-jira' shows."
   :type 'string
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-columns
   '(("key" . 10) ("status" . 13) ("type" . 8) ("assignee" . 14) ("updated" . 5) ("summary" . 0))
@@ -98,7 +101,7 @@ While Emacs is idle for five minutes, five minutes."
                                   (const "updated") (const "summary") (const "priority")
                                   (const "labels") (const "parent") (const "project") (const "due"))
                 :value-type integer)
-  :package-version '(weir . "0.1.0"))
+  :package-version '(weir-jira . "0.1.0"))
 
 (defface weir-jira-key '((t :inherit font-lock-constant-face))
   "Face of keys of issues.")
@@ -123,7 +126,7 @@ While Emacs is idle for five minutes, five minutes."
 
 (cl-defstruct (weir-jira--site (:copier nil))
   "A site whose replica is open, or is being opened."
-  name handle waiting pull push-wanted last-pull failure)
+  name handle waiting pull stored push-wanted last-pull failure)
 
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
@@ -169,10 +172,15 @@ While Emacs is idle for five minutes, five minutes."
     (setf (weir-jira--site-waiting site) nil)))
 
 (defun weir-jira--here ()
-  "Return the open site of the buffer, or signal an error for the user."
-  (unless (and weir-jira--site (weir-jira--site-handle weir-jira--site))
-    (user-error "The replica is being opened"))
-  weir-jira--site)
+  "Return the open site of the buffer, or signal an error for the user.
+A buffer without a site has the default one."
+  (let ((site (or weir-jira--site
+                  (cl-find (weir-jira--default) weir-jira--sites
+                           :key #'weir-jira--site-name :test #'equal)
+                  (user-error "The replica is not open; M-x weir-jira opens it"))))
+    (unless (weir-jira--site-handle site)
+      (user-error "The replica is being opened"))
+    site))
 
 (defun weir-jira--about (site property)
   "Return PROPERTY, a keyword, of SITE."
@@ -269,6 +277,11 @@ The token is read from auth-source, or asked for.  Data Center is only read."
      (lambda (status value)
        (when (and (eq status 'done) token (not known) (not keep))
          (weir-jira--keep-secret url login token))
+       (when (and (eq (car-safe value) 'weir-auth) known)
+         ;; The next attempt reads it again.
+         (auth-source-forget+ :host (weir-jira--host url))
+         (setq value (list 'weir-auth (format "%s; auth-source has the token for %s at %s"
+                                              (cadr value) login (weir-jira--host url)))))
        (weir-jira--logged-in status value)))))
 
 (defun weir-jira--or-nil (text)
@@ -315,6 +328,7 @@ The token is read from auth-source, or asked for.  Data Center is only read."
               (weir-jira--push site)
             (weir-jira--pull site nil nil)))))))
 
+;;;###autoload
 (defun weir-jira-sync (&optional census)
   "Pull what changed at the site; with CENSUS also look for deletions."
   (interactive "P")
@@ -330,17 +344,30 @@ TELL: report a pull without changes too.  CONFIRM: remove many issues."
               (weir--expect
                (weir--jira-pull (weir-jira--site-handle site) (weir-jira--token site)
                                 census confirm)
-               (lambda (status value) (weir-jira--pulled site status value tell))))
+               (lambda (status value)
+                 (if (eq status 'part)
+                     (weir-jira--stored site (plist-get value :stored))
+                   (weir-jira--pulled site status value tell)))))
       (weir-error
        (setf (weir-jira--site-failure site) error)
        (message "Jira: %s" (weir--error-text error))))
     (weir-jira--update-headers site)))
 
+(defun weir-jira--stored (site count)
+  "Note that the pull of SITE that is under way has stored COUNT issues.
+The first of them are shown at once, the others when the pull ends."
+  (let ((first (null (weir-jira--site-stored site))))
+    (setf (weir-jira--site-stored site) count)
+    (when first
+      (weir-jira--refresh site))
+    (weir-jira--update-headers site)))
+
 (defun weir-jira--pulled (site status value tell)
   "Note that a pull of SITE ended with STATUS and VALUE.
 TELL: report a pull without changes too."
-  (setf (weir-jira--site-pull site) nil)
-  (setf (weir-jira--site-last-pull site) (float-time))
+  (setf (weir-jira--site-pull site) nil
+        (weir-jira--site-stored site) nil
+        (weir-jira--site-last-pull site) (float-time))
   (if (eq status 'failed)
       (progn
         (setf (weir-jira--site-failure site) value)
@@ -392,7 +419,11 @@ TELL: report a pull without changes too."
   "Make the header lines of the buffers of SITE show its state."
   (dolist (buffer (weir-jira--buffers site))
     (with-current-buffer buffer
-      (setq mode-line-process (and (weir-jira--site-pull site) " sync"))
+      (setq mode-line-process
+            (and (weir-jira--site-pull site)
+                 (format " [sync%s]" (if (weir-jira--site-stored site)
+                                         (format " %d" (weir-jira--site-stored site))
+                                       ""))))
       (force-mode-line-update))))
 
 (defun weir-jira--state ()
@@ -404,7 +435,10 @@ TELL: report a pull without changes too."
      (and site (weir-jira--site-name site))
      (cond
       ((null site) "opening")
-      ((weir-jira--site-pull site) " · syncing")
+      ((weir-jira--site-pull site)
+       (if (weir-jira--site-stored site)
+           (format " · syncing, %d issues" (weir-jira--site-stored site))
+         " · syncing"))
       (last (format " · synced %s ago" (weir-jira--ago (- (float-time) last))))
       (t " · not synced yet"))
      (and failure (concat " · " (replace-regexp-in-string "%" "%%" (weir--error-text failure)))))))
@@ -716,6 +750,7 @@ If the site cannot be reached, its last answer is shown."
                "Jira: %d issues; the site cannot be reached, this is its answer of %d min ago")
              (length (plist-get value :ids)) (plist-get value :minutes))))
 
+;;;###autoload
 (defun weir-jira-view (name)
   "List the issues of the saved view NAME."
   (interactive (list (completing-read "View: " weir-jira-views nil t)))
@@ -1182,8 +1217,16 @@ If issues are marked, only those."
     ("a" "Assign" weir-jira-assign)
     ("c" "Comment" weir-jira-comment)
     ("i" "Log work" weir-jira-worklog)
-    ("+" "Create" weir-jira-create)
-    ("o" "Outbox" weir-jira-outbox)]
+    ("m" "Labels" weir-jira-label)
+    ("K" "Link" weir-jira-link)
+    ("!" "Watch" weir-jira-watch)]
+   ["Create, delete"
+    ("+" "Issue" weir-jira-create)
+    ("u" "Subtask" weir-jira-create-subtask)
+    ("C" "Clone" weir-jira-clone)
+    ("D" "Delete" weir-jira-delete)
+    ("o" "Outbox" weir-jira-outbox)
+    ("p" "Push" weir-jira-push)]
    ["Site"
     ("G" "Sync" weir-jira-sync)
     ("L" "Log" weir-jira-sync-log)

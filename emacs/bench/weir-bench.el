@@ -14,6 +14,10 @@
 ;; number of rounds, WEIR_BENCH_MS the milliseconds of a round.  A contender that
 ;; needs a package which is not installed gives a line with `skipped'.
 ;;
+;; `weir-bench-bars' measures what the package promises about its speed, and adds
+;; a line for each bar: what was measured, the most that it may be, and whether
+;; it holds.
+;;
 ;; The experiments of HTTP need the command `weir' in the variable WEIR_BINARY,
 ;; which they start as `weir notes-sim'; or WEIR_BENCH_NOTES names the two
 ;; addresses of one that runs, with a space between them.  The variables
@@ -32,21 +36,26 @@
 (declare-function request "ext:request")
 (declare-function request-response-data "ext:request")
 
+(declare-function weir--bench-bare "ext:weir-module")
 (declare-function weir--bench-bytes "ext:weir-module")
 (declare-function weir--bench-call "ext:weir-module")
 (declare-function weir--bench-direct "ext:weir-module")
 (declare-function weir--bench-json "ext:weir-module")
+(declare-function weir--bench-json-path "ext:weir-module")
+(declare-function weir--bench-json-strict "ext:weir-module")
 (declare-function weir--bench-make "ext:weir-module")
 (declare-function weir--bench-next "ext:weir-module")
 (declare-function weir--bench-notes "ext:weir-module")
 (declare-function weir--bench-notes-loop "ext:weir-module")
 (declare-function weir--bench-nothing "ext:weir-module")
+(declare-function weir--bench-profile "ext:weir-module")
 (declare-function weir--bench-repeat "ext:weir-module")
 (declare-function weir--bench-sum "ext:weir-module")
 (declare-function weir--bench-take "ext:weir-module")
 (declare-function weir--bench-take-owned "ext:weir-module")
 (declare-function weir--jira-keys "ext:weir-module")
 (declare-function weir--jira-list "ext:weir-module")
+(declare-function weir--jira-pull "ext:weir-module")
 (declare-function weir--jira-rows "ext:weir-module")
 (declare-function weir--jira-size "ext:weir-module")
 
@@ -72,6 +81,9 @@
   "Print FIELDS, a property list, as a line of JSON."
   (princ (concat (json-serialize fields) "\n")))
 
+(defvar weir-bench--results (make-hash-table :test 'equal)
+  "Nanoseconds of each round, by (EXPERIMENT ROW COLUMN).")
+
 (defun weir-bench--row (experiment row contenders)
   "Measure CONTENDERS, pairs of a name and a function, for ROW of EXPERIMENT."
   (let* ((rounds (weir-bench--number "WEIR_BENCH_ROUNDS" "7"))
@@ -86,7 +98,9 @@
         (push (weir-bench--round (cdr contender) nanoseconds)
               (gethash (car contender) times))))
     (dolist (contender contenders)
-      (let ((sorted (sort (gethash (car contender) times) #'<)))
+      (puthash (list experiment row (car contender)) (gethash (car contender) times)
+               weir-bench--results)
+      (let ((sorted (sort (copy-sequence (gethash (car contender) times)) #'<)))
         (weir-bench--print :experiment experiment :row row :column (car contender)
                            :min_ns (car sorted)
                            :median_ns (nth (/ rounds 2) sorted)
@@ -102,6 +116,7 @@
                      :native_json (if (fboundp 'json-parse-string) t :false)
                      :byte_compiled (if (byte-code-function-p (symbol-function 'weir-bench--row))
                                         t :false)
+                     :profile (weir--bench-profile)
                      :module (weir--module-path)))
 
 (defun weir-bench--sum (text)
@@ -114,19 +129,25 @@
             at (1+ at)))
     sum))
 
+(declare-function weir-bench--bare "weir-bench")
+
 (defun weir-bench-call ()
   "Measure a call: the experiment emacs-call."
+  (fset 'weir-bench--bare (weir--bench-bare))
   (weir-bench--row "emacs-call" "no argument"
                    (list (cons "module" (lambda () (weir--bench-nothing)))
+                         (cons "bare module function" (lambda () (weir-bench--bare)))
+                         (cons "nothing" (lambda () nil))
                          (cons "byte-compiled Lisp" (lambda () (ignore)))
                          (cons "C primitive" (lambda () (point)))))
   (weir-bench--row "emacs-call" "integer to integer"
                    (list (cons "module" (lambda () (weir--bench-next 41)))
                          (cons "C primitive" (lambda () (1+ 41))))))
 
-(defun weir-bench-strings ()
-  "Measure strings in six directions: the experiment emacs-strings."
-  (dolist (size '(1 10 100 1000 10000 100000 1000000))
+(defun weir-bench-strings (&optional sizes)
+  "Measure strings in six directions: the experiment emacs-strings.
+SIZES are their lengths, by default seven powers of ten."
+  (dolist (size (or sizes '(1 10 100 1000 10000 100000 1000000)))
     (let ((text (make-string size ?R)))
       (weir-bench--row
        "emacs-strings" size
@@ -139,7 +160,8 @@
               (cons "back and forth" (lambda () (weir--bench-call size #'weir--bench-sum)))
               (cons "Rust alone" (lambda () (weir--bench-direct size))))
         ;; A million steps of Lisp take 30 ms.
-        (list (cons "to Lisp, read"
+        (list (cons "nothing" (lambda () nil))
+              (cons "to Lisp, read"
                     (lambda () (weir-bench--sum (weir--bench-make size))))))))))
 
 (defun weir-bench--tree (depth)
@@ -161,16 +183,22 @@
     (setq tree (cdr (assq 'left tree))))
   (cdr (assq 'value tree)))
 
-(defun weir-bench-json ()
-  "Measure decoding and navigation of a tree: the experiment emacs-json."
-  (dolist (depth '(1 2 4 6 8 10))
-    (let ((text (weir-bench--tree depth)))
+(defun weir-bench-json (&optional depths)
+  "Measure decoding and navigation of a tree: the experiment emacs-json.
+DEPTHS are those of the trees, by default six of them."
+  (dolist (depth (or depths '(1 2 4 6 8 10)))
+    (let ((text (weir-bench--tree depth))
+          (path (concat "$" (apply #'concat (make-list (1- depth) ".left")) ".value")))
       (cl-assert (equal (weir--bench-json text) 7919))
+      (cl-assert (equal (weir--bench-json-strict text) 7919))
+      (cl-assert (equal (weir--bench-json-path text path) 7919))
       (cl-assert (equal (weir-bench--deepest (json-parse-string text)) 7919))
       (cl-assert (equal (weir-bench--deepest-alist (json-read-from-string text)) 7919))
       (weir-bench--row
        "emacs-json" depth
        (list (cons "module, typed serde" (lambda () (weir--bench-json text)))
+             (cons "module, checked entirely" (lambda () (weir--bench-json-strict text)))
+             (cons "module, by path" (lambda () (weir--bench-json-path text path)))
              (cons "native, hash table"
                    (lambda () (weir-bench--deepest (json-parse-string text))))
              (cons "native, alist"
@@ -353,6 +381,34 @@ The first four contenders of the local one are the tiers 1 to 4."
       (weir-close store)
       (delete-directory folder t))))
 
+(defun weir-bench--jira-reads (site)
+  "Measure how fast the replica of SITE answers."
+  (let* ((handle (weir-jira--site-handle site))
+         (all (weir--jira-list handle ""))
+         (size (weir--jira-size all))
+         (keys (weir--jira-keys handle all 0 size))
+         (at 0)
+         ;; One word after the other, letter by letter, so that no answer is the last one again.
+         (typed '("p" "pr" "pri" "prin" "q" "qu" "que" "o" "of" "off" "offl"))
+         (strokes 0))
+    (weir-bench--row
+     "emacs-jira" size
+     (list (cons "first screen" (lambda () (weir-jira-list "" site)))
+           (cons "open an issue"
+                 (lambda ()
+                   (weir-jira--show site (nth at keys))
+                   (setq at (mod (+ at 97) size))))
+           (cons "search keystroke"
+                 (lambda ()
+                   (weir-jira--list-buffer "*bench*" site "" :words (nth strokes typed))
+                   (setq strokes (mod (1+ strokes) (length typed)))))
+           (cons "offline JQL"
+                 (lambda () (weir--jira-list handle "status = Done AND text ~ \"printer\"")))
+           (cons "100 reads of the issue list"
+                 (lambda ()
+                   (dotimes (_ 100)
+                     (weir--jira-rows handle all 0 50 weir-jira-columns))))))))
+
 (defun weir-bench-jira ()
   "Measure a replica: WEIR_BENCH_JIRA is its `weir-jira-directory'."
   (let ((weir-jira-directory (or (getenv "WEIR_BENCH_JIRA") (error "No WEIR_BENCH_JIRA")))
@@ -361,20 +417,7 @@ The first four contenders of the local one are the tiers 1 to 4."
     (weir-jira--open (weir-jira--default) (lambda (opened) (setq site opened)))
     (while (not site)
       (accept-process-output nil 0.05))
-    (let* ((handle (weir-jira--site-handle site))
-           (all (weir--jira-list handle ""))
-           (key (car (weir--jira-keys handle all 0 1))))
-      (weir-bench--row
-       "emacs-jira" (weir--jira-size all)
-       (list (cons "first screen" (lambda () (weir-jira-list "" site)))
-             (cons "issue" (lambda () (weir-jira--show site key)))
-             (cons "search keystroke"
-                   (lambda () (weir-jira--list-buffer "*bench*" site "" :words "pri")))
-             (cons "offline JQL"
-                   (lambda () (weir--jira-list handle "status = Done AND text ~ \"printer\"")))
-             (cons "list of 50"
-                   (lambda ()
-                     (weir--jira-rows handle all 0 50 weir-jira-columns))))))
+    (weir-bench--jira-reads site)
     (weir-jira-close)))
 
 (defun weir-bench--longest-stop (done)
@@ -389,9 +432,10 @@ A stop is the time between two turns of a loop that waits for 1 ms at most."
               before now)))
     (* 1e9 longest)))
 
-(defun weir-bench-jira-pauses ()
-  "Measure the longest stops of Emacs while it syncs: the experiment jira-freeze.
-The site is `weir jira-sim' with WEIR_BENCH_ISSUES issues, by default 10,000."
+(defun weir-bench-jira-pauses (&optional reads)
+  "Measure the longest stops of Emacs while it syncs, as jira-freeze.
+If READS is non-nil, measure how fast the replica answers as well.  The site is
+`weir jira-sim' with WEIR_BENCH_ISSUES issues, by default 10,000."
   (weir--ensure)
   (let* ((issues (weir-bench--number "WEIR_BENCH_ISSUES" "10000"))
          (weir-jira-directory (make-temp-file "weir-bench" t))
@@ -411,9 +455,11 @@ The site is `weir jira-sim' with WEIR_BENCH_ISSUES issues, by default 10,000."
     (unwind-protect
         (cl-labels ((row (column start)
                       (funcall start)
-                      (weir-bench--print
-                       :experiment "jira-freeze" :row issues :column column
-                       :max_ns (weir-bench--longest-stop #'idle)))
+                      (let ((stop (weir-bench--longest-stop #'idle)))
+                        (puthash (list "jira-freeze" issues column) (list stop)
+                                 weir-bench--results)
+                        (weir-bench--print
+                         :experiment "jira-freeze" :row issues :column column :max_ns stop)))
                     (site () (car weir-jira--sites))
                     (idle () (and (site)
                                   (null (weir-jira--site-pull (site)))
@@ -425,6 +471,9 @@ The site is `weir jira-sim' with WEIR_BENCH_ISSUES issues, by default 10,000."
           (let ((url (match-string 0 text)))
             (row "full load" (lambda () (weir-jira-setup url "")))
             (row "pull without changes" (lambda () (weir-jira--pull (site) nil nil)))
+            (weir-bench--idle-pull issues (site))
+            (when reads
+              (weir-bench--jira-reads (site)))
             (row "push of one change"
                  (lambda ()
                    (let ((queued nil))
@@ -441,6 +490,102 @@ The site is `weir jira-sim' with WEIR_BENCH_ISSUES issues, by default 10,000."
       (weir-jira-close)
       (delete-process simulator)
       (delete-directory weir-jira-directory t))))
+
+(defun weir-bench--idle-pull (issues site)
+  "Print the cost of a pull of SITE without any change.  It has ISSUES."
+  (let ((report nil))
+    (weir--expect (weir--jira-pull (weir-jira--site-handle site) (weir-jira--token site) nil nil)
+                  (lambda (_ value) (setq report value)))
+    (while (not report)
+      (accept-process-output nil 0.01))
+    (dolist (what '(:requests :writes))
+      (puthash (list "jira-sync-idle" issues (substring (symbol-name what) 1))
+               (list (plist-get report what)) weir-bench--results))
+    (weir-bench--print :experiment "jira-sync-idle" :row issues :column "pull without changes"
+                       :requests (plist-get report :requests)
+                       :writes (plist-get report :writes))))
+
+;;;; Bars
+
+(defun weir-bench--least (experiment row column)
+  "Return the least nanoseconds of COLUMN of ROW of EXPERIMENT."
+  (apply #'min (or (gethash (list experiment row column) weir-bench--results)
+                   (error "Nothing was measured as %s, %s, %s" experiment row column))))
+
+(defun weir-bench--median-ratio (experiment row column other)
+  "Return the median ratio of COLUMN to OTHER over the rounds.
+Both are columns of ROW of EXPERIMENT."
+  (let ((ratios (sort (cl-mapcar #'/
+                                 (gethash (list experiment row column) weir-bench--results)
+                                 (gethash (list experiment row other) weir-bench--results))
+                      #'<)))
+    (nth (/ (length ratios) 2) ratios)))
+
+(defun weir-bench--bar (name measured limit unit)
+  "Print the bar NAME: what was MEASURED, and its LIMIT, both in UNIT."
+  (weir-bench--print :experiment "bar" :row name :measured measured :limit limit :unit unit
+                     :holds (if (<= measured limit) t :false)))
+
+(defun weir-bench--print-bars ()
+  "Print each bar with what was measured."
+  (cl-flet* ((of (experiment row column) (weir-bench--least experiment row column))
+             ;; Without the loop around the call.
+             (net (experiment row column)
+               (max 0.1 (- (of experiment row column) (of experiment row "nothing"))))
+             (string (column) (net "emacs-strings" 10000 column)))
+    (weir-bench--bar "call without argument, by a bare module function"
+                     (/ (net "emacs-call" "no argument" "module")
+                        (net "emacs-call" "no argument" "bare module function"))
+                     1.2 "ratio")
+    (weir-bench--bar "receive a string of 10 kB" (string "to Rust, not read") 120 "ns")
+    (weir-bench--bar "hand 10 kB of bytes" (string "to Lisp, bytes") 500 "ns")
+    (weir-bench--bar "JSON tree of depth 10, checked entirely, by typed serde"
+                     (weir-bench--median-ratio "emacs-json" 10 "module, checked entirely"
+                                               "module, typed serde")
+                     0.6 "ratio")
+    (weir-bench--bar "100 local GETs, by a socket of Lisp"
+                     (weir-bench--median-ratio "emacs-http-local" "100 requests"
+                                               "2 Lisp over the module" "Lisp alone, socket")
+                     0.85 "ratio")
+    (let ((issues (weir-bench--number "WEIR_BENCH_ISSUES" "10000")))
+      (pcase-dolist (`(,column . ,ms) '(("first screen" . 16) ("open an issue" . 10)
+                                        ("search keystroke" . 16) ("offline JQL" . 30)
+                                        ("100 reads of the issue list" . 5)))
+        (weir-bench--bar column (/ (of "emacs-jira" issues column) 1e6) ms "ms"))
+      (dolist (column '("full load" "pull without changes" "push of one change"
+                        "site that does not answer for 2 s"))
+        (weir-bench--bar (concat "longest stop: " column)
+                         (/ (of "jira-freeze" issues column) 1e6) 50 "ms"))
+      (weir-bench--bar "pull without changes: requests"
+                       (of "jira-sync-idle" issues "requests") 1 "requests")
+      (weir-bench--bar "pull without changes: writes"
+                       (of "jira-sync-idle" issues "writes") 0 "records"))))
+
+(defun weir-bench-bars ()
+  "Measure all that has a bar, and print each bar.
+The command `weir' is in the variable WEIR_BINARY.  Byte-compile this file and
+use a release build of the module, else the bars say nothing."
+  (setq weir-module-file (or weir-module-file (getenv "WEIR_MODULE")))
+  (weir--ensure)
+  (weir-bench--about)
+  (weir-bench-call)
+  (weir-bench-strings '(10000))
+  (weir-bench-json '(10))
+  (weir-bench--bars-http)
+  (weir-bench-jira-pauses t)
+  (weir-bench--print-bars))
+
+(defun weir-bench--bars-http ()
+  "Measure 100 local requests of the two clients that a bar compares."
+  (let ((server (weir-bench--server)))
+    (unwind-protect
+        (weir-bench--row
+         "emacs-http-local" "100 requests"
+         (cl-remove-if-not
+          (lambda (one) (member (car one) '("2 Lisp over the module" "Lisp alone, socket")))
+          (weir-bench--clients (concat (nth 0 server) "/notes") 100)))
+      (weir-bench--close-socket)
+      (delete-process (nth 2 server)))))
 
 (defun weir-bench-all ()
   "Run all experiments.

@@ -31,7 +31,7 @@
                  (weir-bench-call)
                  (weir-bench-json)))
          (rows (mapcar #'json-parse-string (split-string text "\n" t))))
-    (should (= (length rows) (+ 1 5 24)))
+    (should (= (length rows) (+ 1 7 36)))
     (dolist (row (cdr rows))
       (should (numberp (gethash "min_ns" row)))
       (should (gethash "column" row)))))
@@ -88,15 +88,26 @@
       (weir-bench--close-socket)
       (delete-process (nth 2 server)))))
 
-(ert-deftest weir-bench-tests-stops-are-rows ()
-  (let* ((process-environment (cons "WEIR_BENCH_ISSUES=30" process-environment))
-         (text (with-output-to-string (weir-bench-jira-pauses)))
-         (rows (mapcar #'json-parse-string (split-string text "\n" t))))
-    (should (equal (mapcar (lambda (row) (gethash "column" row)) rows)
+(ert-deftest weir-bench-tests-every-bar-is-a-row ()
+  (let* ((process-environment (append '("WEIR_BENCH_ISSUES=30" "WEIR_BENCH_ROUNDS=1"
+                                        "WEIR_BENCH_MS=0")
+                                      process-environment))
+         (text (with-output-to-string (weir-bench-bars)))
+         (rows (mapcar #'json-parse-string (split-string text "\n" t)))
+         (of (lambda (experiment)
+               (cl-remove-if-not (lambda (row) (equal (gethash "experiment" row) experiment))
+                                 rows)))
+         (bars (funcall of "bar")))
+    (should (equal (mapcar (lambda (row) (gethash "column" row)) (funcall of "jira-freeze"))
                    '("full load" "pull without changes" "push of one change"
                      "site that does not answer for 2 s")))
-    (dolist (row rows)
-      (should (numberp (gethash "max_ns" row))))))
+    (should (= (length bars) 16))
+    (dolist (bar bars)
+      (should (numberp (gethash "measured" bar)))
+      (should (numberp (gethash "limit" bar)))
+      ;; No time is judged here, but the counts are what they are.
+      (when (member (gethash "unit" bar) '("requests" "records"))
+        (should (eq (gethash "holds" bar) t))))))
 
 (provide 'weir-bench-tests)
 ;;; weir-bench-tests.el ends here

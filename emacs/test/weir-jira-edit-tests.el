@@ -33,16 +33,21 @@
 (defun weir-jira-edit-tests-queued (site count)
   "Wait until the outbox of SITE has COUNT operations; return them."
   (weir-tests-until (lambda () (= (length (weir-jira-edit-tests-ops site)) count)))
-  ;; The callback that refreshes buffers has run too.
-  (weir-tests-until (lambda () (= (hash-table-count weir--callbacks) 0)))
-  (sit-for 0)
+  (weir-jira-edit-tests-called)
   (weir-jira-edit-tests-ops site))
+
+(defun weir-jira-edit-tests-called ()
+  "Wait until each callback has run, that which refreshes buffers too."
+  (weir-tests-until
+   (lambda ()
+     (and (= (hash-table-count weir--callbacks) 0)
+          (not (cl-some (lambda (timer) (eq (timer--function timer) #'weir--call))
+                        timer-list))))))
 
 (defun weir-jira-edit-tests-settled (site)
   "Wait until every change of SITE is queued; return the outbox.
 Changes of the same issue may become one operation."
-  (weir-tests-until (lambda () (= (hash-table-count weir--callbacks) 0)))
-  (accept-process-output nil 0.05)
+  (weir-jira-edit-tests-called)
   (should-not (weir-jira--site-failure site))
   (weir-jira-edit-tests-ops site))
 
@@ -122,6 +127,59 @@ Changes of the same issue may become one operation."
       (set-buffer-modified-p nil)
       (weir-jira-edit-abort)
       (should-not (weir-jira-edit-tests-ops site)))))
+
+(ert-deftest weir-jira-edit-tests-broken-and-huge-texts-are-shown ()
+  (weir-jira-tests-with url '("--issues" "20")
+    (let ((site (weir-jira-tests-pulled url))
+          (documents
+           '((5 . "no valid document")
+             (((type . "doc") (version . 1) (content . "x")) . "no valid document")
+             (((type . "doc") (version . 1)
+               (content . [((type . "paragraph") (content . [((type . "text") (text . "left"))])) 7]))
+              . "^left")
+             ;; A node of later times stays as it is.
+             (((type . "doc") (version . 1)
+               (content . [((type . "hologram") (attrs . ((depth . 3))))]))
+              . "{{{adf(1)}}}")))
+          (number 0))
+      (dolist (document documents)
+        (setq number (1+ number))
+        (weir-jira-tests-post url "/_sim/edit"
+                              `((issue . ,(format "AA-%d" number))
+                                (fields . ((description . ,(car document)))))))
+      ;; Ten megabytes in one line, of which a buffer shows the beginning.
+      (weir-jira-tests-post
+       url "/_sim/edit"
+       `((issue . "AA-6")
+         (fields . ((description
+                     . ((type . "doc") (version . 1)
+                        (content . [((type . "paragraph")
+                                     (content . [((type . "text")
+                                                  (text . ,(make-string (ash 10 20) ?x)))]))])))))))
+      (should-not (weir-jira-tests-sync site))
+      (setq number 0)
+      (dolist (document documents)
+        (setq number (1+ number))
+        (with-current-buffer (weir-jira--show site (format "AA-%d" number))
+          (should (string-match-p "^\\* Description" (buffer-string)))
+          (should (string-match-p (cdr document) (buffer-string)))))
+      (with-current-buffer (weir-jira--show site "AA-6")
+        (should (< (buffer-size) 200000))
+        (should (string-match-p "^([0-9]+ more bytes are not shown here" (buffer-string))))
+      ;; What is left alone beside a changed field stays at the site, broken or not.
+      (set-buffer (weir-jira--show site "AA-2"))
+      (weir-jira-edit "AA-2")
+      (set-buffer (window-buffer))
+      (goto-char (point-min))
+      (re-search-forward "^#\\+SUMMARY: .*$")
+      (replace-match "#+SUMMARY: A new head" t t)
+      (weir-jira-edit-commit)
+      (weir-jira-edit-tests-queued site 1)
+      (should-not (weir-jira-edit-tests-push site))
+      (should (equal (weir-jira-edit-tests-at-site url "AA-2" 'description 'content) "x"))
+      (with-current-buffer (weir-jira--show site "AA-2")
+        (should (string-match-p "^Summary     A new head$" (buffer-string)))
+        (should (string-match-p "no valid document" (buffer-string)))))))
 
 (ert-deftest weir-jira-edit-tests-every-change-reaches-the-site ()
   (weir-jira-tests-with url '("--issues" "10" "--comments" "0")

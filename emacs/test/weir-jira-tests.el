@@ -14,7 +14,7 @@
 (require 'url)
 (require 'org)
 (require 'weir-jira)
-(require 'weir-org)
+(require 'weir-jira-org)
 (require 'weir-tests)
 
 (declare-function weir--jira-keys "ext:weir-module")
@@ -56,6 +56,10 @@ Settings and replica are in a new directory."
 (defun weir-jira-tests-pulled (url &optional email)
   "Set up the site at URL for EMAIL, and wait for the first pull; return the site."
   (weir-jira-setup url (or email ""))
+  (weir-jira-tests-until-pulled))
+
+(defun weir-jira-tests-until-pulled ()
+  "Wait for the first pull from the first site; return the site."
   (weir-tests-until (lambda ()
                       (and weir-jira--sites
                            (weir-jira--site-last-pull (car weir-jira--sites)))))
@@ -110,6 +114,31 @@ Settings and replica are in a new directory."
             (should-not (equal weir-jira--key key))
             (weir-jira-previous)
             (should (equal weir-jira--key key))))))))
+
+(ert-deftest weir-jira-tests-the-first-pull-shows-the-newest-issues-at-once ()
+  (weir-jira-tests-with url '("--issues" "250")
+    (weir-jira-tests-post url "/_sim/edit"
+                          '((issue . "AA-7") (fields . ((summary . "Changed last")))))
+    ;; From the second page on the site answers very late.
+    (weir-jira-tests-post url "/_sim/faults"
+                          '((match . ((method . "POST") (path . "/rest/api/3/search/jql")
+                                      (nth . 2) (count . 1)))
+                            (fault . ((name . "slow") (ms . 600000)))))
+    (weir-jira-setup url "")
+    (weir-tests-until (lambda ()
+                        (and weir-jira--sites
+                             (weir-jira--site-stored (car weir-jira--sites)))))
+    (let* ((site (car weir-jira--sites))
+           (buffer (format "*jira %s*" (weir-jira--site-name site))))
+      (should (= (weir-jira--site-stored site) 100))
+      (should (weir-jira--site-pull site))
+      (with-current-buffer buffer
+        (weir-tests-until (lambda () (= (weir-jira-tests-rows) 100)))
+        (should (string-match-p "syncing, 100 issues" (weir-jira--state)))
+        (should (equal mode-line-process " [sync 100]"))
+        (weir-jira-list "ORDER BY updated DESC" site)
+        (goto-char (point-min))
+        (should (equal (weir-jira--key-here) "AA-7"))))))
 
 (ert-deftest weir-jira-tests-a-query-is-answered-offline ()
   (weir-jira-tests-with url '("--issues" "30")
@@ -292,12 +321,61 @@ Settings and replica are in a new directory."
                        key))
         (cl-letf (((symbol-function 'completing-read) (lambda (&rest _) key)))
           (with-temp-buffer
-            (should (equal (weir-org-complete) link))))
+            (should (equal (weir-jira-org-complete) link))))
         ;; What cannot be followed says why; other buffers store nothing.
         (dolist (path (list key "" "none/AA-1" (concat name "/NO-1") (concat name "/a/b")))
-          (should-error (weir-org-follow path) :type 'user-error))
+          (should-error (weir-jira-org-follow path) :type 'user-error))
         (with-temp-buffer
-          (should-not (weir-org-store)))))))
+          (should-not (weir-jira-org-store)))))))
+
+(ert-deftest weir-jira-tests-an-issue-is-captured-in-org ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (let* ((site (weir-jira-tests-pulled url))
+           (notes (expand-file-name "notes.org" weir-jira-directory))
+           (weir-jira-org-target `(file ,notes))
+           (summary (plist-get (weir--jira-row (weir-jira--site-handle site) "AA-1") :summary)))
+      (set-buffer (weir-jira--show site "AA-1"))
+      (weir-jira-org-capture)
+      (org-capture-finalize)
+      (with-temp-buffer
+        (insert-file-contents notes)
+        (org-mode)
+        (goto-char (point-min))
+        (should (looking-at (regexp-quote (concat "* TODO " summary "\n"))))
+        ;; By this property clocks become worklogs.
+        (should (equal (org-entry-get nil "JIRA_KEY") "AA-1"))
+        (should (search-forward (format "[[weir-jira:%s/AA-1][AA-1]]" (weir-jira--site-name site)))))
+      (with-temp-buffer
+        (should-error (weir-jira-org-capture) :type 'user-error)))))
+
+(ert-deftest weir-jira-tests-a-list-is-written-for-the-agenda ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (let* ((site (weir-jira-tests-pulled url))
+           (weir-jira-org-agenda-file (expand-file-name "agenda.org" weir-jira-directory))
+           (org-agenda-files nil))
+      (weir-jira-tests-post url "/_sim/edit"
+                            '((issue . "AA-2") (fields . ((duedate . "2031-05-06")))))
+      (should-not (weir-jira-tests-sync site))
+      ;; Nothing is written before it is asked for.
+      (should-not (file-exists-p weir-jira-org-agenda-file))
+      (weir-jira-list "key in (AA-1, AA-2) ORDER BY key ASC" site)
+      (weir-jira-org-agenda)
+      (should-not org-agenda-files)
+      (with-temp-buffer
+        (insert-file-contents weir-jira-org-agenda-file)
+        (org-mode)
+        (should (equal (org-map-entries
+                        (lambda ()
+                          (list (org-entry-get nil "JIRA_KEY") (org-entry-get nil "DEADLINE"))))
+                       '(("AA-1" nil) ("AA-2" "<2031-05-06>")))))
+      ;; The next list replaces the file.
+      (weir-jira-list "key = AA-1" site)
+      (weir-jira-org-agenda)
+      (with-temp-buffer
+        (insert-file-contents weir-jira-org-agenda-file)
+        (should-not (search-forward "AA-2" nil t)))
+      (with-temp-buffer
+        (should-error (weir-jira-org-agenda) :type 'user-error)))))
 
 (ert-deftest weir-jira-tests-the-token-comes-from-auth-source ()
   (let* ((token "s3cret-of-the-test")
@@ -334,6 +412,57 @@ Settings and replica are in a new directory."
             (dolist (name '("*Messages*" "*weir-jira-log*"))
               (with-current-buffer (get-buffer-create name)
                 (should-not (string-match-p token (buffer-string)))))))
+      (delete-file file)
+      (delete-file authinfo))))
+
+(defun weir-jira-tests-said (function pattern)
+  "Call FUNCTION, and wait until a message matches PATTERN; return all messages."
+  (let ((said nil))
+    (cl-letf (((symbol-function 'message)
+               (lambda (format &rest arguments)
+                 (when format
+                   (push (apply #'format-message format arguments) said)))))
+      (funcall function)
+      (weir-tests-until (lambda ()
+                          (cl-some (lambda (text) (string-match-p pattern text)) said))))
+    said))
+
+(ert-deftest weir-jira-tests-a-login-names-what-is-missing ()
+  (weir-jira-tests-with url '("--issues" "3")
+    (dolist (right '("ADD_COMMENTS" "DELETE_ISSUES"))
+      (weir-jira-tests-post url "/_sim/deny" `((right . ,right))))
+    (weir-jira-tests-said (lambda () (weir-jira-setup url ""))
+                          "missing rights: ADD_COMMENTS, DELETE_ISSUES$")
+    (weir-jira-tests-until-pulled)
+    (weir-jira-close)
+    ;; Without the right to read there is no site.
+    (delete-directory weir-jira-directory t)
+    (weir-jira-tests-post url "/_sim/deny" '((right . "BROWSE_PROJECTS")))
+    (weir-jira-tests-said (lambda () (weir-jira-setup url ""))
+                          "BROWSE_PROJECTS is missing.*scope read:jira-work")
+    (should-not (weir-jira--names))))
+
+(ert-deftest weir-jira-tests-a-login-with-an-expired-token-says-where-it-is ()
+  (let ((file (make-temp-file "weir-token" nil nil "the-new-one"))
+        (authinfo (make-temp-file "weir-authinfo")))
+    (unwind-protect
+        (weir-jira-tests-with url (list "--issues" "3" "--email" "me@example.com"
+                                        "--token-file" file)
+          (let ((auth-sources (list authinfo))
+                (line (format "machine %s login me@example.com password " (weir-jira--host url))))
+            (with-temp-file authinfo
+              (insert line "the-old-one\n"))
+            (auth-source-forget-all-cached)
+            (let ((said (weir-jira-tests-said
+                         (lambda () (weir-jira-setup url "me@example.com"))
+                         "refused the token.*auth-source has the token for me@example.com")))
+              (should-not (string-match-p "the-old-one" (string-join said))))
+            ;; After it was replaced there, the same command works.
+            (with-temp-file authinfo
+              (insert line "the-new-one\n"))
+            (weir-jira-tests-said (lambda () (weir-jira-setup url "me@example.com"))
+                                  "logged in")
+            (weir-jira-tests-until-pulled)))
       (delete-file file)
       (delete-file authinfo))))
 
@@ -407,6 +536,22 @@ Settings and replica are in a new directory."
               (weir-jira-list "assignee = currentUser()" site)
               (set-buffer (weir-jira--show site "AA-1"))
               (should (string-match-p "^\\* Description" (buffer-string)))
+              ;; A command that changes something refuses before it asks for anything.
+              (cl-letf (((symbol-function 'read-string) (lambda (&rest _) (ert-fail "Asked")))
+                        ((symbol-function 'completing-read) (lambda (&rest _) (ert-fail "Asked")))
+                        ((symbol-function 'yes-or-no-p) (lambda (&rest _) (ert-fail "Asked"))))
+                (goto-char (point-min))
+                (re-search-forward "^Summary")
+                (dolist (command '(weir-jira-edit weir-jira-set-field weir-jira-transition
+                                   weir-jira-assign weir-jira-assign-me weir-jira-unassign
+                                   weir-jira-label weir-jira-watch weir-jira-link weir-jira-create
+                                   weir-jira-create-subtask weir-jira-clone weir-jira-delete
+                                   weir-jira-comment weir-jira-worklog weir-jira-project-create))
+                  (let ((error (should-error (call-interactively command) :type 'user-error)))
+                    (should (string-match-p "only reads Jira Data Center" (cadr error)))))
+                (should-not (cl-find-if (lambda (buffer)
+                                          (string-match-p "jira edit" (buffer-name buffer)))
+                                        (buffer-list))))
               (let ((said nil))
                 (cl-letf (((symbol-function 'message)
                            (lambda (format &rest arguments)
