@@ -222,7 +222,9 @@ mod tests {
     #[test]
     fn equality_is_that_of_values() {
         for (i, row) in ROWS.iter().enumerate() {
-            for (j, other) in ROWS.iter().enumerate() {
+            // Miri compares each row with itself and one in seven of the others.
+            let step = if cfg!(miri) { 7 } else { 1 };
+            for (j, other) in ROWS.iter().enumerate().skip(i % step).step_by(step) {
                 for (a, b) in row.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
                     let (a, b) = (a.as_bytes(), b.as_bytes());
                     assert_eq!(equal(a, b), i == j, "{i} {j}");

@@ -261,7 +261,9 @@ mod tests {
     #[test]
     fn numbers_compare_by_value() {
         for (i, row) in ROWS.iter().enumerate() {
-            for (j, other) in ROWS.iter().enumerate() {
+            // Miri compares each row with itself and one in seven of the others.
+            let step = if cfg!(miri) { 7 } else { 1 };
+            for (j, other) in ROWS.iter().enumerate().skip(i % step).step_by(step) {
                 for a in *row {
                     for b in *other {
                         let order = compare_numbers(a.as_bytes(), b.as_bytes());

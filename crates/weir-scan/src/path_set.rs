@@ -201,8 +201,9 @@ mod tests {
         // The only element of an array is the first and the last.
         check("$[0][0] $[-1][0]", 3, 2);
         check("$[0][0] $[0][-1] $[-1][0] $[-1][-1]", 7, 0);
-        check(&format!("${}", "[-1]".repeat(64)), 65, 1);
-        let names: Vec<String> = (0..64).map(|n| format!("$.x.n{n}")).collect();
-        assert_eq!(set(&names).work(), PASS_WORK + 64);
+        let most = if cfg!(miri) { 4 } else { 64 };
+        check(&format!("${}", "[-1]".repeat(most)), most as u64 + 1, 1);
+        let names: Vec<String> = (0..most).map(|n| format!("$.x.n{n}")).collect();
+        assert_eq!(set(&names).work(), PASS_WORK + most as u64);
     }
 }

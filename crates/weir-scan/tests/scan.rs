@@ -454,6 +454,9 @@ fn parts_are_together_what_a_scan_finds() {
         3 * PART_ITEMS,
         1000,
     ] {
+        if cfg!(miri) && count > PART_ITEMS + 1 {
+            continue;
+        }
         // A fault in no item, and in one of each part.
         for fault in [usize::MAX, 0, PART_ITEMS + 7, 900] {
             let item = |at: usize| match at {

@@ -107,7 +107,7 @@ fn rewritten(value: &Json) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 1000 }, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn numbers_compare_by_their_value((a, x) in number(), (b, y) in number()) {

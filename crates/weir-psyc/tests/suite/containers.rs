@@ -46,7 +46,7 @@ fn list_vectors_hold_for_every_cut() {
     run("lists.txt", |input| {
         let whole = list_in_pieces(std::iter::once(input));
         assert_eq!(list_in_pieces(input.chunks(1)), whole);
-        for cut in 0..=input.len() {
+        for cut in (0..=input.len()).step_by(if cfg!(miri) { 13 } else { 1 }) {
             let (front, after) = input.split_at(cut);
             assert_eq!(list_in_pieces([front, after].into_iter()), whole);
         }
