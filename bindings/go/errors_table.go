@@ -16,13 +16,13 @@ const (
 	ErrQuota Code = 105
 	// ErrTxnAborted: Another operation of the same transaction failed, so none was carried out.
 	ErrTxnAborted Code = 106
-	// ErrGroupExists: The group to make already exists.
+	// ErrGroupExists: The group to create already exists.
 	ErrGroupExists Code = 107
 	// ErrGroupAbsent: The topic has no group of this name.
 	ErrGroupAbsent Code = 108
-	// ErrNotOwner: The record or the group is with somebody else by now.
+	// ErrNotOwner: Another consumer owns the record or the group now.
 	ErrNotOwner Code = 109
-	// ErrGroupMode: The group has a mode in which this is not done.
+	// ErrGroupMode: The mode of the group does not allow this operation.
 	ErrGroupMode Code = 110
 	// ErrNoTopic: The topic to write to does not exist.
 	ErrNoTopic Code = 201
@@ -30,7 +30,7 @@ const (
 	ErrTrap Code = 202
 	// ErrOutOfFuel: The program of the topic used up its fuel.
 	ErrOutOfFuel Code = 203
-	// ErrLimit: A limit was reached: of the topic for a key or value, of the store for topics, or of a program.
+	// ErrLimit: A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.
 	ErrLimit Code = 204
 	// ErrBadProgram: The code is not a program that this store can run.
 	ErrBadProgram Code = 205
@@ -40,15 +40,15 @@ const (
 	ErrRedirect Code = 301
 	// ErrNoLeader: No leader is known at present.
 	ErrNoLeader Code = 302
-	// ErrBusy: The store has as much work queued as it admits.
+	// ErrBusy: The queue of the store is full.
 	ErrBusy Code = 303
 	// ErrRate: The caller sends faster than it is allowed to.
 	ErrRate Code = 304
 	// ErrNonceGap: Nonces before this one have not arrived.
 	ErrNonceGap Code = 305
-	// ErrSessionExpired: The session was idle for so long that the store has forgotten it.
+	// ErrSessionExpired: The session was idle for too long and has expired.
 	ErrSessionExpired Code = 306
-	// ErrUnauthenticated: The caller has not shown who it is, or not proved it.
+	// ErrUnauthenticated: The request has no credentials, or they are not valid.
 	ErrUnauthenticated Code = 307
 	// ErrForbidden: The caller has no right to do this.
 	ErrForbidden Code = 308
@@ -56,9 +56,9 @@ const (
 	ErrTooLarge Code = 309
 	// ErrBadRequest: The request cannot be read or contradicts itself.
 	ErrBadRequest Code = 310
-	// ErrUnsupported: This build or version does not offer what was asked for.
+	// ErrUnsupported: This build or version does not support what the caller asked for.
 	ErrUnsupported Code = 311
-	// ErrReadOnly: The store takes no writes at present; reads and listeners go on.
+	// ErrReadOnly: The store accepts no writes at present; reads and listeners continue.
 	ErrReadOnly Code = 312
 	// ErrGone: The offset is before the first record that is retained.
 	ErrGone Code = 313
@@ -72,7 +72,7 @@ const (
 	ErrKeyAbsent Code = 317
 	// ErrRecordAbsent: The topic has no record at the offset.
 	ErrRecordAbsent Code = 318
-	// ErrLagging: The node has not reached the offset that the reader asked it to have.
+	// ErrLagging: The node has not yet applied the offset that the reader requires.
 	ErrLagging Code = 319
 	// ErrDraining: The node is shutting down and takes no new work.
 	ErrDraining Code = 320
@@ -80,17 +80,17 @@ const (
 	ErrBadName Code = 321
 	// ErrGroupUnknown: The topic has no group of this name.
 	ErrGroupUnknown Code = 322
-	// ErrOpening: The server is opening its store and serves nothing yet.
+	// ErrOpening: The server is opening its store and accepts no requests yet.
 	ErrOpening Code = 323
 	// ErrIO: The operating system could not carry out an operation on a file of the store.
 	ErrIO Code = 401
-	// ErrIOFatal: A write or sync of the log failed, so this handle writes no more.
+	// ErrIOFatal: A write or sync of the log failed, so this handle accepts no more writes.
 	ErrIOFatal Code = 402
 	// ErrDiskFull: The file system has no space left for the store.
 	ErrDiskFull Code = 403
 	// ErrLocked: Another process has the directory open.
 	ErrLocked Code = 404
-	// ErrDamaged: Bytes that were stored safely before have changed or gone.
+	// ErrDamaged: Bytes of the store have changed or are missing.
 	ErrDamaged Code = 405
 	// ErrNotAStore: The directory holds no store.
 	ErrNotAStore Code = 406
@@ -98,9 +98,9 @@ const (
 	ErrStoreExists Code = 407
 	// ErrFormatNewer: The store was written by a newer version; nothing was changed.
 	ErrFormatNewer Code = 408
-	// ErrNotPermitted: The operating system does not let this process use the directory as it must.
+	// ErrNotPermitted: The operating system does not allow this process to use the directory.
 	ErrNotPermitted Code = 409
-	// ErrVolatile: The file system keeps nothing over a power cut, and that was not asked for.
+	// ErrVolatile: The file system loses everything in a power cut, and the caller did not allow that.
 	ErrVolatile Code = 410
 	// ErrEngineMissing: The store runs programs, and this build has no program engine.
 	ErrEngineMissing Code = 411
@@ -108,53 +108,53 @@ const (
 	ErrDiverged Code = 412
 	// ErrTooFewDescriptors: The process may not open as many files as the store needs.
 	ErrTooFewDescriptors Code = 413
-	// ErrClosed: The store was closed while or before this was asked of it.
+	// ErrClosed: The store was closed before or during the call.
 	ErrClosed Code = 414
-	// ErrBadOption: An option has a value outside its range, or contradicts what the store was made with.
+	// ErrBadOption: An option has a value outside its range, or contradicts the options the store was created with.
 	ErrBadOption Code = 415
 	// ErrOpenedReadOnly: The store was opened for reading only, and the call writes.
 	ErrOpenedReadOnly Code = 416
 	// ErrChangedWhileRead: The process that writes the store changed or removed files that were being read.
 	ErrChangedWhileRead Code = 417
-	// ErrReadOnlyLimit: The log after the newest snapshot makes more records than an open for reading only may keep.
+	// ErrReadOnlyLimit: The log after the newest snapshot holds more records than a read-only open may keep in memory.
 	ErrReadOnlyLimit Code = 418
-	// ErrIndeterminate: The intention was sent, and what became of it is not known.
+	// ErrIndeterminate: The intention was sent, and its outcome is not known.
 	ErrIndeterminate Code = 501
 	// ErrDeadline: The time allowed ran out before anything was changed.
 	ErrDeadline Code = 502
 	// ErrUnreachable: No connection to the address could be made.
 	ErrUnreachable Code = 503
-	// ErrProtocol: The other side sent bytes that the protocol does not allow.
+	// ErrProtocol: The peer sent bytes that the protocol does not allow.
 	ErrProtocol Code = 504
-	// ErrBadAddress: The place to work at is not a directory or an address of a known kind.
+	// ErrBadAddress: The value of `--at` is neither a directory nor an address of a known kind.
 	ErrBadAddress Code = 505
 	// ErrBadLine: A line or item of the input cannot be read.
 	ErrBadLine Code = 506
-	// ErrSourceChanged: The input to resume from is not the one that was begun with.
+	// ErrSourceChanged: The input differs from the one that the import began with.
 	ErrSourceChanged Code = 507
 	// ErrCancelled: The caller cancelled the operation.
 	ErrCancelled Code = 508
 	// ErrAddressTaken: Another process listens at the address that was to be served.
 	ErrAddressTaken Code = 509
-	// ErrNullPointer: A pointer that is needed is NULL.
+	// ErrNullPointer: A required pointer is NULL.
 	ErrNullPointer Code = 601
 	// ErrMisaligned: A pointer does not have the alignment of what it points to.
 	ErrMisaligned Code = 602
-	// ErrBadLength: A length or count is larger than any memory, or than the call allows.
+	// ErrBadLength: A length or count is larger than memory, or than the call allows.
 	ErrBadLength Code = 603
 	// ErrBadHandle: The handle was given back, is of another type, or never was one.
 	ErrBadHandle Code = 604
 	// ErrHandleBusy: Another thread is inside a call with this handle.
 	ErrHandleBusy Code = 605
-	// ErrPanic: Weir made a mistake in the middle of the call.
+	// ErrPanic: A fault of Weir ended the call.
 	ErrPanic Code = 606
-	// ErrHandlePoisoned: An earlier call with this handle ended in the middle by a mistake of ours.
+	// ErrHandlePoisoned: A fault of Weir ended an earlier call with this handle.
 	ErrHandlePoisoned Code = 607
-	// ErrBadStruct: A structure does not say its size, or asks for what this version of the library does not know.
+	// ErrBadStruct: A structure does not state its size, or sets fields that this version of the library does not know.
 	ErrBadStruct Code = 608
-	// ErrAbiMismatch: The library that was found is of another version than the program was made for.
+	// ErrAbiMismatch: The library has another version than the one the program was built for.
 	ErrAbiMismatch Code = 609
-	// ErrTooManyHandles: The process has as many handles and pages as there can be.
+	// ErrTooManyHandles: The process has the maximum number of handles and pages.
 	ErrTooManyHandles Code = 610
 	// ErrSyntax: The text of a query cannot be read at the place that is named.
 	ErrSyntax Code = 701
@@ -166,9 +166,9 @@ const (
 	ErrNoParam Code = 704
 	// ErrTokenMismatch: The resume token is of another query.
 	ErrTokenMismatch Code = 705
-	// ErrTokenCorrupt: The resume token is damaged, or of a format that is not known.
+	// ErrTokenCorrupt: The resume token is damaged, or has an unknown format.
 	ErrTokenCorrupt Code = 706
-	// ErrTokenTooLarge: A resume token for this place would be larger than is allowed.
+	// ErrTokenTooLarge: A resume token for this position would be larger than is allowed.
 	ErrTokenTooLarge Code = 707
 	// ErrNoToken: A query of this kind cannot be resumed.
 	ErrNoToken Code = 708
@@ -192,19 +192,19 @@ const (
 	ErrBadEnvelope Code = 717
 	// ErrRepeatedName: A member name on the way to a selected value occurs twice in one object.
 	ErrRepeatedName Code = 718
-	// ErrSourceNotSorted: A source that was said to be sorted has an item out of order.
+	// ErrSourceNotSorted: A source that was declared as sorted has an item out of order.
 	ErrSourceNotSorted Code = 719
 	// ErrOrderKeyType: A value to order by is an array or an object.
 	ErrOrderKeyType Code = 720
 	// ErrGroupKeyType: A value to group by is an array or an object.
 	ErrGroupKeyType Code = 721
-	// ErrNumberRange: A number to add up reaches beyond 10 to the power of 400, or below its inverse.
+	// ErrNumberRange: A number to sum is larger than 10^400, or closer to 0 than 10^-400.
 	ErrNumberRange Code = 722
 	// ErrUnknownSource: The query has no source of this number or name.
 	ErrUnknownSource Code = 723
 	// ErrSourceFinished: The source was finished or replaced before.
 	ErrSourceFinished Code = 724
-	// ErrOverBudget: The page was not taken, because pages in memory would exceed the budget.
+	// ErrOverBudget: The page was not accepted, because pages in memory would exceed the budget.
 	ErrOverBudget Code = 725
 	// ErrSortBudget: Sorting would hold more bytes than the budget allows.
 	ErrSortBudget Code = 726
@@ -212,11 +212,11 @@ const (
 	ErrGroupBudget Code = 727
 	// ErrDistinctBudget: There are more distinct values than the budget allows.
 	ErrDistinctBudget Code = 728
-	// ErrSplitLoop: A source was split too often in a row without giving a page.
+	// ErrSplitLoop: A source was split too often without a page in between.
 	ErrSplitLoop Code = 729
-	// ErrSourcesOwed: The resume token is of more sources than were added, and these have rows left.
+	// ErrSourcesOwed: The resume token names sources that have rows left and were not added.
 	ErrSourcesOwed Code = 730
-	// ErrInternal: Weir made a mistake; an assertion of its own did not hold.
+	// ErrInternal: Weir has a fault: one of its own assertions did not hold.
 	ErrInternal Code = 901
 )
 
@@ -260,13 +260,13 @@ var table = map[Code]row{
 	ErrTxnAborted: {
 		name:     "TXN_ABORTED",
 		sentence: "Another operation of the same transaction failed, so none was carried out.",
-		advice:   "Look at the operation whose index and reason are named.",
+		advice:   "Check the operation whose index and reason are named.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrGroupExists: {
 		name:     "GROUP_EXISTS",
-		sentence: "The group to make already exists.",
+		sentence: "The group to create already exists.",
 		advice:   "Use the group as it is, or delete it first.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -274,21 +274,21 @@ var table = map[Code]row{
 	ErrGroupAbsent: {
 		name:     "GROUP_ABSENT",
 		sentence: "The topic has no group of this name.",
-		advice:   "Check the name with `weir group ls`, or make the group.",
+		advice:   "Check the name with `weir group ls`, or create the group.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrNotOwner: {
 		name:     "NOT_OWNER",
-		sentence: "The record or the group is with somebody else by now.",
-		advice:   "Drop what was claimed and claim again.",
+		sentence: "Another consumer owns the record or the group now.",
+		advice:   "Discard the claimed records, and claim again.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrGroupMode: {
 		name:     "GROUP_MODE",
-		sentence: "The group has a mode in which this is not done.",
-		advice:   "Look at the mode with `weir group show`.",
+		sentence: "The mode of the group does not allow this operation.",
+		advice:   "Check the mode with `weir group show`.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -302,7 +302,7 @@ var table = map[Code]row{
 	ErrTrap: {
 		name:     "TRAP",
 		sentence: "The program of the topic trapped.",
-		advice:   "Test the program on this intention; the trap is named.",
+		advice:   "Test the program with this intention; the message names the trap.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -315,7 +315,7 @@ var table = map[Code]row{
 	},
 	ErrLimit: {
 		name:     "LIMIT",
-		sentence: "A limit was reached: of the topic for a key or value, of the store for topics, or of a program.",
+		sentence: "A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.",
 		advice:   "Write or emit less, or raise the limit that is named, as with `weir topic set`.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -330,55 +330,55 @@ var table = map[Code]row{
 	ErrQuarantined: {
 		name:     "QUARANTINED",
 		sentence: "The topic is stopped because nodes disagreed about it.",
-		advice:   "Have the operator look why; `weir program quarantine TOPIC --release` lets it take writes again, as `weir program replace TOPIC FILE` does.",
+		advice:   "Let an operator find the cause; then `weir program quarantine TOPIC --release` or `weir program replace TOPIC FILE` lets the topic accept writes again.",
 		fault:    FaultUs,
 		retry:    RetryAfter,
 	},
 	ErrRedirect: {
 		name:     "REDIRECT",
 		sentence: "Another node leads; writes go there.",
-		advice:   "Send the same again to the address that is named.",
+		advice:   "Send the request again to the address that is named.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrNoLeader: {
 		name:     "NO_LEADER",
 		sentence: "No leader is known at present.",
-		advice:   "Send the same again after a pause; an election takes about a second.",
+		advice:   "Send the request again after a pause; an election takes about a second.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrBusy: {
 		name:     "BUSY",
-		sentence: "The store has as much work queued as it admits.",
-		advice:   "Send the same again after the pause that is named.",
+		sentence: "The queue of the store is full.",
+		advice:   "Send the request again after the pause that is named.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrRate: {
 		name:     "RATE",
 		sentence: "The caller sends faster than it is allowed to.",
-		advice:   "Send the same again after the pause that is named, and more slowly.",
+		advice:   "Send the request again after the pause that is named, and send more slowly.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
 	ErrNonceGap: {
 		name:     "NONCE_GAP",
 		sentence: "Nonces before this one have not arrived.",
-		advice:   "Send from the expected nonce on.",
+		advice:   "Send again, starting with the expected nonce.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
 	ErrSessionExpired: {
 		name:     "SESSION_EXPIRED",
-		sentence: "The session was idle for so long that the store has forgotten it.",
-		advice:   "Open a new session, and find out by reading what became of intentions in flight.",
+		sentence: "The session was idle for too long and has expired.",
+		advice:   "Open a new session, and read the topic to learn which intentions in flight were executed.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrUnauthenticated: {
 		name:     "UNAUTHENTICATED",
-		sentence: "The caller has not shown who it is, or not proved it.",
+		sentence: "The request has no credentials, or they are not valid.",
 		advice:   "Give valid credentials.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
@@ -406,14 +406,14 @@ var table = map[Code]row{
 	},
 	ErrUnsupported: {
 		name:     "UNSUPPORTED",
-		sentence: "This build or version does not offer what was asked for.",
-		advice:   "Use a build that does, or do without.",
+		sentence: "This build or version does not support what the caller asked for.",
+		advice:   "Use a build or version that supports it.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrReadOnly: {
 		name:     "READ_ONLY",
-		sentence: "The store takes no writes at present; reads and listeners go on.",
+		sentence: "The store accepts no writes at present; reads and listeners continue.",
 		advice:   "Free space on the disk; writes resume by themselves.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
@@ -421,7 +421,7 @@ var table = map[Code]row{
 	ErrGone: {
 		name:     "GONE",
 		sentence: "The offset is before the first record that is retained.",
-		advice:   "Start from an offset of the range that is named.",
+		advice:   "Start from an offset in the range that is named.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -449,28 +449,28 @@ var table = map[Code]row{
 	ErrKeyAbsent: {
 		name:     "KEY_ABSENT",
 		sentence: "The topic holds no value for the key.",
-		advice:   "Check the key; `weir export TOPIC --latest --columns key` lists those there are.",
+		advice:   "Check the key; `weir export TOPIC --latest --columns key` lists all keys.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
 	ErrRecordAbsent: {
 		name:     "RECORD_ABSENT",
 		sentence: "The topic has no record at the offset.",
-		advice:   "Look at the first and last offset with `weir topic show`.",
+		advice:   "Check the first and last offset with `weir topic show`.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
 	ErrLagging: {
 		name:     "LAGGING",
-		sentence: "The node has not reached the offset that the reader asked it to have.",
-		advice:   "Ask again after a pause, or ask another node.",
+		sentence: "The node has not yet applied the offset that the reader requires.",
+		advice:   "Read again after a pause, or read from another node.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrDraining: {
 		name:     "DRAINING",
 		sentence: "The node is shutting down and takes no new work.",
-		advice:   "Send the same again to another node, or after the restart.",
+		advice:   "Send the request to another node, or send it again after the restart.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
@@ -490,21 +490,21 @@ var table = map[Code]row{
 	},
 	ErrOpening: {
 		name:     "OPENING",
-		sentence: "The server is opening its store and serves nothing yet.",
-		advice:   "Send the same again after the pause that is named; /readyz answers 200 when the store is open.",
+		sentence: "The server is opening its store and accepts no requests yet.",
+		advice:   "Send the request again after the pause that is named; /readyz answers 200 when the store is open.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrIO: {
 		name:     "IO",
 		sentence: "The operating system could not carry out an operation on a file of the store.",
-		advice:   "Look at the operation, file and cause that are named.",
+		advice:   "Check the operation, file and cause that are named.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrIOFatal: {
 		name:     "IO_FATAL",
-		sentence: "A write or sync of the log failed, so this handle writes no more.",
+		sentence: "A write or sync of the log failed, so this handle accepts no more writes.",
 		advice:   "Check the disk, then close and reopen the store; everything acknowledged is kept.",
 		fault:    FaultEnvironment,
 		retry:    RetryNo,
@@ -525,7 +525,7 @@ var table = map[Code]row{
 	},
 	ErrDamaged: {
 		name:     "DAMAGED",
-		sentence: "Bytes that were stored safely before have changed or gone.",
+		sentence: "Bytes of the store have changed or are missing.",
 		advice:   "Run `weir verify` for the full list, then restore from a backup.",
 		fault:    FaultEnvironment,
 		retry:    RetryNo,
@@ -553,15 +553,15 @@ var table = map[Code]row{
 	},
 	ErrNotPermitted: {
 		name:     "NOT_PERMITTED",
-		sentence: "The operating system does not let this process use the directory as it must.",
+		sentence: "The operating system does not allow this process to use the directory.",
 		advice:   "Check owner, mode and mount options of the path that is named.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrVolatile: {
 		name:     "VOLATILE",
-		sentence: "The file system keeps nothing over a power cut, and that was not asked for.",
-		advice:   "Name a directory on a real disk, or say that losing everything is fine.",
+		sentence: "The file system loses everything in a power cut, and the caller did not allow that.",
+		advice:   "Use a directory on a disk, or allow a volatile file system.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -588,14 +588,14 @@ var table = map[Code]row{
 	},
 	ErrClosed: {
 		name:     "CLOSED",
-		sentence: "The store was closed while or before this was asked of it.",
+		sentence: "The store was closed before or during the call.",
 		advice:   "Open the store again.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrBadOption: {
 		name:     "BAD_OPTION",
-		sentence: "An option has a value outside its range, or contradicts what the store was made with.",
+		sentence: "An option has a value outside its range, or contradicts the options the store was created with.",
 		advice:   "Correct the option that is named.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -616,14 +616,14 @@ var table = map[Code]row{
 	},
 	ErrReadOnlyLimit: {
 		name:     "READ_ONLY_LIMIT",
-		sentence: "The log after the newest snapshot makes more records than an open for reading only may keep.",
+		sentence: "The log after the newest snapshot holds more records than a read-only open may keep in memory.",
 		advice:   "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
 	ErrIndeterminate: {
 		name:     "INDETERMINATE",
-		sentence: "The intention was sent, and what became of it is not known.",
+		sentence: "The intention was sent, and its outcome is not known.",
 		advice:   "Send it again with the same client id and nonce: it is executed at most once.",
 		fault:    FaultEnvironment,
 		retry:    RetryYes,
@@ -644,14 +644,14 @@ var table = map[Code]row{
 	},
 	ErrProtocol: {
 		name:     "PROTOCOL",
-		sentence: "The other side sent bytes that the protocol does not allow.",
+		sentence: "The peer sent bytes that the protocol does not allow.",
 		advice:   "Check that the address is that of a Weir server of a matching version.",
 		fault:    FaultPeer,
 		retry:    RetryNo,
 	},
 	ErrBadAddress: {
 		name:     "BAD_ADDRESS",
-		sentence: "The place to work at is not a directory or an address of a known kind.",
+		sentence: "The value of `--at` is neither a directory nor an address of a known kind.",
 		advice:   "Give a directory, `unix:PATH`, `weir://HOST[:PORT]` or `weirs://HOST[:PORT]`.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -665,7 +665,7 @@ var table = map[Code]row{
 	},
 	ErrSourceChanged: {
 		name:     "SOURCE_CHANGED",
-		sentence: "The input to resume from is not the one that was begun with.",
+		sentence: "The input differs from the one that the import began with.",
 		advice:   "Give the same input again, or begin a new import.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -673,7 +673,7 @@ var table = map[Code]row{
 	ErrCancelled: {
 		name:     "CANCELLED",
 		sentence: "The caller cancelled the operation.",
-		advice:   "Start it again when it is wanted.",
+		advice:   "Start it again if it is still needed.",
 		fault:    FaultCaller,
 		retry:    RetryYes,
 	},
@@ -686,8 +686,8 @@ var table = map[Code]row{
 	},
 	ErrNullPointer: {
 		name:     "NULL_POINTER",
-		sentence: "A pointer that is needed is NULL.",
-		advice:   "Pass the address of something.",
+		sentence: "A required pointer is NULL.",
+		advice:   "Pass a valid address.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -700,8 +700,8 @@ var table = map[Code]row{
 	},
 	ErrBadLength: {
 		name:     "BAD_LENGTH",
-		sentence: "A length or count is larger than any memory, or than the call allows.",
-		advice:   "Pass the true length, and no more at once than the page about the interface says.",
+		sentence: "A length or count is larger than memory, or than the call allows.",
+		advice:   "Pass the true length, within the limits of docs/formats/abi.md.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -721,35 +721,35 @@ var table = map[Code]row{
 	},
 	ErrPanic: {
 		name:     "PANIC",
-		sentence: "Weir made a mistake in the middle of the call.",
+		sentence: "A fault of Weir ended the call.",
 		advice:   "Give the handle back, and report it with the message.",
 		fault:    FaultUs,
 		retry:    RetryNo,
 	},
 	ErrHandlePoisoned: {
 		name:     "HANDLE_POISONED",
-		sentence: "An earlier call with this handle ended in the middle by a mistake of ours.",
+		sentence: "A fault of Weir ended an earlier call with this handle.",
 		advice:   "Give the handle back, and make a new one.",
 		fault:    FaultUs,
 		retry:    RetryNo,
 	},
 	ErrBadStruct: {
 		name:     "BAD_STRUCT",
-		sentence: "A structure does not say its size, or asks for what this version of the library does not know.",
+		sentence: "A structure does not state its size, or sets fields that this version of the library does not know.",
 		advice:   "Set `struct_size` to the size of the structure, and everything unknown to zero.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrAbiMismatch: {
 		name:     "ABI_MISMATCH",
-		sentence: "The library that was found is of another version than the program was made for.",
+		sentence: "The library has another version than the one the program was built for.",
 		advice:   "Install the library of the version that is named.",
 		fault:    FaultEnvironment,
 		retry:    RetryNo,
 	},
 	ErrTooManyHandles: {
 		name:     "TOO_MANY_HANDLES",
-		sentence: "The process has as many handles and pages as there can be.",
+		sentence: "The process has the maximum number of handles and pages.",
 		advice:   "Give back what is not needed.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
@@ -791,14 +791,14 @@ var table = map[Code]row{
 	},
 	ErrTokenCorrupt: {
 		name:     "TOKEN_CORRUPT",
-		sentence: "The resume token is damaged, or of a format that is not known.",
-		advice:   "Hand back the token as it was given, or begin without one.",
+		sentence: "The resume token is damaged, or has an unknown format.",
+		advice:   "Pass the token unchanged, or begin without one.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrTokenTooLarge: {
 		name:     "TOKEN_TOO_LARGE",
-		sentence: "A resume token for this place would be larger than is allowed.",
+		sentence: "A resume token for this position would be larger than is allowed.",
 		advice:   "Order by shorter keys, or use fewer sources.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -806,7 +806,7 @@ var table = map[Code]row{
 	ErrNoToken: {
 		name:     "NO_TOKEN",
 		sentence: "A query of this kind cannot be resumed.",
-		advice:   "Look at what `explain` says about resuming, and order the query accordingly.",
+		advice:   "Read what `explain` says about resuming, and order the query accordingly.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -882,7 +882,7 @@ var table = map[Code]row{
 	},
 	ErrSourceNotSorted: {
 		name:     "SOURCE_NOT_SORTED",
-		sentence: "A source that was said to be sorted has an item out of order.",
+		sentence: "A source that was declared as sorted has an item out of order.",
 		advice:   "Sort the source, or let the query sort it.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -903,7 +903,7 @@ var table = map[Code]row{
 	},
 	ErrNumberRange: {
 		name:     "NUMBER_RANGE",
-		sentence: "A number to add up reaches beyond 10 to the power of 400, or below its inverse.",
+		sentence: "A number to sum is larger than 10^400, or closer to 0 than 10^-400.",
 		advice:   "Correct the number that is named, or leave it out with a filter.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -911,7 +911,7 @@ var table = map[Code]row{
 	ErrUnknownSource: {
 		name:     "UNKNOWN_SOURCE",
 		sentence: "The query has no source of this number or name.",
-		advice:   "Use a number that adding a source has given.",
+		advice:   "Use a number that was returned when the source was added.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -924,8 +924,8 @@ var table = map[Code]row{
 	},
 	ErrOverBudget: {
 		name:     "OVER_BUDGET",
-		sentence: "The page was not taken, because pages in memory would exceed the budget.",
-		advice:   "Take results, release result pages, and give the page again; or raise the budget.",
+		sentence: "The page was not accepted, because pages in memory would exceed the budget.",
+		advice:   "Read results, release result pages, and pass the page again; or raise the budget.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
@@ -952,21 +952,21 @@ var table = map[Code]row{
 	},
 	ErrSplitLoop: {
 		name:     "SPLIT_LOOP",
-		sentence: "A source was split too often in a row without giving a page.",
-		advice:   "Look at the service that answers with splits.",
+		sentence: "A source was split too often without a page in between.",
+		advice:   "Check the service that answers with splits.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrSourcesOwed: {
 		name:     "SOURCES_OWED",
-		sentence: "The resume token is of more sources than were added, and these have rows left.",
-		advice:   "Add the sources that are named, or say of each that is gone for good that it is abandoned.",
+		sentence: "The resume token names sources that have rows left and were not added.",
+		advice:   "Add the sources that are named, or mark those that no longer exist as abandoned.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
 	ErrInternal: {
 		name:     "INTERNAL",
-		sentence: "Weir made a mistake; an assertion of its own did not hold.",
+		sentence: "Weir has a fault: one of its own assertions did not hold.",
 		advice:   "Report it with the text of the message.",
 		fault:    FaultUs,
 		retry:    RetryNo,

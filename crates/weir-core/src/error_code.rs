@@ -69,13 +69,13 @@ pub enum ErrorCode {
     Quota = 105,
     /// Another operation of the same transaction failed, so none was carried out.
     TxnAborted = 106,
-    /// The group to make already exists.
+    /// The group to create already exists.
     GroupExists = 107,
     /// The topic has no group of this name.
     GroupAbsent = 108,
-    /// The record or the group is with somebody else by now.
+    /// Another consumer owns the record or the group now.
     NotOwner = 109,
-    /// The group has a mode in which this is not done.
+    /// The mode of the group does not allow this operation.
     GroupMode = 110,
     /// The topic to write to does not exist.
     NoTopic = 201,
@@ -83,7 +83,7 @@ pub enum ErrorCode {
     Trap = 202,
     /// The program of the topic used up its fuel.
     OutOfFuel = 203,
-    /// A limit was reached: of the topic for a key or value, of the store for topics, or of a program.
+    /// A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.
     Limit = 204,
     /// The code is not a program that this store can run.
     BadProgram = 205,
@@ -93,15 +93,15 @@ pub enum ErrorCode {
     Redirect = 301,
     /// No leader is known at present.
     NoLeader = 302,
-    /// The store has as much work queued as it admits.
+    /// The queue of the store is full.
     Busy = 303,
     /// The caller sends faster than it is allowed to.
     Rate = 304,
     /// Nonces before this one have not arrived.
     NonceGap = 305,
-    /// The session was idle for so long that the store has forgotten it.
+    /// The session was idle for too long and has expired.
     SessionExpired = 306,
-    /// The caller has not shown who it is, or not proved it.
+    /// The request has no credentials, or they are not valid.
     Unauthenticated = 307,
     /// The caller has no right to do this.
     Forbidden = 308,
@@ -109,9 +109,9 @@ pub enum ErrorCode {
     TooLarge = 309,
     /// The request cannot be read or contradicts itself.
     BadRequest = 310,
-    /// This build or version does not offer what was asked for.
+    /// This build or version does not support what the caller asked for.
     Unsupported = 311,
-    /// The store takes no writes at present; reads and listeners go on.
+    /// The store accepts no writes at present; reads and listeners continue.
     ReadOnly = 312,
     /// The offset is before the first record that is retained.
     Gone = 313,
@@ -125,7 +125,7 @@ pub enum ErrorCode {
     KeyAbsent = 317,
     /// The topic has no record at the offset.
     RecordAbsent = 318,
-    /// The node has not reached the offset that the reader asked it to have.
+    /// The node has not yet applied the offset that the reader requires.
     Lagging = 319,
     /// The node is shutting down and takes no new work.
     Draining = 320,
@@ -133,17 +133,17 @@ pub enum ErrorCode {
     BadName = 321,
     /// The topic has no group of this name.
     GroupUnknown = 322,
-    /// The server is opening its store and serves nothing yet.
+    /// The server is opening its store and accepts no requests yet.
     Opening = 323,
     /// The operating system could not carry out an operation on a file of the store.
     Io = 401,
-    /// A write or sync of the log failed, so this handle writes no more.
+    /// A write or sync of the log failed, so this handle accepts no more writes.
     IoFatal = 402,
     /// The file system has no space left for the store.
     DiskFull = 403,
     /// Another process has the directory open.
     Locked = 404,
-    /// Bytes that were stored safely before have changed or gone.
+    /// Bytes of the store have changed or are missing.
     Damaged = 405,
     /// The directory holds no store.
     NotAStore = 406,
@@ -151,9 +151,9 @@ pub enum ErrorCode {
     StoreExists = 407,
     /// The store was written by a newer version; nothing was changed.
     FormatNewer = 408,
-    /// The operating system does not let this process use the directory as it must.
+    /// The operating system does not allow this process to use the directory.
     NotPermitted = 409,
-    /// The file system keeps nothing over a power cut, and that was not asked for.
+    /// The file system loses everything in a power cut, and the caller did not allow that.
     Volatile = 410,
     /// The store runs programs, and this build has no program engine.
     EngineMissing = 411,
@@ -161,53 +161,53 @@ pub enum ErrorCode {
     Diverged = 412,
     /// The process may not open as many files as the store needs.
     TooFewDescriptors = 413,
-    /// The store was closed while or before this was asked of it.
+    /// The store was closed before or during the call.
     Closed = 414,
-    /// An option has a value outside its range, or contradicts what the store was made with.
+    /// An option has a value outside its range, or contradicts the options the store was created with.
     BadOption = 415,
     /// The store was opened for reading only, and the call writes.
     OpenedReadOnly = 416,
     /// The process that writes the store changed or removed files that were being read.
     ChangedWhileRead = 417,
-    /// The log after the newest snapshot makes more records than an open for reading only may keep.
+    /// The log after the newest snapshot holds more records than a read-only open may keep in memory.
     ReadOnlyLimit = 418,
-    /// The intention was sent, and what became of it is not known.
+    /// The intention was sent, and its outcome is not known.
     Indeterminate = 501,
     /// The time allowed ran out before anything was changed.
     Deadline = 502,
     /// No connection to the address could be made.
     Unreachable = 503,
-    /// The other side sent bytes that the protocol does not allow.
+    /// The peer sent bytes that the protocol does not allow.
     Protocol = 504,
-    /// The place to work at is not a directory or an address of a known kind.
+    /// The value of `--at` is neither a directory nor an address of a known kind.
     BadAddress = 505,
     /// A line or item of the input cannot be read.
     BadLine = 506,
-    /// The input to resume from is not the one that was begun with.
+    /// The input differs from the one that the import began with.
     SourceChanged = 507,
     /// The caller cancelled the operation.
     Cancelled = 508,
     /// Another process listens at the address that was to be served.
     AddressTaken = 509,
-    /// A pointer that is needed is NULL.
+    /// A required pointer is NULL.
     NullPointer = 601,
     /// A pointer does not have the alignment of what it points to.
     Misaligned = 602,
-    /// A length or count is larger than any memory, or than the call allows.
+    /// A length or count is larger than memory, or than the call allows.
     BadLength = 603,
     /// The handle was given back, is of another type, or never was one.
     BadHandle = 604,
     /// Another thread is inside a call with this handle.
     HandleBusy = 605,
-    /// Weir made a mistake in the middle of the call.
+    /// A fault of Weir ended the call.
     Panic = 606,
-    /// An earlier call with this handle ended in the middle by a mistake of ours.
+    /// A fault of Weir ended an earlier call with this handle.
     HandlePoisoned = 607,
-    /// A structure does not say its size, or asks for what this version of the library does not know.
+    /// A structure does not state its size, or sets fields that this version of the library does not know.
     BadStruct = 608,
-    /// The library that was found is of another version than the program was made for.
+    /// The library has another version than the one the program was built for.
     AbiMismatch = 609,
-    /// The process has as many handles and pages as there can be.
+    /// The process has the maximum number of handles and pages.
     TooManyHandles = 610,
     /// The text of a query cannot be read at the place that is named.
     Syntax = 701,
@@ -219,9 +219,9 @@ pub enum ErrorCode {
     NoParam = 704,
     /// The resume token is of another query.
     TokenMismatch = 705,
-    /// The resume token is damaged, or of a format that is not known.
+    /// The resume token is damaged, or has an unknown format.
     TokenCorrupt = 706,
-    /// A resume token for this place would be larger than is allowed.
+    /// A resume token for this position would be larger than is allowed.
     TokenTooLarge = 707,
     /// A query of this kind cannot be resumed.
     NoToken = 708,
@@ -245,19 +245,19 @@ pub enum ErrorCode {
     BadEnvelope = 717,
     /// A member name on the way to a selected value occurs twice in one object.
     RepeatedName = 718,
-    /// A source that was said to be sorted has an item out of order.
+    /// A source that was declared as sorted has an item out of order.
     SourceNotSorted = 719,
     /// A value to order by is an array or an object.
     OrderKeyType = 720,
     /// A value to group by is an array or an object.
     GroupKeyType = 721,
-    /// A number to add up reaches beyond 10 to the power of 400, or below its inverse.
+    /// A number to sum is larger than 10^400, or closer to 0 than 10^-400.
     NumberRange = 722,
     /// The query has no source of this number or name.
     UnknownSource = 723,
     /// The source was finished or replaced before.
     SourceFinished = 724,
-    /// The page was not taken, because pages in memory would exceed the budget.
+    /// The page was not accepted, because pages in memory would exceed the budget.
     OverBudget = 725,
     /// Sorting would hold more bytes than the budget allows.
     SortBudget = 726,
@@ -265,11 +265,11 @@ pub enum ErrorCode {
     GroupBudget = 727,
     /// There are more distinct values than the budget allows.
     DistinctBudget = 728,
-    /// A source was split too often in a row without giving a page.
+    /// A source was split too often without a page in between.
     SplitLoop = 729,
-    /// The resume token is of more sources than were added, and these have rows left.
+    /// The resume token names sources that have rows left and were not added.
     SourcesOwed = 730,
-    /// Weir made a mistake; an assertion of its own did not hold.
+    /// Weir has a fault: one of its own assertions did not hold.
     Internal = 901,
 }
 
@@ -633,106 +633,104 @@ impl ErrorCode {
             Self::TxnAborted => {
                 "Another operation of the same transaction failed, so none was carried out."
             }
-            Self::GroupExists => "The group to make already exists.",
+            Self::GroupExists => "The group to create already exists.",
             Self::GroupAbsent => "The topic has no group of this name.",
-            Self::NotOwner => "The record or the group is with somebody else by now.",
-            Self::GroupMode => "The group has a mode in which this is not done.",
+            Self::NotOwner => "Another consumer owns the record or the group now.",
+            Self::GroupMode => "The mode of the group does not allow this operation.",
             Self::NoTopic => "The topic to write to does not exist.",
             Self::Trap => "The program of the topic trapped.",
             Self::OutOfFuel => "The program of the topic used up its fuel.",
             Self::Limit => {
-                "A limit was reached: of the topic for a key or value, of the store for topics, or of a program."
+                "A limit was reached: the topic's for a key or value, the store's for topics, or one of the program."
             }
             Self::BadProgram => "The code is not a program that this store can run.",
             Self::Quarantined => "The topic is stopped because nodes disagreed about it.",
             Self::Redirect => "Another node leads; writes go there.",
             Self::NoLeader => "No leader is known at present.",
-            Self::Busy => "The store has as much work queued as it admits.",
+            Self::Busy => "The queue of the store is full.",
             Self::Rate => "The caller sends faster than it is allowed to.",
             Self::NonceGap => "Nonces before this one have not arrived.",
-            Self::SessionExpired => {
-                "The session was idle for so long that the store has forgotten it."
-            }
-            Self::Unauthenticated => "The caller has not shown who it is, or not proved it.",
+            Self::SessionExpired => "The session was idle for too long and has expired.",
+            Self::Unauthenticated => "The request has no credentials, or they are not valid.",
             Self::Forbidden => "The caller has no right to do this.",
             Self::TooLarge => "A name, key, value, batch or count is over its limit.",
             Self::BadRequest => "The request cannot be read or contradicts itself.",
-            Self::Unsupported => "This build or version does not offer what was asked for.",
-            Self::ReadOnly => "The store takes no writes at present; reads and listeners go on.",
+            Self::Unsupported => {
+                "This build or version does not support what the caller asked for."
+            }
+            Self::ReadOnly => {
+                "The store accepts no writes at present; reads and listeners continue."
+            }
             Self::Gone => "The offset is before the first record that is retained.",
             Self::NonceReused => "The nonce was used before, for an intention with other bytes.",
             Self::Superseded => "The client id has opened a newer session, so this one has ended.",
             Self::TopicUnknown => "The topic to read does not exist.",
             Self::KeyAbsent => "The topic holds no value for the key.",
             Self::RecordAbsent => "The topic has no record at the offset.",
-            Self::Lagging => {
-                "The node has not reached the offset that the reader asked it to have."
-            }
+            Self::Lagging => "The node has not yet applied the offset that the reader requires.",
             Self::Draining => "The node is shutting down and takes no new work.",
             Self::BadName => {
                 "The topic name is empty, too long, reserved, or has a character outside its alphabet."
             }
             Self::GroupUnknown => "The topic has no group of this name.",
-            Self::Opening => "The server is opening its store and serves nothing yet.",
+            Self::Opening => "The server is opening its store and accepts no requests yet.",
             Self::Io => {
                 "The operating system could not carry out an operation on a file of the store."
             }
-            Self::IoFatal => "A write or sync of the log failed, so this handle writes no more.",
+            Self::IoFatal => {
+                "A write or sync of the log failed, so this handle accepts no more writes."
+            }
             Self::DiskFull => "The file system has no space left for the store.",
             Self::Locked => "Another process has the directory open.",
-            Self::Damaged => "Bytes that were stored safely before have changed or gone.",
+            Self::Damaged => "Bytes of the store have changed or are missing.",
             Self::NotAStore => "The directory holds no store.",
             Self::StoreExists => "The directory to create a store in is not empty.",
             Self::FormatNewer => "The store was written by a newer version; nothing was changed.",
             Self::NotPermitted => {
-                "The operating system does not let this process use the directory as it must."
+                "The operating system does not allow this process to use the directory."
             }
             Self::Volatile => {
-                "The file system keeps nothing over a power cut, and that was not asked for."
+                "The file system loses everything in a power cut, and the caller did not allow that."
             }
             Self::EngineMissing => "The store runs programs, and this build has no program engine.",
             Self::Diverged => "Replaying the log gave another state than the one recorded.",
             Self::TooFewDescriptors => "The process may not open as many files as the store needs.",
-            Self::Closed => "The store was closed while or before this was asked of it.",
+            Self::Closed => "The store was closed before or during the call.",
             Self::BadOption => {
-                "An option has a value outside its range, or contradicts what the store was made with."
+                "An option has a value outside its range, or contradicts the options the store was created with."
             }
             Self::OpenedReadOnly => "The store was opened for reading only, and the call writes.",
             Self::ChangedWhileRead => {
                 "The process that writes the store changed or removed files that were being read."
             }
             Self::ReadOnlyLimit => {
-                "The log after the newest snapshot makes more records than an open for reading only may keep."
+                "The log after the newest snapshot holds more records than a read-only open may keep in memory."
             }
-            Self::Indeterminate => "The intention was sent, and what became of it is not known.",
+            Self::Indeterminate => "The intention was sent, and its outcome is not known.",
             Self::Deadline => "The time allowed ran out before anything was changed.",
             Self::Unreachable => "No connection to the address could be made.",
-            Self::Protocol => "The other side sent bytes that the protocol does not allow.",
+            Self::Protocol => "The peer sent bytes that the protocol does not allow.",
             Self::BadAddress => {
-                "The place to work at is not a directory or an address of a known kind."
+                "The value of `--at` is neither a directory nor an address of a known kind."
             }
             Self::BadLine => "A line or item of the input cannot be read.",
-            Self::SourceChanged => "The input to resume from is not the one that was begun with.",
+            Self::SourceChanged => "The input differs from the one that the import began with.",
             Self::Cancelled => "The caller cancelled the operation.",
             Self::AddressTaken => "Another process listens at the address that was to be served.",
-            Self::NullPointer => "A pointer that is needed is NULL.",
+            Self::NullPointer => "A required pointer is NULL.",
             Self::Misaligned => "A pointer does not have the alignment of what it points to.",
-            Self::BadLength => {
-                "A length or count is larger than any memory, or than the call allows."
-            }
+            Self::BadLength => "A length or count is larger than memory, or than the call allows.",
             Self::BadHandle => "The handle was given back, is of another type, or never was one.",
             Self::HandleBusy => "Another thread is inside a call with this handle.",
-            Self::Panic => "Weir made a mistake in the middle of the call.",
-            Self::HandlePoisoned => {
-                "An earlier call with this handle ended in the middle by a mistake of ours."
-            }
+            Self::Panic => "A fault of Weir ended the call.",
+            Self::HandlePoisoned => "A fault of Weir ended an earlier call with this handle.",
             Self::BadStruct => {
-                "A structure does not say its size, or asks for what this version of the library does not know."
+                "A structure does not state its size, or sets fields that this version of the library does not know."
             }
             Self::AbiMismatch => {
-                "The library that was found is of another version than the program was made for."
+                "The library has another version than the one the program was built for."
             }
-            Self::TooManyHandles => "The process has as many handles and pages as there can be.",
+            Self::TooManyHandles => "The process has the maximum number of handles and pages.",
             Self::Syntax => "The text of a query cannot be read at the place that is named.",
             Self::NotSingular => {
                 "A path that may find several values stands where one value is needed."
@@ -742,8 +740,10 @@ impl ErrorCode {
             }
             Self::NoParam => "A query uses a parameter that was given no value.",
             Self::TokenMismatch => "The resume token is of another query.",
-            Self::TokenCorrupt => "The resume token is damaged, or of a format that is not known.",
-            Self::TokenTooLarge => "A resume token for this place would be larger than is allowed.",
+            Self::TokenCorrupt => "The resume token is damaged, or has an unknown format.",
+            Self::TokenTooLarge => {
+                "A resume token for this position would be larger than is allowed."
+            }
             Self::NoToken => "A query of this kind cannot be resumed.",
             Self::NotUtf8 => "A page holds bytes that are not UTF-8.",
             Self::NotJson => "A page breaks the grammar of JSON where the query has to read it.",
@@ -758,26 +758,26 @@ impl ErrorCode {
                 "A member name on the way to a selected value occurs twice in one object."
             }
             Self::SourceNotSorted => {
-                "A source that was said to be sorted has an item out of order."
+                "A source that was declared as sorted has an item out of order."
             }
             Self::OrderKeyType => "A value to order by is an array or an object.",
             Self::GroupKeyType => "A value to group by is an array or an object.",
             Self::NumberRange => {
-                "A number to add up reaches beyond 10 to the power of 400, or below its inverse."
+                "A number to sum is larger than 10^400, or closer to 0 than 10^-400."
             }
             Self::UnknownSource => "The query has no source of this number or name.",
             Self::SourceFinished => "The source was finished or replaced before.",
             Self::OverBudget => {
-                "The page was not taken, because pages in memory would exceed the budget."
+                "The page was not accepted, because pages in memory would exceed the budget."
             }
             Self::SortBudget => "Sorting would hold more bytes than the budget allows.",
             Self::GroupBudget => "There are more groups than the budget allows.",
             Self::DistinctBudget => "There are more distinct values than the budget allows.",
-            Self::SplitLoop => "A source was split too often in a row without giving a page.",
+            Self::SplitLoop => "A source was split too often without a page in between.",
             Self::SourcesOwed => {
-                "The resume token is of more sources than were added, and these have rows left."
+                "The resume token names sources that have rows left and were not added."
             }
-            Self::Internal => "Weir made a mistake; an assertion of its own did not hold.",
+            Self::Internal => "Weir has a fault: one of its own assertions did not hold.",
         }
     }
 
@@ -792,15 +792,15 @@ impl ErrorCode {
             Self::Quota => {
                 "Delete keys, groups or topics with programs, or raise the limit of the topic."
             }
-            Self::TxnAborted => "Look at the operation whose index and reason are named.",
+            Self::TxnAborted => "Check the operation whose index and reason are named.",
             Self::GroupExists => "Use the group as it is, or delete it first.",
-            Self::GroupAbsent => "Check the name with `weir group ls`, or make the group.",
-            Self::NotOwner => "Drop what was claimed and claim again.",
-            Self::GroupMode => "Look at the mode with `weir group show`.",
+            Self::GroupAbsent => "Check the name with `weir group ls`, or create the group.",
+            Self::NotOwner => "Discard the claimed records, and claim again.",
+            Self::GroupMode => "Check the mode with `weir group show`.",
             Self::NoTopic => {
                 "Create it with `weir topic create`, or check the name with `weir topic ls`."
             }
-            Self::Trap => "Test the program on this intention; the trap is named.",
+            Self::Trap => "Test the program with this intention; the message names the trap.",
             Self::OutOfFuel => {
                 "Make the program do less for each intention, or raise the fuel of the topic."
             }
@@ -811,17 +811,19 @@ impl ErrorCode {
                 "Correct what is named; `weir program check FILE` tries a module without a store."
             }
             Self::Quarantined => {
-                "Have the operator look why; `weir program quarantine TOPIC --release` lets it take writes again, as `weir program replace TOPIC FILE` does."
+                "Let an operator find the cause; then `weir program quarantine TOPIC --release` or `weir program replace TOPIC FILE` lets the topic accept writes again."
             }
-            Self::Redirect => "Send the same again to the address that is named.",
+            Self::Redirect => "Send the request again to the address that is named.",
             Self::NoLeader => {
-                "Send the same again after a pause; an election takes about a second."
+                "Send the request again after a pause; an election takes about a second."
             }
-            Self::Busy => "Send the same again after the pause that is named.",
-            Self::Rate => "Send the same again after the pause that is named, and more slowly.",
-            Self::NonceGap => "Send from the expected nonce on.",
+            Self::Busy => "Send the request again after the pause that is named.",
+            Self::Rate => {
+                "Send the request again after the pause that is named, and send more slowly."
+            }
+            Self::NonceGap => "Send again, starting with the expected nonce.",
             Self::SessionExpired => {
-                "Open a new session, and find out by reading what became of intentions in flight."
+                "Open a new session, and read the topic to learn which intentions in flight were executed."
             }
             Self::Unauthenticated => "Give valid credentials.",
             Self::Forbidden => "Ask for the right that is named.",
@@ -829,26 +831,28 @@ impl ErrorCode {
                 "Send less at once, or raise the limit that is named up to its hard cap."
             }
             Self::BadRequest => "Correct the request at the place that is named.",
-            Self::Unsupported => "Use a build that does, or do without.",
+            Self::Unsupported => "Use a build or version that supports it.",
             Self::ReadOnly => "Free space on the disk; writes resume by themselves.",
-            Self::Gone => "Start from an offset of the range that is named.",
+            Self::Gone => "Start from an offset in the range that is named.",
             Self::NonceReused => {
                 "Give each intention a nonce of its own; two writers must not share a client id."
             }
             Self::Superseded => "Give each writer a client id of its own.",
             Self::TopicUnknown => "Check the name with `weir topic ls`.",
             Self::KeyAbsent => {
-                "Check the key; `weir export TOPIC --latest --columns key` lists those there are."
+                "Check the key; `weir export TOPIC --latest --columns key` lists all keys."
             }
-            Self::RecordAbsent => "Look at the first and last offset with `weir topic show`.",
-            Self::Lagging => "Ask again after a pause, or ask another node.",
-            Self::Draining => "Send the same again to another node, or after the restart.",
+            Self::RecordAbsent => "Check the first and last offset with `weir topic show`.",
+            Self::Lagging => "Read again after a pause, or read from another node.",
+            Self::Draining => {
+                "Send the request to another node, or send it again after the restart."
+            }
             Self::BadName => "Use 1 to 255 of A-Z a-z 0-9 . _ - and do not begin with a dot.",
             Self::GroupUnknown => "Check the name with `weir group ls`.",
             Self::Opening => {
-                "Send the same again after the pause that is named; /readyz answers 200 when the store is open."
+                "Send the request again after the pause that is named; /readyz answers 200 when the store is open."
             }
-            Self::Io => "Look at the operation, file and cause that are named.",
+            Self::Io => "Check the operation, file and cause that are named.",
             Self::IoFatal => {
                 "Check the disk, then close and reopen the store; everything acknowledged is kept."
             }
@@ -859,9 +863,7 @@ impl ErrorCode {
             Self::StoreExists => "Name an empty or new directory.",
             Self::FormatNewer => "Open it with that version or a later one.",
             Self::NotPermitted => "Check owner, mode and mount options of the path that is named.",
-            Self::Volatile => {
-                "Name a directory on a real disk, or say that losing everything is fine."
-            }
+            Self::Volatile => "Use a directory on a disk, or allow a volatile file system.",
             Self::EngineMissing => "Open it with a build that has the engine.",
             Self::Diverged => {
                 "Keep a copy of the directory and report it: equal logs must give equal states."
@@ -889,13 +891,11 @@ impl ErrorCode {
                 "Correct it at the line and column that are named, or choose `--on-error skip`."
             }
             Self::SourceChanged => "Give the same input again, or begin a new import.",
-            Self::Cancelled => "Start it again when it is wanted.",
+            Self::Cancelled => "Start it again if it is still needed.",
             Self::AddressTaken => "End that process, or serve at another address.",
-            Self::NullPointer => "Pass the address of something.",
+            Self::NullPointer => "Pass a valid address.",
             Self::Misaligned => "Pass the address of an object of the type.",
-            Self::BadLength => {
-                "Pass the true length, and no more at once than the page about the interface says."
-            }
+            Self::BadLength => "Pass the true length, within the limits of docs/formats/abi.md.",
             Self::BadHandle => "Use a handle that was given out, and until it is given back.",
             Self::HandleBusy => "Use the handle from one thread at a time.",
             Self::Panic => "Give the handle back, and report it with the message.",
@@ -912,10 +912,10 @@ impl ErrorCode {
             Self::TokenMismatch => {
                 "Ask the same query with the same options, or begin without a token."
             }
-            Self::TokenCorrupt => "Hand back the token as it was given, or begin without one.",
+            Self::TokenCorrupt => "Pass the token unchanged, or begin without one.",
             Self::TokenTooLarge => "Order by shorter keys, or use fewer sources.",
             Self::NoToken => {
-                "Look at what `explain` says about resuming, and order the query accordingly."
+                "Read what `explain` says about resuming, and order the query accordingly."
             }
             Self::NotUtf8 => "Correct the data at the byte that is named.",
             Self::NotJson => "Correct the data at the byte that is named.",
@@ -935,17 +935,17 @@ impl ErrorCode {
             Self::OrderKeyType => "Order by a scalar, or choose `complex` = `rank`.",
             Self::GroupKeyType => "Group by a scalar.",
             Self::NumberRange => "Correct the number that is named, or leave it out with a filter.",
-            Self::UnknownSource => "Use a number that adding a source has given.",
+            Self::UnknownSource => "Use a number that was returned when the source was added.",
             Self::SourceFinished => "Give it no more pages.",
             Self::OverBudget => {
-                "Take results, release result pages, and give the page again; or raise the budget."
+                "Read results, release result pages, and pass the page again; or raise the budget."
             }
             Self::SortBudget => "Set a limit, read sources that are sorted, or raise the budget.",
             Self::GroupBudget => "Order by what is grouped by, filter, or raise the budget.",
             Self::DistinctBudget => "Order by the selected value, filter, or raise the budget.",
-            Self::SplitLoop => "Look at the service that answers with splits.",
+            Self::SplitLoop => "Check the service that answers with splits.",
             Self::SourcesOwed => {
-                "Add the sources that are named, or say of each that is gone for good that it is abandoned."
+                "Add the sources that are named, or mark those that no longer exist as abandoned."
             }
             Self::Internal => "Report it with the text of the message.",
         }

@@ -26,23 +26,23 @@ public enum ErrorCode {
     /** Another operation of the same transaction failed, so none was carried out. */
     TXN_ABORTED(106, Fault.CALLER, Retry.NO,
             "Another operation of the same transaction failed, so none was carried out.",
-            "Look at the operation whose index and reason are named."),
-    /** The group to make already exists. */
+            "Check the operation whose index and reason are named."),
+    /** The group to create already exists. */
     GROUP_EXISTS(107, Fault.CALLER, Retry.NO,
-            "The group to make already exists.",
+            "The group to create already exists.",
             "Use the group as it is, or delete it first."),
     /** The topic has no group of this name. */
     GROUP_ABSENT(108, Fault.CALLER, Retry.NO,
             "The topic has no group of this name.",
-            "Check the name with `weir group ls`, or make the group."),
-    /** The record or the group is with somebody else by now. */
+            "Check the name with `weir group ls`, or create the group."),
+    /** Another consumer owns the record or the group now. */
     NOT_OWNER(109, Fault.CALLER, Retry.NO,
-            "The record or the group is with somebody else by now.",
-            "Drop what was claimed and claim again."),
-    /** The group has a mode in which this is not done. */
+            "Another consumer owns the record or the group now.",
+            "Discard the claimed records, and claim again."),
+    /** The mode of the group does not allow this operation. */
     GROUP_MODE(110, Fault.CALLER, Retry.NO,
-            "The group has a mode in which this is not done.",
-            "Look at the mode with `weir group show`."),
+            "The mode of the group does not allow this operation.",
+            "Check the mode with `weir group show`."),
     /** The topic to write to does not exist. */
     NO_TOPIC(201, Fault.CALLER, Retry.AFTER,
             "The topic to write to does not exist.",
@@ -50,14 +50,14 @@ public enum ErrorCode {
     /** The program of the topic trapped. */
     TRAP(202, Fault.CALLER, Retry.NO,
             "The program of the topic trapped.",
-            "Test the program on this intention; the trap is named."),
+            "Test the program with this intention; the message names the trap."),
     /** The program of the topic used up its fuel. */
     OUT_OF_FUEL(203, Fault.CALLER, Retry.NO,
             "The program of the topic used up its fuel.",
             "Make the program do less for each intention, or raise the fuel of the topic."),
-    /** A limit was reached: of the topic for a key or value, of the store for topics, or of a program. */
+    /** A limit was reached: the topic's for a key or value, the store's for topics, or one of the program. */
     LIMIT(204, Fault.CALLER, Retry.NO,
-            "A limit was reached: of the topic for a key or value, of the store for topics, or of a program.",
+            "A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.",
             "Write or emit less, or raise the limit that is named, as with `weir topic set`."),
     /** The code is not a program that this store can run. */
     BAD_PROGRAM(205, Fault.CALLER, Retry.NO,
@@ -66,34 +66,34 @@ public enum ErrorCode {
     /** The topic is stopped because nodes disagreed about it. */
     QUARANTINED(206, Fault.US, Retry.AFTER,
             "The topic is stopped because nodes disagreed about it.",
-            "Have the operator look why; `weir program quarantine TOPIC --release` lets it take writes again, as `weir program replace TOPIC FILE` does."),
+            "Let an operator find the cause; then `weir program quarantine TOPIC --release` or `weir program replace TOPIC FILE` lets the topic accept writes again."),
     /** Another node leads; writes go there. */
     REDIRECT(301, Fault.ENVIRONMENT, Retry.AFTER,
             "Another node leads; writes go there.",
-            "Send the same again to the address that is named."),
+            "Send the request again to the address that is named."),
     /** No leader is known at present. */
     NO_LEADER(302, Fault.ENVIRONMENT, Retry.AFTER,
             "No leader is known at present.",
-            "Send the same again after a pause; an election takes about a second."),
-    /** The store has as much work queued as it admits. */
+            "Send the request again after a pause; an election takes about a second."),
+    /** The queue of the store is full. */
     BUSY(303, Fault.ENVIRONMENT, Retry.AFTER,
-            "The store has as much work queued as it admits.",
-            "Send the same again after the pause that is named."),
+            "The queue of the store is full.",
+            "Send the request again after the pause that is named."),
     /** The caller sends faster than it is allowed to. */
     RATE(304, Fault.CALLER, Retry.AFTER,
             "The caller sends faster than it is allowed to.",
-            "Send the same again after the pause that is named, and more slowly."),
+            "Send the request again after the pause that is named, and send more slowly."),
     /** Nonces before this one have not arrived. */
     NONCE_GAP(305, Fault.CALLER, Retry.AFTER,
             "Nonces before this one have not arrived.",
-            "Send from the expected nonce on."),
-    /** The session was idle for so long that the store has forgotten it. */
+            "Send again, starting with the expected nonce."),
+    /** The session was idle for too long and has expired. */
     SESSION_EXPIRED(306, Fault.CALLER, Retry.NO,
-            "The session was idle for so long that the store has forgotten it.",
-            "Open a new session, and find out by reading what became of intentions in flight."),
-    /** The caller has not shown who it is, or not proved it. */
+            "The session was idle for too long and has expired.",
+            "Open a new session, and read the topic to learn which intentions in flight were executed."),
+    /** The request has no credentials, or they are not valid. */
     UNAUTHENTICATED(307, Fault.CALLER, Retry.AFTER,
-            "The caller has not shown who it is, or not proved it.",
+            "The request has no credentials, or they are not valid.",
             "Give valid credentials."),
     /** The caller has no right to do this. */
     FORBIDDEN(308, Fault.CALLER, Retry.AFTER,
@@ -107,18 +107,18 @@ public enum ErrorCode {
     BAD_REQUEST(310, Fault.CALLER, Retry.NO,
             "The request cannot be read or contradicts itself.",
             "Correct the request at the place that is named."),
-    /** This build or version does not offer what was asked for. */
+    /** This build or version does not support what the caller asked for. */
     UNSUPPORTED(311, Fault.CALLER, Retry.NO,
-            "This build or version does not offer what was asked for.",
-            "Use a build that does, or do without."),
-    /** The store takes no writes at present; reads and listeners go on. */
+            "This build or version does not support what the caller asked for.",
+            "Use a build or version that supports it."),
+    /** The store accepts no writes at present; reads and listeners continue. */
     READ_ONLY(312, Fault.ENVIRONMENT, Retry.AFTER,
-            "The store takes no writes at present; reads and listeners go on.",
+            "The store accepts no writes at present; reads and listeners continue.",
             "Free space on the disk; writes resume by themselves."),
     /** The offset is before the first record that is retained. */
     GONE(313, Fault.CALLER, Retry.NO,
             "The offset is before the first record that is retained.",
-            "Start from an offset of the range that is named."),
+            "Start from an offset in the range that is named."),
     /** The nonce was used before, for an intention with other bytes. */
     NONCE_REUSED(314, Fault.CALLER, Retry.NO,
             "The nonce was used before, for an intention with other bytes.",
@@ -134,19 +134,19 @@ public enum ErrorCode {
     /** The topic holds no value for the key. */
     KEY_ABSENT(317, Fault.CALLER, Retry.AFTER,
             "The topic holds no value for the key.",
-            "Check the key; `weir export TOPIC --latest --columns key` lists those there are."),
+            "Check the key; `weir export TOPIC --latest --columns key` lists all keys."),
     /** The topic has no record at the offset. */
     RECORD_ABSENT(318, Fault.CALLER, Retry.AFTER,
             "The topic has no record at the offset.",
-            "Look at the first and last offset with `weir topic show`."),
-    /** The node has not reached the offset that the reader asked it to have. */
+            "Check the first and last offset with `weir topic show`."),
+    /** The node has not yet applied the offset that the reader requires. */
     LAGGING(319, Fault.ENVIRONMENT, Retry.AFTER,
-            "The node has not reached the offset that the reader asked it to have.",
-            "Ask again after a pause, or ask another node."),
+            "The node has not yet applied the offset that the reader requires.",
+            "Read again after a pause, or read from another node."),
     /** The node is shutting down and takes no new work. */
     DRAINING(320, Fault.ENVIRONMENT, Retry.AFTER,
             "The node is shutting down and takes no new work.",
-            "Send the same again to another node, or after the restart."),
+            "Send the request to another node, or send it again after the restart."),
     /** The topic name is empty, too long, reserved, or has a character outside its alphabet. */
     BAD_NAME(321, Fault.CALLER, Retry.NO,
             "The topic name is empty, too long, reserved, or has a character outside its alphabet.",
@@ -155,17 +155,17 @@ public enum ErrorCode {
     GROUP_UNKNOWN(322, Fault.CALLER, Retry.NO,
             "The topic has no group of this name.",
             "Check the name with `weir group ls`."),
-    /** The server is opening its store and serves nothing yet. */
+    /** The server is opening its store and accepts no requests yet. */
     OPENING(323, Fault.ENVIRONMENT, Retry.AFTER,
-            "The server is opening its store and serves nothing yet.",
-            "Send the same again after the pause that is named; /readyz answers 200 when the store is open."),
+            "The server is opening its store and accepts no requests yet.",
+            "Send the request again after the pause that is named; /readyz answers 200 when the store is open."),
     /** The operating system could not carry out an operation on a file of the store. */
     IO(401, Fault.ENVIRONMENT, Retry.AFTER,
             "The operating system could not carry out an operation on a file of the store.",
-            "Look at the operation, file and cause that are named."),
-    /** A write or sync of the log failed, so this handle writes no more. */
+            "Check the operation, file and cause that are named."),
+    /** A write or sync of the log failed, so this handle accepts no more writes. */
     IO_FATAL(402, Fault.ENVIRONMENT, Retry.NO,
-            "A write or sync of the log failed, so this handle writes no more.",
+            "A write or sync of the log failed, so this handle accepts no more writes.",
             "Check the disk, then close and reopen the store; everything acknowledged is kept."),
     /** The file system has no space left for the store. */
     DISK_FULL(403, Fault.ENVIRONMENT, Retry.AFTER,
@@ -175,9 +175,9 @@ public enum ErrorCode {
     LOCKED(404, Fault.ENVIRONMENT, Retry.AFTER,
             "Another process has the directory open.",
             "Use the process whose id is named, or end it and try again."),
-    /** Bytes that were stored safely before have changed or gone. */
+    /** Bytes of the store have changed or are missing. */
     DAMAGED(405, Fault.ENVIRONMENT, Retry.NO,
-            "Bytes that were stored safely before have changed or gone.",
+            "Bytes of the store have changed or are missing.",
             "Run `weir verify` for the full list, then restore from a backup."),
     /** The directory holds no store. */
     NOT_A_STORE(406, Fault.CALLER, Retry.NO,
@@ -191,14 +191,14 @@ public enum ErrorCode {
     FORMAT_NEWER(408, Fault.CALLER, Retry.NO,
             "The store was written by a newer version; nothing was changed.",
             "Open it with that version or a later one."),
-    /** The operating system does not let this process use the directory as it must. */
+    /** The operating system does not allow this process to use the directory. */
     NOT_PERMITTED(409, Fault.ENVIRONMENT, Retry.AFTER,
-            "The operating system does not let this process use the directory as it must.",
+            "The operating system does not allow this process to use the directory.",
             "Check owner, mode and mount options of the path that is named."),
-    /** The file system keeps nothing over a power cut, and that was not asked for. */
+    /** The file system loses everything in a power cut, and the caller did not allow that. */
     VOLATILE(410, Fault.CALLER, Retry.NO,
-            "The file system keeps nothing over a power cut, and that was not asked for.",
-            "Name a directory on a real disk, or say that losing everything is fine."),
+            "The file system loses everything in a power cut, and the caller did not allow that.",
+            "Use a directory on a disk, or allow a volatile file system."),
     /** The store runs programs, and this build has no program engine. */
     ENGINE_MISSING(411, Fault.CALLER, Retry.NO,
             "The store runs programs, and this build has no program engine.",
@@ -211,13 +211,13 @@ public enum ErrorCode {
     TOO_FEW_DESCRIPTORS(413, Fault.ENVIRONMENT, Retry.AFTER,
             "The process may not open as many files as the store needs.",
             "Raise the limit of open files, as with `ulimit -n`."),
-    /** The store was closed while or before this was asked of it. */
+    /** The store was closed before or during the call. */
     CLOSED(414, Fault.CALLER, Retry.NO,
-            "The store was closed while or before this was asked of it.",
+            "The store was closed before or during the call.",
             "Open the store again."),
-    /** An option has a value outside its range, or contradicts what the store was made with. */
+    /** An option has a value outside its range, or contradicts the options the store was created with. */
     BAD_OPTION(415, Fault.CALLER, Retry.NO,
-            "An option has a value outside its range, or contradicts what the store was made with.",
+            "An option has a value outside its range, or contradicts the options the store was created with.",
             "Correct the option that is named."),
     /** The store was opened for reading only, and the call writes. */
     OPENED_READ_ONLY(416, Fault.CALLER, Retry.NO,
@@ -227,13 +227,13 @@ public enum ErrorCode {
     CHANGED_WHILE_READ(417, Fault.ENVIRONMENT, Retry.AFTER,
             "The process that writes the store changed or removed files that were being read.",
             "Open the store again."),
-    /** The log after the newest snapshot makes more records than an open for reading only may keep. */
+    /** The log after the newest snapshot holds more records than a read-only open may keep in memory. */
     READ_ONLY_LIMIT(418, Fault.ENVIRONMENT, Retry.AFTER,
-            "The log after the newest snapshot makes more records than an open for reading only may keep.",
+            "The log after the newest snapshot holds more records than a read-only open may keep in memory.",
             "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again."),
-    /** The intention was sent, and what became of it is not known. */
+    /** The intention was sent, and its outcome is not known. */
     INDETERMINATE(501, Fault.ENVIRONMENT, Retry.YES,
-            "The intention was sent, and what became of it is not known.",
+            "The intention was sent, and its outcome is not known.",
             "Send it again with the same client id and nonce: it is executed at most once."),
     /** The time allowed ran out before anything was changed. */
     DEADLINE(502, Fault.ENVIRONMENT, Retry.YES,
@@ -243,42 +243,42 @@ public enum ErrorCode {
     UNREACHABLE(503, Fault.ENVIRONMENT, Retry.AFTER,
             "No connection to the address could be made.",
             "Check the address, and that the server is running."),
-    /** The other side sent bytes that the protocol does not allow. */
+    /** The peer sent bytes that the protocol does not allow. */
     PROTOCOL(504, Fault.PEER, Retry.NO,
-            "The other side sent bytes that the protocol does not allow.",
+            "The peer sent bytes that the protocol does not allow.",
             "Check that the address is that of a Weir server of a matching version."),
-    /** The place to work at is not a directory or an address of a known kind. */
+    /** The value of `--at` is neither a directory nor an address of a known kind. */
     BAD_ADDRESS(505, Fault.CALLER, Retry.NO,
-            "The place to work at is not a directory or an address of a known kind.",
+            "The value of `--at` is neither a directory nor an address of a known kind.",
             "Give a directory, `unix:PATH`, `weir://HOST[:PORT]` or `weirs://HOST[:PORT]`."),
     /** A line or item of the input cannot be read. */
     BAD_LINE(506, Fault.CALLER, Retry.NO,
             "A line or item of the input cannot be read.",
             "Correct it at the line and column that are named, or choose `--on-error skip`."),
-    /** The input to resume from is not the one that was begun with. */
+    /** The input differs from the one that the import began with. */
     SOURCE_CHANGED(507, Fault.CALLER, Retry.NO,
-            "The input to resume from is not the one that was begun with.",
+            "The input differs from the one that the import began with.",
             "Give the same input again, or begin a new import."),
     /** The caller cancelled the operation. */
     CANCELLED(508, Fault.CALLER, Retry.YES,
             "The caller cancelled the operation.",
-            "Start it again when it is wanted."),
+            "Start it again if it is still needed."),
     /** Another process listens at the address that was to be served. */
     ADDRESS_TAKEN(509, Fault.ENVIRONMENT, Retry.AFTER,
             "Another process listens at the address that was to be served.",
             "End that process, or serve at another address."),
-    /** A pointer that is needed is NULL. */
+    /** A required pointer is NULL. */
     NULL_POINTER(601, Fault.CALLER, Retry.NO,
-            "A pointer that is needed is NULL.",
-            "Pass the address of something."),
+            "A required pointer is NULL.",
+            "Pass a valid address."),
     /** A pointer does not have the alignment of what it points to. */
     MISALIGNED(602, Fault.CALLER, Retry.NO,
             "A pointer does not have the alignment of what it points to.",
             "Pass the address of an object of the type."),
-    /** A length or count is larger than any memory, or than the call allows. */
+    /** A length or count is larger than memory, or than the call allows. */
     BAD_LENGTH(603, Fault.CALLER, Retry.NO,
-            "A length or count is larger than any memory, or than the call allows.",
-            "Pass the true length, and no more at once than the page about the interface says."),
+            "A length or count is larger than memory, or than the call allows.",
+            "Pass the true length, within the limits of docs/formats/abi.md."),
     /** The handle was given back, is of another type, or never was one. */
     BAD_HANDLE(604, Fault.CALLER, Retry.NO,
             "The handle was given back, is of another type, or never was one.",
@@ -287,25 +287,25 @@ public enum ErrorCode {
     HANDLE_BUSY(605, Fault.CALLER, Retry.YES,
             "Another thread is inside a call with this handle.",
             "Use the handle from one thread at a time."),
-    /** Weir made a mistake in the middle of the call. */
+    /** A fault of Weir ended the call. */
     PANIC(606, Fault.US, Retry.NO,
-            "Weir made a mistake in the middle of the call.",
+            "A fault of Weir ended the call.",
             "Give the handle back, and report it with the message."),
-    /** An earlier call with this handle ended in the middle by a mistake of ours. */
+    /** A fault of Weir ended an earlier call with this handle. */
     HANDLE_POISONED(607, Fault.US, Retry.NO,
-            "An earlier call with this handle ended in the middle by a mistake of ours.",
+            "A fault of Weir ended an earlier call with this handle.",
             "Give the handle back, and make a new one."),
-    /** A structure does not say its size, or asks for what this version of the library does not know. */
+    /** A structure does not state its size, or sets fields that this version of the library does not know. */
     BAD_STRUCT(608, Fault.CALLER, Retry.NO,
-            "A structure does not say its size, or asks for what this version of the library does not know.",
+            "A structure does not state its size, or sets fields that this version of the library does not know.",
             "Set `struct_size` to the size of the structure, and everything unknown to zero."),
-    /** The library that was found is of another version than the program was made for. */
+    /** The library has another version than the one the program was built for. */
     ABI_MISMATCH(609, Fault.ENVIRONMENT, Retry.NO,
-            "The library that was found is of another version than the program was made for.",
+            "The library has another version than the one the program was built for.",
             "Install the library of the version that is named."),
-    /** The process has as many handles and pages as there can be. */
+    /** The process has the maximum number of handles and pages. */
     TOO_MANY_HANDLES(610, Fault.CALLER, Retry.AFTER,
-            "The process has as many handles and pages as there can be.",
+            "The process has the maximum number of handles and pages.",
             "Give back what is not needed."),
     /** The text of a query cannot be read at the place that is named. */
     SYNTAX(701, Fault.CALLER, Retry.NO,
@@ -327,18 +327,18 @@ public enum ErrorCode {
     TOKEN_MISMATCH(705, Fault.CALLER, Retry.NO,
             "The resume token is of another query.",
             "Ask the same query with the same options, or begin without a token."),
-    /** The resume token is damaged, or of a format that is not known. */
+    /** The resume token is damaged, or has an unknown format. */
     TOKEN_CORRUPT(706, Fault.CALLER, Retry.NO,
-            "The resume token is damaged, or of a format that is not known.",
-            "Hand back the token as it was given, or begin without one."),
-    /** A resume token for this place would be larger than is allowed. */
+            "The resume token is damaged, or has an unknown format.",
+            "Pass the token unchanged, or begin without one."),
+    /** A resume token for this position would be larger than is allowed. */
     TOKEN_TOO_LARGE(707, Fault.CALLER, Retry.NO,
-            "A resume token for this place would be larger than is allowed.",
+            "A resume token for this position would be larger than is allowed.",
             "Order by shorter keys, or use fewer sources."),
     /** A query of this kind cannot be resumed. */
     NO_TOKEN(708, Fault.CALLER, Retry.NO,
             "A query of this kind cannot be resumed.",
-            "Look at what `explain` says about resuming, and order the query accordingly."),
+            "Read what `explain` says about resuming, and order the query accordingly."),
     /** A page holds bytes that are not UTF-8. */
     NOT_UTF8(709, Fault.CALLER, Retry.NO,
             "A page holds bytes that are not UTF-8.",
@@ -379,9 +379,9 @@ public enum ErrorCode {
     REPEATED_NAME(718, Fault.CALLER, Retry.NO,
             "A member name on the way to a selected value occurs twice in one object.",
             "Correct the data, or check at the level `structural`, where the first one counts."),
-    /** A source that was said to be sorted has an item out of order. */
+    /** A source that was declared as sorted has an item out of order. */
     SOURCE_NOT_SORTED(719, Fault.CALLER, Retry.NO,
-            "A source that was said to be sorted has an item out of order.",
+            "A source that was declared as sorted has an item out of order.",
             "Sort the source, or let the query sort it."),
     /** A value to order by is an array or an object. */
     ORDER_KEY_TYPE(720, Fault.CALLER, Retry.NO,
@@ -391,22 +391,22 @@ public enum ErrorCode {
     GROUP_KEY_TYPE(721, Fault.CALLER, Retry.NO,
             "A value to group by is an array or an object.",
             "Group by a scalar."),
-    /** A number to add up reaches beyond 10 to the power of 400, or below its inverse. */
+    /** A number to sum is larger than 10^400, or closer to 0 than 10^-400. */
     NUMBER_RANGE(722, Fault.CALLER, Retry.NO,
-            "A number to add up reaches beyond 10 to the power of 400, or below its inverse.",
+            "A number to sum is larger than 10^400, or closer to 0 than 10^-400.",
             "Correct the number that is named, or leave it out with a filter."),
     /** The query has no source of this number or name. */
     UNKNOWN_SOURCE(723, Fault.CALLER, Retry.NO,
             "The query has no source of this number or name.",
-            "Use a number that adding a source has given."),
+            "Use a number that was returned when the source was added."),
     /** The source was finished or replaced before. */
     SOURCE_FINISHED(724, Fault.CALLER, Retry.NO,
             "The source was finished or replaced before.",
             "Give it no more pages."),
-    /** The page was not taken, because pages in memory would exceed the budget. */
+    /** The page was not accepted, because pages in memory would exceed the budget. */
     OVER_BUDGET(725, Fault.CALLER, Retry.AFTER,
-            "The page was not taken, because pages in memory would exceed the budget.",
-            "Take results, release result pages, and give the page again; or raise the budget."),
+            "The page was not accepted, because pages in memory would exceed the budget.",
+            "Read results, release result pages, and pass the page again; or raise the budget."),
     /** Sorting would hold more bytes than the budget allows. */
     SORT_BUDGET(726, Fault.CALLER, Retry.NO,
             "Sorting would hold more bytes than the budget allows.",
@@ -419,17 +419,17 @@ public enum ErrorCode {
     DISTINCT_BUDGET(728, Fault.CALLER, Retry.NO,
             "There are more distinct values than the budget allows.",
             "Order by the selected value, filter, or raise the budget."),
-    /** A source was split too often in a row without giving a page. */
+    /** A source was split too often without a page in between. */
     SPLIT_LOOP(729, Fault.CALLER, Retry.NO,
-            "A source was split too often in a row without giving a page.",
-            "Look at the service that answers with splits."),
-    /** The resume token is of more sources than were added, and these have rows left. */
+            "A source was split too often without a page in between.",
+            "Check the service that answers with splits."),
+    /** The resume token names sources that have rows left and were not added. */
     SOURCES_OWED(730, Fault.CALLER, Retry.AFTER,
-            "The resume token is of more sources than were added, and these have rows left.",
-            "Add the sources that are named, or say of each that is gone for good that it is abandoned."),
-    /** Weir made a mistake; an assertion of its own did not hold. */
+            "The resume token names sources that have rows left and were not added.",
+            "Add the sources that are named, or mark those that no longer exist as abandoned."),
+    /** Weir has a fault: one of its own assertions did not hold. */
     INTERNAL(901, Fault.US, Retry.NO,
-            "Weir made a mistake; an assertion of its own did not hold.",
+            "Weir has a fault: one of its own assertions did not hold.",
             "Report it with the text of the message."),
     /** An error of a newer library. */
     UNKNOWN(0, Fault.US, Retry.NO,
