@@ -1,23 +1,23 @@
-//! Lines of an org text: what a line begins.
+//! Splits an org text into lines, and tells which element each line starts.
 
 /// A line, without its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
-    /// Number in the text, from 1.
+    /// Line number in the text, from 1.
     pub(crate) number: usize,
-    /// The line without the indentation of what it lies in.
+    /// The line without the indentation of the element around it.
     pub(crate) text: String,
 }
 
 /// Columns from one tab stop to the next.
 const TAB_COLUMNS: usize = 8;
 
-/// What a line begins.
+/// The element that a line starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Nothing but spaces.
+    /// An empty line, or spaces only.
     Blank,
-    /// `# …`: ends a list, and is otherwise ignored.
+    /// `# …`: a comment; it ends a list.
     Comment,
     /// `#+begin_NAME ARGUMENT`; the name in lower case.
     Begin(String, String),
@@ -33,7 +33,7 @@ pub(crate) enum Shape {
     Row,
     /// An item of a list.
     Item(Item),
-    /// Anything else.
+    /// Any other line.
     Text,
 }
 
@@ -62,13 +62,13 @@ pub(crate) enum Bullet {
 }
 
 impl Bullet {
-    /// Whether two items are in one list.
+    /// Whether two items belong to one list.
     pub(crate) fn joins(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// Columns before the first character that is no space.
+/// Returns the number of columns before the first character that is not a space.
 pub(crate) fn indent(text: &str) -> usize {
     let mut columns = 0;
     for c in text.chars() {
@@ -81,7 +81,7 @@ pub(crate) fn indent(text: &str) -> usize {
     columns
 }
 
-/// The line without up to `columns` of its indentation.
+/// Removes up to `columns` of indentation.
 pub(crate) fn outdent(text: &str, columns: usize) -> String {
     let mut at = 0;
     for (byte, c) in text.char_indices() {
@@ -97,12 +97,12 @@ pub(crate) fn outdent(text: &str, columns: usize) -> String {
     " ".repeat(at.saturating_sub(columns))
 }
 
-/// The line without spaces and tabs at its ends.
+/// Removes spaces and tabs at both ends.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }
 
-/// What a line begins.
+/// The element that a line starts.
 pub(crate) fn shape(text: &str) -> Shape {
     let inner = trim(text);
     let Some(first) = inner.chars().next() else {
@@ -188,7 +188,7 @@ fn item(text: &str, inner: &str) -> Option<Item> {
     })
 }
 
-/// A line of code as it stands in a block: with a comma where org would see a headline or keyword.
+/// Escapes a line of code for a block: adds a comma where org would read a headline or keyword.
 pub(crate) fn escape_code(line: &str) -> String {
     let inner = line.trim_start_matches([' ', '\t']);
     let marked = inner.trim_start_matches(',');
@@ -199,7 +199,7 @@ pub(crate) fn escape_code(line: &str) -> String {
     line.to_owned()
 }
 
-/// The line that [`escape_code`] wrote.
+/// Reverses [`escape_code`].
 pub(crate) fn unescape_code(line: &str) -> String {
     let inner = line.trim_start_matches([' ', '\t']);
     let marked = inner.trim_start_matches(',');

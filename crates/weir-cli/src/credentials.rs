@@ -1,9 +1,9 @@
-//! What shows a server who is asking, and what to trust: by flag, environment
-//! or context.
+//! Credentials for a server, and the certificate authority to trust: from flags, the
+//! environment or a context.
 //!
-//! What must never happen here: a token on a command line, or one that is
-//! shown; a token of one place that is sent to another one (the settings see
-//! to it).
+//! Invariants:
+//! - No token is given on a command line, and no token is shown.
+//! - A token for one server is never sent to another one; the settings ensure this.
 
 #![allow(clippy::doc_markdown, reason = "some are help texts")]
 
@@ -16,8 +16,7 @@ use weir::ErrorCode;
 
 use crate::report::{Because, Failure, usage};
 
-/// Where that is which shows a server who is asking, and what to trust: names
-/// of files and variables, never a secret itself.
+/// Names of the files and variables that hold the credentials, never a secret itself.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Args)]
 pub(crate) struct Credentials {
     /// File with the token for a server [else WEIR_TOKEN, WEIR_TOKEN_FILE, the context]
@@ -28,11 +27,11 @@ pub(crate) struct Credentials {
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_env: Option<String>,
-    /// File with the authority of servers of weirs://, PEM [else WEIR_SERVER_CA, the system's]
+    /// File with the certificate authority of weirs:// servers, PEM [else WEIR_SERVER_CA, the system's]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_ca: Option<PathBuf>,
-    /// File with the certificate to show to servers of weirs://, PEM [else WEIR_CLIENT_CERT]
+    /// File with the client certificate for weirs:// servers, PEM [else WEIR_CLIENT_CERT]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_cert: Option<PathBuf>,
@@ -42,8 +41,8 @@ pub(crate) struct Credentials {
     pub(crate) client_key: Option<PathBuf>,
 }
 
-/// What holds of several layers, the first one first, and where it comes from:
-/// key, value, origin.
+/// Merges layers of credentials; the first layer wins. Returns key, value and origin of each
+/// setting.
 pub(crate) fn shown(layers: &[(&str, Credentials)]) -> Vec<(&'static str, Option<String>, String)> {
     type Read = fn(&Credentials) -> Option<String>;
     fn path(path: Option<&PathBuf>) -> Option<String> {
@@ -68,11 +67,11 @@ pub(crate) fn shown(layers: &[(&str, Credentials)]) -> Vec<(&'static str, Option
 
 /// The variable that holds a token.
 const TOKEN: &str = "WEIR_TOKEN";
-/// Bytes of a file with a token.
+/// Maximum size of a token file, in bytes.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 impl Credentials {
-    /// What the environment says.
+    /// Reads the credentials of the environment.
     pub(crate) fn of_environment() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
         let path = |name: &str| set(name).map(PathBuf::from);
@@ -85,7 +84,7 @@ impl Credentials {
         }
     }
 
-    /// These credentials; what they lack is taken from `other`.
+    /// Fills the missing fields from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         let token = self.token_file.is_some() || self.token_env.is_some();
         let (token_file, token_env) = if token {
@@ -132,7 +131,7 @@ impl Credentials {
         }
     }
 
-    /// The certificate to show and its key.
+    /// Returns the files of the client certificate and its key.
     pub(crate) fn identity(&self) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
         match (&self.client_cert, &self.client_key) {
             (None, None) => Ok(None),
@@ -141,7 +140,7 @@ impl Credentials {
         }
     }
 
-    /// Where the token is, in words that give nothing away.
+    /// Describes where the token is stored, without a part of the token.
     pub(crate) fn shown_token(&self) -> Option<String> {
         match (&self.token_file, &self.token_env) {
             (Some(file), _) => Some(format!("(file {})", file.display())),
@@ -150,7 +149,7 @@ impl Credentials {
         }
     }
 
-    /// These credentials with absolute paths of files.
+    /// Makes all paths absolute.
     pub(crate) fn absolute(&self) -> anyhow::Result<Self> {
         let whole = |path: &Option<PathBuf>| {
             let path = path.as_ref().map(std::path::absolute);

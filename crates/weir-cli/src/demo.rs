@@ -1,7 +1,7 @@
-//! `weir demo`: the main job on real data, shown as it happens.
+//! `weir demo`: shows the main features with real data.
 //!
-//! A tour of chapters over one embedded store. Each chapter does its work,
-//! checks the result against the source, and prints one line.
+//! The demo has chapters, most of them over one embedded store. Each chapter does its
+//! work, checks the result against the source data, and prints one line.
 //!
 //! Invariants:
 //! - A line says no more than was checked, and no number that was not measured in this run.
@@ -45,14 +45,14 @@ pub(crate) struct DemoArgs {
     /// Keep the stores in this directory (new or empty)
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Check again what an earlier `--keep DIR` left, and do nothing else
+    /// Only check the stores that an earlier `--keep DIR` created
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "quick"])]
     recheck: Option<PathBuf>,
-    /// A tenth of the load and fewer kills
+    /// Run with a tenth of the load and fewer kills
     #[arg(long)]
     quick: bool,
-    /// The writer that gets killed: writes into this store and prints what
-    /// was acknowledged
+    /// Run as the writer that gets killed: write into this store, and print each acknowledged
+    /// offset
     #[arg(long, value_name = "DIR", hide = true)]
     child: Option<PathBuf>,
     /// First nonce of each of the child's sessions
@@ -66,9 +66,8 @@ pub(crate) struct DemoArgs {
     resume: Vec<u64>,
 }
 
-/// Runs the demo; with `-o json`, standard output gets one object of facts at
-/// the end and nothing else. A step that fails prints its reason; the exit
-/// code is then 1.
+/// Runs the demo. With `-o json`, prints one object with the results to standard output, and
+/// nothing else. A failed step prints its reason, and the exit code is 1.
 pub(crate) fn run(caller: &Caller, args: &DemoArgs) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &args.child {
         return child::run(directory, &args.resume);

@@ -33,7 +33,7 @@ pub(crate) struct GetArgs {
     key: KeyArgs,
 }
 
-/// Carries out `weir get`.
+/// Runs `weir get`.
 pub(crate) fn run(caller: &Caller, args: &GetArgs) -> anyhow::Result<ExitCode> {
     let format = caller.style.format;
     let whole = format.is_some_and(|format| format != Format::Raw);
@@ -60,7 +60,7 @@ pub(crate) fn run(caller: &Caller, args: &GetArgs) -> anyhow::Result<ExitCode> {
     };
     let found = found.ok_or_else(|| match missing {
         ErrorCode::KeyAbsent => Failure::new(missing, what).advise(format!(
-            "list the keys there are: `weir export {name} --latest --columns key`"
+            "list all keys: `weir export {name} --latest --columns key`"
         )),
         _ => Failure::new(missing, what),
     })?;

@@ -1,8 +1,9 @@
-//! From a page to rows: scanned, checked, filtered, with reduced keys.
+//! Turns a page into rows: scans, checks and filters it, and reduces its keys.
 //!
-//! Invariant: a page is taken as a whole or not at all; nothing of the source
-//! changes before everything of the page was found good (X3). Payload bytes are
-//! read here and not again, but for keys that 16 bytes do not decide.
+//! Invariants:
+//! - A page is accepted as a whole or not at all: the source does not change before the
+//!   whole page is checked (X3).
+//! - Payload bytes are read once, except keys that differ only after 16 bytes.
 
 use std::cmp::Ordering;
 use std::sync::atomic::AtomicBool;
@@ -24,20 +25,20 @@ use crate::rows::{Head, ItemValues, Loaded};
 use crate::source::{Clip, LastKept, Source};
 use weir_core::error_code::ErrorCode;
 
-/// What a page would change.
+/// The changes that a page will make to its source.
 pub(crate) struct Load {
     pub(crate) page: Loaded,
     pub(crate) raw: u64,
     pub(crate) last_raw: Option<Vec<OwnedKey>>,
     pub(crate) last_kept: Option<LastKept>,
-    /// For each boundary, how many equal items it left out.
+    /// Number of equal items that each boundary excluded.
     pub(crate) equal_used: Vec<u64>,
     pub(crate) skipped: u64,
-    /// Whether the last row is of an item that is not kept.
+    /// Whether the last row belongs to an item that the filter dropped.
     ghost: bool,
 }
 
-/// What is needed to take a page of a source.
+/// Context for loading a page of a source.
 pub(crate) struct Loader<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) source: &'a Source,
@@ -51,24 +52,24 @@ struct RowBuilder<'a, 'b> {
     loader: &'b Loader<'a>,
     load: &'b mut Load,
     frames: Option<&'b Frames>,
-    /// Items of the page that were looked at, with those that have no value.
+    /// Items of the page that were read, including those without a value.
     raw: usize,
-    /// Whether what keys were made from is needed again in any case.
+    /// Whether the full values of the keys must be kept.
     whole: bool,
-    /// The only key, where all items are kept.
+    /// The key, if there is exactly one and no item is dropped.
     simple: Option<OrderKey>,
-    /// The first thing that was wrong.
+    /// The first fault of the page.
     fault: Option<QueryError>,
 }
 
 impl RowBuilder<'_, '_> {
-    /// Takes some items that were found.
+    /// Adds a part of the items of the page.
     fn part(&mut self, items: &Items) {
         if self.raw == 0 && self.frames.is_none() {
             self.expect(items.spans());
         }
         for (at, span) in items.spans().iter().enumerate() {
-            // Those without a value, and bad ones that were left out.
+            // Items without a value, and bad items that were skipped.
             while let Some(frame) = self.frames.and_then(|frames| frames.spans.get(self.raw))
                 && frame != span
             {
@@ -78,7 +79,7 @@ impl RowBuilder<'_, '_> {
         }
     }
 
-    /// Makes room for all by how long the first ones are.
+    /// Reserves rows for the page, estimated from the length of the first items.
     fn expect(&mut self, first: &[Span]) {
         let end = first.last().map_or(0, |last| last.end());
         let page = self.load.page.buffer.len();
@@ -91,8 +92,7 @@ impl RowBuilder<'_, '_> {
         self.reserve((count + more).min(EXPECTED_MAX));
     }
 
-    /// Makes room for as many rows, if nearly all items are kept: room that
-    /// doubles would be wasted.
+    /// Reserves exactly `count` rows if nearly all items are kept. Doubling would waste memory.
     fn reserve(&mut self, count: usize) {
         let plan = self.loader.plan;
         if plan.filter.is_none() {
@@ -107,7 +107,7 @@ impl RowBuilder<'_, '_> {
         }
     }
 
-    /// A frame that no item was found in.
+    /// Handles a frame without an item.
     fn missing(&mut self, span: Span) {
         if span.len == 0 {
             self.item(span, &[]);
@@ -116,7 +116,7 @@ impl RowBuilder<'_, '_> {
         }
     }
 
-    /// The frames after the last item that was found.
+    /// Handles the frames after the last item.
     fn rest(&mut self) {
         let frames = self.frames;
         while let Some(frame) = frames.and_then(|frames| frames.spans.get(self.raw)) {
@@ -145,8 +145,8 @@ impl RowBuilder<'_, '_> {
         }
     }
 
-    /// Adds a row as by far most are: kept, with an integer for its only key,
-    /// and above the row before it. False, and nothing done, for any other.
+    /// Adds a row of the most frequent form: kept, with an integer as its only key that is larger
+    /// than the key of the row before. Returns false, without a change, for any other row.
     #[inline]
     fn simply(&mut self, found: &ItemValues<'_>) -> bool {
         let Some(order) = self.simple else {
@@ -193,11 +193,11 @@ impl RowBuilder<'_, '_> {
     }
 }
 
-/// Most rows that are made room for before they are there.
+/// Largest number of rows to reserve in advance.
 const EXPECTED_MAX: usize = 1 << 20;
 
 impl Loader<'_> {
-    /// Scans, checks and filters.
+    /// Scans, checks and filters a page.
     pub(crate) fn load(
         &self,
         buffer: &Buffer,
@@ -273,18 +273,18 @@ impl Loader<'_> {
         Ok(load)
     }
 
-    /// Refuses frames that do not go with the source or the query.
+    /// Checks that the frames fit the source and the query.
     fn check(&self, frames: Option<&Frames>) -> Result<(), QueryError> {
         let bad = |what| Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
         if self.source.framed != frames.is_some() {
-            return bad("frames come with the shape `framed`, and only with it");
+            return bad("frames are required with the shape `framed`, and allowed with no other");
         }
         let metas = self.plan.metas.len();
         if frames.is_some_and(|frames| frames.meta.len() != metas * frames.spans.len()) {
-            return bad("a frame has another number of properties than were asked for");
+            return bad("a frame has another number of properties than the query selects");
         }
         if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
-            return bad("frames have another number of names than of records");
+            return bad("the number of names differs from the number of frames");
         }
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Loader<'_> {
         let some: Vec<Span> = frames.spans.iter().copied().filter(|s| s.len > 0).collect();
         let scanned = weir_scan::scan_parts(page, Some(&some), plan, scratch, each);
         scanned.map_err(|mut error| {
-            // Counted with those that have no value.
+            // Counted with the items that have no value.
             let full = frames.spans.iter().enumerate().filter(|(_, s)| s.len > 0);
             let at = full.map(|(at, _)| at).nth(error.item);
             error.item = at.unwrap_or(error.item);
@@ -314,7 +314,7 @@ impl Loader<'_> {
         })
     }
 
-    /// After the last row: its keys, and whether it is kept.
+    /// Notes the keys of the last row, and whether it is kept.
     fn end(&self, load: &mut Load) {
         let Some(last) = load.page.heads.len().checked_sub(1) else {
             return;
@@ -327,8 +327,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Adds an item. One that is not kept stays as a ghost until the next is
-    /// compared with it.
+    /// Adds an item. A dropped item stays as a ghost row until the next item is compared with it.
     fn row(&self, found: &ItemValues<'_>, whole: bool, load: &mut Load) -> Result<(), QueryError> {
         let plan = self.plan;
         let page = &mut load.page;
@@ -354,7 +353,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// A key of an item.
+    /// Reduces a key of an item.
     #[inline]
     fn reduce(
         &self,
@@ -378,12 +377,12 @@ impl Loader<'_> {
         })
     }
 
-    /// Compares an item with the one before it, kept or not.
+    /// Checks that an item is not before its predecessor, whether that one was kept or not.
     fn sorted(&self, at: usize, raw: usize, load: &Load) -> Result<(), QueryError> {
         let (plan, constants) = (self.plan, &self.source.constants);
         let page = &load.page;
         if let (Some(before), Some(key)) = (at.checked_sub(1), plan.keys.first()) {
-            // This decides for nearly all.
+            // The reduced keys decide in nearly all cases.
             let prefix = |row: usize| page.head(row).key.reduced().prefix(key.descending);
             if prefix(before) < prefix(at) {
                 return Ok(());
@@ -401,8 +400,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Compares the first row with what was promised of the source: a merge has
-    /// gone on without it up to there.
+    /// Checks that the first row is not before the promise of the source: the merge has already
+    /// continued up to that promise.
     fn promised(&self, load: &Load) -> Result<(), QueryError> {
         let (plan, source, page) = (self.plan, self.source, &load.page);
         let Some(promise) = source.watermark.as_deref() else {
@@ -425,7 +424,7 @@ impl Loader<'_> {
         self.place(error)
     }
 
-    /// Whether the item of the last row goes on.
+    /// Whether the item of the last row is kept.
     fn keeps(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
@@ -446,7 +445,7 @@ impl Loader<'_> {
         Ok(wanted && (source.clip == Clip::No || self.is_after_all(at, load)))
     }
 
-    /// Whether the filter lets an item through.
+    /// Whether an item passes the filter.
     fn passes(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let Some(filter) = &self.plan.filter else {
             return Ok(true);
@@ -483,8 +482,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Whether no earlier run handed it out. What a boundary around others left
-    /// out, those in it do not count.
+    /// Whether no earlier run returned the row. A row that an outer boundary excluded does not
+    /// count for the boundaries inside of it.
     fn is_after_all(&self, at: usize, load: &mut Load) -> bool {
         let Load {
             page, equal_used, ..
@@ -493,7 +492,7 @@ impl Loader<'_> {
         let alone = self.boundary.iter().filter(|boundary| boundary.alone);
         let alone = alone.filter(|boundary| precedence.is_in(&boundary.precedence));
         let least = alone.map(|boundary| boundary.precedence.part.len()).max();
-        // Only the first one says something of sources that are not in it.
+        // Only the first boundary applies to sources that it does not name.
         let holds = |place: usize, boundary: &Boundary| {
             if precedence.is_in(&boundary.precedence) {
                 least.is_none_or(|least| boundary.precedence.part.len() >= least)
@@ -543,7 +542,7 @@ impl Loader<'_> {
         !again
     }
 
-    /// Notes the last keys, and how many items in a row have them.
+    /// Notes the last keys, and the number of consecutive items that have them.
     fn runs(&self, load: &mut Load) {
         let (plan, source) = (self.plan, self.source);
         if plan.keys.is_empty() || !source.sorted {

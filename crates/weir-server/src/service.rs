@@ -1,8 +1,8 @@
-//! What happens with a request, whichever protocol it came by.
+//! Checks and dispatches HTTP requests of both versions of the protocol.
 //!
-//! [`Edge::start`] takes a request whose body is there and does at once what
-//! can be done at once; [`Edge::call`] takes one whose body is still coming.
-//! Both pass the same checks in the same order before anything that costs more
+//! [`Edge::start`] accepts a request with its whole body, and answers at once if no
+//! operation has to wait; [`Edge::call`] accepts a request whose body is still
+//! arriving. Both run these checks in this order, before any work that costs more
 //! than parsing: host, resource, method, origin, right, parameters, size.
 
 pub(crate) mod listen;
@@ -32,7 +32,7 @@ use crate::resources::table::{BodyMax, Operation, Row, Table};
 use crate::resources::{batch, ds, framing, groups, openapi, ops, programs, topics};
 use crate::security::{Principal, Right};
 
-/// The tables of all resources, those first that are asked for most.
+/// The tables of all resources, the most requested first.
 const TABLES: &[Table] = &[
     events::TABLE,
     batch::TABLE,
@@ -43,10 +43,10 @@ const TABLES: &[Table] = &[
     ops::TABLE,
 ];
 
-/// The description of the interface.
+/// The `OpenAPI` document as JSON.
 static DESCRIPTION: LazyLock<String> = LazyLock::new(|| openapi::document(TABLES).to_string());
 
-/// The description of the interface, for its resource.
+/// Returns the `OpenAPI` document, which is a resource too.
 pub(crate) fn description() -> &'static str {
     &DESCRIPTION
 }
@@ -55,7 +55,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     TABLES.iter().flat_map(|table| table.rows)
 }
 
-/// Labels under which requests are counted, in the order of [`Resource`].
+/// Returns the labels of the request counters, in the order of [`Resource`].
 pub(crate) fn routes() -> Vec<&'static str> {
     let mut labels = vec!["unknown"; route::RESOURCES];
     for row in rows() {
@@ -66,7 +66,7 @@ pub(crate) fn routes() -> Vec<&'static str> {
     labels
 }
 
-/// Finds what a path names, and its row.
+/// Finds the resource that a path names, and its row.
 fn find(path: &str) -> Result<(Matched, &'static Row), Problem> {
     for row in rows() {
         if let Some(found) = route::fit(row.resource, row.template, path)? {
@@ -76,17 +76,17 @@ fn find(path: &str) -> Result<(Matched, &'static Row), Problem> {
     Err(Problem::new(Kind::NotFound, "no resource has this path"))
 }
 
-/// A request that passed the checks, and the operation that it asks for.
+/// A request that passed the checks, and its operation.
 type Routed = (Box<Call>, &'static Operation);
 
-/// What came of the checks.
+/// The result of the checks.
 enum Checked {
     Open(&'static Operation),
-    /// The answer needs nothing else: OPTIONS.
+    /// The response is ready, as for OPTIONS.
     Answered(Reply),
 }
 
-/// A body of which nobody knows how long it will be: what arrives is charged.
+/// A body of unknown length: each part is charged to the budget when it arrives.
 struct Charged<'a> {
     source: &'a mut dyn BodySource,
     edge: &'a Edge,
@@ -110,7 +110,7 @@ impl BodySource for Charged<'_> {
 }
 
 impl Edge {
-    /// The checks. `length` of the body, when it is declared.
+    /// Runs the checks. `length` is that of the body in bytes, if the client declared it.
     fn open(&self, head: Head, peer: Peer, length: Option<u64>) -> Result<Routed, Reply> {
         let begun = Instant::now();
         let trace = head.text(FieldName::Traceparent).and_then(trace_id);
@@ -176,7 +176,7 @@ impl Edge {
                 .admit(&call.principal, 1, length.unwrap_or(0))
                 .map_err(rate)?;
             let topic = &call.matched.topic;
-            // Its items say whether it writes, removes, or both.
+            // The items of a batch decide whether it needs the right to write, to delete, or both.
             let open = (call.matched.resource == Resource::Transactions || framing::is_batch(call))
                 && security.has(&call.principal, Right::Delete, topic);
             if !open || security.has(&call.principal, right, topic) {
@@ -235,7 +235,7 @@ impl Edge {
         })
     }
 
-    /// Begins a request whose body is there.
+    /// Starts a request whose whole body has arrived.
     pub(crate) fn start(self: &Arc<Self>, head: Head, peer: Peer, body: &[u8]) -> Started {
         let routed = match self.open(head, peer, Some(body.len() as u64)) {
             Ok(routed) => routed,
@@ -258,7 +258,7 @@ impl Edge {
         }))
     }
 
-    /// Answers at once what waits for nothing; `None`: it may wait.
+    /// Executes an operation that never waits. Returns `None` if the operation may wait.
     fn now(self: &Arc<Self>, call: &Call, operation: &Operation) -> Option<Result<Reply, Problem>> {
         let now = operation.now?;
         if call.head.has(FieldName::AcceptEncoding) {
@@ -267,7 +267,7 @@ impl Edge {
         now(self, call)
     }
 
-    /// Carries out a request whose body is still coming.
+    /// Executes a request whose body is still arriving.
     pub(crate) async fn call(
         self: &Arc<Self>,
         head: Head,
@@ -297,7 +297,7 @@ impl Edge {
             return self.handle((call, operation), input).await;
         }
         let max = body_max(&call, operation, &self.shared.config);
-        // Held until the answer is there.
+        // Held until the response is ready.
         let mut reservation = Reservation::new(&self.shared.admission.bodies);
         match whole(input, max, &mut reservation).await {
             Ok(body) if body.len() <= INLINE_WORK_BYTES => {
@@ -312,7 +312,7 @@ impl Edge {
         }
     }
 
-    /// Waits for an answer, within the time for the store.
+    /// Waits for the response, at most `store_timeout`.
     pub(crate) async fn wait(&self, mut started: Started) -> Reply {
         if !started.expires() {
             return started.await;
@@ -324,7 +324,7 @@ impl Edge {
         }
     }
 
-    /// Everything that is not done at once.
+    /// Executes an operation that may wait.
     async fn handle(self: &Arc<Self>, (call, operation): Routed, input: Input<'_>) -> Reply {
         let result = self.result(&call, operation, input).await;
         let result = match result {
@@ -338,8 +338,8 @@ impl Edge {
         self.finish(&call, result)
     }
 
-    /// An answer with the memory that it takes until it is sent. Answers whose size depends on
-    /// records have reserved it before.
+    /// Reserves the memory of a response until it is sent. Operations that return records have
+    /// reserved theirs before.
     async fn held(&self, mut reply: Reply) -> Result<Reply, Problem> {
         if let Body::Bytes(bytes) = reply.body {
             let budget = &self.shared.admission.answers;
@@ -369,14 +369,14 @@ impl Edge {
     }
 }
 
-/// The answer to a caller over its rate.
+/// The response to a caller that exceeds its rate.
 fn rate(pause: std::time::Duration) -> Problem {
     let mut problem = Problem::new(Kind::Rate, ErrorCode::Rate.sentence()).code(ErrorCode::Rate);
     problem.retry_after_ms = Some(milliseconds(pause));
     problem
 }
 
-/// The trace id of a `traceparent`, if it is one.
+/// Returns the trace id of a `traceparent`, or `None` if the text is not valid.
 fn trace_id(text: &str) -> Option<&str> {
     let mut parts = text.split('-');
     let (_, id) = (
@@ -387,7 +387,7 @@ fn trace_id(text: &str) -> Option<&str> {
     (id.len() == 32 && id.bytes().all(hex) && id.bytes().any(|byte| byte != b'0')).then_some(id)
 }
 
-/// Bytes of the body that a request may have.
+/// Returns the largest body of a request, in bytes.
 fn body_max(call: &Call, operation: &Operation, config: &ServerConfig) -> usize {
     match operation.body {
         BodyMax::Json => config.json_max.0,

@@ -1,12 +1,13 @@
-//! Running a part of the log again, in memory.
+//! Replays a part of the log in memory.
 //!
-//! [`History`] reads a store's files and writes none; it takes no lock, so it
-//! works on a store that is open elsewhere and on a medium that is read-only.
-//! What it sees is what an open would see at this moment; files that the
-//! owner removes meanwhile are an error, and trying again helps.
+//! [`History`] reads the files of a store without a lock, so it works beside the
+//! process that has the store open, and on a read-only medium. It sees the state
+//! that an open would see at this moment. A file that the owner removes meanwhile
+//! is an error; the caller may retry.
 //!
-//! What must never happen here: a byte that is written, or an outcome from
-//! anywhere but the machine.
+//! Invariants:
+//! - No byte is written.
+//! - Every outcome comes from the machine.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -28,20 +29,20 @@ use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, BlockLocation, HEADER_BYTES, Header};
 use crate::topic::files::{directory, parse_segment, path as segment_path};
 
-/// A store's past, read from its files.
+/// The log and the snapshots of a store, for replay.
 #[derive(Debug)]
 pub struct History {
     disk: Arc<dyn Disk>,
     identity: Identity,
     readers: LogReaders,
-    /// The newest entry that may be run: in a cluster, the newest committed one.
+    /// The last entry to replay: in a cluster, the last committed one.
     through: LogIndex,
     host: Option<Arc<dyn ProgramHost>>,
     /// Snapshots by their log entry, newest first.
     snapshots: Vec<LogIndex>,
 }
 
-/// A record with bytes of its own.
+/// A record that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
     /// Topic.
@@ -50,9 +51,9 @@ pub struct OwnedRecord {
     pub offset: ConsequenceOffset,
     /// The intention that caused it.
     pub intention: IntentionOffset,
-    /// What happened.
+    /// The kind of change.
     pub kind: RecordKind,
-    /// Marks.
+    /// Flags.
     pub flags: RecordFlags,
     /// Key; empty for none.
     pub key: Vec<u8>,
@@ -74,53 +75,52 @@ impl OwnedRecord {
     }
 }
 
-/// An intention that was run again. The slices live as long as the call that
-/// hands it over.
+/// A replayed intention. The slices are valid during the callback only.
 #[derive(Clone, Copy, Debug)]
 pub struct Replayed<'a> {
-    /// The verdict of now, with the fuel of now.
+    /// The verdict and the fuel of the replay.
     pub commit: &'a Commit,
     /// Name of its topic; empty for housekeeping.
     pub topic: &'a str,
-    /// What was asked for: CREATE, PUT, DELETE, TXN, …
+    /// The operation: CREATE, PUT, DELETE, TXN, …
     pub operation: &'static str,
     /// Key of a PUT or DELETE.
     pub key: &'a [u8],
     /// Value of a PUT.
     pub value: &'a [u8],
-    /// Steps of a TXN.
+    /// Number of steps of a TXN.
     pub steps: u32,
     /// Code of a CREATE or REPLACE; empty without one.
     pub code: &'a [u8],
-    /// Who asked; none without session.
+    /// The client; none without session.
     pub client: ClientId,
-    /// The authenticated name.
+    /// Name of the authenticated principal.
     pub principal: &'a [u8],
     /// Its stamp, milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     /// Its records.
     pub records: &'a [OwnedRecord],
-    /// The state after the batch that it came with.
+    /// The state after the whole batch of the intention.
     pub machine: &'a Machine,
 }
 
-/// Whether what was run again is what the store's files say.
+/// Whether a replayed intention agrees with the files of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The files say the same.
+    /// The files agree.
     Equal,
-    /// They say something else.
+    /// The files differ.
     Differs,
-    /// They say nothing: the records are not written out of the log yet, or
-    /// were compacted away.
+    /// The files do not contain the records: they are not yet written to the topic, or were
+    /// compacted away.
     Unknown,
 }
 
-/// Keeps the records of some intentions.
+/// Collects the records of the wanted intentions.
 struct Collector {
     wanted: RangeInclusive<IntentionOffset>,
     records: Vec<OwnedRecord>,
-    /// A record to look for, and the intention that made it.
+    /// The record to find. `found` becomes the intention that made it.
     looked_for: Option<(TopicId, ConsequenceOffset)>,
     found: Option<IntentionOffset>,
     name: String,
@@ -145,14 +145,14 @@ impl ConsequenceSink for Collector {
     }
 }
 
-/// No topic has this number.
+/// A number that no topic has.
 const NOWHERE: TopicId = TopicId(u32::MAX);
 
 impl History {
-    /// Reads the history of the store in `directory`; programs run on `host`.
+    /// Opens the history of the store in `directory`; `host` runs its programs.
     ///
     /// # Errors
-    /// `Missing` when there is no store; `Damage` when its log cannot be read.
+    /// `Missing` if there is no store; `Damage` if its log cannot be read.
     pub fn open(directory: &Path, host: Option<Arc<dyn ProgramHost>>) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { what: "store" };
         if !directory.join(identity::PATH).is_file() {
@@ -179,7 +179,7 @@ impl History {
         })
     }
 
-    /// The first intention that can be run again.
+    /// Returns the first intention that can be replayed.
     pub fn first(&self) -> Result<IntentionOffset, StoreError> {
         let mut first = IntentionOffset(1);
         if self.readers.first_index() > LogIndex(1)
@@ -190,13 +190,11 @@ impl History {
         Ok(first)
     }
 
-    /// Runs intentions again, in order, on the state before them, and hands
-    /// over each one of `wanted` that was executed. Returns the offset of the
-    /// newest intention that was run.
+    /// Replays intentions in log order, and passes each executed one in `wanted` to the callback.
+    /// Returns the offset of the last replayed intention.
     ///
     /// # Errors
-    /// `Gone` when the log before them was purged and no snapshot is old
-    /// enough.
+    /// `Gone` if the log before them was purged and no snapshot is old enough.
     pub fn replay(
         &self,
         wanted: RangeInclusive<IntentionOffset>,
@@ -229,10 +227,10 @@ impl History {
         Ok(machine.applied())
     }
 
-    /// The intention that made a record; `None` when there is no such record.
+    /// Returns the intention that made a record; `None` if the record does not exist.
     ///
     /// # Errors
-    /// `Gone` when the log that made it was purged.
+    /// `Gone` if that part of the log was purged.
     pub fn intention_of(
         &self,
         topic: &str,
@@ -259,9 +257,8 @@ impl History {
         Ok(sink.found)
     }
 
-    /// A state from which the log goes on: the newest snapshot that is old
-    /// enough, or nothing. When there is none: the first intention that could
-    /// be run.
+    /// Returns the state to replay from: the newest snapshot that is old enough, or the empty
+    /// state. If the log after neither is there, returns the first intention that can be replayed.
     fn start(
         &self,
         old_enough: &dyn Fn(&Machine) -> bool,
@@ -276,7 +273,7 @@ impl History {
             let read = Snapshot::read(&*self.disk, store_id, *index, 1, self.host.as_ref());
             let snapshot = match read {
                 Ok(snapshot) => snapshot,
-                // An older one or the log has the same.
+                // An older snapshot or the log has the same state.
                 Err(error) if error.is_damage() || error.is_missing_file() => continue,
                 Err(error) => return Err(error),
             };
@@ -296,10 +293,9 @@ impl History {
         Replay::new(self.readers.reader(index), self.through)
     }
 
-    /// Compares an intention that was run again with what the store kept of
-    /// it: its outcome in the newest snapshot's table of sessions, and its
-    /// records in the topic's files. Reads that snapshot and those files, so
-    /// it takes time linear in their size.
+    /// Compares a replayed intention with the files of the store: its outcome with the table of
+    /// sessions in the newest snapshot, its records with the files of the topic. Takes time linear
+    /// in the size of that snapshot and those files.
     pub fn compare(&self, replayed: &Replayed<'_>) -> Result<Agreement, StoreError> {
         let commit = replayed.commit;
         let newest = self.newest_snapshot()?;
@@ -321,7 +317,7 @@ impl History {
         };
         let stored = self.stored(newest.as_ref(), topic.id, commit.intention)?;
         let wanted = replayed.records;
-        // Flags may change when a topic is compacted.
+        // Compaction may change flags.
         let same = |a: &OwnedRecord, b: &OwnedRecord| {
             (a.offset, a.kind, &a.key, &a.value) == (b.offset, b.kind, &b.key, &b.value)
         };
@@ -356,7 +352,7 @@ impl History {
         Ok(None)
     }
 
-    /// The records of an intention in the segments of a topic.
+    /// Reads the records of an intention from the segments of a topic.
     fn stored(
         &self,
         newest: Option<&Snapshot>,
@@ -373,8 +369,8 @@ impl History {
             .filter(|(id, _)| *id == topic)
             .flat_map(|(_, list)| list.segments.iter().map(|entry| entry.number))
             .collect();
-        // What no snapshot lists may be left over from before a crash, until
-        // the next open has removed it.
+        // A file that no snapshot lists may be a remainder of a crash, which the next open
+        // removes.
         let trusted = |number: &u32| {
             listed.contains(number) || listed.iter().max().is_none_or(|last| number > last)
         };
@@ -388,7 +384,7 @@ impl History {
         Ok(stored)
     }
 
-    /// Looks through one segment. What is damaged there is not looked at.
+    /// Searches one segment. Skips damaged blocks.
     fn search(
         &self,
         stored: &mut Stored,
@@ -438,15 +434,15 @@ impl History {
     }
 }
 
-/// What the files of a topic say about an intention.
+/// The records of an intention in the files of a topic.
 #[derive(Default)]
 struct Stored {
     records: Vec<OwnedRecord>,
-    /// There are records of later intentions.
+    /// Whether the files have records of later intentions.
     reaches_after: bool,
 }
 
-/// Hands over the executed items of a batch that are wanted.
+/// Passes the wanted, executed items of a batch to the callback.
 fn hand_over(
     batch: &Batch<'_>,
     outcomes: &Outcomes,

@@ -1,9 +1,9 @@
-//! A value that was read, together with the memory it lies in.
+//! A value together with the page that holds its bytes.
 
 use weir_core::Record;
 use weir_store::{Page, StoreError};
 
-/// A record that was found by key. The bytes live as long as this does.
+/// A record that was found by key. It owns the page with its bytes.
 #[derive(Clone, Debug)]
 pub struct Value {
     page: Page,
@@ -15,22 +15,22 @@ impl Value {
         Ok(found.then_some(Self { page }))
     }
 
-    /// What its bytes lie in. The record is the first one of it.
+    /// Returns the page, whose first record this is.
     #[must_use]
     pub fn page(&self) -> &Page {
         &self.page
     }
 
-    /// The record.
+    /// Returns the record.
     #[must_use]
     pub fn record(&self) -> Record<'_> {
         match self.page.iter().next() {
             Some(Ok(record)) => record,
-            _ => unreachable!("checked when it was made"),
+            _ => unreachable!("`new` has checked that the page has a record"),
         }
     }
 
-    /// Its value.
+    /// Returns the value of the record.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         self.record().value

@@ -1,4 +1,4 @@
-//! Reads markup within a text. A sign that finds no end stands for itself.
+//! Reads the markup of a text. An opening character without its closing one is plain text.
 
 use super::{
     ATTACHMENT, GUARD, REFERENCE_CLOSE, REFERENCE_OPEN, STATUS, USER, has_scheme, in_short_name,
@@ -11,16 +11,16 @@ use crate::options::ORG_DEPTH_MAX;
 use crate::shown::shown_mark;
 use serde_json::{Value, json};
 
-/// A fault, and the character at which it is.
+/// A fault, and the index of its character.
 pub(crate) type Fault = (usize, OrgErrorKind);
 
-/// Longest short name of an emoji, in characters.
+/// Maximum length of the short name of an emoji, in characters.
 const SHORT_NAME_MAX: usize = 64;
 
-/// Longest time stamp, in characters.
+/// Maximum length of a time stamp, in characters.
 const TIME_STAMP_MAX: usize = 40;
 
-/// Reads a text as inline nodes. Texts are not empty, and neighbours differ in marks.
+/// Reads a text as inline nodes. No text node is empty, and adjacent text nodes differ in marks.
 pub(crate) fn read(source: &str, table: &Table) -> Result<Vec<Value>, Fault> {
     let chars: Vec<char> = source.chars().collect();
     let mut reader = Reader {
@@ -38,17 +38,17 @@ struct Reader<'t> {
     nodes: Vec<Value>,
 }
 
-/// Markup that was matched, and the character after it.
+/// Matched markup, and the index of the character after it.
 enum InlineMatch {
     /// A node.
     Node(Value, usize),
-    /// A part with one more mark: first character, end, character after the markup.
+    /// Marked text: the mark, the first character, the end, and the character after the markup.
     Marked(Value, usize, usize, usize),
-    /// A part to be taken literally, with one more mark.
+    /// Marked text that is read literally, as in code.
     Verbatim(Value, usize, usize, usize),
 }
 
-/// A place in a region whose ends are boundaries.
+/// A range of the text whose ends are boundaries.
 #[derive(Clone, Copy)]
 struct Region {
     from: usize,
@@ -68,7 +68,7 @@ impl Reader<'_> {
             let limit = ORG_DEPTH_MAX;
             return Err((from, OrgErrorKind::TooDeep { limit }));
         }
-        // Signs for which no end was found: the search is not repeated, so that it stays linear.
+        // Characters without a closing one: the search is not repeated, so that reading stays linear.
         let mut unclosed = Vec::new();
         let mut plain = String::new();
         let mut at = from;
@@ -117,8 +117,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds a text, to the last node where that has the same marks. Code keeps only the marks that
-    /// the schema allows beside it.
+    /// Adds a text; appends it to the last node if that has equal marks. Code keeps only the marks
+    /// that the schema allows together with code.
     fn push(&mut self, added: &str, active: &[Value]) {
         if added.is_empty() {
             return;
@@ -181,7 +181,7 @@ impl Reader<'_> {
         self.chars[from..to].iter().collect()
     }
 
-    /// The first place of `what` from `at` on.
+    /// Returns the first position of `what` from `at` on.
     fn place_of(&self, what: &str, at: usize, to: usize) -> Option<usize> {
         (at..to).find(|at| self.is(*at, to, what))
     }
@@ -194,7 +194,7 @@ impl Reader<'_> {
         }
         let verbatim = matches!(sign, '~' | '=');
         let mut end = begin + 1;
-        // Where no link ends any more, none is looked for again.
+        // Without the end of a link in the rest of the text, no link is searched again.
         let mut links = !verbatim;
         while end < to {
             if links && self.is(end, to, "[[") {
@@ -251,7 +251,7 @@ impl Reader<'_> {
             .then(|| InlineMatch::Node(leaf("emoji", attrs([("shortName", short.into())])), after))
     }
 
-    /// `<2024-11-29 Fri>`, anything after the day ignored.
+    /// `<2024-11-29 Fri>`; the text after the day is ignored.
     fn date(&self, at: usize, to: usize) -> Option<InlineMatch> {
         let within = &self.chars[at + 1..to.min(at + TIME_STAMP_MAX)];
         let end = at + 1 + within.iter().position(|c| *c == '>')?;
@@ -338,7 +338,7 @@ impl Reader<'_> {
         Ok(Some(InlineMatch::Marked(mark, end + 1, close, after)))
     }
 
-    /// The end of a reference with a text, which may hold others.
+    /// Returns the end of a reference with a text, which may contain other references.
     fn reference_end(&self, from: usize, to: usize) -> Option<usize> {
         let mut open = 1_usize;
         let mut at = from;
@@ -360,12 +360,13 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a text cannot have both marks: two of one type, unless both are stored ones.
+/// Whether a text cannot have both marks: two marks of one type exclude each other unless both
+/// are stored in the table.
 fn excludes(one: &Value, two: &Value) -> bool {
     one == two || (referred(one).is_none() && kind(one) == kind(two))
 }
 
-/// The node that a link stands for, if it is no mark.
+/// Returns the node that a link stands for; `None` if the link is a mark.
 fn link_node(target: &str, name: Option<&str>) -> Option<Value> {
     if let Some(id) = target.strip_prefix(USER) {
         let mut shown = attrs([("id", id.into())]);

@@ -1,8 +1,10 @@
-//! Writes inline nodes as markup that is read as the same nodes.
+//! Writes inline nodes as markup that reads back as equal nodes.
 //!
-//! Each text is written, read again and compared: first with as few guards as possible, then with
-//! a guard at every sign that could be taken for markup, then with the nodes that do not come back
-//! stored and referred to. So what is written is right by construction.
+//! Each text is written, read back and compared, in up to three attempts: with as few guards as
+//! possible; with a guard at every character that could be read as markup; with every node that
+//! did not read back stored in the table and referred to.
+//!
+//! Invariant: markup is returned only after it was read back as equal nodes.
 
 use super::{
     ATTACHMENT, GUARD, REFERENCE_CLOSE, REFERENCE_OPEN, STATUS, USER, in_short_name, is_space,
@@ -13,8 +15,8 @@ use crate::opaque::{OpaqueKind, Table};
 use crate::shown::{shown_attrs, shown_mark, shows};
 use serde_json::Value;
 
-/// Writes the shown children of a text. `breaks` tells whether hard breaks can be shown here.
-/// `None` if no markup shows them; the table is then as before.
+/// Writes the children of a text. `breaks` is true where a hard break can be written. Returns
+/// `None`, and leaves the table unchanged, if no markup can express the children.
 pub(crate) fn write(nodes: &[&Value], breaks: bool, table: &mut Table) -> Option<String> {
     let saved = table.len();
     let all: Vec<usize> = (0..nodes.len()).collect();
@@ -39,7 +41,7 @@ pub(crate) fn write(nodes: &[&Value], breaks: bool, table: &mut Table) -> Option
     written
 }
 
-/// Writes the nodes at `which`, and reads them again.
+/// Writes the nodes at `which`, and reads them back.
 fn attempt(
     nodes: &[&Value],
     which: &[usize],
@@ -64,7 +66,7 @@ fn attempt(
 enum Mark<'v> {
     Link(&'v str),
     Stored(&'v Value),
-    /// A mark whose markup is this sign, repeated at the end.
+    /// A mark that is written as this character before and after the text.
     Sign(char),
     Sub,
     Sup,
@@ -126,13 +128,14 @@ impl<'v> Mark<'v> {
 }
 
 struct Writer<'t> {
-    /// Whether every sign that could be markup gets a guard.
+    /// Whether every character that could be markup gets a guard.
     careful: bool,
     table: &'t mut Table,
 }
 
 impl Writer<'_> {
-    /// Writes items that have the first `level` marks in common. `open` are the signs around.
+    /// Writes items that share their first `level` marks. `open` has the characters of the markup
+    /// around them.
     fn region(&mut self, items: &[Item<'_>], level: usize, open: &mut String) -> String {
         let mut out = String::new();
         // Whether the last markup needs a boundary after it.
@@ -180,7 +183,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Writes items within a mark. Returns whether the markup needs boundaries.
+    /// Writes items inside of a mark. Returns whether the markup needs boundaries.
     fn marked(
         &mut self,
         mark: Mark<'_>,
@@ -239,8 +242,8 @@ fn bounded(item: &Item<'_>) -> bool {
     kind(item.node) == "emoji" && !item.stored
 }
 
-/// The markup of a node without children; `None` if it has none. Whether it is read as the node is
-/// checked by the caller.
+/// Returns the markup of a node without children; `None` if there is none. The caller checks
+/// that the markup reads back as the node.
 fn leaf(node: &Value) -> Option<String> {
     let shown = shown_attrs(node);
     let attr = |name: &str| shown.as_ref()?.get(name)?.as_str();
@@ -269,7 +272,8 @@ fn leaf(node: &Value) -> Option<String> {
     }
 }
 
-/// Adds a guard, unless one stands there. Two together would be a character of the text.
+/// Adds a guard unless the text ends with one: two guards in a row stand for a character of the
+/// text.
 pub(crate) fn push_guard(out: &mut String) {
     let there = out.chars().rev().take_while(|c| *c == GUARD).count();
     if there % 2 == 0 {
@@ -277,8 +281,8 @@ pub(crate) fn push_guard(out: &mut String) {
     }
 }
 
-/// Adds a text with a guard at every sign that could be taken for markup. `last` tells that nothing
-/// follows, `open` are the signs of the markup around it.
+/// Adds a text with a guard at every character that could be read as markup. `last` is true if
+/// nothing follows; `open` has the characters of the markup around the text.
 fn push_guarded(out: &mut String, piece: &str, last: bool, open: &str) {
     let mut previous = out.chars().next_back();
     let mut chars = piece.chars().peekable();

@@ -1,7 +1,8 @@
-//! The elements of a JSON array, one at a time, without holding the document.
+//! Reads the elements of a JSON array one at a time, without the whole document in memory.
 //!
-//! The scanner follows only brackets and strings; the caller checks whether an element is
-//! JSON. Invariants: no recursion; a document that ends early is an error.
+//! The scanner follows brackets and strings only; the caller checks that an element is JSON.
+//!
+//! Invariants: no recursion; a truncated document is an error.
 
 use std::io::{self, BufRead};
 
@@ -16,7 +17,7 @@ pub(super) struct Array {
     column: u64,
     bytes: u64,
     state: State,
-    /// Objects and arrays around the array.
+    /// Number of objects and arrays around the array.
     outside: Vec<u8>,
 }
 
@@ -33,7 +34,7 @@ enum State {
 }
 
 impl Array {
-    /// Begins to read.
+    /// Starts reading.
     pub(super) fn new(input: Box<dyn BufRead>, bytes_max: usize) -> Self {
         Self {
             input,
@@ -46,7 +47,7 @@ impl Array {
         }
     }
 
-    /// Bytes read.
+    /// Returns the number of bytes read.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -59,7 +60,7 @@ impl Array {
         })
     }
 
-    /// The next element, byte for byte.
+    /// Reads the next element, byte for byte.
     pub(super) fn next(
         &mut self,
         path: &[Step],
@@ -69,7 +70,7 @@ impl Array {
         if self.state == State::Start {
             self.enter(path)?;
             if self.state == State::After {
-                // A document that is no array is one element.
+                // A document that is not an array is one element.
                 return self.element(item).map(Some);
             }
         }
@@ -115,7 +116,7 @@ impl Array {
         })
     }
 
-    /// Goes to the array: down the path, and after its bracket.
+    /// Skips to the array at the path, and past its opening bracket.
     fn enter(&mut self, path: &[Step]) -> Result<(), Problem> {
         for step in path {
             match step {
@@ -210,7 +211,7 @@ impl Array {
         }
     }
 
-    /// The next byte that is no blank.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> io::Result<Option<u8>> {
         loop {
             let chunk = self.input.fill_buf()?;
@@ -224,7 +225,7 @@ impl Array {
         }
     }
 
-    /// Goes past the byte that was seen; it is no line end.
+    /// Consumes the byte that `peek` returned; it is not a line end.
     fn bump(&mut self) {
         self.bump_byte(b' ');
     }
@@ -239,7 +240,7 @@ impl Array {
         }
     }
 
-    /// Reads one value that begins here, as far as brackets and quotes tell.
+    /// Reads one value, delimited by its brackets and quotes.
     fn value(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), Problem> {
         let mut depth = 0_usize;
         let (mut text, mut escaped, mut any) = (false, false, false);

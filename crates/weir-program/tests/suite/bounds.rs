@@ -1,4 +1,4 @@
-//! Every limit one below, at, and one above.
+//! Tests each limit one below, at, and one above its value.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weir_program::{WasmtimeHost, inspect, limits, widest};
 
 use crate::world::{Life, module, play};
 
-/// What a PUT without key and value leads to.
+/// Returns the verdict of a PUT without key and value.
 fn put(imports: &str, options: &str, body: &str) -> String {
     let wat = module(imports, "", body);
     let script = format!("create t program=p {options}\nput t =");
@@ -40,7 +40,7 @@ fn records_by_number_and_bytes() {
         assert_eq!(verdict.starts_with("VALID"), fine, "{verdict}");
         assert!(fine || verdict == "ERROR LIMIT limit 10", "{verdict}");
     }
-    // What came in may go out once more, whatever the limit is.
+    // The input may be emitted once, whatever the limit is.
     let wat = module("emit_input", "", "(call $emit_input) i32.const 0");
     let twice = module(
         "emit_input",
@@ -76,7 +76,7 @@ fn keys_and_values_of_records() {
     }
 }
 
-/// What could be set can be deleted, whatever the options say by now.
+/// A key that was set can be deleted, whatever the options are now.
 #[test]
 fn a_key_that_became_too_long_can_be_deleted() {
     for imports in ["emit_input", "emit_input key_offset"] {
@@ -93,7 +93,7 @@ fn a_key_that_became_too_long_can_be_deleted() {
 
 #[test]
 fn entries_and_bytes_of_state() {
-    // The value says how many entries of 1 + 4 bytes there shall be.
+    // The value is the number of entries, each of 1 + 4 bytes.
     let body = r"(local $n i32) (local $i i32)
         (local.set $n (i32.sub (i32.load8_u (i32.const 8)) (i32.const 48)))
         (block (loop
@@ -152,7 +152,7 @@ fn keys_of_state() {
     }
 }
 
-/// The copy of the topic's own keys is state too.
+/// The copy of the topic's own keys counts as state.
 #[test]
 fn keys_that_a_program_reads() {
     let wat = module(
@@ -200,7 +200,7 @@ fn text_of_a_reject() {
     }
 }
 
-/// What a call replaces is noted until it is kept; that is bounded too.
+/// The undo notes of a call are bounded.
 #[test]
 fn what_an_intention_replaces() {
     let storm = "(loop (call $state_put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 60000)) br 0) unreachable";
@@ -214,8 +214,8 @@ fn what_an_intention_replaces() {
     assert_eq!(verdict, "ERROR LIMIT limit 67108864");
 }
 
-/// The limit of what is noted counts what is noted, to the byte: keys, old
-/// values, and 40 bytes for each change before.
+/// The limit of the undo notes is exact: they take the bytes of keys and old values, and 40 bytes
+/// for each earlier change.
 #[test]
 fn what_an_intention_replaces_to_the_byte() {
     // 1,023 times a key of one byte and 65,535 of its value; then a key of one
@@ -265,9 +265,8 @@ fn what_an_intention_replaces_to_the_byte() {
     }
 }
 
-/// A module that burns fuel when it begins: 100 and an eighth of the bytes for
-/// a line of the log, 1 for a constant. Whatever comes after a host call is not
-/// looked at before the next one, so one is the last.
+/// A module that burns fuel at its start: a log line costs 100 and an eighth of its bytes, a
+/// constant costs 1. Fuel is checked at host calls, so the last instruction is one.
 fn burner(lines: u64, bytes: u64, constants: u64) -> Vec<u8> {
     let line = |len: u64| format!("(call $log (i32.const 3) (i32.const 0) (i32.const {len}))");
     let burn = format!(
@@ -285,8 +284,8 @@ fn burner(lines: u64, bytes: u64, constants: u64) -> Vec<u8> {
     wat::parse_str(module("log", &parts, "i32.const 0")).unwrap()
 }
 
-/// What a program used to begin with so much fuel for a call, in a new topic or
-/// instead of another program.
+/// Returns the fuel that the start of a program used, in a new topic or as a replacement, where a
+/// call may use `fuel`.
 fn begin(
     host: &Arc<dyn ProgramHost>,
     code: &[u8],
@@ -318,8 +317,8 @@ fn begin(
     (commit.reason, commit.fuel)
 }
 
-/// What starts and upgrades may use, to the unit: the fuel of a start, or that
-/// of a call where it is more.
+/// The limit for starts and upgrades is exact: the fuel of a start, or that of a call if that is
+/// more.
 #[test]
 fn fuel_of_a_start() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -345,8 +344,7 @@ fn fuel_of_a_start() {
     }
 }
 
-/// However many steps a transaction has, it holds everybody up no longer than
-/// a start may.
+/// All steps of a transaction together delay other topics no longer than a start may.
 #[test]
 fn steps_share_their_fuel() {
     let burn = "(local $i i32) (loop (call $log (i32.const 3) (i32.const 0) (i32.const 65536))
@@ -403,7 +401,7 @@ fn memory() {
         let sentence = "BAD_PROGRAM the memory may grow to 3 pages of 64 KiB, allowed are 2";
         assert!(fine || text.contains(sentence), "{text}");
     }
-    // As far as it says and not further; then the program is told so.
+    // Memory grows to the declared maximum; beyond it, `memory.grow` fails.
     let body = "(i32.ne (memory.grow (i32.const 1)) (i32.const 1)) (if (then i32.const 1 return))
         (i32.ne (memory.grow (i32.const 1)) (i32.const -1)) (if (then i32.const 2 return))
         (i32.ne (memory.grow (i32.const 65536)) (i32.const -1)) (if (then i32.const 3 return))
@@ -420,7 +418,7 @@ fn memory() {
     }
 }
 
-/// What a module begins with is asked before anything of it is there.
+/// The initial size of the memory is checked before the module is instantiated.
 #[test]
 fn memory_at_the_start() {
     let host = WasmtimeHost::default();
@@ -436,7 +434,7 @@ fn memory_at_the_start() {
     assert!(host.admit(&code, &widest()).is_ok());
 }
 
-/// Limits of a module's form; those decide before anything is compiled.
+/// The structural limits of a module are checked before it is compiled.
 #[test]
 fn forms() {
     let with = |parts: &str, body: &str| wat::parse_str(module("", parts, body)).unwrap();

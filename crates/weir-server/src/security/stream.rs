@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// Bytes in and out. The session of TLS is boxed: it is larger than a socket,
-/// and most servers of one machine have none.
+/// A byte stream. The TLS session is boxed: it is larger than a socket, and most
+/// servers that only one machine uses have no TLS.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    /// As they are.
+    /// Not encrypted.
     Plain(TcpStream),
     /// Encrypted.
     Tls(Box<TlsStream<TcpStream>>),

@@ -1,5 +1,5 @@
-//! Queries over the latest values: they stop, go on elsewhere and are cut off
-//! while keys change, and every key that stays comes once.
+//! Queries over the latest values, which stop, resume elsewhere or lose their connection while
+//! keys change: each key that is not changed is returned once.
 
 use std::collections::BTreeMap;
 
@@ -42,9 +42,9 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
                 break;
             }
             found.extend(more);
-            assert!(found.len() < 1000, "it goes on and on");
-            // A key after, one in front that is new, one that goes, one that
-            // changes, and a topic.
+            assert!(found.len() < 1000, "the query does not end");
+            // A new key after the position, one before it, a deleted key, a changed key, and a new
+            // topic.
             let topic = near.topic("l.a").unwrap();
             topic
                 .put(format!("k{:04}", round * 11 + 400), r#"{"n":-1}"#)
@@ -61,7 +61,7 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
             assert!(query.as_of().unwrap() < newest.record().intention);
             round += 1;
         }
-        // Those that were made to go are the only ones that may not be there.
+        // Only the deleted keys may be missing.
         let mut wanted: BTreeMap<(usize, &str), bool> = BTreeMap::new();
         for n in 0..600 {
             let gone = n >= 400 && (n - 400) % 11 == 0;
@@ -82,7 +82,7 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
         }
         let missing: Vec<_> = wanted.iter().filter(|(_, stays)| **stays).collect();
         assert!(missing.is_empty(), "{missing:?}");
-        // As it was.
+        // Restore the first state.
         for round in 0..round {
             near.topic("l.a")
                 .unwrap()
@@ -151,7 +151,7 @@ fn a_connection_that_breaks_leaves_no_key_out() {
         let mut options = latest(&["wide"], text(&filter, "", ""));
         options.text.limit = limit;
         let expected = rows(&near, &options);
-        // All of it is 1 MB.
+        // The whole result has 1 MB.
         for cut in [400, 900, 100_000, 430_001] {
             let proxy = Proxy::new(world.address, i64::MAX, cut);
             let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
@@ -168,7 +168,7 @@ fn what_is_before_a_fault_comes_and_the_fault_names_its_record() {
     fill(&near, "f.a", 0..600, 0);
     fill(&near, "f.b", 0..600, 0);
     let topic = near.topic("f.b").unwrap();
-    // No text, so that only what is before the byte is known to be before it.
+    // Not UTF-8, so only the rows before that byte are known to be before it.
     let at = topic.put(b"k0400\xff".as_slice(), r#"{"n":1"#).unwrap();
     let place = format!("record {} of topic f.b", at.offset().unwrap().0);
     let mut expected = Vec::new();

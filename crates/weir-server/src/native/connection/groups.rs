@@ -1,9 +1,12 @@
-//! Groups: claims that wait for records, and what groups look like.
+//! Requests about groups: claims that wait for records, and descriptions of groups.
 //!
-//! A claim is a task of its own, so that what is after it on the connection
-//! goes on. Invariants: of one connection only one claim at a time is with the
-//! store or has records that are not sent, which bounds the memory of all of
-//! them. What must never happen here: a claim after the client has left.
+//! A claim is a task of its own, so that it does not block later requests of the
+//! connection.
+//!
+//! Invariants:
+//! - At most one claim of a connection is in the store or has unsent records, which
+//!   bounds the memory of all claims.
+//! - No claim is made after the client has disconnected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,15 +40,15 @@ struct ClaimResult {
     due_ms: Option<u64>,
     data: Vec<u8>,
     is_empty: bool,
-    /// Of a long answer, until it is sent.
+    /// Reserves the memory of a long response until it is sent.
     room: Option<Reservation>,
 }
 
-/// A claim that has ended.
+/// A completed claim.
 struct Done {
     tag: Box<[u8]>,
     found: Result<ClaimResult, Refused>,
-    /// The place that it has until it is sent.
+    /// Held until the response is sent, so that no other claim of the connection starts.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -69,17 +72,17 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Whether none is waited for.
+    /// Whether no claim is in progress.
     pub(super) fn is_empty(&self) -> bool {
         self.tasks.is_empty() && self.done.is_empty()
     }
 
-    /// None waits any longer; what they have is answered.
+    /// Ends the wait of all claims; each responds with the records that it has.
     pub(super) fn leave(&self) {
         self.leaving.send_replace(true);
     }
 
-    /// Whether one has ended; else the task is woken when one has.
+    /// Ready if a claim has completed; otherwise wakes the task when one does.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
             self.ended(ended);
@@ -92,7 +95,7 @@ impl Claims {
     }
 
     fn ended(&mut self, ended: Result<Done, JoinError>) {
-        // A panic was printed where it happened; nobody is left to answer.
+        // The panic hook has printed the panic; there is nothing to send.
         self.done.extend(ended.ok());
     }
 
@@ -105,14 +108,14 @@ impl Claims {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Begins a claim.
+    /// Starts a claim.
     pub(super) fn claim(&mut self, tag: &[u8], claim: &GroupClaim<'_>) -> Result<(), Refused> {
         self.may(Right::Group, claim.topic)?;
         if self.port.shared.phase() >= Phase::Draining {
             return Err(Refused::plain(ErrorCode::Draining));
         }
         if self.claims.tasks.len() + self.claims.done.len() >= CLAIMS_MAX {
-            let mut refused = Refused::new(ErrorCode::TooLarge, "too many claims that wait");
+            let mut refused = Refused::new(ErrorCode::TooLarge, "too many waiting claims");
             refused.message.limit = Some(CLAIMS_MAX as u64);
             return Err(refused);
         }
@@ -144,8 +147,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Answers claims that have ended, while there is room. Whether there was
-    /// one.
+    /// Sends the responses of completed claims while the send buffer has room. Returns whether
+    /// it sent one.
     pub(super) fn send_claims(&mut self) -> bool {
         let mut some = false;
         while !self.out.is_high()
@@ -174,7 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         some
     }
 
-    /// Answers what a group looks like.
+    /// Sends the description of a group.
     pub(super) async fn group(
         &mut self,
         tag: &[u8],
@@ -204,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Answers which groups a topic has.
+    /// Sends the list of the groups of a topic.
     pub(super) async fn groups(
         &mut self,
         tag: &[u8],
@@ -234,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Asks the store on a thread that may wait.
+    /// Calls the store on a thread that may block.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
@@ -249,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Looks until there is something, or nobody waits any longer.
+/// Claims again until there are records, the time is over, or the client stops waiting.
 async fn run(
     claim: Claim,
     place: Arc<Semaphore>,
