@@ -19,10 +19,12 @@ use openraft::raft::{
 use tokio::time::timeout;
 use weir_core::Digest;
 use weir_store::LogIndex;
+use weir_store::replica::{DirectoryReport, EntryId};
 
-use crate::convert::io_error;
+use crate::convert::{entry_id, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
 use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
+use crate::reports::Reports;
 use crate::secure;
 use crate::transport::{Connection, Transport};
 use crate::types::{Member, Types, Vote};
@@ -43,6 +45,8 @@ pub(crate) struct Peers {
     /// Which disk it has.
     pub(crate) incarnation: u64,
     pub(crate) transport: Arc<dyn Transport>,
+    /// What is known of the directories of the others, if this is a node.
+    pub(crate) reports: Option<Arc<Reports>>,
 }
 
 /// A client for one peer.
@@ -53,6 +57,9 @@ pub(crate) struct Peer {
     transport: Arc<dyn Transport>,
     stream: Option<Box<dyn Connection>>,
     number: u64,
+    reports: Option<Arc<Reports>>,
+    /// The newest entry that the peer has acknowledged on this client.
+    acknowledged: Option<EntryId>,
 }
 
 impl Peers {
@@ -70,6 +77,8 @@ impl Peers {
             transport: Arc::clone(&self.transport),
             stream: None,
             number: 0,
+            reports: self.reports.clone(),
+            acknowledged: None,
         }
     }
 }
@@ -98,6 +107,42 @@ impl Peer {
         let body = wire::encode_compare(index, digest);
         let answer = self.in_time(Kind::Compare, &body, APPEND_TIMEOUT).await?;
         wire::decode_agreement(&answer)
+    }
+
+    /// Exchanges reports; returns that of the peer, and what it has seen of this node.
+    pub(crate) async fn report(
+        &mut self,
+        own: &DirectoryReport,
+        seen: &DirectoryReport,
+    ) -> io::Result<(DirectoryReport, DirectoryReport)> {
+        let body = wire::encode_reports(own, seen);
+        let answer = self.exchange(Kind::Report, &body).await?;
+        wire::decode_reports(&answer)
+    }
+
+    /// Takes note of what the peer has acknowledged, as far as it is committed.
+    fn note_acknowledged(&mut self, acknowledged: Option<EntryId>, committed: Option<EntryId>) {
+        self.acknowledged = acknowledged.or(self.acknowledged);
+        let (Some(acknowledged), Some(committed)) = (self.acknowledged, committed) else {
+            return;
+        };
+        let newest = if acknowledged.index <= committed.index {
+            acknowledged
+        } else {
+            committed
+        };
+        if let Some(reports) = &self.reports {
+            reports.acknowledged(self.hello.to, newest);
+        }
+    }
+
+    /// Whether the peer has acknowledged an entry on its disk. openraft would send it again, and
+    /// count a vote that the peer has forgotten.
+    fn has_acknowledged(&self, id: Option<EntryId>) -> bool {
+        let reports = self.reports.as_ref();
+        let counts = reports.is_some_and(|reports| reports.counts_acknowledged());
+        let index = id.map(|id| id.index);
+        counts && index.is_some() && index <= self.acknowledged.map(|id| id.index)
     }
 
     /// Asks the leader to let this node vote.
@@ -251,9 +296,29 @@ impl RaftNetworkV2<Types> for Peer {
         } else {
             APPEND_TIMEOUT
         };
+        let last = request.entries.last().map(|entry| entry_id(&entry.log_id));
+        let previous = request.prev_log_id.as_ref().map(entry_id);
+        let committed = request.leader_commit.as_ref().map(entry_id);
         let body = wire::encode_append(request);
         let answer = self.request(Kind::Append, &body, time).await?;
-        wire::decode_append_answer(&answer).map_err(unreachable_peer)
+        let answer = wire::decode_append_answer(&answer).map_err(unreachable_peer)?;
+        let acknowledged = match &answer {
+            AppendEntriesResponse::Success => last,
+            AppendEntriesResponse::PartialSuccess(id) => id.as_ref().map(entry_id),
+            AppendEntriesResponse::Conflict if self.has_acknowledged(previous) => {
+                let text = "the peer lacks entries that it has acknowledged";
+                tracing::error!(
+                    peer = self.address,
+                    "{text}: its directory is an older copy"
+                );
+                return Err(unreachable_peer(io::Error::other(text)));
+            }
+            AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_) => {
+                return Ok(answer);
+            }
+        };
+        self.note_acknowledged(acknowledged, committed);
+        Ok(answer)
     }
 
     async fn vote(

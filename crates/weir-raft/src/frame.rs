@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     Install = 24,
     /// A node asks whether the receiver had the same state after an entry.
     Compare = 25,
+    /// A node reports how far its directory is, and what it has seen of the receiver.
+    Report = 26,
     Answer = 32,
     /// The request could not be carried out; the body says why.
     Failed = 33,
@@ -66,6 +68,7 @@ impl Kind {
             23 => Self::Part,
             24 => Self::Install,
             25 => Self::Compare,
+            26 => Self::Report,
             32 => Self::Answer,
             33 => Self::Failed,
             _ => return None,

@@ -23,6 +23,7 @@ mod node;
 mod peer;
 #[cfg(feature = "sim")]
 mod planted;
+mod reports;
 mod room;
 #[cfg(feature = "sim")]
 mod runtime;

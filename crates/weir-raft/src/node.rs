@@ -32,6 +32,7 @@ use crate::join::{JoinRequest, fingerprint, join_by};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
 use crate::peer::{self, Contact, Port};
+use crate::reports::{self, Reports};
 use crate::room::{FULL, Room};
 use crate::secure::PeerTls;
 use crate::settings;
@@ -158,7 +159,7 @@ pub struct Node {
     port: Arc<Port>,
     pub(crate) peers: Peers,
     reads: Reads,
-    tasks: [JoinHandle<()>; 4],
+    tasks: [JoinHandle<()>; 5],
     diverged: Diverged,
 }
 
@@ -290,12 +291,15 @@ impl Node {
             room,
             engine,
         } = parts;
+        let reports = Arc::new(Reports::new(replica.clone()));
         let peers = Peers {
             cluster,
             node,
             incarnation,
             transport,
+            reports: Some(Arc::clone(&reports)),
         };
+        reports.greet(&peers).await.map_err(NodeError::Refused)?;
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
         let address = acceptor.address()?;
@@ -305,6 +309,7 @@ impl Node {
             members: Members::new(identity, raft.clone(), engine),
             contact: Contact::new(),
             room: Arc::clone(&room),
+            reports: Arc::clone(&reports),
             replica: replica.clone(),
             tls,
             has_warned: AtomicBool::new(false),
@@ -323,6 +328,7 @@ impl Node {
                 peers.clone(),
                 diverged.clone(),
             )),
+            tokio::spawn(reports::watch(reports, raft.clone(), peers.clone())),
         ];
         Ok(Self {
             store: Arc::new(store),

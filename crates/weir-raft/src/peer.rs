@@ -21,6 +21,7 @@ use crate::convert::{self, index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members, other_disk};
+use crate::reports::Reports;
 use crate::room::{FULL, Room};
 use crate::secure::{self, Accepted, PLAIN, PeerTls};
 use crate::transport::{Acceptor, Connection};
@@ -43,6 +44,7 @@ pub(crate) struct Port {
     pub(crate) members: Members,
     pub(crate) contact: Contact,
     pub(crate) room: Arc<Room>,
+    pub(crate) reports: Arc<Reports>,
     pub(crate) replica: Replica,
     pub(crate) tls: Option<PeerTls>,
     /// Whether the log says already that a disk was refused.
@@ -184,6 +186,9 @@ async fn receive(
     port: &Port,
 ) -> io::Result<Result<Vec<u8>, String>> {
     let before = incoming.take();
+    if let Some(why) = port.reports.older() {
+        return Ok(Err(why));
+    }
     if port.room.is_full() {
         return Ok(Err(FULL.to_owned()));
     }
@@ -295,10 +300,28 @@ fn admit(frame: &Frame, port: &Port) -> Result<u64, String> {
     Ok(hello.from)
 }
 
+/// Takes the report of a member, and answers with that of this node.
+fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
+    let (report, of_us) = wire::decode_reports(&request.body)?;
+    let known = port.members.incarnation_of(from);
+    let is_member = |known| report.run == 0 || [0, report.incarnation].contains(&known);
+    if known.is_some_and(is_member) {
+        port.reports.received(from, &report, &of_us);
+    }
+    let (own, seen) = port.reports.ours(from);
+    Ok(Ok(wire::encode_reports(&own, &seen)))
+}
+
 /// The outer error ends the connection.
 async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
     let raft = &port.raft;
     let failed = |error: &dyn std::error::Error| error.to_string();
+    if request.kind == Kind::Report {
+        return report(request, from, port);
+    }
+    if let Some(why) = port.reports.older() {
+        return Ok(Err(why));
+    }
     if port.room.is_full() {
         if request.kind == Kind::Append {
             // The core does not hear who leads; those who write here are sent there.
@@ -420,6 +443,7 @@ mod tests {
             node: from,
             incarnation: 7,
             transport: Arc::new(Tcp),
+            reports: None,
         };
         peers.new_client(to, &member).await
     }
@@ -521,6 +545,7 @@ mod tests {
             node: 2,
             incarnation: 7,
             transport: Arc::new(Tcp),
+            reports: None,
         };
         let mut peer = peers.new_client(1, &other).await;
         let error = peer.vote(ask(before.term + 9), option()).await.unwrap_err();

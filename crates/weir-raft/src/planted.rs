@@ -17,6 +17,8 @@ pub enum Fault {
     TruncationKeepsWaiters,
     /// A snapshot does not carry the membership.
     SnapshotWithoutMembership,
+    /// Nodes do not compare what they have seen of each other's directories.
+    ReportsIgnored,
 }
 
 thread_local! {

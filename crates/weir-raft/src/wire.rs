@@ -10,7 +10,9 @@ use openraft::raft::{
 use weir_core::Digest;
 use weir_core::codec::{Reader, Short, put_varint};
 use weir_store::LogIndex;
-use weir_store::replica::{EntryBody, EntryId, ReplicaEntry, SnapshotFile, Vote as StoredVote};
+use weir_store::replica::{
+    DirectoryReport, EntryBody, EntryId, ReplicaEntry, SnapshotFile, Vote as StoredVote,
+};
 
 use crate::convert::{
     entry, entry_id, log_id, put_text, read_text, stored_entry, stored_vote, vote,
@@ -227,6 +229,30 @@ pub(crate) fn decode_agreement(body: &[u8]) -> io::Result<Agreement> {
         [2] => Agreement::Different,
         _ => return Err(invalid("an answer to a comparison is not as it is written")),
     })
+}
+
+/// The report of the sender, and what it has seen of the receiver.
+pub(crate) fn encode_reports(own: &DirectoryReport, seen: &DirectoryReport) -> Vec<u8> {
+    let mut out = Vec::new();
+    for report in [own, seen] {
+        for number in [report.incarnation, report.generation, report.run] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        put_id(&mut out, report.newest.map(log_id).as_ref());
+    }
+    out
+}
+
+pub(crate) fn decode_reports(body: &[u8]) -> io::Result<(DirectoryReport, DirectoryReport)> {
+    let report = |reader: &mut Reader<'_>| {
+        Ok::<_, Short>(DirectoryReport {
+            incarnation: reader.u64()?,
+            generation: reader.u64()?,
+            run: reader.u64()?,
+            newest: read_id(reader)?.map(|id| entry_id(&id)),
+        })
+    };
+    whole(body, |reader| Ok((report(reader)?, report(reader)?)))
 }
 
 fn put_vote(out: &mut Vec<u8>, vote: &Vote) {

@@ -35,6 +35,8 @@ pub(crate) enum Crash {
 
 struct Place {
     disk: SimDisk,
+    /// What was on the disk when it was copied.
+    copy: Option<SimDisk>,
     clock: SimClock,
     running: Option<Running>,
     lives: u64,
@@ -42,6 +44,8 @@ struct Place {
     incarnation: u64,
     /// The disk was damaged: the node may refuse to open.
     is_damaged: bool,
+    /// The disk became what it was before: the node may refuse to open, or end.
+    is_older: bool,
     /// The node refused to open, or to its peers its disk is another one.
     is_out: bool,
 }
@@ -83,11 +87,13 @@ impl Cluster {
         let place = |id| {
             let place = Place {
                 disk: SimDisk::new(),
+                copy: None,
                 clock: SimClock::default(),
                 running: None,
                 lives: 0,
                 incarnation: id,
                 is_damaged: false,
+                is_older: false,
                 is_out: false,
             };
             (id, place)
@@ -175,6 +181,23 @@ impl Cluster {
         places.get(&id).is_some_and(|place| place.disk.is_off())
     }
 
+    /// Copies the disk of a node.
+    pub(crate) fn copy(&self, id: u64) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.copy = Some(place.disk.killed());
+        }
+    }
+
+    /// Ends a node that has found out that its disk is not what it was.
+    pub(crate) async fn end_refused(&self) {
+        let ended = |running: &Running| running.node.status().role == weir_raft::Role::Ended;
+        for running in self.all_running() {
+            if ended(&running) && self.refuse(running.id) {
+                self.crash(running.id, Crash::Kill).await;
+            }
+        }
+    }
+
     /// Damages the disk of a node that is down.
     pub(crate) fn damage(&self, id: u64, fault: DiskFault) {
         let mut random = self.random().fork();
@@ -190,6 +213,12 @@ impl Cluster {
                 place.is_out = true;
             }
             DiskFault::LostUnnoticed => place.disk = SimDisk::new(),
+            DiskFault::OlderCopy | DiskFault::OlderCopyUnnoticed => {
+                place.is_older = true;
+                if let Some(copy) = place.copy.take() {
+                    place.disk = copy;
+                }
+            }
             DiskFault::FlippedBit | DiskFault::FlippedBitUnchecked => {
                 place.is_damaged = true;
                 // The reserved rest of a file is zero, and most of a short entry.
@@ -249,7 +278,7 @@ impl Cluster {
             let mut places = self.places();
             let Some(place) = places
                 .get_mut(&id)
-                .filter(|p| p.running.is_none() && !(p.is_out && p.is_damaged))
+                .filter(|p| p.running.is_none() && !(p.is_out && (p.is_damaged || p.is_older)))
             else {
                 return Ok(());
             };
@@ -311,10 +340,17 @@ impl Cluster {
         Ok(())
     }
 
+    /// Whether the disk of a node became what it was before.
+    pub(crate) fn is_older(&self, id: u64) -> bool {
+        let places = self.places();
+        places.get(&id).is_some_and(|place| place.is_older)
+    }
+
     /// Notes that a node did not open; whether its disk was damaged.
     fn refuse(&self, id: u64) -> bool {
         let mut places = self.places();
-        let place = places.get_mut(&id).filter(|place| place.is_damaged);
+        let place = places.get_mut(&id);
+        let place = place.filter(|place| place.is_damaged || place.is_older);
         place.is_some_and(|place| {
             place.is_out = true;
             true

@@ -31,6 +31,8 @@ pub(crate) struct Nemesis {
     hasty: Option<(Instant, Instant)>,
     /// When the disk of a node is damaged, and how.
     disk_fault: Option<(Instant, DiskFault)>,
+    /// The node whose disk was copied.
+    copied: Option<u64>,
     pub(crate) power_cuts: u64,
     pub(crate) partitions: u64,
     pub(crate) checkpoints: u64,
@@ -42,6 +44,7 @@ impl Nemesis {
         let disk_fault = fault.map(|fault| (Instant::now() + random.millis(2_000, 5_000), fault));
         Self {
             disk_fault,
+            copied: None,
             cluster,
             random,
             next: Instant::now(),
@@ -78,10 +81,21 @@ impl Nemesis {
         }
         if let Some((_, fault)) = self.disk_fault.filter(|(at, _)| *at <= now) {
             self.disk_fault = None;
-            let node = self.node();
-            self.crash(node, Crash::Kill).await;
-            self.cluster.damage(node, fault);
+            let is_copy = matches!(fault, DiskFault::OlderCopy | DiskFault::OlderCopyUnnoticed);
+            let node = match self.copied {
+                Some(copied) => copied,
+                None => self.node(),
+            };
+            if is_copy && self.copied.is_none() {
+                self.cluster.copy(node);
+                self.copied = Some(node);
+                self.disk_fault = Some((now + self.random.millis(50, 3_000), fault));
+            } else {
+                self.crash(node, Crash::Kill).await;
+                self.cluster.damage(node, fault);
+            }
         }
+        self.cluster.end_refused().await;
         self.roll().await;
         self.hurry().await?;
         if now >= self.next {

@@ -28,6 +28,10 @@ pub enum DiskFault {
     /// As `Lost`, and the new disk passes for the old one: what the incarnation of a disk
     /// is there for.
     LostUnnoticed,
+    /// The disk becomes what it was some time before, as from a backup.
+    OlderCopy,
+    /// As `OlderCopy`, and no node compares what it has seen of the others.
+    OlderCopyUnnoticed,
     /// One bit of a file of the log is flipped while the node is down.
     FlippedBit,
     /// As `FlippedBit`, and logs are read without comparing the checksums of payloads.

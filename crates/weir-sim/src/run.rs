@@ -56,6 +56,9 @@ fn run_thread(
         if let Some(fault) = planted.and_then(fault_of) {
             weir_raft::sim::plant(fault);
         }
+        if let Some(DiskFault::LostUnnoticed | DiskFault::OlderCopyUnnoticed) = disk_fault {
+            weir_raft::sim::plant(Fault::ReportsIgnored);
+        }
         if disk_fault == Some(DiskFault::FlippedBitUnchecked) {
             weir_store::disk::trust_payloads();
         }
@@ -147,7 +150,11 @@ async fn phases(
 
 fn observe(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
     for running in cluster.all_running() {
-        watch.check(&running, cluster.is_off(running.id))?;
+        watch.check(
+            &running,
+            cluster.is_off(running.id),
+            cluster.is_older(running.id),
+        )?;
     }
     match oracle.known().violation.take() {
         Some(violation) => Err(violation),
@@ -164,6 +171,7 @@ async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(
     let (writes, reads) = progress();
     let until = Instant::now() + LIVENESS;
     loop {
+        cluster.end_refused().await;
         observe(cluster, oracle, watch)?;
         let (writes_now, reads_now) = progress();
         if writes_now >= writes + 10 && reads_now >= reads + 5 {
@@ -185,6 +193,7 @@ async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(
 async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
     let until = Instant::now() + LIVENESS;
     loop {
+        cluster.end_refused().await;
         observe(cluster, oracle, watch)?;
         let usable = cluster.usable();
         let mut nodes = cluster.all_running();

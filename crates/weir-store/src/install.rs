@@ -378,6 +378,7 @@ impl Committer {
         counters.applied_index.set(index.0);
         counters.snapshot_index.set(index.0);
         counters.durable_index.set(self.log.durable_index().0);
+        self.note_synced();
         counters.purged_index.set(self.log.first_index().0 - 1);
         counters.log_bytes.set(self.log.stats().bytes);
         applier.topics.notify_all();

@@ -6,10 +6,12 @@ pub(crate) mod files;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use self::files::{CommittedFile, VoteFile};
+use self::files::{CommittedFile, SeenFile, VoteFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
+use crate::log_index::EntryId;
 use crate::permit::Exclusive;
 use crate::provider::IntentionLog;
 use crate::replay::Appended;
@@ -23,6 +25,40 @@ pub struct Vote {
     pub voted_for: u64,
     /// Whether a majority is known to have granted it: that node leads the term.
     pub is_committed: bool,
+}
+
+/// What a node reports of its directory to the others, by which an older copy of it is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryReport {
+    /// Which disk it is on.
+    pub incarnation: u64,
+    /// Writes of its vote file so far, one of them by each open.
+    pub generation: u64,
+    /// Random, made by each open.
+    pub run: u64,
+    /// The newest entry that is both committed and on its disk: no later state of the directory
+    /// lacks it.
+    pub newest: Option<EntryId>,
+}
+
+impl DirectoryReport {
+    /// Takes a later report of the same node into account. One of an older copy is ignored.
+    pub fn observe(&mut self, report: &Self) {
+        let newest = self.newest.max(report.newest);
+        if self.incarnation == 0 {
+            // Nothing but entries was seen so far.
+            *self = *report;
+            self.newest = newest;
+        } else if self.incarnation != report.incarnation {
+            *self = *report;
+        } else if self.run == report.run {
+            self.generation = self.generation.max(report.generation);
+            self.newest = newest;
+        } else if self.generation < report.generation {
+            *self = *report;
+            self.newest = newest;
+        }
+    }
 }
 
 /// How a directory is opened as a node.
@@ -49,6 +85,14 @@ pub(crate) struct Shared {
     pub(crate) holes: bool,
     pub(crate) vote: Mutex<Option<Vote>>,
     pub(crate) committed: Mutex<CommittedFile>,
+    pub(crate) seen: Mutex<SeenFile>,
+    /// Random, made by this open.
+    pub(crate) run: u64,
+    /// Generation of the vote file after this open, and now.
+    pub(crate) opened_generation: u64,
+    pub(crate) generation: AtomicU64,
+    /// Index up to which the log is synced.
+    pub(crate) synced: AtomicU64,
     /// Held while a snapshot of another node is received.
     pub(crate) staging: Arc<Exclusive>,
 }
@@ -90,6 +134,7 @@ impl ReplicaWriter {
 pub(crate) struct NodeFiles {
     pub(crate) vote: VoteFile,
     pub(crate) committed: CommittedFile,
+    pub(crate) seen: SeenFile,
 }
 
 /// Why a directory is not opened.
@@ -147,5 +192,10 @@ pub(crate) fn node_files(
         return Err(StoreError::NodeRefused { why });
     }
     let committed = CommittedFile::open(&**disk, store_id)?;
-    Ok(NodeFiles { vote, committed })
+    let seen = SeenFile::open(&**disk, store_id)?;
+    Ok(NodeFiles {
+        vote,
+        committed,
+        seen,
+    })
 }

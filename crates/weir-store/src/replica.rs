@@ -15,6 +15,7 @@
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -29,7 +30,7 @@ use crate::log::{LogIndex, LogReader, LogReaders};
 pub use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::node::files::{self, CommittedFile, VoteFile};
-pub use crate::node::{Done, NodeOptions, Vote, new_incarnation};
+pub use crate::node::{DirectoryReport, Done, NodeOptions, Vote, new_incarnation};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
@@ -265,6 +266,68 @@ impl Replica {
         self.shared.incarnation
     }
 
+    /// What the node reports of its directory.
+    #[must_use]
+    pub fn report(&self) -> DirectoryReport {
+        // In this order: what is committed is never truncated, so it is still what was synced.
+        let committed = self.committed().filter(|id| id.index > LogIndex::ZERO);
+        let synced = LogIndex(self.shared.synced.load(Ordering::SeqCst));
+        let newest = committed.and_then(|committed| {
+            if committed.index <= synced {
+                return Some(committed);
+            }
+            let term = self.readers.term_at(synced)?;
+            (synced > LogIndex::ZERO).then_some(EntryId {
+                term,
+                index: synced,
+            })
+        });
+        DirectoryReport {
+            incarnation: self.shared.incarnation,
+            generation: self.shared.generation.load(Ordering::SeqCst),
+            run: self.shared.run,
+            newest,
+        }
+    }
+
+    /// Whether another node has seen a later state of the directory than this one.
+    #[must_use]
+    pub fn is_older_than(&self, seen: &DirectoryReport) -> bool {
+        if ![0, self.shared.incarnation].contains(&seen.incarnation) {
+            return false;
+        }
+        let is_older_run =
+            seen.run != self.shared.run && seen.generation >= self.shared.opened_generation;
+        let lacks = |id: EntryId| {
+            let (_, (last, _)) = self.readers.bounds();
+            let has_another = |found| found != id.term;
+            last < id.index || self.readers.term_at(id.index).is_some_and(has_another)
+        };
+        is_older_run || seen.newest.is_some_and(lacks)
+    }
+
+    /// What was saved of the reports of other nodes, by their numbers.
+    #[must_use]
+    pub fn seen(&self) -> Vec<(u64, DirectoryReport)> {
+        self.shared.seen.lock().nodes.clone()
+    }
+
+    /// Keeps reports of other nodes, so that the next open knows them. With `is_synced`, so that
+    /// a power cut does not take them.
+    pub fn save_seen(
+        &self,
+        nodes: Vec<(u64, DirectoryReport)>,
+        is_synced: bool,
+    ) -> Result<(), StoreError> {
+        self.shared.seen.lock().save(nodes, is_synced)
+    }
+
+    /// Whether an append is reported durable only after a sync.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.handle.engine.durability.is_synced()
+    }
+
     /// The vote that was saved last.
     #[must_use]
     pub fn vote(&self) -> Option<Vote> {
@@ -347,6 +410,7 @@ impl Replica {
                 let result = committer.log.truncate_after(index);
                 result.map_err(|error| committer.fail(error))
             };
+            committer.note_synced();
             done(result);
         });
     }
@@ -484,8 +548,17 @@ impl Committer {
         options: &NodeOptions,
         provider: Arc<dyn IntentionLog>,
     ) -> Result<Arc<Shared>, StoreError> {
-        let NodeFiles { vote, committed } = files;
+        let NodeFiles {
+            vote,
+            committed,
+            seen,
+        } = files;
         let shared = Arc::new(Shared {
+            seen: Mutex::new(seen),
+            run: new_incarnation(),
+            opened_generation: vote.generation,
+            generation: AtomicU64::new(vote.generation),
+            synced: AtomicU64::new(self.log.durable_index().0),
             node: vote.node,
             incarnation: vote.incarnation,
             holes: options.holes,
@@ -575,6 +648,11 @@ impl Committer {
         match replica.vote.save(vote) {
             Ok(()) => {
                 *replica.shared.vote.lock() = Some(vote);
+                let generation = replica.vote.generation;
+                replica
+                    .shared
+                    .generation
+                    .store(generation, Ordering::SeqCst);
                 Ok(())
             }
             // What of it is on the disk is not known.
@@ -598,6 +676,14 @@ impl Committer {
         Ok(())
     }
 
+    /// Shows how far the log is synced.
+    pub(crate) fn note_synced(&self) {
+        if let Some(replica) = &self.replica {
+            let synced = self.log.durable_index().0;
+            replica.shared.synced.store(synced, Ordering::SeqCst);
+        }
+    }
+
     /// Syncs what was appended and tells those who wait for it.
     pub(crate) fn flush(&mut self) {
         let Some(replica) = &mut self.replica else {
@@ -615,6 +701,7 @@ impl Committer {
                 self.engine.writable()
             }
         });
+        self.note_synced();
         for done in flushes {
             done(match &synced {
                 Ok(()) => Ok(()),

@@ -562,3 +562,106 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
         cluster.stop(node).await;
     }
 }
+
+fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+impl Cluster {
+    /// Puts an older copy in the place of the directory of a node that is down.
+    fn replace(&self, node: u64, copy: &std::path::Path) {
+        std::fs::remove_dir_all(self.directory(node)).unwrap();
+        copy_directory(copy, &self.directory(node));
+    }
+
+    /// Opens a node that must be refused; returns the sentence.
+    async fn refused(&self, node: u64) -> String {
+        let listener = TcpListener::bind(&self.members[&node].peer).await.unwrap();
+        let config = NodeConfig {
+            node,
+            cluster: self.id,
+            incarnation: 0,
+        };
+        let opened = Node::open(&self.directory(node), &options(), config, listener).await;
+        match opened.unwrap_err() {
+            NodeError::Refused(text) => text,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// A copy of a run before, and one of the last run, which lacks entries alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_older_copy_of_a_directory_is_refused() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.put(2).await;
+    cluster.agreed().await;
+    let old = cluster.leader().await % 3 + 1;
+    let copies = tempfile::tempdir().unwrap();
+    let [before, last] = ["before", "last"].map(|name| copies.path().join(name));
+    cluster.stop(old).await;
+    copy_directory(&cluster.directory(old), &before);
+    cluster.restart(old).await;
+    cluster.put(3).await;
+    cluster.agreed().await;
+    // Of the log of a process that runs: what it has not written yet is not in it.
+    copy_directory(&cluster.directory(old), &last);
+    for nonce in 4..=20 {
+        cluster.put(nonce).await;
+    }
+    cluster.agreed().await;
+    cluster.stop(old).await;
+    for copy in [&before, &last] {
+        let now = copies.path().join("now");
+        std::fs::rename(cluster.directory(old), &now).unwrap();
+        copy_directory(copy, &cluster.directory(old));
+        let text = cluster.refused(old).await;
+        let expected = format!("the directory of node {old} is an older copy");
+        assert!(text.contains(&expected), "{text}");
+        // The original is still good.
+        cluster.replace(old, &now);
+        std::fs::remove_dir_all(&now).unwrap();
+        cluster.restart(old).await;
+        cluster.put(21).await;
+        cluster.agreed().await;
+        cluster.stop(old).await;
+    }
+
+    // Those that saw the newer state have been started again since: it is on their disks.
+    for node in 1..=3 {
+        if node != old {
+            cluster.stop(node).await;
+        }
+    }
+    cluster.replace(old, &last);
+    cluster.restart(old).await;
+    for node in 1..=3 {
+        if node != old {
+            cluster.restart(node).await;
+        }
+    }
+    let copy = &cluster.nodes[&old];
+    copy.until(|status| status.role == Role::Ended).await.ok();
+    assert_eq!(copy.status().role, Role::Ended);
+    cluster.stop(old).await;
+    cluster.put(22).await;
+    cluster.agreed().await;
+    for node in 1..=3 {
+        if node != old {
+            assert_eq!(records(cluster.nodes[&node].store()), 22);
+            cluster.stop(node).await;
+        }
+    }
+}

@@ -33,9 +33,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn check(&mut self, running: &Running, is_off: bool) -> Result<(), Violation> {
+    /// A node whose disk became what it was before may end, and has forgotten its term.
+    pub(crate) fn check(
+        &mut self,
+        running: &Running,
+        is_off: bool,
+        is_older: bool,
+    ) -> Result<(), Violation> {
         let status: Status = running.node.status();
-        ended::check(&status, is_off)?;
+        ended::check(&status, is_off || is_older)?;
         if status.role == Role::Ended {
             // Its status may show a vote that the cut kept from the disk.
             return Ok(());
@@ -46,7 +52,9 @@ impl Watch {
         order::check(&status)?;
         self.leader.check(&status)?;
         self.committed.check(&status)?;
-        self.term.check(&status)?;
+        if !is_older {
+            self.term.check(&status)?;
+        }
         self.state
             .check(&status, running.life, running.node.store())
     }

@@ -173,6 +173,21 @@ fn a_lost_disk_that_nobody_notices_is_found() {
 }
 
 #[test]
+fn an_older_copy_of_a_disk_breaks_nothing() {
+    let (broken, out) = broken(DiskFault::OlderCopy, 20);
+    assert_eq!(broken, 0);
+    // Some copies lack nothing that counts.
+    assert!(out > 10, "{out} nodes were refused");
+}
+
+/// Without the reports of the nodes, an older copy of a directory breaks safety.
+#[test]
+fn an_older_copy_that_nobody_notices_is_found() {
+    let (broken, _) = broken(DiskFault::OlderCopyUnnoticed, 20);
+    assert!(broken > 0);
+}
+
+#[test]
 fn a_flipped_bit_breaks_nothing() {
     let (broken, out) = broken(DiskFault::FlippedBit, 20);
     // Every one of these nodes notices it, and refuses to open.

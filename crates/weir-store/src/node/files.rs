@@ -1,5 +1,5 @@
 //! The files that make a directory a node of a cluster (docs/formats/cluster.md):
-//! the vote file and the committed file.
+//! the vote file, the committed file, and the file of what was seen of the others.
 //!
 //! Invariants: a vote that was reported saved is found by every later open; a
 //! vote file of which both copies are bad opens nothing.
@@ -9,17 +9,26 @@ use std::sync::Arc;
 
 use crc_fast::crc32_iscsi as crc32c;
 
-use super::{Vote, new_incarnation};
+use super::{DirectoryReport, Vote, new_incarnation};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::LogIndex;
+use crate::log_index::EntryId;
 
 /// Directory of both files.
 pub(crate) const DIRECTORY: &str = "cluster";
 const VOTE: &str = "cluster/vote";
 const VOTE_NEW: &str = "cluster/vote.new";
 const COMMITTED: &str = "cluster/committed";
+const SEEN: &str = "cluster/seen";
 const SECTOR: usize = 512;
+/// Bytes of a copy of the file of what was seen.
+const SEEN_BYTES: usize = 4096;
+/// Where its records begin, how long one is, and how many there are at most.
+const RECORDS_AT: usize = 40;
+const RECORD_BYTES: usize = 48;
+const RECORDS_MAX: usize = 64;
+const SEEN_MAGIC: [u8; 8] = *b"WEIRSEEN";
 const VOTE_MAGIC: [u8; 8] = *b"WEIRVOTE";
 const COMMITTED_MAGIC: [u8; 8] = *b"WEIRCOMM";
 const FORMAT: u16 = 1;
@@ -167,7 +176,8 @@ pub(crate) struct VoteFile {
     /// Which disk of this node it is on; never 0.
     pub(crate) incarnation: u64,
     pub(crate) vote: Option<Vote>,
-    generation: u64,
+    /// One more with every write, and so with every open.
+    pub(crate) generation: u64,
 }
 
 impl VoteFile {
@@ -348,10 +358,176 @@ impl CommittedFile {
     }
 }
 
+/// What a node has seen of the directories of the others. It is a help to find an older copy of
+/// one of them: what a power cut takes is seen again, or missed.
+#[derive(Debug)]
+pub(crate) struct SeenFile {
+    file: Arc<dyn DiskFile>,
+    store_id: [u8; 16],
+    generation: u64,
+    /// By number, ascending.
+    pub(crate) nodes: Vec<(u64, DirectoryReport)>,
+}
+
+impl SeenFile {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Self, StoreError> {
+        let names = disk.list(DIRECTORY);
+        let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
+        let mode = if names.iter().any(|name| name == "seen") {
+            OpenMode::Write
+        } else {
+            OpenMode::CreateNew
+        };
+        let file = disk
+            .open(SEEN, mode)
+            .map_err(StoreError::io(IoVerb::Open, SEEN))?;
+        let len = file.len().map_err(StoreError::io(IoVerb::Read, SEEN))?;
+        let (mut generation, mut nodes) = (0, Vec::new());
+        for at in [0, SEEN_BYTES as u64] {
+            if len < at + SEEN_BYTES as u64 {
+                break;
+            }
+            let mut bytes = [0; SEEN_BYTES];
+            file.read_exact_at(&mut bytes, at)
+                .map_err(StoreError::io_at(IoVerb::Read, SEEN, at))?;
+            if let Some((found, seen)) = decode_seen(&bytes, &store_id)
+                && found > generation
+            {
+                (generation, nodes) = (found, seen);
+            }
+        }
+        Ok(Self {
+            file,
+            store_id,
+            generation,
+            nodes,
+        })
+    }
+
+    /// Keeps what was seen; the two copies in turn.
+    pub(crate) fn save(
+        &mut self,
+        nodes: Vec<(u64, DirectoryReport)>,
+        is_synced: bool,
+    ) -> Result<(), StoreError> {
+        self.generation += 1;
+        let bytes = encode_seen(self.generation, &nodes, &self.store_id);
+        let at = self.generation % 2 * SEEN_BYTES as u64;
+        let written = self.file.write_all_at(&mut [IoSlice::new(&bytes)], at);
+        written.map_err(StoreError::io_at(IoVerb::Write, SEEN, at))?;
+        if is_synced {
+            self.file
+                .sync_data()
+                .map_err(StoreError::io(IoVerb::Sync, SEEN))?;
+        }
+        self.nodes = nodes;
+        Ok(())
+    }
+}
+
+fn encode_seen(
+    generation: u64,
+    nodes: &[(u64, DirectoryReport)],
+    store_id: &[u8; 16],
+) -> [u8; SEEN_BYTES] {
+    let mut bytes = [0; SEEN_BYTES];
+    let nodes = &nodes[..nodes.len().min(RECORDS_MAX)];
+    bytes[..8].copy_from_slice(&SEEN_MAGIC);
+    bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+    bytes[10..12].copy_from_slice(&(nodes.len() as u16).to_le_bytes());
+    bytes[16..32].copy_from_slice(store_id);
+    bytes[32..40].copy_from_slice(&generation.to_le_bytes());
+    let records = bytes[RECORDS_AT..].chunks_exact_mut(RECORD_BYTES);
+    for (record, (node, report)) in records.zip(nodes) {
+        let newest = report.newest.map_or((0, 0), |id| (id.index.0, id.term));
+        let DirectoryReport {
+            incarnation,
+            generation,
+            run,
+            ..
+        } = *report;
+        let numbers = [*node, incarnation, generation, run, newest.0, newest.1];
+        for (field, number) in record.chunks_exact_mut(8).zip(numbers) {
+            field.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+    let crc = crc32c(&bytes[..SEEN_BYTES - 4]);
+    bytes[SEEN_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Generation and records of a copy; `None` for bytes that this program did not write as they are.
+fn decode_seen(
+    bytes: &[u8; SEEN_BYTES],
+    store_id: &[u8; 16],
+) -> Option<(u64, Vec<(u64, DirectoryReport)>)> {
+    let (body, crc) = bytes.split_at(SEEN_BYTES - 4);
+    let is_whole = crc32c(body).to_le_bytes() == *crc
+        && body.starts_with(&SEEN_MAGIC)
+        && body[8..10] == FORMAT.to_le_bytes()
+        && body[16..32] == store_id[..];
+    if !is_whole {
+        return None;
+    }
+    let word = |bytes: &[u8], at: usize| {
+        let word = bytes.get(at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*word))
+    };
+    let count = usize::from(u16::from_le_bytes([body[10], body[11]])).min(RECORDS_MAX);
+    let mut nodes = Vec::with_capacity(count);
+    for record in body[RECORDS_AT..].chunks_exact(RECORD_BYTES).take(count) {
+        let (index, term) = (word(record, 32)?, word(record, 40)?);
+        let index = LogIndex(index);
+        let report = DirectoryReport {
+            incarnation: word(record, 8)?,
+            generation: word(record, 16)?,
+            run: word(record, 24)?,
+            newest: (index > LogIndex::ZERO).then_some(EntryId { term, index }),
+        };
+        nodes.push((word(record, 0)?, report));
+    }
+    Some((word(body, 32)?, nodes))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_seen_has_the_documented_bytes() {
+        let report = DirectoryReport {
+            incarnation: 7,
+            generation: 8,
+            run: 9,
+            newest: Some(EntryId {
+                term: 11,
+                index: LogIndex(10),
+            }),
+        };
+        let nothing = DirectoryReport {
+            newest: None,
+            ..report
+        };
+        let nodes = vec![(2, report), (5, nothing)];
+        let bytes = encode_seen(3, &nodes, &[7; 16]);
+        let mut expected = b"WEIRSEEN\x01\x00\x02\x00\x00\x00\x00\x00".to_vec();
+        expected.extend_from_slice(&[7; 16]);
+        for number in [3, 2, 7, 8, 9, 10, 11, 5, 7, 8, 9, 0, 0_u64] {
+            expected.extend_from_slice(&number.to_le_bytes());
+        }
+        expected.resize(SEEN_BYTES - 4, 0);
+        expected.extend_from_slice(&crc32c(&expected).to_le_bytes());
+        assert_eq!(bytes[..], expected);
+        assert_eq!(decode_seen(&bytes, &[7; 16]), Some((3, nodes)));
+        assert_eq!(decode_seen(&bytes, &[8; 16]), None);
+        for byte in 0..SEEN_BYTES {
+            let mut bad = bytes;
+            bad[byte] ^= 1;
+            assert_eq!(decode_seen(&bad, &[7; 16]), None, "byte {byte}");
+        }
+    }
 
     #[test]
     fn a_copy_of_the_vote_has_the_documented_bytes() {

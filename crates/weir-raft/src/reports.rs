@@ -1,0 +1,275 @@
+//! Finds an older copy of the directory of a node: a restored backup, a cloned disk, a snapshot of a
+//! virtual machine (docs/formats/cluster.md, "An older copy of a directory").
+//!
+//! Each node reports to all others how far its directory is, and they keep it on their disks. With
+//! its own report each side sends the newest one that it has seen of the other. A node that is
+//! behind what another one has seen of it has forgotten votes or entries that it acknowledged.
+//!
+//! Invariant: a node that has found out that its directory is an older copy answers no request,
+//! and asks for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::Raft;
+use openraft::async_runtime::WatchReceiver;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use weir_store::replica::{DirectoryReport, EntryId, Replica};
+
+use crate::client::{Peer, Peers};
+use crate::convert::decode_members;
+use crate::machine::{StateMachine, blocking};
+use crate::types::{Member, Types};
+
+/// Pause between two rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long one exchange may take.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What this node has seen of the others, and whether they have seen more of it than it has.
+pub(crate) struct Reports {
+    replica: Replica,
+    seen: Mutex<Seen>,
+    /// Why this directory is an older copy; `None` as long as nobody has said so.
+    older: watch::Sender<Option<String>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    nodes: BTreeMap<u64, DirectoryReport>,
+    /// Nodes that have seen no later state of this directory, since it was opened.
+    checked_by: BTreeSet<u64>,
+    /// Something is not saved yet.
+    is_changed: bool,
+    /// Another node was started again since the last save: this is synced.
+    has_new_run: bool,
+}
+
+impl fmt::Debug for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reports").finish_non_exhaustive()
+    }
+}
+
+/// Whether a simulation plants nodes that do not compare what they have seen.
+fn is_ignored() -> bool {
+    #[cfg(feature = "sim")]
+    if crate::planted::is_planted(crate::planted::Fault::ReportsIgnored) {
+        return true;
+    }
+    false
+}
+
+impl Reports {
+    pub(crate) fn new(replica: Replica) -> Self {
+        let nodes = replica.seen().into_iter().collect();
+        let seen = Seen {
+            nodes,
+            ..Seen::default()
+        };
+        Self {
+            replica,
+            seen: Mutex::new(seen),
+            older: watch::Sender::new(None),
+        }
+    }
+
+    /// Why this directory is an older copy, if it is known to be one.
+    pub(crate) fn older(&self) -> Option<String> {
+        self.older.borrow().clone()
+    }
+
+    /// The report of this node, and what it has seen of `node`. The first report to a node is
+    /// empty: if this directory is an older copy, nobody is to take it for a later state.
+    pub(crate) fn ours(&self, node: u64) -> (DirectoryReport, DirectoryReport) {
+        let seen = self.seen.lock();
+        let is_checked = seen.checked_by.contains(&node);
+        let of_node = seen.nodes.get(&node).copied().unwrap_or_default();
+        drop(seen);
+        let own = if is_checked {
+            self.replica.report()
+        } else {
+            DirectoryReport::default()
+        };
+        (own, of_node)
+    }
+
+    /// Takes the report of another node, and what that node has seen of this one.
+    pub(crate) fn received(&self, node: u64, report: &DirectoryReport, of_us: &DirectoryReport) {
+        if is_ignored() {
+            return;
+        }
+        let is_older = self.replica.is_older_than(of_us);
+        let mut seen = self.seen.lock();
+        if report.run != 0 {
+            let known = seen.nodes.entry(node).or_default();
+            let before = *known;
+            known.observe(report);
+            let after = *known;
+            seen.is_changed |= before != after;
+            seen.has_new_run |= before.run != after.run;
+        }
+        if !is_older {
+            seen.checked_by.insert(node);
+        }
+        drop(seen);
+        if is_older {
+            let why = older_copy(self.replica.node(), node, of_us);
+            self.older.send_if_modified(|older| {
+                let is_first = older.is_none();
+                older.get_or_insert(why);
+                is_first
+            });
+        }
+    }
+
+    /// Whether an entry that was acknowledged is on a disk. Otherwise a power cut may take it: that
+    /// is what the level says.
+    pub(crate) fn counts_acknowledged(&self) -> bool {
+        self.replica.is_synced() && !is_ignored()
+    }
+
+    /// Takes note that a node has acknowledged an entry which is committed.
+    pub(crate) fn acknowledged(&self, node: u64, id: EntryId) {
+        if !self.counts_acknowledged() {
+            return;
+        }
+        let mut seen = self.seen.lock();
+        let known = seen.nodes.entry(node).or_default();
+        if known.newest < Some(id) {
+            known.newest = Some(id);
+            seen.is_changed = true;
+        }
+    }
+
+    /// What is to be saved, and whether it is to be synced; `None` if nothing is new.
+    fn unsaved(&self) -> Option<(Vec<(u64, DirectoryReport)>, bool)> {
+        let mut seen = self.seen.lock();
+        if !seen.is_changed {
+            return None;
+        }
+        let nodes = seen.nodes.iter().map(|(node, report)| (*node, *report));
+        let unsaved = (nodes.collect(), seen.has_new_run);
+        (seen.is_changed, seen.has_new_run) = (false, false);
+        Some(unsaved)
+    }
+
+    /// Saves what was seen since the last time.
+    async fn save(&self) {
+        let Some((nodes, is_synced)) = self.unsaved() else {
+            return;
+        };
+        let replica = self.replica.clone();
+        let saved = blocking(move || {
+            let saved = replica.save_seen(nodes, is_synced);
+            saved.map_err(io::Error::other)
+        });
+        if let Err(error) = saved.await {
+            tracing::warn!(%error, "what was seen of the other nodes was not saved");
+            let mut seen = self.seen.lock();
+            (seen.is_changed, seen.has_new_run) = (true, is_synced);
+        }
+    }
+
+    /// Whether the other node has answered.
+    async fn exchange(&self, node: u64, peer: &mut Peer) -> bool {
+        let (report, seen) = self.ours(node);
+        match timeout(EXCHANGE_TIMEOUT, peer.report(&report, &seen)).await {
+            Ok(Ok((report, of_us))) => {
+                self.received(node, &report, &of_us);
+                return true;
+            }
+            Ok(Err(error)) => tracing::debug!(node, %error, "a node does not report"),
+            Err(_) => tracing::debug!(node, "a node does not report in time"),
+        }
+        false
+    }
+
+    /// Asks all members that answer what they have seen, before this node takes part.
+    ///
+    /// # Errors
+    /// A sentence, if the directory is an older copy.
+    pub(crate) async fn greet(self: &Arc<Self>, peers: &Peers) -> Result<(), String> {
+        if is_ignored() {
+            return Ok(());
+        }
+        let membership = self.replica.applied().membership;
+        let members = membership.and_then(|(_, body)| decode_members(&body).ok());
+        let Some(members) = members else {
+            return Ok(());
+        };
+        let mut clients: Vec<_> = members
+            .nodes()
+            .filter(|(node, _)| **node != self.replica.node())
+            .map(|(node, member)| (*node, peers.client(*node, member)))
+            .collect();
+        // The first round asks, the second one reports.
+        for _ in 0..2 {
+            let mut asked = JoinSet::new();
+            for (node, mut peer) in clients.drain(..) {
+                let reports = Arc::clone(self);
+                asked.spawn(async move {
+                    let has_answered = reports.exchange(node, &mut peer).await;
+                    has_answered.then_some((node, peer))
+                });
+            }
+            while let Some(answered) = asked.join_next().await {
+                clients.extend(answered.ok().flatten());
+            }
+            if let Some(why) = self.older() {
+                return Err(why);
+            }
+        }
+        self.save().await;
+        Ok(())
+    }
+}
+
+fn older_copy(node: u64, by: u64, seen: &DirectoryReport) -> String {
+    let newest = seen.newest.map_or(0, |id| id.index.0);
+    format!(
+        "the directory of node {node} is an older copy: node {by} has seen a later state of it, up to \
+         entry {newest}; it has forgotten its votes and what it acknowledged; remove the node (`weir \
+         cluster rm {node} --yes`), then join with an empty directory, under a new number"
+    )
+}
+
+/// Exchanges reports with all members, again and again. Ends the consensus of a node whose
+/// directory is an older copy.
+pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>, peers: Peers) {
+    let mut older = reports.older.subscribe();
+    let mut clients: BTreeMap<u64, (Member, Peer)> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = older.wait_for(Option::is_some) => break,
+            () = sleep(PAUSE) => {}
+        }
+        if is_ignored() {
+            continue;
+        }
+        let metrics = raft.metrics().borrow_watched().clone();
+        let members = metrics.membership_config.membership();
+        clients.retain(|node, (known, _)| members.get_node(node) == Some(known));
+        for (node, member) in members.nodes() {
+            if *node == metrics.id {
+                continue;
+            }
+            let client = || (member.clone(), peers.client(*node, member));
+            let (_, peer) = clients.entry(*node).or_insert_with(client);
+            reports.exchange(*node, peer).await;
+        }
+        reports.save().await;
+    }
+    if let Some(why) = reports.older() {
+        tracing::error!("{why}");
+    }
+    // A core that has ended already needs no end.
+    drop(raft.shutdown().await);
+}
