@@ -2,7 +2,9 @@
 
 mod change;
 mod init;
+mod join;
 mod local;
+mod snapshot;
 mod status;
 
 use std::process::ExitCode;
@@ -36,10 +38,16 @@ enum Verb {
     Local(local::LocalArgs),
     /// Make a store the first node of a new cluster
     Init(init::InitArgs),
+    /// Make an empty directory a node of a cluster that runs
+    Join(join::JoinArgs),
+    /// Keep a number for a node that is to join, and wait for nothing
+    Add(change::AddArgs),
     /// Remove a node; its directory cannot come back under its number
     Rm(change::RmArgs),
     /// Hand the lead over to another node
     Transfer(change::TransferArgs),
+    /// Write a snapshot on every node, and remove the log before it
+    Snapshot(snapshot::SnapshotArgs),
     /// Show every node: its role, how far it is, its digest
     Status(status::StatusArgs),
 }
@@ -49,6 +57,9 @@ pub(crate) fn run(caller: &Caller, args: &ClusterArgs) -> anyhow::Result<ExitCod
     match &args.verb {
         Verb::Local(args) => local::run(caller, args),
         Verb::Init(args) => init::run(caller, args),
+        Verb::Join(args) => join::run(caller, args),
+        Verb::Add(args) => change::add(caller, args),
+        Verb::Snapshot(args) => snapshot::run(caller, args),
         Verb::Rm(args) => change::rm(caller, args),
         Verb::Transfer(args) => change::transfer(caller, args),
         Verb::Status(args) => status::run(caller, args),

@@ -10,8 +10,9 @@ use crate::message::{
     OneWrite, Packet, ProgramAnswer, PushdownQuery, RefusalMessage,
 };
 use crate::{
-    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, QUERY_PARAMS_BYTES_MAX,
-    QUERY_TEXT_BYTES_MAX, TAG_BYTES_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, WORDS_MAX,
+    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, PEER_ADDRESS_BYTES_MAX,
+    QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX, TAG_BYTES_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX,
+    WORDS_MAX,
 };
 use weir_core::ClientId;
 use weir_core::group::GroupName;
@@ -129,6 +130,12 @@ impl<'a> Fields<'_, 'a> {
             .ok()
             .filter(|name| !name.is_empty());
         text.ok_or(bad("_topic", "a topic name"))
+    }
+
+    fn peer(&self) -> Read<&'a str> {
+        let address = self.or_empty(var!("_peer"), PEER_ADDRESS_BYTES_MAX)?;
+        let text = std::str::from_utf8(address).ok();
+        text.ok_or(bad("_peer", "an address"))
     }
 
     fn group(&self, name: Name) -> Read<&'a str> {
@@ -328,6 +335,12 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             bytes_after: fields.number(var!("_bytes_after"))?,
         },
         b"_request_sync" => Message::Sync,
+        b"_request_cluster_add" => Message::ClusterAdd {
+            peer: fields.peer()?,
+        },
+        b"_notice_cluster_added" => Message::ClusterAdded {
+            node: fields.number(var!("_node"))?,
+        },
         b"_request_cluster_remove" => Message::ClusterRemove {
             node: fields.number(var!("_node"))?,
         },

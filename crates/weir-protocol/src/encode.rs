@@ -319,6 +319,14 @@ impl Encoder {
                 (b"_notice_compact", NONE)
             }
             Message::Sync => (b"_request_sync", NONE),
+            Message::ClusterAdd { peer } => {
+                self.bytes(b"_peer", peer.as_bytes());
+                (b"_request_cluster_add", NONE)
+            }
+            Message::ClusterAdded { node } => {
+                self.number(b"_node", node);
+                (b"_notice_cluster_added", NONE)
+            }
             Message::ClusterRemove { node } => {
                 self.number(b"_node", node);
                 (b"_request_cluster_remove", NONE)

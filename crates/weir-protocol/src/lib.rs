@@ -68,6 +68,8 @@ pub const ROUTING_BYTES_MAX: usize = 4 << 10;
 pub const NAME_BYTES_MAX: u32 = 64;
 /// Bytes of a tag.
 pub const TAG_BYTES_MAX: usize = 64;
+/// Bytes of the peer address of a node of a cluster.
+pub const PEER_ADDRESS_BYTES_MAX: usize = 255;
 /// Bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 4096;
 /// Bytes of the name of a program that connects.

@@ -628,6 +628,16 @@ pub enum Message<'a> {
     },
     /// 8.
     Sync,
+    /// 8: the leader keeps a number for a node that is to join.
+    ClusterAdd {
+        /// Peer address of the node.
+        peer: &'a str,
+    },
+    /// 8: the node that may join.
+    ClusterAdded {
+        /// Its number.
+        node: u64,
+    },
     /// 8: the leader removes a node from the cluster.
     ClusterRemove {
         /// Number of the node.

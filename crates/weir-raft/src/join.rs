@@ -9,12 +9,11 @@ use weir_store::replica::{NodeIdentity, new_incarnation};
 
 use crate::error::NodeError;
 use crate::frame::{self, HELLO_BYTES_MAX, Kind, invalid};
+use crate::members::ADDRESS_BYTES_MAX;
 use crate::secure::{self, PeerTls};
 use crate::types::Member;
 use crate::wire::{Join, JoinAnswer};
 
-/// Bytes of an address of a member, and of a fingerprint.
-const ADDRESS_BYTES_MAX: usize = 255;
 /// How long one member may take to answer: a change of the members is committed
 /// before.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,6 +15,7 @@ mod agreement;
 mod client;
 mod convert;
 mod error;
+mod exchange;
 mod frame;
 mod join;
 mod machine;

@@ -5,20 +5,29 @@
 //! is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::error::{ClientWriteError, RaftError};
-use openraft::{ChangeMembers, Raft, ServerState};
+use openraft::raft::Precondition;
+use openraft::{ChangeMembers, Raft, RaftMetrics, ServerState};
 use tokio::sync::Mutex;
 use weir_store::replica::NodeIdentity;
 
 use crate::convert::{REMOVED_MAX, index_of};
 use crate::machine::StateMachine;
-use crate::types::{Member, Types};
+use crate::types::{LogId, Member, Types};
 use crate::wire::{Join, JoinAnswer};
 
+/// Bytes of a peer address.
+pub(crate) const ADDRESS_BYTES_MAX: usize = 255;
 /// Entries that a learner may lack when it becomes a voter.
 const LAG_MAX: u64 = 64;
+
+/// How long new voters may take to catch up.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long this node may take to show a change that is committed.
+const SHOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a change is not made: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +38,14 @@ pub(crate) enum Declined {
     Elsewhere(String),
     /// It will not succeed.
     Never(String),
+}
+
+/// The members that a change is based on.
+struct Current {
+    nodes: BTreeMap<u64, Member>,
+    voters: BTreeSet<u64>,
+    /// The membership entry that says so.
+    entry: Option<LogId>,
 }
 
 impl Declined {
@@ -66,13 +83,17 @@ impl Members {
         &self.engine
     }
 
-    fn nodes(&self) -> (BTreeMap<u64, Member>, BTreeSet<u64>) {
+    fn current(&self) -> Current {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
         let nodes = members
             .nodes()
             .map(|(node, member)| (*node, member.clone()));
-        (nodes.collect(), members.voter_ids().collect())
+        Current {
+            nodes: nodes.collect(),
+            voters: members.voter_ids().collect(),
+            entry: metrics.membership_config.log_id().clone(),
+        }
     }
 
     /// Which disk a member has, if it is one; 0: not known yet.
@@ -81,6 +102,14 @@ impl Members {
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership();
         members.get_node(&node).map(|member| member.incarnation)
+    }
+
+    /// Where the peers of a member connect, if it is one.
+    pub(crate) fn address_of(&self, node: u64) -> Option<String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        members.get_node(&node).map(|member| member.peer.clone())
     }
 
     /// Whether this node leads.
@@ -124,7 +153,8 @@ impl Members {
                 name(&self.engine)
             )));
         }
-        let (nodes, _) = self.nodes();
+        let current = self.current();
+        let nodes = &current.nodes;
         let known = nodes.get(&join.node);
         let node = match (join.cluster, known) {
             (Some(_), None) => {
@@ -144,8 +174,19 @@ impl Members {
                 };
                 if *known != moved {
                     let moved = BTreeMap::from([(join.node, moved)]);
-                    self.change(ChangeMembers::SetNodes(moved)).await?;
+                    self.change(ChangeMembers::SetNodes(moved), true, &current)
+                        .await?;
                 }
+                join.node
+            }
+            (None, Some(kept)) if current.is_kept_for(join) => {
+                let joined = Member {
+                    removed: kept.removed.clone(),
+                    ..join.member.clone()
+                };
+                let joined = BTreeMap::from([(join.node, joined)]);
+                self.change(ChangeMembers::SetNodes(joined), true, &current)
+                    .await?;
                 join.node
             }
             (None, Some(_)) => {
@@ -167,11 +208,12 @@ impl Members {
                     )));
                 }
                 let node = match join.node {
-                    0 => self.unused(&nodes),
-                    wanted => never_removed(wanted, &nodes)?,
+                    0 => self.unused(nodes),
+                    wanted => never_removed(wanted, nodes)?,
                 };
                 let added = BTreeMap::from([(node, join.member.clone())]);
-                self.change(ChangeMembers::AddNodes(added)).await?;
+                self.change(ChangeMembers::AddNodes(added), true, &current)
+                    .await?;
                 node
             }
         };
@@ -189,28 +231,78 @@ impl Members {
         last.max(highest).max(removed) + 1
     }
 
+    /// Keeps a number for a node that will listen at a peer address. Its disk is not known yet, so
+    /// an empty directory may join under the number, from that address alone.
+    pub(crate) async fn expect(&self, peer: &str) -> Result<u64, Declined> {
+        let port = peer.rsplit_once(':').and_then(|(host, port)| {
+            let port = port.parse::<u16>().ok().filter(|port| *port > 0);
+            port.filter(|_| !host.is_empty())
+        });
+        if port.is_none() || peer.len() > ADDRESS_BYTES_MAX || peer.contains(char::is_whitespace) {
+            let text = format!("`{peer}` is no peer address: give HOST:PORT");
+            return Err(Declined::Never(text));
+        }
+        let changing = self.changes.lock().await;
+        self.leads()?;
+        let current = self.current();
+        let mut members = current.nodes.iter();
+        if let Some((node, _)) = members.find(|(_, member)| member.peer == peer) {
+            let text = format!("node {node} has the peer address {peer}");
+            return Err(Declined::Never(text));
+        }
+        let node = self.unused(&current.nodes);
+        let member = Member {
+            peer: peer.to_owned(),
+            ..Member::default()
+        };
+        let added = ChangeMembers::AddNodes(BTreeMap::from([(node, member)]));
+        self.change(added, true, &current).await?;
+        drop(changing);
+        Ok(node)
+    }
+
+    /// Makes these members the voters; the others leave.
+    pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), Declined> {
+        let changing = self.changes.lock().await;
+        self.leads()?;
+        let mut current = self.current();
+        if let Some(node) = voters.iter().find(|node| !current.nodes.contains_key(node)) {
+            return Err(Declined::Never(format!("node {node} is no member")));
+        }
+        for node in voters.difference(&current.voters) {
+            let has_it = |metrics: &RaftMetrics<Types>| has_caught_up(metrics, *node).is_ok();
+            let wait = self.raft.wait(Some(CATCH_UP_TIMEOUT));
+            if wait.metrics(has_it, "a learner catches up").await.is_err() {
+                has_caught_up(&self.raft.metrics().borrow_watched(), *node)?;
+            }
+        }
+        let leave = current.voters.difference(&voters).copied();
+        let leave: BTreeSet<u64> = leave.collect();
+        if let Some(note) = note_removal(&leave, &current.nodes) {
+            self.change(ChangeMembers::SetNodes(note), true, &current)
+                .await?;
+            current = self.current();
+        }
+        let voters = ChangeMembers::ReplaceAllVoters(voters);
+        let changed = self.change(voters, false, &current).await;
+        drop(changing);
+        changed
+    }
+
     /// Makes a learner a voter.
     pub(crate) async fn promote(&self, node: u64) -> Result<(), Declined> {
         let changing = self.changes.lock().await;
         self.leads()?;
-        let (nodes, voters) = self.nodes();
-        if voters.contains(&node) {
+        let current = self.current();
+        if current.voters.contains(&node) {
             return Ok(());
         }
-        if !nodes.contains_key(&node) {
+        if !current.nodes.contains_key(&node) {
             return Err(Declined::Never(format!("node {node} is no member")));
         }
-        let metrics = self.raft.metrics().borrow_watched().clone();
-        let replication = metrics.replication.unwrap_or_default();
-        let matching = replication.get(&node).copied().flatten();
-        let matching = matching.map_or(0, |id| index_of(id.index).0);
-        let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
-        if matching + LAG_MAX < last {
-            let text = format!("node {node} has entry {matching} of {last}");
-            return Err(Declined::Later(text));
-        }
+        has_caught_up(&self.raft.metrics().borrow_watched(), node)?;
         let promoted = ChangeMembers::AddVoterIds([node].into());
-        let changed = self.change(promoted).await;
+        let changed = self.change(promoted, true, &current).await;
         drop(changing);
         changed
     }
@@ -219,33 +311,78 @@ impl Members {
     pub(crate) async fn remove(&self, node: u64) -> Result<(), Declined> {
         let changing = self.changes.lock().await;
         self.leads()?;
-        let (nodes, voters) = self.nodes();
-        if !nodes.contains_key(&node) {
+        let mut current = self.current();
+        let is_voter = current.voters.contains(&node);
+        if !current.nodes.contains_key(&node) {
             return Err(Declined::Never(format!("node {node} is no member")));
         }
-        if voters.len() == 1 && voters.contains(&node) {
+        if current.voters.len() == 1 && is_voter {
             let text = format!("node {node} is the only voter");
             return Err(Declined::Never(text));
         }
-        if let Some(note) = note_removal(node, &nodes) {
-            self.change(ChangeMembers::SetNodes(note)).await?;
+        if let Some(note) = note_removal(&[node].into(), &current.nodes) {
+            self.change(ChangeMembers::SetNodes(note), true, &current)
+                .await?;
+            current = self.current();
         }
-        if voters.contains(&node) {
-            let without = ChangeMembers::RemoveVoters([node].into());
-            let changed = self.raft.change_membership(without, false).await;
-            changed.map(drop).map_err(|error| declined(&error))?;
+        let without = [node].into();
+        let changed = if is_voter {
+            let without = ChangeMembers::RemoveVoters(without);
+            self.change(without, false, &current).await
         } else {
-            let without = ChangeMembers::RemoveNodes([node].into());
-            self.change(without).await?;
-        }
+            let without = ChangeMembers::RemoveNodes(without);
+            self.change(without, true, &current).await
+        };
         drop(changing);
-        Ok(())
+        changed
     }
 
-    async fn change(&self, change: ChangeMembers<u64, Member>) -> Result<(), Declined> {
-        let changed = self.raft.change_membership(change, true).await;
-        changed.map(drop).map_err(|error| declined(&error))
+    /// Makes a change, if the members still are those that it is based on: another leader may
+    /// have changed them meanwhile.
+    async fn change(
+        &self,
+        change: ChangeMembers<u64, Member>,
+        retain: bool,
+        current: &Current,
+    ) -> Result<(), Declined> {
+        let is_same = Precondition::LastMembershipLogId {
+            last_membership_log_id: current.entry.clone(),
+        };
+        let changed = self.raft.change_membership_if(change, retain, [is_same]);
+        let changed = changed.await.map_err(|error| declined(&error))?;
+        // The next change is based on this one.
+        let is_shown = |metrics: &RaftMetrics<Types>| {
+            metrics.membership_config.log_id().as_ref() >= Some(changed.log_id())
+        };
+        let wait = self.raft.wait(Some(SHOWN_TIMEOUT));
+        wait.metrics(is_shown, "a change of the members")
+            .await
+            .map(drop)
+            .map_err(|error| Declined::later(&error))
     }
+}
+
+impl Current {
+    /// Whether the number that an empty directory wants is kept for its address: that of a node
+    /// which has not joined yet.
+    fn is_kept_for(&self, join: &Join) -> bool {
+        let is_same = |member: &Member| member.incarnation == 0 && member.peer == join.member.peer;
+        !self.voters.contains(&join.node) && self.nodes.get(&join.node).is_some_and(is_same)
+    }
+}
+
+/// Whether a learner has caught up with the log.
+fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), Declined> {
+    let replication = metrics.replication.as_ref();
+    let matching = replication.and_then(|nodes| nodes.get(&node)?.as_ref());
+    let matching = matching.map_or(0, |id| index_of(id.index).0);
+    let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
+    // A node that has nothing may not run at all.
+    if matching == 0 || matching + LAG_MAX < last {
+        let text = format!("node {node} has entry {matching} of {last}");
+        return Err(Declined::Later(text));
+    }
+    Ok(())
 }
 
 /// Numbers of removed nodes.
@@ -272,14 +409,22 @@ fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Decl
     Ok(wanted)
 }
 
-/// The member that stays and has the lowest number, with a note of a node that is to be
+/// The member that stays and has the lowest number, with a note of the nodes that are to be
 /// removed and of all nodes that were removed before. The note is committed before the
-/// removal: there is no moment without it.
-fn note_removal(node: u64, nodes: &BTreeMap<u64, Member>) -> Option<BTreeMap<u64, Member>> {
-    let (keeper, member) = nodes.iter().find(|(stays, _)| **stays != node)?;
+/// removal: there is no moment without it. `None` if nothing is to be noted.
+fn note_removal(
+    leave: &BTreeSet<u64>,
+    nodes: &BTreeMap<u64, Member>,
+) -> Option<BTreeMap<u64, Member>> {
+    let (keeper, member) = nodes.iter().find(|(stays, _)| !leave.contains(stays))?;
+    if leave.is_empty() {
+        return None;
+    }
     let mut noted = removed(nodes);
-    if (noted.len() as u64) < REMOVED_MAX {
-        noted.insert(node);
+    for node in leave {
+        if (noted.len() as u64) < REMOVED_MAX {
+            noted.insert(*node);
+        }
     }
     let member = Member {
         removed: noted.into_iter().collect(),

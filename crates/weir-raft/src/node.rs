@@ -28,11 +28,12 @@ use crate::agreement::{self, Diverged};
 use crate::client::{Peer, Peers};
 use crate::convert::{encode_members, entry_id};
 use crate::error::NodeError;
+use crate::exchange;
 use crate::join::{JoinRequest, fingerprint, join_by};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
 use crate::peer::{self, Contact, Port};
-use crate::reports::{self, Reports};
+use crate::reports::Reports;
 use crate::room::{FULL, Room};
 use crate::secure::PeerTls;
 use crate::settings;
@@ -198,6 +199,13 @@ fn no_leader(why: &str) -> StoreError {
     }
 }
 
+fn not_changed(declined: Declined) -> NodeError {
+    match declined {
+        Declined::Never(why) | Declined::Later(why) => NodeError::Refused(why),
+        Declined::Elsewhere(_) => NodeError::Store(no_leader("the lead has just changed")),
+    }
+}
+
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Node")
@@ -299,7 +307,8 @@ impl Node {
             transport,
             reports: Some(Arc::clone(&reports)),
         };
-        reports.greet(&peers).await.map_err(NodeError::Refused)?;
+        let greeted = exchange::greet(&reports, &peers).await;
+        greeted.map_err(NodeError::Refused)?;
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
         let address = acceptor.address()?;
@@ -328,7 +337,7 @@ impl Node {
                 peers.clone(),
                 diverged.clone(),
             )),
-            tokio::spawn(reports::watch(reports, raft.clone(), peers.clone())),
+            tokio::spawn(exchange::watch(reports, raft.clone(), peers.clone())),
         ];
         Ok(Self {
             store: Arc::new(store),
@@ -371,6 +380,31 @@ impl Node {
             cluster,
             incarnation,
         })
+    }
+
+    /// Makes an empty directory the node that a cluster has taken, and does not open it.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn create(
+        directory: &Path,
+        options: &OpenOptions,
+        config: NodeConfig,
+    ) -> Result<(), NodeError> {
+        let NodeConfig {
+            node,
+            cluster,
+            incarnation,
+        } = config;
+        let node = NodeOptions {
+            node,
+            cluster,
+            incarnation,
+            holes: false,
+        };
+        let (proposals, _) = proposals();
+        let (store, _) = Store::open_node(directory, options, &node, proposals)?;
+        Ok(store.close()?)
     }
 
     /// The store. Writes succeed on the leader; reads are those of this node.
@@ -419,15 +453,28 @@ impl Node {
     }
 
     /// Makes these nodes, which are members already, the voters; the others leave.
+    ///
+    /// # Errors
+    /// As for [`remove`](Self::remove).
     pub async fn change_voters(
         &self,
         voters: impl IntoIterator<Item = u64>,
     ) -> Result<(), NodeError> {
-        let voters: std::collections::BTreeSet<u64> = voters.into_iter().collect();
-        let changed = self.raft.change_membership(voters, false).await;
-        changed
-            .map(drop)
-            .map_err(|error| NodeError::consensus(&error))
+        self.lead(CHANGE_TIMEOUT).await?;
+        let changed = self.port.members.set_voters(voters.into_iter().collect());
+        changed.await.map_err(not_changed)
+    }
+
+    /// Keeps a number for a node that will listen for its peers at `peer`. Returns it after it
+    /// was committed.
+    ///
+    /// # Errors
+    /// As for [`remove`](Self::remove); `Refused` for an address that is none, or that a member
+    /// has.
+    pub async fn expect(&self, peer: &str) -> Result<u64, NodeError> {
+        self.lead(CHANGE_TIMEOUT).await?;
+        let added = self.port.members.expect(peer).await;
+        added.map_err(not_changed)
     }
 
     /// Has another voter lead.
@@ -669,10 +716,7 @@ impl Node {
     pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
         self.lead(CHANGE_TIMEOUT).await?;
         let removed = self.port.members.remove(node).await;
-        removed.map_err(|declined| match declined {
-            Declined::Never(why) | Declined::Later(why) => NodeError::Refused(why),
-            Declined::Elsewhere(_) => NodeError::Store(no_leader("the lead has just changed")),
-        })
+        removed.map_err(not_changed)
     }
 
     /// Hands the lead over to another voter, which leads when this returns.

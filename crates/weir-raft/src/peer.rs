@@ -23,7 +23,7 @@ use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members, other_disk};
 use crate::reports::Reports;
 use crate::room::{FULL, Room};
-use crate::secure::{self, Accepted, PLAIN, PeerTls};
+use crate::secure::{self, Accepted, PLAIN, PeerTls, Shown};
 use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
@@ -111,8 +111,8 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
 
 async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
     let accepted = secure::accept(stream, port.tls.as_ref());
-    let mut stream = match timeout(HELLO_TIMEOUT, accepted).await?? {
-        Accepted::Peer(stream) => stream,
+    let (mut stream, shown) = match timeout(HELLO_TIMEOUT, accepted).await?? {
+        Accepted::Peer(stream, shown) => (stream, shown),
         Accepted::Plain(mut stream) => {
             let hello = frame::read(&mut stream, HELLO_BYTES_MAX);
             let hello = timeout(HELLO_TIMEOUT, hello).await??;
@@ -123,10 +123,10 @@ async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
     let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
     let Some(hello) = hello else { return Ok(()) };
     if hello.kind == Kind::Join {
-        let (kind, body) = join(&hello, port).await;
+        let (kind, body) = join(&hello, port, shown.as_ref()).await;
         return frame::write(&mut stream, kind, hello.number, &body).await;
     }
-    let from = match admit(&hello, port) {
+    let from = match admit(&hello, port, shown.as_ref()) {
         Ok(from) => from,
         Err(why) => {
             return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
@@ -249,7 +249,7 @@ async fn receive(
 }
 
 /// Answers a process that wants a number for its directory.
-async fn join(frame: &Frame, port: &Port) -> (Kind, Vec<u8>) {
+async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>) -> (Kind, Vec<u8>) {
     if port.room.is_full() {
         return (Kind::Failed, FULL.into());
     }
@@ -257,6 +257,10 @@ async fn join(frame: &Frame, port: &Port) -> (Kind, Vec<u8>) {
         Ok(join) => join,
         Err(why) => return (Kind::Refused, why.into()),
     };
+    let of_node = shown.map_or(Ok(()), |shown| shown.check(Some(&join.member.peer)));
+    if let Err(why) = of_node {
+        return (Kind::Refused, why.into_bytes());
+    }
     match port.members.join(&join).await {
         Ok(answer) => (Kind::Answer, answer.encode()),
         Err(Declined::Never(why)) => (Kind::Refused, why.into_bytes()),
@@ -274,7 +278,7 @@ fn refuse_disk(node: u64, port: &Port) -> String {
 }
 
 /// Returns the number of the peer.
-fn admit(frame: &Frame, port: &Port) -> Result<u64, String> {
+fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, String> {
     let identity = port.identity;
     if frame.kind != Kind::Hello {
         return Err("this is the peer port of a cluster, and that was no peer".to_owned());
@@ -288,6 +292,10 @@ fn admit(frame: &Frame, port: &Port) -> Result<u64, String> {
     }
     if hello.from == identity.node {
         return Err("this node has the number of the caller".to_owned());
+    }
+    if let Some(shown) = shown {
+        // A node that has not heard of the members yet believes any node.
+        shown.check(port.members.address_of(hello.from).as_deref())?;
     }
     // Its peers know another disk: this one has forgotten what they rely on.
     if ![0, identity.incarnation].contains(&hello.to_incarnation) {

@@ -11,26 +11,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 
-use openraft::Raft;
-use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 use weir_store::replica::{DirectoryReport, EntryId, Replica};
 
-use crate::client::{Peer, Peers};
 use crate::convert::decode_members;
-use crate::machine::{StateMachine, blocking};
-use crate::types::{Member, Types};
-
-/// Pause between two rounds.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How long one exchange may take.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::machine::blocking;
+use crate::types::Membership;
 
 /// What this node has seen of the others, and whether they have seen more of it than it has.
 pub(crate) struct Reports {
@@ -58,7 +46,7 @@ impl fmt::Debug for Reports {
 }
 
 /// Whether a simulation plants nodes that do not compare what they have seen.
-fn is_ignored() -> bool {
+pub(crate) fn is_ignored() -> bool {
     #[cfg(feature = "sim")]
     if crate::planted::is_planted(crate::planted::Fault::ReportsIgnored) {
         return true;
@@ -83,6 +71,22 @@ impl Reports {
     /// Why this directory is an older copy, if it is known to be one.
     pub(crate) fn older(&self) -> Option<String> {
         self.older.borrow().clone()
+    }
+
+    /// Hears when this directory is known to be an older copy.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<String>> {
+        self.older.subscribe()
+    }
+
+    /// Number of this node.
+    pub(crate) fn node(&self) -> u64 {
+        self.replica.node()
+    }
+
+    /// The members as they were applied last.
+    pub(crate) fn members(&self) -> Option<Membership> {
+        let (_, body) = self.replica.applied().membership?;
+        decode_members(&body).ok()
     }
 
     /// The report of this node, and what it has seen of `node`. The first report to a node is
@@ -161,7 +165,7 @@ impl Reports {
     }
 
     /// Saves what was seen since the last time.
-    async fn save(&self) {
+    pub(crate) async fn save(&self) {
         let Some((nodes, is_synced)) = self.unsaved() else {
             return;
         };
@@ -176,59 +180,6 @@ impl Reports {
             (seen.is_changed, seen.has_new_run) = (true, is_synced);
         }
     }
-
-    /// Whether the other node has answered.
-    async fn exchange(&self, node: u64, peer: &mut Peer) -> bool {
-        let (report, seen) = self.ours(node);
-        match timeout(EXCHANGE_TIMEOUT, peer.report(&report, &seen)).await {
-            Ok(Ok((report, of_us))) => {
-                self.received(node, &report, &of_us);
-                return true;
-            }
-            Ok(Err(error)) => tracing::debug!(node, %error, "a node does not report"),
-            Err(_) => tracing::debug!(node, "a node does not report in time"),
-        }
-        false
-    }
-
-    /// Asks all members that answer what they have seen, before this node takes part.
-    ///
-    /// # Errors
-    /// A sentence, if the directory is an older copy.
-    pub(crate) async fn greet(self: &Arc<Self>, peers: &Peers) -> Result<(), String> {
-        if is_ignored() {
-            return Ok(());
-        }
-        let membership = self.replica.applied().membership;
-        let members = membership.and_then(|(_, body)| decode_members(&body).ok());
-        let Some(members) = members else {
-            return Ok(());
-        };
-        let mut clients: Vec<_> = members
-            .nodes()
-            .filter(|(node, _)| **node != self.replica.node())
-            .map(|(node, member)| (*node, peers.client(*node, member)))
-            .collect();
-        // The first round asks, the second one reports.
-        for _ in 0..2 {
-            let mut asked = JoinSet::new();
-            for (node, mut peer) in clients.drain(..) {
-                let reports = Arc::clone(self);
-                asked.spawn(async move {
-                    let has_answered = reports.exchange(node, &mut peer).await;
-                    has_answered.then_some((node, peer))
-                });
-            }
-            while let Some(answered) = asked.join_next().await {
-                clients.extend(answered.ok().flatten());
-            }
-            if let Some(why) = self.older() {
-                return Err(why);
-            }
-        }
-        self.save().await;
-        Ok(())
-    }
 }
 
 fn older_copy(node: u64, by: u64, seen: &DirectoryReport) -> String {
@@ -238,38 +189,4 @@ fn older_copy(node: u64, by: u64, seen: &DirectoryReport) -> String {
          entry {newest}; it has forgotten its votes and what it acknowledged; remove the node (`weir \
          cluster rm {node} --yes`), then join with an empty directory, under a new number"
     )
-}
-
-/// Exchanges reports with all members, again and again. Ends the consensus of a node whose
-/// directory is an older copy.
-pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>, peers: Peers) {
-    let mut older = reports.older.subscribe();
-    let mut clients: BTreeMap<u64, (Member, Peer)> = BTreeMap::new();
-    loop {
-        tokio::select! {
-            biased;
-            _ = older.wait_for(Option::is_some) => break,
-            () = sleep(PAUSE) => {}
-        }
-        if is_ignored() {
-            continue;
-        }
-        let metrics = raft.metrics().borrow_watched().clone();
-        let members = metrics.membership_config.membership();
-        clients.retain(|node, (known, _)| members.get_node(node) == Some(known));
-        for (node, member) in members.nodes() {
-            if *node == metrics.id {
-                continue;
-            }
-            let client = || (member.clone(), peers.client(*node, member));
-            let (_, peer) = clients.entry(*node).or_insert_with(client);
-            reports.exchange(*node, peer).await;
-        }
-        reports.save().await;
-    }
-    if let Some(why) = reports.older() {
-        tracing::error!("{why}");
-    }
-    // A core that has ended already needs no end.
-    drop(raft.shutdown().await);
 }

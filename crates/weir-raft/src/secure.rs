@@ -1,15 +1,17 @@
 //! Connections between nodes, with TLS on both sides or without.
 //!
 //! Invariants: with TLS, no byte of a frame is sent or believed before both sides have
-//! shown a certificate that the other one accepts; a connection without TLS to a port
+//! shown a certificate that the other one accepts; a certificate opens the port only for the node at
+//! the host that it names; a connection without TLS to a port
 //! that wants it gets a sentence and nothing else.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ServerConfig};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, ServerConfig};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -30,6 +32,9 @@ pub struct PeerConfigs {
     pub server: Arc<ServerConfig>,
     /// For connections that it opens. Must show a certificate.
     pub client: Arc<ClientConfig>,
+    /// Verifies that a process which has connected could be connected to: that its certificate is
+    /// one of a node, and names the host of its peer address.
+    pub verifier: Arc<dyn ServerCertVerifier>,
 }
 
 type Source = dyn Fn() -> io::Result<PeerConfigs> + Send + Sync;
@@ -71,8 +76,7 @@ pub(crate) async fn connect(
     let Some(tls) = tls else {
         return Ok(Box::new(stream));
     };
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = host_of(address);
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let connector = TlsConnector::from((tls.0)()?.client);
     let connected = connector.connect(name, stream).await;
@@ -106,10 +110,57 @@ pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
     }
 }
 
+/// The certificate of a process that has connected, and those between it and its authority.
+pub(crate) struct Shown {
+    chain: Vec<CertificateDer<'static>>,
+    verifier: Arc<dyn ServerCertVerifier>,
+}
+
+impl Shown {
+    /// Whether it is the certificate of a node, and of the one at this peer address if that is
+    /// known.
+    ///
+    /// # Errors
+    /// A sentence for the process.
+    pub(crate) fn check(&self, address: Option<&str>) -> Result<(), String> {
+        let host = address.map_or(NO_HOST, host_of);
+        let refused = |why: &dyn fmt::Display| {
+            format!(
+                "the certificate of the caller is not that of a node at {host} ({why}): issue one \
+                 with `weir cert issue HOST --for node`"
+            )
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|why| refused(&why))?;
+        let Some((own, between)) = self.chain.split_first() else {
+            return Err(refused(&"there is none"));
+        };
+        let checked = self
+            .verifier
+            .verify_server_cert(own, between, &name, &[], UnixTime::now());
+        match checked {
+            Ok(_) => Ok(()),
+            // The name is compared last.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if address.is_none() => Ok(()),
+            Err(why) => Err(refused(&why)),
+        }
+    }
+}
+
+/// A name that no certificate has.
+const NO_HOST: &str = "node.invalid";
+
+/// The host of a peer address.
+fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// What has connected.
 pub(crate) enum Accepted {
-    /// As this node wants it.
-    Peer(Box<dyn Connection>),
+    /// As this node wants it; with TLS, the certificate that it has shown.
+    Peer(Box<dyn Connection>, Option<Shown>),
     /// Without TLS, where this node wants it.
     Plain(Box<dyn Connection>),
 }
@@ -120,7 +171,7 @@ pub(crate) async fn accept(
     tls: Option<&PeerTls>,
 ) -> io::Result<Accepted> {
     let Some(tls) = tls else {
-        return Ok(Accepted::Peer(stream));
+        return Ok(Accepted::Peer(stream, None));
     };
     let mut first = [0; 3];
     stream.read_exact(&mut first).await?;
@@ -130,6 +181,15 @@ pub(crate) async fn accept(
     if !is_handshake {
         return Ok(Accepted::Plain(Box::new(whole)));
     }
-    let acceptor = TlsAcceptor::from((tls.0)()?.server);
-    Ok(Accepted::Peer(Box::new(acceptor.accept(whole).await?)))
+    let PeerConfigs {
+        server, verifier, ..
+    } = (tls.0)()?;
+    let accepted = TlsAcceptor::from(server).accept(whole).await?;
+    let chain = accepted.get_ref().1.peer_certificates();
+    let chain = chain.unwrap_or_default().iter();
+    let shown = Shown {
+        chain: chain.map(|one| one.clone().into_owned()).collect(),
+        verifier,
+    };
+    Ok(Accepted::Peer(Box::new(accepted), Some(shown)))
 }

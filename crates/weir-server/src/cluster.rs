@@ -151,6 +151,20 @@ impl ClusterNode {
         Ok(made.node)
     }
 
+    /// Makes the empty `directory` a node of the cluster that the settings name, and does not open
+    /// it. Returns the number of the node.
+    pub fn join(
+        directory: &Path,
+        options: &OpenOptions,
+        settings: &NodeSettings,
+    ) -> Result<u64, ClusterError> {
+        let runtime = runtime()?;
+        let tls = settings.tls.as_ref().map(peer_tls).transpose()?;
+        let joined = runtime.block_on(join(options, settings, tls.as_ref()))?;
+        Node::create(directory, options, joined)?;
+        Ok(joined.node)
+    }
+
     /// Opens the node in `directory`. An empty directory joins the cluster that the
     /// settings name first.
     pub fn open(
@@ -202,6 +216,12 @@ impl ClusterNode {
     /// everything that was committed before the call.
     pub(crate) async fn lead(&self) -> Result<(), StoreError> {
         self.node.lead(CONFIRM_TIMEOUT).await
+    }
+
+    /// Keeps a number for a node that will listen for its peers at `peer`. Errors are those of
+    /// [`remove`](Self::remove).
+    pub(crate) async fn add(&self, peer: &str) -> Result<u64, NodeError> {
+        self.node.expect(peer).await
     }
 
     /// Removes a node from the cluster. Errors are those of the store where a client
@@ -295,17 +315,24 @@ async fn start(
     let config = match known {
         Some(config) => config,
         None if settings.join.is_empty() => return Err(ClusterError::NoNode),
-        None => {
-            let request = JoinRequest {
-                known: None,
-                node: settings.node,
-                member: settings.member.clone(),
-                engine: weir_raft::fingerprint(options),
-            };
-            weir_raft::join_by(&settings.join, &request, JOIN_PATIENCE, tls.as_ref()).await?
-        }
+        None => join(options, settings, tls.as_ref()).await?,
     };
     Ok(Node::open_by(directory, options, config, listener, tls).await?)
+}
+
+/// Asks the cluster for a number for an empty directory.
+async fn join(
+    options: &OpenOptions,
+    settings: &NodeSettings,
+    tls: Option<&weir_raft::PeerTls>,
+) -> Result<NodeConfig, ClusterError> {
+    let request = JoinRequest {
+        known: None,
+        node: settings.node,
+        member: settings.member.clone(),
+        engine: weir_raft::fingerprint(options),
+    };
+    Ok(weir_raft::join_by(&settings.join, &request, JOIN_PATIENCE, tls).await?)
 }
 
 fn milliseconds(time: Duration) -> u64 {

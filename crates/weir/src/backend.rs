@@ -36,6 +36,13 @@ use crate::remote::{ConnectOptions, Remote};
 use crate::reply::block_on;
 use crate::status::Status;
 
+fn no_cluster() -> StoreError {
+    remote_error(
+        ErrorCode::Unsupported,
+        "the store is open in this process, so it is no cluster",
+    )
+}
+
 /// The one place where local and remote are told apart.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
@@ -153,12 +160,16 @@ impl Backend {
         }
     }
 
+    pub(crate) fn add_node(&self, peer: &str) -> Result<u64, StoreError> {
+        match self {
+            Self::Local(_) => Err(no_cluster()),
+            Self::Remote(remote) => block_on(remote.add_node(peer)),
+        }
+    }
+
     pub(crate) fn change_cluster(&self, change: &Message<'_>) -> Result<(), StoreError> {
         match self {
-            Self::Local(_) => Err(remote_error(
-                ErrorCode::Unsupported,
-                "the store is open in this process, so it is no cluster",
-            )),
+            Self::Local(_) => Err(no_cluster()),
             Self::Remote(remote) => block_on(remote.change_cluster(change)),
         }
     }

@@ -352,6 +352,15 @@ impl Remote {
         }
     }
 
+    /// Waits until the leader has kept a number for a node.
+    pub(crate) async fn add_node(&self, peer: &str) -> Result<u64, StoreError> {
+        let bytes = self.ask(&Message::ClusterAdd { peer }).await?;
+        match packet_of(&bytes)?.message {
+            Message::ClusterAdded { node } => Ok(node),
+            _ => Err(other(&bytes)),
+        }
+    }
+
     /// Waits until the leader has committed a change of the cluster.
     pub(crate) async fn change_cluster(&self, change: &Message<'_>) -> Result<(), StoreError> {
         let bytes = self.ask(change).await?;

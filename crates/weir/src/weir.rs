@@ -214,6 +214,17 @@ impl Weir {
         Ok(self.backend.compact()?)
     }
 
+    /// Keeps a number of the cluster of the server for a node that will listen for its peers at
+    /// `peer` (`HOST:PORT`). Returns the number, under which an empty directory may then join
+    /// there. Until it has joined, the node does not vote, and nothing waits for it.
+    ///
+    /// # Errors
+    /// `Forbidden` without the right `admin`; `BadOption` for an address that is none or that a
+    /// member has; `Unsupported` for a store of this process.
+    pub fn add_node(&self, peer: &str) -> Result<u64, WeirError> {
+        Ok(self.backend.add_node(peer)?)
+    }
+
     /// Removes a node from the cluster of the server. Its directory cannot come back
     /// under its number. Returns after a majority has committed it.
     ///

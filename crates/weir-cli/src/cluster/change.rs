@@ -1,4 +1,4 @@
-//! `weir cluster rm` and `transfer`: changes that the leader makes.
+//! `weir cluster add`, `rm` and `transfer`: changes that the leader makes.
 
 use std::process::ExitCode;
 
@@ -28,6 +28,22 @@ pub(crate) struct RmArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Any node may be asked; the leader commits the change. Prints the number of the node. An empty directory
+joins under that number, from the peer address that was given: `weir cluster join --node N`, or `weir
+serve --join HOST:PORT --node N`. The node votes after it has caught up. Nothing waits for it: a node
+that never comes harms nothing, and `weir cluster rm` removes it. Needs the right `admin`.
+
+Examples:
+  weir cluster add 127.0.0.1:7102 --at weir://127.0.0.1:7071
+  weir cluster add 127.0.0.1:7112 --at weir://127.0.0.1:7071,127.0.0.1:7081")]
+pub(crate) struct AddArgs {
+    /// Address at which the node will listen for the other nodes
+    #[arg(value_name = "HOST:PORT")]
+    peer: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
 Returns when the node leads. Writes that are under way go on there. Useful before the process of the
 leader is ended. Needs the right `admin`.
 
@@ -37,6 +53,22 @@ Examples:
 pub(crate) struct TransferArgs {
     /// Number of the node that is to lead
     node: u64,
+}
+
+/// Carries out `weir cluster add`.
+pub(crate) fn add(caller: &Caller, args: &AddArgs) -> anyhow::Result<ExitCode> {
+    let weir = place::open(caller, Access::Change)?;
+    let added = weir.add_node(&args.peer);
+    let node = added.failed(|| format!("cannot add a node at {}", args.peer))?;
+    println!("{node}");
+    note(
+        caller.quiet,
+        &format!(
+            "an empty directory may join as node {node}, with --peer {}",
+            args.peer
+        ),
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Carries out `weir cluster rm`.

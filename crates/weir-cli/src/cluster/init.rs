@@ -38,17 +38,8 @@ pub(crate) struct InitArgs {
 
 /// Carries out `weir cluster init`.
 pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> {
-    let mut config = serve::configure_plain(caller)?;
     let given = [("peer", &args.peer), ("advertise", &args.advertise)];
-    for (name, text) in given {
-        let key = ServerConfig::KEYS.iter().find(|key| key.name == name);
-        if let (Some(key), Some(text)) = (key, text) {
-            (key.set)(&mut config, text).map_err(|error| {
-                let what = format!("cannot use --{name}");
-                Failure::new(ErrorCode::BadOption, what).because(error)
-            })?;
-        }
-    }
+    let config = configure(caller, &given)?;
     let at = place::directory(caller, "weir cluster init", "give a directory: `--at DIR`")?;
     let number = init(caller, at, &config, args.node)?;
     note(
@@ -56,6 +47,24 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
         &format!("{at} is node {number} of a new cluster; serve it with `weir serve`"),
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration of `weir serve`, with flags of this call.
+pub(super) fn configure(
+    caller: &Caller,
+    given: &[(&str, &Option<String>)],
+) -> anyhow::Result<ServerConfig> {
+    let mut config = serve::configure_plain(caller)?;
+    for (name, text) in given {
+        let key = ServerConfig::KEYS.iter().find(|key| key.name == *name);
+        if let (Some(key), Some(text)) = (key, text) {
+            (key.set)(&mut config, text).map_err(|error| {
+                let what = format!("cannot use --{}", name.replace('_', "-"));
+                Failure::new(ErrorCode::BadOption, what).because(error)
+            })?;
+        }
+    }
+    Ok(config)
 }
 
 /// Makes the directory the first node; returns its number.

@@ -13,7 +13,7 @@ use crate::place::{self, Access, Where};
 use crate::report::{Because, Failure, note};
 
 /// Time for a node to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Exit code when a node does not answer, and a majority does.
 const MEMBER_DOWN: u8 = 1;
 /// Exit code when no majority answers.

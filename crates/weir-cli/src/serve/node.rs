@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use weir::{ErrorCode, with_engine};
+use weir::{ErrorCode, OpenOptions, with_engine};
 use weir_server::ServerConfig;
 use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSettings, PeerFiles};
 
@@ -21,11 +21,16 @@ pub(crate) struct Ports {
     pub(crate) has_tls: bool,
 }
 
+/// Whether a directory is a node of a cluster.
+pub(crate) fn is_member(caller: &Caller, directory: &Path) -> anyhow::Result<bool> {
+    let is_node = ClusterNode::is_node(directory);
+    is_node.map_err(|error| place::cannot_open(caller, directory, &error))
+}
+
 /// Whether a server in this directory is a node of a cluster: it is one already, or
 /// joins one.
 pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<bool> {
-    let is_node = ClusterNode::is_node(Path::new(at));
-    let is_node = is_node.map_err(|error| place::cannot_open(caller, Path::new(at), &error))?;
+    let is_node = is_member(caller, Path::new(at))?;
     let what = || format!("cannot serve {at}");
     if is_node && config.peer.is_none() {
         return Err(Failure::new(ErrorCode::BadOption, what())
@@ -129,6 +134,31 @@ pub(crate) fn open(
     ports: Ports,
     progress: &Progress,
 ) -> anyhow::Result<Arc<ClusterNode>> {
+    let (options, settings) = prepare(caller, at, config, ports, progress)?;
+    let opened = ClusterNode::open(Path::new(at), &with_engine(&options), &settings);
+    opened.map_err(|error| failure(at, &error))
+}
+
+/// Makes an empty directory a node of a cluster, and does not open it; returns its number.
+pub(crate) fn join(
+    caller: &Caller,
+    at: &str,
+    config: &ServerConfig,
+    ports: Ports,
+) -> anyhow::Result<u64> {
+    let progress = Progress::default();
+    let (options, settings) = prepare(caller, at, config, ports, &progress)?;
+    let joined = ClusterNode::join(Path::new(at), &with_engine(&options), &settings);
+    joined.map_err(|error| failure(at, &error))
+}
+
+fn prepare(
+    caller: &Caller,
+    at: &str,
+    config: &ServerConfig,
+    ports: Ports,
+    progress: &Progress,
+) -> anyhow::Result<(OpenOptions, NodeSettings)> {
     let directory = Path::new(at);
     if !place::is_store(directory).failed(|| format!("cannot serve {at}"))? && !caller.create {
         place::check_empty(caller, directory)?;
@@ -147,8 +177,7 @@ pub(crate) fn open(
         node: u64::try_from(config.node).ok().filter(|node| *node > 0),
         tls: peer_files(config),
     };
-    let opened = ClusterNode::open(directory, &with_engine(&options), &settings);
-    opened.map_err(|error| failure(at, &error))
+    Ok((options, settings))
 }
 
 /// The files for TLS between the nodes: all three or none.

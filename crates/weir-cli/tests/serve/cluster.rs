@@ -290,6 +290,93 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     }
 }
 
+/// What a command prints on standard output; it must succeed.
+fn done(place: &Path, words: &[&str]) -> String {
+    let output = weir(place).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 1);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    topic.put("k", "1").unwrap();
+    let at = cluster.at.clone();
+    let first = cluster.status(1).unwrap().members[0].peer.clone();
+    let free = || {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        port.local_addr().unwrap().to_string()
+    };
+    let [own, other] = [(); 2].map(|()| free());
+    for (peer, expected) in [
+        ("nowhere", "is no peer address"),
+        (&*first, "node 1 has the peer address"),
+    ] {
+        let said = refused(place.path(), &["cluster", "add", peer, "--at", &at]);
+        assert!(said.contains(expected), "{said}");
+    }
+    let number = done(place.path(), &["cluster", "add", &own, "--at", &at]);
+    let number = number.trim();
+    let kept: u64 = number.parse().unwrap();
+    let members = cluster.status(1).unwrap().members;
+    assert!(members.iter().any(|one| one.node == kept && !one.votes));
+    // Nothing waits for a node that has not come.
+    topic.put("k", "2").unwrap();
+    // The number is kept for that address alone, and only for an empty directory.
+    let join = |at: &'static str, peer: &str| {
+        let words = [
+            "cluster", "join", &first, "--at", at, "--peer", peer, "--node",
+        ];
+        let mut words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        words.push(number.to_owned());
+        words
+    };
+    let words = join("new", &other);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let said = refused(place.path(), &words);
+    assert!(
+        said.contains("an empty directory cannot be that node"),
+        "{said}"
+    );
+    done(place.path(), &["put", "t", "x", "--at", "own"]);
+    let words = join("own", &own);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let said = refused(place.path(), &words);
+    assert!(said.contains("a store with data"), "{said}");
+
+    let words = ["cluster", "snapshot", "--at", &at, "-o", "json"];
+    let made = weir(place.path()).args(words).output().unwrap();
+    // The node that has not come has no address for clients.
+    assert_eq!(made.status.code(), Some(1));
+    let made = String::from_utf8(made.stdout).unwrap();
+    assert!(
+        made.contains("\"node\":1") && made.contains("\"index\":"),
+        "{made}"
+    );
+    let words = join("new", &own);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    done(place.path(), &words);
+    let said = refused(place.path(), &words);
+    assert!(said.contains("a node of a cluster already"), "{said}");
+    // Its directory says where it belongs.
+    let serve = format!("serve --at new --http :0 --native :0 --peer {own}");
+    cluster.restart(place.path(), &serve);
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let members = cluster.status(1).unwrap().members;
+        if members.iter().any(|one| one.node == kept && one.votes) {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{members:?}");
+    }
+    topic.put("k", "3").unwrap();
+}
+
 #[test]
 fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     let place = tempfile::tempdir().unwrap();

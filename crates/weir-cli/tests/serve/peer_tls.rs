@@ -63,6 +63,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
         "cert issue 127.0.0.1 --for node --ca ours",
         "cert issue localhost --for node --ca ours",
         "cert issue server.example --ca ours",
+        "cert issue client --for client --ca ours",
         "cert ca theirs",
         "cert issue 127.0.0.1 --for node --ca theirs",
     ] {
@@ -85,6 +86,16 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
             "it is not to connect with",
             ours("server.example", &own),
             "does not accept the certificate of this node",
+        ),
+        (
+            "it is that of a client",
+            ours("client", &own),
+            "is not that of a node at 127.0.0.1",
+        ),
+        (
+            "it is that of a node at another host",
+            ours("localhost", &own),
+            "is not that of a node at 127.0.0.1",
         ),
         (
             "the other authority is believed",

@@ -557,7 +557,24 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     cluster.nodes[&leader].change_voters(voters).await.unwrap();
     cluster.put(4).await;
     cluster.agreed().await;
-    for node in [leader, lost % 3 + 1, 4] {
+    // However a node was removed, its number is used once.
+    let third = lost % 3 + 1;
+    let peer = cluster.members[&leader].peer.clone();
+    let kept = cluster.nodes[&leader].expect("127.0.0.1:2").await.unwrap();
+    let unready = cluster.nodes[&leader].change_voters([leader, third, 4, kept]);
+    let unready = unready.await.unwrap_err().to_string();
+    assert!(
+        unready.contains(&format!("node {kept} has entry 0")),
+        "{unready}"
+    );
+    cluster.nodes[&leader].remove(kept).await.unwrap();
+    for gone in [lost, kept] {
+        let mut empty = empty_at("127.0.0.1:1");
+        empty.node = Some(gone);
+        let text = asks(&peer, &empty).await.unwrap_err();
+        assert!(text.contains("a number is used once"), "{text}");
+    }
+    for node in [leader, third, 4] {
         assert_eq!(records(cluster.nodes[&node].store()), 4);
         cluster.stop(node).await;
     }

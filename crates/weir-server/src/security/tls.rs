@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -285,6 +286,12 @@ fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
         path: files.authority.clone(),
         source,
     })?;
+    let nodes =
+        WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+    let nodes = nodes.build().map_err(|source| TlsError::Authority {
+        path: files.authority.clone(),
+        source,
+    })?;
     let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&version::TLS13])
         .map_err(refused)?
@@ -298,7 +305,11 @@ fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
         .with_client_auth_cert(chain, key)
         .map_err(refused)?;
     let (server, client) = (Arc::new(server), Arc::new(client));
-    Ok(PeerConfigs { server, client })
+    Ok(PeerConfigs {
+        server,
+        client,
+        verifier: nodes,
+    })
 }
 
 /// The text of a file, bounded, with its mode.

@@ -107,6 +107,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 };
                 self.send(&Packet::tagged(tag, answer));
             }
+            Message::ClusterAdd { peer } => {
+                let cluster = self.cluster_to_change()?;
+                match Box::pin(cluster.add(peer)).await {
+                    Ok(node) => self.send(&Packet::tagged(tag, Message::ClusterAdded { node })),
+                    Err(error) => self.changed(tag, Err(error))?,
+                }
+            }
             Message::ClusterRemove { node } => {
                 let cluster = self.cluster_to_change()?;
                 let changed = Box::pin(cluster.remove(node)).await;

@@ -1,0 +1,92 @@
+//! `weir cluster join`: an empty directory becomes a node of a cluster that runs.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::ErrorCode;
+
+use crate::caller::Caller;
+use crate::cluster::init::configure;
+use crate::place;
+use crate::report::{Failure, note};
+use crate::serve::node::{self, Ports};
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The cluster gives the directory a number. The node does not vote, and is behind, until `weir serve` has
+copied the log or a snapshot; `weir serve` needs no --join then. With `weir serve --join HOST:PORT` both
+are one step. The addresses are those of `weir serve`, from flags, WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so
+on, or from the table [serve] of the configuration file.
+
+Examples:
+  weir cluster join 127.0.0.1:7072 --at ./data-2 --peer 127.0.0.1:7082
+  weir cluster join 127.0.0.1:7072,127.0.0.1:7082 --at ./data-3 --peer 127.0.0.1:7092 --node 9")]
+pub(crate) struct JoinArgs {
+    /// Peer addresses of nodes of the cluster, with commas between them
+    #[arg(value_name = "HOST:PORT")]
+    members: String,
+    /// Address of the port for the other nodes
+    #[arg(long, value_name = "HOST:PORT")]
+    peer: Option<String>,
+    /// Host name or address under which clients and other nodes reach this one
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// Number of the node: one that `weir cluster add` has kept, or that no node ever had
+    #[arg(long, value_name = "N")]
+    node: Option<String>,
+    /// File with the certificate of this node for the other nodes
+    #[arg(long, value_name = "FILE")]
+    peer_cert: Option<String>,
+    /// File with its private key
+    #[arg(long, value_name = "FILE")]
+    peer_key: Option<String>,
+    /// File with the authority of the certificates of all nodes
+    #[arg(long, value_name = "FILE")]
+    peer_ca: Option<String>,
+}
+
+/// Carries out `weir cluster join`.
+pub(crate) fn run(caller: &Caller, args: &JoinArgs) -> anyhow::Result<ExitCode> {
+    let config = configure(
+        caller,
+        &[
+            ("join", &Some(args.members.clone())),
+            ("peer", &args.peer),
+            ("advertise", &args.advertise),
+            ("node", &args.node),
+            ("peer_cert", &args.peer_cert),
+            ("peer_key", &args.peer_key),
+            ("peer_ca", &args.peer_ca),
+        ],
+    )?;
+    let at = place::directory(caller, "weir cluster join", "give a directory: `--at DIR`")?;
+    if config.peer.is_none() {
+        let failure = Failure::new(ErrorCode::BadOption, format!("cannot make {at} a node"));
+        return Err(failure
+            .because("no port for the other nodes is given")
+            .advise("name the address of the node for peers: `--peer HOST:PORT`")
+            .tool()
+            .into());
+    }
+    if node::is_member(caller, Path::new(at))? {
+        let failure = Failure::new(ErrorCode::BadOption, format!("cannot make {at} a node"));
+        return Err(failure
+            .because("the directory is a node of a cluster already")
+            .advise("serve it: `weir serve`")
+            .tool()
+            .into());
+    }
+    node::is_node(caller, at, &config)?;
+    let ports = Ports {
+        http: config.http.map(|address| address.0),
+        native: config.native.map(|address| address.0),
+        has_tls: config.tls_cert.is_some(),
+    };
+    let number = node::join(caller, at, &config, ports)?;
+    note(
+        caller.quiet,
+        &format!("{at} is node {number} of the cluster; serve it with `weir serve`"),
+    );
+    Ok(ExitCode::SUCCESS)
+}

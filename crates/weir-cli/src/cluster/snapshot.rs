@@ -1,0 +1,84 @@
+//! `weir cluster snapshot`: every node writes a snapshot and removes its log before it.
+
+use std::borrow::Cow;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::{ErrorCode, Weir};
+
+use crate::caller::Caller;
+use crate::cluster::status::ANSWER_TIMEOUT;
+use crate::output::{Cell, Field, Shape, field};
+use crate::place::{self, Access};
+use crate::report::{Because, Failure};
+
+/// Exit code when a node has not done it.
+const MEMBER_DOWN: u8 = 1;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Asks one node after the other, as `weir compact` does. A node that joins, or was down for long, then gets
+a snapshot instead of the log. Needs the right `admin`. The exit code is 1 when a node does not answer.
+
+Examples:
+  weir cluster snapshot --at weir://127.0.0.1:7071
+  weir cluster snapshot --at weir://127.0.0.1:7071 -o json")]
+pub(crate) struct SnapshotArgs {}
+
+/// Fields of a node.
+pub(crate) const FIELDS: &[Field] = &[
+    field("node", "number", "number of the node"),
+    field("index", "number", "newest log entry in the snapshot"),
+    field("log_bytes_before", "number", "bytes of log before"),
+    field("log_bytes_after", "number", "bytes of log afterwards"),
+    field("error", "text", "why the node has not done it"),
+];
+
+/// Carries out `weir cluster snapshot`.
+pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Change)?;
+    let status = weir.status();
+    let status = status.failed(|| "cannot ask for the status".to_owned())?;
+    let Some(cluster) = status.server.and_then(|server| server.cluster) else {
+        let at = &caller.settings.at.value;
+        let failure = Failure::new(ErrorCode::BadOption, format!("{at} is no cluster"));
+        return Err(failure.because("nothing serves it as a node").into());
+    };
+    let mut is_whole = true;
+    for member in &cluster.members {
+        let mut native = member.client.iter();
+        let native = native.find(|address| address.starts_with("weir"));
+        let mut options = place::connect_options(caller)?;
+        options.connect_timeout = ANSWER_TIMEOUT;
+        options.patience = ANSWER_TIMEOUT;
+        let made = match native {
+            Some(url) => Weir::connect_with(url, &options)
+                .and_then(|weir| weir.compact())
+                .map_err(|error| error.to_string()),
+            None => Err("it has no native port".to_owned()),
+        };
+        is_whole &= made.is_ok();
+        let count = |number: Option<u64>| number.map_or(Cell::Nothing, Cell::Count);
+        let size = |number: Option<u64>| number.map_or(Cell::Nothing, Cell::Size);
+        let report = made.as_ref().ok();
+        out.row(&[
+            Cell::Count(member.node),
+            count(report.map(|report| report.index.0)),
+            size(report.map(|report| report.log_bytes_before)),
+            size(report.map(|report| report.log_bytes_after)),
+            match &made {
+                Ok(_) => Cell::Nothing,
+                Err(error) => Cell::Text(Cow::Borrowed(error)),
+            },
+        ])?;
+    }
+    out.finish()?;
+    Ok(if is_whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(MEMBER_DOWN)
+    })
+}

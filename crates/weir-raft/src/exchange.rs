@@ -1,0 +1,105 @@
+//! Exchanges reports with the other nodes: before this one takes part, and then again and again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::Raft;
+use openraft::async_runtime::WatchReceiver;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::client::{Peer, Peers};
+use crate::machine::StateMachine;
+use crate::reports::{Reports, is_ignored};
+use crate::types::{Member, Types};
+
+/// Pause between two rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long one exchange may take.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Whether the other node has answered.
+async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> bool {
+    let (report, seen) = reports.ours(node);
+    match timeout(EXCHANGE_TIMEOUT, peer.report(&report, &seen)).await {
+        Ok(Ok((report, of_us))) => {
+            reports.received(node, &report, &of_us);
+            return true;
+        }
+        Ok(Err(error)) => tracing::debug!(node, %error, "a node does not report"),
+        Err(_) => tracing::debug!(node, "a node does not report in time"),
+    }
+    false
+}
+
+/// Asks all members that answer what they have seen, before this node takes part.
+///
+/// # Errors
+/// A sentence, if the directory is an older copy.
+pub(crate) async fn greet(reports: &Arc<Reports>, peers: &Peers) -> Result<(), String> {
+    if is_ignored() {
+        return Ok(());
+    }
+    let Some(members) = reports.members() else {
+        return Ok(());
+    };
+    let mut clients: Vec<_> = members
+        .nodes()
+        .filter(|(node, _)| **node != reports.node())
+        .map(|(node, member)| (*node, peers.client(*node, member)))
+        .collect();
+    // The first round asks, the second one reports.
+    for _ in 0..2 {
+        let mut asked = JoinSet::new();
+        for (node, mut peer) in clients.drain(..) {
+            let reports = Arc::clone(reports);
+            asked.spawn(async move {
+                let has_answered = exchange(&reports, node, &mut peer).await;
+                has_answered.then_some((node, peer))
+            });
+        }
+        while let Some(answered) = asked.join_next().await {
+            clients.extend(answered.ok().flatten());
+        }
+        if let Some(why) = reports.older() {
+            return Err(why);
+        }
+    }
+    reports.save().await;
+    Ok(())
+}
+
+/// Exchanges reports with all members, again and again. Ends the consensus of a node whose
+/// directory is an older copy.
+pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>, peers: Peers) {
+    let mut older = reports.subscribe();
+    let mut clients: BTreeMap<u64, (Member, Peer)> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = older.wait_for(Option::is_some) => break,
+            () = sleep(PAUSE) => {}
+        }
+        if is_ignored() {
+            continue;
+        }
+        let metrics = raft.metrics().borrow_watched().clone();
+        let members = metrics.membership_config.membership();
+        clients.retain(|node, (known, _)| members.get_node(node) == Some(known));
+        for (node, member) in members.nodes() {
+            if *node == metrics.id {
+                continue;
+            }
+            let client = || (member.clone(), peers.client(*node, member));
+            let (_, peer) = clients.entry(*node).or_insert_with(client);
+            exchange(&reports, *node, peer).await;
+        }
+        reports.save().await;
+    }
+    if let Some(why) = reports.older() {
+        tracing::error!("{why}");
+    }
+    // A core that has ended already needs no end.
+    drop(raft.shutdown().await);
+}
