@@ -89,7 +89,6 @@ import "C"
 import (
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -329,18 +328,12 @@ func sourceOptions(pin *pinned, o *SourceOptions) (C.weir_source_options, error)
 	}
 	options.meta, options.meta_count = pin.fields(o.Meta)
 	options.bound, options.bound_count = pin.texts(o.Bound)
-	switch shape, path, _ := strings.Cut(o.Shape, ":"); shape {
-	case "", "array":
-		options.shape = C.WEIR_SHAPE_ARRAY
-	case "member":
-		options.shape = C.WEIR_SHAPE_MEMBER
-		options.member = pin.text(path)
-	case "lines":
-		options.shape = C.WEIR_SHAPE_LINES
-	case "single":
-		options.shape = C.WEIR_SHAPE_SINGLE
-	default:
-		return options, failure(ErrBadOption, "no shape of pages is named `"+o.Shape+"`")
+	if o.Shape != "" {
+		var said C.weir_error
+		text := pin.text(o.Shape)
+		if result := C.weir_shape(text, &options.shape, &options.member, &said); result < 0 {
+			return options, errorOf(result, &said)
+		}
 	}
 	return options, nil
 }
@@ -368,6 +361,55 @@ func nativeQueryEnqueue(query queryHandle, source uint32, page, next []byte) err
 	name, has := nextOf(next)
 	number := C.uint32_t(source)
 	return fine(C.weir_query_enqueue_copy(query, number, sliceOf(page), nil, name, has, &said), &said)
+}
+
+// nativeQueryMetas gives the names of the properties that a framed item brings.
+func nativeQueryMetas(query queryHandle) ([]string, error) {
+	var handle *C.weir_page
+	var said C.weir_error
+	result := C.weir_query_metas(query, &handle, &said)
+	switch {
+	case result < 0:
+		return nil, errorOf(result, &said)
+	case result == C.WEIR_ABSENT:
+		return nil, nil
+	}
+	defer C.weir_page_release(handle)
+	page := viewOf(handle)
+	names := make([]string, page.Len())
+	for at := range names {
+		names[at] = string(page.At(at).Bytes())
+	}
+	return names, nil
+}
+
+func nativeQueryEnqueueFramed(
+	query queryHandle, source uint32, page, next []byte, items []Frame, properties []Property,
+) error {
+	var pin pinned
+	defer pin.Unpin()
+	frames := C.weir_frames{span_count: C.size_t(len(items)), meta_count: C.size_t(len(properties))}
+	spans := make([]C.weir_frame, len(items))
+	for at, item := range items {
+		spans[at] = C.weir_frame{offset: C.uint32_t(item.Offset), len: C.uint32_t(item.Len)}
+	}
+	metas := make([]C.weir_meta, len(properties))
+	for at, property := range properties {
+		metas[at] = C.weir_meta{
+			kind: C.uint32_t(property.kind), len: C.uint32_t(property.length), number: C.uint64_t(property.number),
+		}
+	}
+	if len(spans) > 0 {
+		pin.Pin(&spans[0])
+		frames.spans = &spans[0]
+	}
+	if len(metas) > 0 {
+		pin.Pin(&metas[0])
+		frames.metas = &metas[0]
+	}
+	var said C.weir_error
+	name, has := nextOf(next)
+	return fine(C.weir_query_enqueue_copy(query, C.uint32_t(source), sliceOf(page), &frames, name, has, &said), &said)
 }
 
 func nativeQueryEnqueuePinned(query queryHandle, source uint32, page, next []byte, cookie uint64) error {

@@ -48,6 +48,12 @@ func nativeQuerySource(queryHandle, *SourceOptions) (uint32, error) { return 0, 
 
 func nativeQueryEnqueue(queryHandle, uint32, []byte, []byte) error { return errNoCgo }
 
+func nativeQueryMetas(queryHandle) ([]string, error) { return nil, errNoCgo }
+
+func nativeQueryEnqueueFramed(queryHandle, uint32, []byte, []byte, []Frame, []Property) error {
+	return errNoCgo
+}
+
 func nativeQueryEnqueuePinned(queryHandle, uint32, []byte, []byte, uint64) error { return errNoCgo }
 
 func nativeQueryEnqueueBuffer(queryHandle, uint32, bufferHandle, int, []byte) error { return errNoCgo }
@@ -111,6 +117,8 @@ func nativeSubmit(storeHandle, []Intention) ([]Verdict, error) { return nil, err
 func nativeSend(storeHandle, []Intention) (pendingHandle, error) { return nil, errNoCgo }
 
 func nativePendingWait(pendingHandle, time.Duration, int) ([]Verdict, error) { return nil, errNoCgo }
+
+func nativePendingReceived(pendingHandle, time.Duration) (bool, error) { return false, errNoCgo }
 
 func nativePendingFree(pendingHandle) {}
 

@@ -23,6 +23,8 @@ package weir
 #cgo nocallback weir_send
 #cgo noescape weir_pending_wait
 #cgo nocallback weir_pending_wait
+#cgo noescape weir_pending_received
+#cgo nocallback weir_pending_received
 #cgo noescape weir_pending_free
 #cgo nocallback weir_pending_free
 #cgo noescape weir_session_open
@@ -138,6 +140,7 @@ func nativeConnect(address string, o *ConnectOptions) (storeHandle, error) {
 	defer pin.Unpin()
 	options := C.weir_connect_options{
 		struct_size: C.sizeof_weir_connect_options,
+		flags:       flag(o.Received, C.WEIR_CONNECT_RECEIVED),
 		token:       pin.text(o.Token),
 		authority:   pin.text(o.Authority),
 		certificate: pin.text(o.Certificate),
@@ -394,6 +397,16 @@ func nativePendingWait(pending pendingHandle, wait time.Duration, count int) ([]
 		return nil, nil
 	}
 	return verdictsOf(verdicts, texts), nil
+}
+
+// nativePendingReceived says whether all was queued in time.
+func nativePendingReceived(pending pendingHandle, wait time.Duration) (bool, error) {
+	var said C.weir_error
+	result := C.weir_pending_received(pending, millis(wait), &said)
+	if result < 0 {
+		return false, errorOf(result, &said)
+	}
+	return result == C.WEIR_OK, nil
 }
 
 func nativePendingFree(pending pendingHandle) { C.weir_pending_free(pending) }

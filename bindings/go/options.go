@@ -148,7 +148,7 @@ type SourceOptions struct {
 	// there.
 	Ordinal *uint64
 	// Shape says where items are in a page: "array" (also when empty),
-	// "lines", "single", or "member:PATH" for the array at a path.
+	// "lines", "single", "framed", or "member:PATH" for the array at a path.
 	Shape string
 	// Level says how much of a page is checked.
 	Level Level
@@ -177,4 +177,31 @@ type SourceOptions struct {
 type Bounds struct {
 	Items int
 	Bytes uint64
+}
+
+// Frame is the place of an item in a page of the shape "framed".
+type Frame struct{ Offset, Len uint32 }
+
+// Property is a property of one item. The zero value is none; see
+// [NumberProperty] and [BytesProperty].
+type Property struct {
+	kind   uint32
+	length uint32
+	number uint64
+}
+
+// NumberProperty is a number.
+func NumberProperty(number uint64) Property { return Property{kind: 1, number: number} }
+
+// BytesProperty is bytes of the page, by their place.
+func BytesProperty(offset, length uint32) Property {
+	return Property{kind: 2, length: length, number: uint64(offset)}
+}
+
+// Frames say where the items of a page are, and what they have.
+type Frames struct {
+	Items []Frame
+	// Meta has by the name of a property one value for each item. A property
+	// that is not here is none of any.
+	Meta map[string][]Property
 }

@@ -38,6 +38,22 @@ func (p *Pending) Wait(ctx context.Context) ([]Verdict, error) {
 	}
 }
 
+// Received waits until all that was sent is queued for the log, which promises
+// nothing, or answered. A server says it to who connected with
+// [ConnectOptions.Received]. When the context ends first the error is
+// [ErrDeadline] or [ErrCancelled], and the verdicts can still be waited for.
+func (p *Pending) Received(ctx context.Context) error {
+	for {
+		received, err := nativePendingReceived(p.handle, stepOf(ctx))
+		if received || err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+	}
+}
+
 func (p *Pending) free() {
 	p.cleanup.Stop()
 	nativePendingFree(p.handle)

@@ -98,6 +98,9 @@ func (w *queries) command(word, rest string) error {
 	case "page":
 		next, page, _ := strings.Cut(args, " ")
 		return source.Enqueue(bytes(page), []byte(next))
+	case "frames":
+		frames, page, _ := strings.Cut(args, " ")
+		return source.EnqueueFramed(bytes(page), nil, w.frames(frames))
 	case "last":
 		return source.Enqueue(bytes(args), nil)
 	case "finish":
@@ -109,6 +112,33 @@ func (w *queries) command(word, rest string) error {
 	}
 	w.t.Fatalf("no command %s", word)
 	return nil
+}
+
+// frames reads places of items and their properties.
+func (w *queries) frames(text string) weir.Frames {
+	place := func(text string) (uint32, uint32) {
+		offset, length, _ := strings.Cut(text, "+")
+		return uint32(w.number(offset)), uint32(w.number(length))
+	}
+	items := strings.Split(text, ",")
+	frames := weir.Frames{Meta: map[string][]weir.Property{}}
+	for at, item := range items {
+		span, rest, _ := strings.Cut(item, "/")
+		offset, length := place(span)
+		frames.Items = append(frames.Items, weir.Frame{Offset: offset, Len: length})
+		for word := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '/' }) {
+			name, value, _ := strings.Cut(word, "=")
+			if frames.Meta[name] == nil {
+				frames.Meta[name] = make([]weir.Property, len(items))
+			}
+			if strings.Contains(value, "+") {
+				frames.Meta[name][at] = weir.BytesProperty(place(value))
+			} else {
+				frames.Meta[name][at] = weir.NumberProperty(w.number(value))
+			}
+		}
+	}
+	return frames
 }
 
 func (w *queries) open() error {
@@ -311,9 +341,6 @@ func (w *queries) source(name, rest string) weir.SourceOptions {
 			options.Level = weir.LevelNone
 		case "shape":
 			options.Shape = value
-			if value[0] == '$' {
-				options.Shape = "member:" + value
-			}
 		default:
 			property, is := strings.CutPrefix(key, "meta.")
 			if !is {

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 )
@@ -24,6 +25,31 @@ func (s Source) Number() uint32 { return s.number }
 func (s Source) Enqueue(page, next []byte) error {
 	defer runtime.KeepAlive(s.query)
 	return s.query.counted(nativeQueryEnqueue(s.query.handle, s.number, page, next))
+}
+
+// EnqueueFramed hands in a page of the shape "framed"; its bytes are copied.
+func (s Source) EnqueueFramed(page, next []byte, frames Frames) error {
+	defer runtime.KeepAlive(s.query)
+	for name, values := range frames.Meta {
+		if len(values) != len(frames.Items) {
+			return failure(ErrBadOption, fmt.Sprintf("%d values of %s for %d items", len(values), name, len(frames.Items)))
+		}
+	}
+	names, err := nativeQueryMetas(s.query.handle)
+	if err != nil {
+		return err
+	}
+	properties := make([]Property, 0, len(names)*len(frames.Items))
+	for at := range frames.Items {
+		for _, name := range names {
+			var property Property
+			if values := frames.Meta[name]; values != nil {
+				property = values[at]
+			}
+			properties = append(properties, property)
+		}
+	}
+	return s.query.counted(nativeQueryEnqueueFramed(s.query.handle, s.number, page, next, frames.Items, properties))
 }
 
 // EnqueuePinned lends a page: nothing is copied, the bytes stay where they are

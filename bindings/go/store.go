@@ -52,6 +52,9 @@ type ConnectOptions struct {
 	// ConnectTimeout bounds the first connection (5 s); Patience is the time
 	// for an answer, and without any connection (30 s).
 	ConnectTimeout, Patience time.Duration
+	// Received has the server say when a write is queued for its log
+	// ([Pending.Received]), which is a packet more for each write.
+	Received bool
 }
 
 // Store is an event store: in a directory that this process has open, or behind

@@ -496,3 +496,34 @@ func follow(
 	}
 	return token
 }
+
+func TestAWriteIsReceivedAndThenCommitted(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	store, err := weir.Connect(ctx, serve(t), &weir.ConnectOptions{Received: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	topic(t, store, "orders")
+	session, err := store.Session(ctx, [16]byte{7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	put := weir.Put([]byte("k"), []byte("v"))
+	put.Topic = "orders"
+	for _, send := range []func(context.Context, ...weir.Intention) (*weir.Pending, error){store.Send, session.Send} {
+		pending, err := send(ctx, put, put)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pending.Received(ctx); err != nil {
+			t.Fatal(err)
+		}
+		verdicts, err := pending.Wait(ctx)
+		if err != nil || len(verdicts) != 2 || verdicts[1].Effect != weir.Valid {
+			t.Fatal(verdicts, err)
+		}
+	}
+}

@@ -308,12 +308,24 @@ export class Group {
   delete(): Promise<Verdict>
 }
 
+/** Intentions that were sent, by `send` of a store or a session. */
+export class Pending {
+  private constructor()
+  /**
+   * They are queued for the log, which promises nothing, or answered. A server says it to who connected
+   * with `received`.
+   */
+  readonly received: Promise<void>
+  readonly verdicts: Promise<Verdict[]>
+}
+
 /** A writer whose intentions are executed exactly once. */
 export class Session {
   private constructor()
   nextNonce(): Promise<bigint>
   resume(nonce: Int): Promise<void>
   execute(intentions: [topic: string, op: Op][]): Promise<Verdict[]>
+  send(intentions: [topic: string, op: Op][]): Pending
 }
 
 /** A handle on a topic. */
@@ -413,6 +425,8 @@ export interface ConnectOptions {
   agent?: string
   connectTimeoutMs?: number
   patienceMs?: number
+  /** The server says when a write is queued for its log: `Pending.received`. A packet more for each. */
+  received?: boolean
 }
 
 /** An event store, in a directory or behind a server. */
@@ -423,6 +437,8 @@ export class Store {
   topic(name: string): Topic
   topics(options?: { dead?: boolean }): Promise<TopicInfo[]>
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>
+  /** Intentions whose reception and verdicts are awaited apart. */
+  send(intentions: [topic: string, op: Op][]): Pending
   session(client: Data): Promise<Session>
   /** A query over topics: names, or patterns like "orders.*" and "orders.**". */
   query(topics: string | Iterable<string>, options?: TopicQueryOptions): Promise<TopicQuery>
@@ -437,7 +453,7 @@ export function connect(url: string, options?: ConnectOptions): Promise<Store>
 export interface SourceOptions {
   name?: string | Uint8Array
   ordinal?: Int
-  /** "array", "lines", "single", or a JSONPath to the array. */
+  /** "array", "lines", "single", "framed", or "member:PATH" with the path of the array. */
   shape?: string
   level?: Level
   /** What names the first page. */
@@ -450,14 +466,21 @@ export interface SourceOptions {
   bound?: JsonScalar[]
   partial?: boolean
 }
+/** Where the items of a page of the shape "framed" are. */
+export interface Frames {
+  /** Place and length of each item. */
+  frames: [offset: number, length: number][]
+  /** By name one value for each item: a number, place and length of bytes in the page, or nothing. */
+  meta?: { [name: string]: (Int | [offset: number, length: number] | null)[] }
+}
 /** A source of a query. */
 export class Source {
   private constructor()
   readonly query: Query
   readonly number: number
   readonly name?: string
-  enqueue(page: Data, next?: string | Uint8Array): void
-  enqueueLarge(page: Data, next?: string | Uint8Array): Promise<void>
+  enqueue(page: Data, next?: string | Uint8Array | null, frames?: Frames): void
+  enqueueLarge(page: Data, next?: string | Uint8Array | null, frames?: Frames): Promise<void>
   finish(): void
   watermark(...keys: JsonScalar[]): void
   replace(parts: SourceOptions[]): Source[]
@@ -481,9 +504,11 @@ export class Query {
   constructor(options?: QueryOptions)
   addSource(options?: SourceOptions): Source
   /** Hands in a page, which is copied; without `next` it was the last. */
-  enqueue(source: Source | number, page: Data, next?: string | Uint8Array | null): void
+  enqueue(source: Source | number, page: Data, next?: string | Uint8Array | null, frames?: Frames): void
   /** The same, scanned beside the event loop. */
-  enqueueLarge(source: Source | number, page: Data, next?: string | Uint8Array | null): Promise<void>
+  enqueueLarge(
+    source: Source | number, page: Data, next?: string | Uint8Array | null, frames?: Frames,
+  ): Promise<void>
   finish(source: Source | number): void
   /**
    * Says that a source of the run that `token` is of is gone for good: the rows it had left do not

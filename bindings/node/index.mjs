@@ -3,7 +3,7 @@
 import weir from './index.js'
 
 export const {
-  ClientError, Group, InternalError, Item, Page, Query, QueryError, Record, RecordPage,
+  ClientError, Group, InternalError, Item, Page, Pending, Query, QueryError, Record, RecordPage,
   RefusalError, Session, Source, Store, StoreError, Topic, TopicQuery, Verdict, VerdictError,
   WeirError, Work, alter, buildProfile, connect, create, del, destroy, expect, open, put,
   transaction, version,

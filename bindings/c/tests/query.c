@@ -261,11 +261,14 @@ typedef struct source {
     weir_source_options options;
     weir_param meta[16];
     weir_slice bound[16];
+    int32_t result; /* of the shape */
+    weir_error error;
 } source;
 
 static void source_of(source *to, const char *name, char *words)
 {
     memset(to, 0, sizeof *to);
+    to->result = WEIR_OK;
     to->options.struct_size = sizeof to->options;
     to->options.name = slice(name);
     while (*words) {
@@ -308,12 +311,7 @@ static void source_of(source *to, const char *name, char *words)
         else if (!strcmp(key, "none"))
             options->level = WEIR_LEVEL_NONE;
         else if (!strcmp(key, "shape")) {
-            options->shape = !strcmp(value, "array")    ? WEIR_SHAPE_ARRAY
-                             : !strcmp(value, "lines")  ? WEIR_SHAPE_LINES
-                             : !strcmp(value, "single") ? WEIR_SHAPE_SINGLE
-                                                        : WEIR_SHAPE_MEMBER;
-            if (options->shape == WEIR_SHAPE_MEMBER)
-                options->member = slice(value);
+            to->result = weir_shape(slice(value), &options->shape, &options->member, &to->error);
         } else if (!strncmp(key, "meta.", 5)) {
             options->meta = to->meta;
             to->meta[options->meta_count++] = (weir_param){slice(key + 5), slice(value)};
@@ -329,15 +327,17 @@ static void add_source(world *in, char *name, char *rest, text *out)
     weir_error error;
     char *words = copied(rest, strlen(rest));
     source_of(&made, name, words);
-    if (weir_query_source(in->query, &made.options, &id, &error) == WEIR_OK)
+    if (made.result != WEIR_OK)
+        failed(out, &made.error);
+    else if (weir_query_source(in->query, &made.options, &id, &error) == WEIR_OK)
         remember(in, name, rest, id);
     else
         failed(out, &error);
     free(words);
 }
 
-static int32_t lend(world *in, uint32_t id, char *page, weir_slice next, uint32_t has_next,
-                    weir_error *error)
+static int32_t lend(world *in, uint32_t id, char *page, const weir_frames *frames, weir_slice next,
+                    uint32_t has_next, weir_error *error)
 {
     weir_slice bytes = slice(page);
     weir_loan loan = {0};
@@ -348,7 +348,7 @@ static int32_t lend(world *in, uint32_t id, char *page, weir_slice next, uint32_
         loan.release = released;
         loan.user = in;
         in->lent++;
-        result = weir_query_enqueue_loan(in->query, id, bytes, NULL, next, has_next, &loan, error);
+        result = weir_query_enqueue_loan(in->query, id, bytes, frames, next, has_next, &loan, error);
         if (result != WEIR_OK) {
             in->lent--;
             free(lent);
@@ -361,7 +361,7 @@ static int32_t lend(world *in, uint32_t id, char *page, weir_slice next, uint32_
             abort();
     in->pages[loan.cookie] = lent;
     in->cookies_out++;
-    result = weir_query_enqueue_loan(in->query, id, bytes, NULL, next, has_next, &loan, error);
+    result = weir_query_enqueue_loan(in->query, id, bytes, frames, next, has_next, &loan, error);
     if (result != WEIR_OK) {
         in->pages[loan.cookie] = NULL;
         in->cookies_out--;
@@ -370,7 +370,56 @@ static int32_t lend(world *in, uint32_t id, char *page, weir_slice next, uint32_
     return result;
 }
 
-static void enqueue(world *in, uint32_t id, char *page, const char *name, text *out)
+/* Where the items of a page lie, as `OFFSET+LEN/PROPERTY=VALUE,...`. */
+typedef struct framed {
+    weir_frames frames;
+    weir_frame spans[64];
+    weir_meta metas[256];
+} framed;
+
+static void frames_of(world *in, framed *to, char *words)
+{
+    weir_page *asked = NULL; /* WEIR_ABSENT: there are no properties */
+    if (weir_query_metas(in->query, &asked, NULL) < 0)
+        abort();
+    size_t count;
+    const weir_item *names = weir_page_items(asked, &count);
+    memset(to, 0, sizeof *to);
+    while (words && *words) {
+        char *item = words, *property, *end;
+        weir_frame *span = &to->spans[to->frames.span_count++];
+        words = strchr(words, ',');
+        if (words)
+            *words++ = 0;
+        span->offset = (uint32_t)strtoul(item, &end, 10);
+        span->len = (uint32_t)strtoul(end + 1, &end, 10);
+        for (property = *end ? end + 1 : NULL; property;) {
+            char *next = strchr(property, '/'), *value = strchr(property, '=');
+            if (next)
+                *next++ = 0;
+            *value++ = 0;
+            for (size_t at = 0; at < count; at++) {
+                weir_meta *meta = &to->metas[to->frames.meta_count + at];
+                if (names[at].len != strlen(property) || memcmp(names[at].ptr, property, names[at].len))
+                    continue;
+                meta->kind = 1;
+                meta->number = strtoull(value, &end, 10);
+                if (*end == '+') {
+                    meta->kind = 2;
+                    meta->len = (uint32_t)strtoul(end + 1, &end, 10);
+                }
+            }
+            property = next;
+        }
+        to->frames.meta_count += count;
+    }
+    to->frames.spans = to->spans;
+    to->frames.metas = to->metas;
+    weir_page_release(asked);
+}
+
+static void enqueue(world *in, uint32_t id, char *page, const weir_frames *frames, const char *name,
+                    text *out)
 {
     weir_slice next = name ? slice(name) : (weir_slice){0};
     uint32_t has_next = name != NULL;
@@ -379,16 +428,16 @@ static void enqueue(world *in, uint32_t id, char *page, const char *name, text *
     unescaped(page);
     in->turn++;
     if (in->turn % 4 < 2) {
-        result = lend(in, id, page, next, has_next, &error);
+        result = lend(in, id, page, frames, next, has_next, &error);
     } else if (in->turn % 4 == 2) {
-        result = weir_query_enqueue_copy(in->query, id, slice(page), NULL, next, has_next, &error);
+        result = weir_query_enqueue_copy(in->query, id, slice(page), frames, next, has_next, &error);
     } else {
         weir_buffer *buffer;
         size_t len = strlen(page);
         if (weir_buffer_new(len + 8, &buffer, NULL) != WEIR_OK)
             abort();
         memcpy(weir_buffer_data(buffer, NULL), page, len);
-        result = weir_query_enqueue_buffer(in->query, id, buffer, len, NULL, next, has_next, &error);
+        result = weir_query_enqueue_buffer(in->query, id, buffer, len, frames, next, has_next, &error);
         if (result != WEIR_OK)
             weir_buffer_free(buffer);
     }
@@ -542,9 +591,13 @@ void query_run(world *in, char *line, text *out)
             add_source(in, name, line, out);
         } else if (!strcmp(verb, "page")) {
             char *next = word(&line);
-            enqueue(in, id, line, next, out);
+            enqueue(in, id, line, NULL, next, out);
         } else if (!strcmp(verb, "last")) {
-            enqueue(in, id, line, NULL, out);
+            enqueue(in, id, line, NULL, NULL, out);
+        } else if (!strcmp(verb, "frames")) {
+            framed to;
+            frames_of(in, &to, word(&line));
+            enqueue(in, id, line, &to.frames, NULL, out);
         } else if (!strcmp(verb, "finish")) {
             result = weir_query_finish(in->query, id, &error);
         } else if (!strcmp(verb, "watermark")) {

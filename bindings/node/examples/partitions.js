@@ -5,7 +5,7 @@
 const assert = require('node:assert')
 const weir = require('weir')
 
-const OPTIONS = { sorted: true, shape: '$.Documents' }
+const OPTIONS = { sorted: true, shape: 'member:$.Documents' }
 const PAGES = {
   'p1/': ['{"Documents":[{"id":"a","n":1},{"id":"b","n":5}]}', 'p1-2'],
   'p1/p1-2': undefined, // it was split in the meantime

@@ -47,6 +47,19 @@ function source({ name, ordinal, first, meta, bound, ...rest }) {
   }
 }
 
+/** Frames of a page as they cross. */
+function framed({ frames, meta = {} } = {}) {
+  if (frames === undefined) return undefined
+  const value = (given) => {
+    if (given === null || given === undefined) return {}
+    return Array.isArray(given) ? { offset: given[0], len: given[1] } : { number: BigInt(given) }
+  }
+  return {
+    spans: Uint32Array.from(frames.flat()),
+    meta: Object.entries(meta).map(([name, values]) => ({ name, values: values.map(value) })),
+  }
+}
+
 class Source {
   constructor(query, number) {
     this.query = query
@@ -56,11 +69,11 @@ class Source {
   get name() {
     return this.query.sourceName(this.number)?.toString()
   }
-  enqueue(page, next) {
-    this.query.enqueue(this, page, next)
+  enqueue(page, next, options) {
+    this.query.enqueue(this, page, next, options)
   }
-  enqueueLarge(page, next) {
-    return this.query.enqueueLarge(this, page, next)
+  enqueueLarge(page, next, options) {
+    return this.query.enqueueLarge(this, page, next, options)
   }
   finish() {
     this.query.finish(this)
@@ -92,13 +105,14 @@ class Query {
   addSource(options = {}) {
     return this.#source(call(() => this.#inner.addSource(source(options))))
   }
-  enqueue(given, page, next) {
-    call(() => this.#inner.enqueue(number(given), bytes(page, 'page'), maybeBytes(next, 'next')))
+  enqueue(given, page, next, options) {
+    const [id, frames] = [number(given), framed(options)]
+    call(() => this.#inner.enqueue(id, bytes(page, 'page'), maybeBytes(next, 'next'), frames))
     this.#handed++
   }
-  async enqueueLarge(given, page, next) {
-    const id = number(given)
-    await settle(() => this.#inner.enqueueLarge(id, bytes(page, 'page'), maybeBytes(next, 'next')))
+  async enqueueLarge(given, page, next, options) {
+    const [id, frames] = [number(given), framed(options)]
+    await settle(() => this.#inner.enqueueLarge(id, bytes(page, 'page'), maybeBytes(next, 'next'), frames))
     this.#handed++
   }
   finish(given) {

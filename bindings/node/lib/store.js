@@ -282,6 +282,17 @@ class Group {
   }
 }
 
+/** Intentions that were sent: two promises. */
+class Pending {
+  constructor([received, verdicts]) {
+    this.received = settle(() => received)
+    this.verdicts = settle(() => verdicts).then((all) => all.map((given) => new Verdict(given)))
+    // Who waits for one of them alone has no unhandled rejection of the other.
+    this.verdicts.catch(() => {})
+    Object.freeze(this)
+  }
+}
+
 class Session {
   #inner
   constructor(inner) {
@@ -296,6 +307,10 @@ class Session {
   async execute(intentions) {
     const ops = intentions.map(([topic, op]) => crossing(topic, op))
     return (await settle(() => this.#inner.send(ops))).map((given) => new Verdict(given))
+  }
+  send(intentions) {
+    const ops = intentions.map(([topic, op]) => crossing(topic, op))
+    return new Pending(call(() => this.#inner.sendApart(ops)))
   }
 }
 
@@ -374,6 +389,11 @@ class Store {
     const given = await abortable(signal, () => this._run((inner) => inner.send(ops)))
     return given.map((verdict) => new Verdict(verdict))
   }
+  send(intentions) {
+    if (this.#closed) throw closed()
+    const ops = intentions.map(([topic, op]) => crossing(topic, op))
+    return new Pending(call(() => this.#inner.sendApart(ops)))
+  }
   async session(client) {
     return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))))
   }
@@ -409,6 +429,6 @@ function closed() {
 }
 
 module.exports = {
-  Store, Topic, Group, Work, Session, TopicQuery, Verdict, Record, RecordPage,
+  Store, Topic, Group, Work, Pending, Session, TopicQuery, Verdict, Record, RecordPage,
   put, del, transaction, create, alter, destroy, expect,
 }

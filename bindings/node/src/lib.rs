@@ -22,6 +22,7 @@
 )]
 
 mod error;
+mod frames;
 mod group;
 mod input;
 mod pool;

@@ -9,11 +9,12 @@ use napi::bindgen_prelude::{BigInt, Either, Object, Uint8Array, Uint32Array};
 use napi_derive::napi;
 use weir::ErrorCode;
 use weir::query::{
-    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, Path, PathSet, QueryText, ResultPage,
-    Shape, SourceId, SourceOptions, Step, Strings, Tag,
+    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, PageIn, Path, PathSet, QueryText,
+    ResultPage, SourceId, SourceOptions, Step, Strings, Tag,
 };
 
 use crate::error::{Answer, Failure};
+use crate::frames::FramesIn;
 use crate::input::{Setting, maybe};
 use crate::pool::promise;
 use crate::reader::with;
@@ -154,15 +155,8 @@ impl SourceIn {
     fn options(self) -> Answer<SourceOptions> {
         let usual = SourceOptions::default();
         let shape = match self.shape.as_deref() {
-            None | Some("array") => Shape::Array,
-            Some("lines") => Shape::Lines,
-            Some("single") => Shape::Single,
-            Some(text) => {
-                let path = text.strip_prefix("member:").unwrap_or(text);
-                Shape::Member(path.parse().map_err(|error| {
-                    Failure::new(ErrorCode::BadOption, format!("shape {text:?}: {error}"))
-                })?)
-            }
+            None => usual.shape,
+            Some(text) => weir::query::parse_shape(text)?,
         };
         let level = match &self.level {
             None => None,
@@ -345,10 +339,12 @@ impl Query {
         source: u32,
         page: Uint8Array,
         next: Option<Uint8Array>,
+        frames: Option<FramesIn>,
     ) -> napi::Result<()> {
-        let (page, next) = (copy(&page), next.as_ref().map(copy));
+        let (bytes, next) = (copy(&page), next.as_ref().map(copy));
         Ok(with(&self.query, |query| {
-            Ok(query.enqueue(SourceId(source), page, next)?)
+            let frames = frames.map(|frames| frames.of(query.plan())).transpose()?;
+            Ok(query.enqueue(SourceId(source), PageIn { bytes, frames }, next)?)
         })?)
     }
 
@@ -360,15 +356,17 @@ impl Query {
         source: u32,
         page: Uint8Array,
         next: Option<Uint8Array>,
+        frames: Option<FramesIn>,
     ) -> napi::Result<Object<'env>> {
-        let (query, page, next) = (
+        let (query, bytes, next) = (
             Arc::clone(&self.query),
             copy(&page),
             next.as_ref().map(copy),
         );
         promise(env, move || {
             with(&query, |query| {
-                Ok(query.enqueue(SourceId(source), page, next)?)
+                let frames = frames.map(|frames| frames.of(query.plan())).transpose()?;
+                Ok(query.enqueue(SourceId(source), PageIn { bytes, frames }, next)?)
             })
         })
     }

@@ -57,4 +57,19 @@ impl Session {
         })?;
         verdict::promise(env, proposal)
     }
+
+    /// As `send`: promises that they are queued for the log, and of their verdicts.
+    #[napi]
+    pub fn send_apart<'env>(
+        &self,
+        env: &'env Env,
+        ops: Vec<OpIn>,
+    ) -> napi::Result<Vec<Object<'env>>> {
+        let (owned, _) = input::own(ops)?;
+        let lent = input::lend(&owned)?;
+        let proposal = with(&self.0, |session| {
+            Ok(session.send(&input::intentions(&lent))?.into_proposal())
+        })?;
+        verdict::promises(env, proposal)
+    }
 }

@@ -44,6 +44,7 @@ pub struct ConnectIn {
     pub agent: Option<String>,
     pub connect_timeout_ms: Option<u32>,
     pub patience_ms: Option<u32>,
+    pub received: Option<bool>,
 }
 
 /// The state of a topic.
@@ -139,6 +140,7 @@ pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> 
 pub fn connect(env: &Env, url: String, given: ConnectIn) -> napi::Result<Object<'_>> {
     let mut options = ConnectOptions::default();
     options.token = given.token;
+    options.received = given.received.unwrap_or(false);
     options.authority = given.authority.map(Into::into);
     options.identity = match (given.certificate, given.key) {
         (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
@@ -177,6 +179,20 @@ impl Store {
             .propose(&input::intentions(&lent))
             .map_err(Failure::from)?;
         verdict::promise(env, proposal)
+    }
+
+    /// As `send`: promises that they are queued for the log, and of their verdicts. It may wait for room
+    /// in the queue.
+    #[napi]
+    pub fn send_apart<'env>(
+        &self,
+        env: &'env Env,
+        ops: Vec<OpIn>,
+    ) -> napi::Result<Vec<Object<'env>>> {
+        let (owned, _) = input::own(ops)?;
+        let lent = input::lend(&owned)?;
+        let proposal = self.weir()?.propose(&input::intentions(&lent));
+        verdict::promises(env, proposal.map_err(Failure::from)?)
     }
 
     /// Checks a name.

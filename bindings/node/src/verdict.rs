@@ -99,8 +99,18 @@ impl VerdictOut {
 
 type Deferred = JsDeferred<Vec<VerdictOut>, Resolver<Vec<VerdictOut>>>;
 
-/// A promise for the verdicts on what was handed over.
-struct Sent(Mutex<Option<(Proposal, Deferred)>>);
+/// A promise that is kept when what was handed over is queued for the log.
+type Received = JsDeferred<(), Resolver<()>>;
+
+/// What was handed over, and what is promised about it.
+struct Waiting {
+    proposal: Proposal,
+    received: Option<Received>,
+    deferred: Deferred,
+}
+
+/// Promises about what was handed over.
+struct Sent(Mutex<Option<Waiting>>);
 
 impl Wake for Sent {
     fn wake(self: Arc<Self>) {
@@ -112,13 +122,22 @@ impl Sent {
     fn look(self: Arc<Self>) {
         let waker = Waker::from(Arc::clone(&self));
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((proposal, _)) = sent.as_mut() else {
+        let Some(waiting) = sent.as_mut() else {
             return;
         };
-        let Poll::Ready(result) = Pin::new(proposal).poll(&mut Context::from_waker(&waker)) else {
+        let mut context = Context::from_waker(&waker);
+        if waiting.received.is_some() {
+            if waiting.proposal.poll_received(&mut context).is_pending() {
+                return;
+            }
+            if let Some(received) = waiting.received.take() {
+                received.resolve(Box::new(|_| Ok(())));
+            }
+        }
+        let Poll::Ready(result) = Pin::new(&mut waiting.proposal).poll(&mut context) else {
             return;
         };
-        let Some((_, deferred)) = sent.take() else {
+        let Some(Waiting { deferred, .. }) = sent.take() else {
             return;
         };
         drop(sent);
@@ -140,6 +159,27 @@ fn settle(deferred: Deferred, result: Result<Outcomes, StoreError>) {
 /// When the runtime makes no promise.
 pub(crate) fn promise(env: &Env, proposal: Proposal) -> napi::Result<Object<'_>> {
     let (deferred, promise) = env.create_deferred()?;
-    Arc::new(Sent(Mutex::new(Some((proposal, deferred))))).look();
+    let waiting = Waiting {
+        proposal,
+        received: None,
+        deferred,
+    };
+    Arc::new(Sent(Mutex::new(Some(waiting)))).look();
     Ok(promise)
+}
+
+/// Two promises: that the intentions of a proposal are queued for the log, and their verdicts.
+///
+/// # Errors
+/// When the runtime makes no promise.
+pub(crate) fn promises(env: &Env, proposal: Proposal) -> napi::Result<Vec<Object<'_>>> {
+    let (received, first) = env.create_deferred()?;
+    let (deferred, second) = env.create_deferred()?;
+    let waiting = Waiting {
+        proposal,
+        received: Some(received),
+        deferred,
+    };
+    Arc::new(Sent(Mutex::new(Some(waiting)))).look();
+    Ok(vec![first, second])
 }

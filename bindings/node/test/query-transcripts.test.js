@@ -119,6 +119,22 @@ class World {
     const [next, text] = cut(more)
     this.query.enqueue(this.at(name), page(text), next)
   }
+  frames(rest) {
+    const [name, more] = cut(rest)
+    const [text, data] = cut(more)
+    const value = (given) => (given.includes('+') ? given.split('+').map(Number) : BigInt(given))
+    const items = text.split(',').map((item) => item.split('/'))
+    const meta = {}
+    for (const [at, [, ...words]] of items.entries()) {
+      for (const word of words) {
+        const [key, given] = word.split('=')
+        meta[key] ??= items.map(() => null)
+        meta[key][at] = value(given)
+      }
+    }
+    const frames = items.map(([place]) => value(place))
+    this.query.enqueue(this.at(name), page(data), undefined, { frames, meta })
+  }
   last(rest) {
     const [name, text] = cut(rest)
     this.query.enqueue(this.at(name), page(text))

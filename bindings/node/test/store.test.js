@@ -443,6 +443,20 @@ test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY &
   await assert.rejects(store.topics(), code('CLOSED'))
 })
 
+test('a write is received and then committed', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
+  const store = await weir.connect(await served(t), { received: true })
+  t.after(() => store.close())
+  await store.topic('orders').ensure()
+  const puts = [1, 2, 3].map((n) => ['orders', weir.put('k', String(n))])
+  const session = await store.session(Buffer.alloc(16, 7))
+  for (const pending of [store.send(puts), session.send(puts)]) {
+    assert.strictEqual(await pending.received, undefined)
+    assert.deepStrictEqual((await pending.verdicts).map((verdict) => verdict.valid), [true, true, true])
+  }
+  const large = weir.put('k', '1', { meta: 'x'.repeat(5000) })
+  assert.throws(() => store.send([['orders', large]]), weir.RefusalError)
+})
+
 test('nobody there is an error in time', async () => {
   const options = { connectTimeoutMs: 200 }
   await assert.rejects(weir.connect('weir://127.0.0.1:1', options), code('UNREACHABLE', weir.ClientError))

@@ -15,7 +15,7 @@ from typing import Any
 
 import weir
 
-SOURCE: dict[str, Any] = {"shape": "$.Documents", "sorted": True}
+SOURCE: dict[str, Any] = {"shape": "member:$.Documents", "sorted": True}
 """What the pages of every partition are."""
 
 

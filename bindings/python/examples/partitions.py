@@ -25,13 +25,13 @@ def fetch(need: weir.Need) -> tuple[str, str | None] | None:
     return page
 
 
-OPTIONS = {"sorted": True, "shape": "$.Documents"}
+OPTIONS = {"sorted": True, "shape": "member:$.Documents"}
 
 
 def main() -> None:
     query = weir.Query(order="$.n", select="$.id")
     for name in ("p1", "p2"):
-        query.add_source(name, sorted=True, shape="$.Documents")
+        query.add_source(name, sorted=True, shape="member:$.Documents")
     found = [item.json() for page in weir.pages(query, fetch) for item in page]
     print(found)
     assert found == ["a", "e", "b", "c", "d", "f"]

@@ -19,6 +19,7 @@ mod buffer;
 mod data;
 mod error;
 mod exclusive;
+mod frames;
 mod group;
 mod intention;
 mod notify;

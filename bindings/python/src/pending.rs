@@ -86,6 +86,37 @@ impl Pending {
         verdicts.ok_or_else(|| pyo3::exceptions::PyTimeoutError::new_err("no answer in time"))
     }
 
+    /// Waits until all intentions are queued for the log, which promises nothing, or answered; at
+    /// most `timeout` seconds. Returns whether they are.
+    ///
+    /// A server says it to who connected with `received=True`.
+    #[pyo3(signature = (timeout=None))]
+    fn wait_received(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let end = wait::until(timeout)?;
+        let received = wait::sliced(py, end, |slice| {
+            let left = slice.saturating_duration_since(std::time::Instant::now());
+            Ok(match &*self.0.lock()? {
+                State::Waits(proposal) => proposal.wait_received(left).then_some(()),
+                _ => Some(()),
+            })
+        })?;
+        Ok(received.is_some())
+    }
+
+    /// Calls `call(argument)` from another thread, once, when `wait_received` would return at once.
+    fn notify_received(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
+        let waker = notify::waker(call, argument);
+        if let State::Waits(proposal) = &*self.0.lock()?
+            && proposal
+                .poll_received(&mut Context::from_waker(&waker))
+                .is_pending()
+        {
+            return Ok(());
+        }
+        waker.wake();
+        Ok(())
+    }
+
     /// Whether `wait` would return at once.
     #[getter]
     fn done(&self) -> PyResult<bool> {

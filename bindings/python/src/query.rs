@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping};
 use weir::ErrorCode;
 use weir::query::{
-    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, QueryText, Shape, SourceId,
+    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, PageIn, QueryText, SourceId,
     SourceOptions, Step, Strings,
 };
 
@@ -16,6 +16,7 @@ use crate::buffer::Buffer;
 use crate::data::Data;
 use crate::error::{Answer, Failure};
 use crate::exclusive::Exclusive;
+use crate::frames::{self, Frames};
 use crate::result::Page;
 use crate::value::RELEASE_BYTES;
 
@@ -165,7 +166,10 @@ fn source_options(
         match name.as_str() {
             "name" => options.name = value.extract::<Data>()?.as_ref().to_vec(),
             "sorted" => options.sorted = value.extract()?,
-            "shape" => options.shape = shape(value.extract()?)?,
+            "shape" => {
+                let shape = weir::query::parse_shape(value.extract()?);
+                options.shape = shape.map_err(Failure::from)?;
+            }
             "level" if value.is_none() => options.level = None,
             "level" => options.level = Some(word("level", LEVELS, value.extract()?)?),
             "first" => {
@@ -194,21 +198,6 @@ fn source_options(
         }
     }
     Ok(options)
-}
-
-/// Where the items are in a page: a word, or a path to an array.
-fn shape(text: &str) -> Answer<Shape> {
-    Ok(match text {
-        "array" => Shape::Array,
-        "lines" => Shape::Lines,
-        "single" => Shape::Single,
-        path => {
-            let path = path.strip_prefix("member:").unwrap_or(path);
-            Shape::Member(path.parse().map_err(|error| {
-                Failure::new(ErrorCode::BadOption, format!("shape {text:?}: {error}"))
-            })?)
-        }
-    })
 }
 
 /// A source, or its number.
@@ -285,7 +274,7 @@ impl Query {
     /// Adds a source.
     ///
     /// Options: sorted (its items come in the order of the query), shape ("array", "lines",
-    /// "single", or a JSONPath to the array), level, first (what names its first page), ordinal
+    /// "single", "framed", or "member:PATH" with the path of their array), level, first (what names its first page), ordinal
     /// (rank among equal items), stable (a continuation gives the same items again), tie, meta,
     /// bound, partial, trust_order. `name` is for messages and tokens.
     #[pyo3(signature = (name=None, **options))]
@@ -307,9 +296,14 @@ impl Query {
     /// `bytes` and `str` are kept and not copied; a `Buffer` is taken away; other buffers are
     /// copied. With `length` only the first bytes count.
     ///
+    /// For the shape "framed", `frames` has place and length of each item, and `meta` by name one
+    /// value for each item of the properties that the query asks for: a number, place and length of
+    /// bytes in the page, or None.
+    ///
     /// Raises QueryError with source, item and byte; the query is then as before, and a `Buffer`
     /// has its memory again.
-    #[pyo3(signature = (source, data, next=None, *, length=None))]
+    #[pyo3(signature = (source, data, next=None, *, length=None, frames=None, meta=None))]
+    #[allow(clippy::too_many_arguments, reason = "names in Python")]
     fn enqueue(
         &self,
         py: Python<'_>,
@@ -317,12 +311,23 @@ impl Query {
         data: &Bound<'_, PyAny>,
         next: Option<Data>,
         length: Option<usize>,
+        frames: Option<Frames>,
+        meta: Option<&Bound<'_, PyMapping>>,
     ) -> PyResult<()> {
         let id = source.id();
+        let frames = match (frames, meta) {
+            (None, None) => None,
+            (frames, meta) => {
+                let columns = frames::columns(meta)?;
+                let frames = frames.unwrap_or_default();
+                Some(self.with(|query| frames::of(query.plan(), &frames, &columns))?)
+            }
+        };
         let (bytes, taken) = page(data, length)?;
         let next = next.map(|next| Bytes::copy_from_slice(next.as_ref()));
         let large = bytes.len() > RELEASE_BYTES;
-        let work = || self.hand(|query| Ok(query.enqueue(id, bytes, next)?));
+        let page = PageIn { bytes, frames };
+        let work = || self.hand(|query| Ok(query.enqueue(id, page, next)?));
         let done = if large { py.detach(work) } else { work() };
         if done.is_err()
             && let Some((buffer, whole)) = taken
@@ -483,16 +488,20 @@ impl Source {
     }
 
     /// See `Query.enqueue`.
-    #[pyo3(signature = (data, next=None, *, length=None))]
+    #[pyo3(signature = (data, next=None, *, length=None, frames=None, meta=None))]
+    #[allow(clippy::too_many_arguments, reason = "names in Python")]
     fn enqueue(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         next: Option<Data>,
         length: Option<usize>,
+        frames: Option<Frames>,
+        meta: Option<&Bound<'_, PyMapping>>,
     ) -> PyResult<()> {
         let query = self.query.bind(py).get();
-        query.enqueue(py, AnySource::Number(self.id.0), data, next, length)
+        let source = AnySource::Number(self.id.0);
+        query.enqueue(py, source, data, next, length, frames, meta)
     }
 
     /// See `Query.finish`.

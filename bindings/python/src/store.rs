@@ -97,11 +97,12 @@ pub(crate) fn open(
 ///
 /// `token` proves who one is. `authority` is a PEM file with the authority of the server,
 /// `identity` two PEM files, a certificate and its key. Times are seconds: `connect_timeout` for
-/// the first connection, `patience` for an answer, and without any connection.
+/// the first connection, `patience` for an answer, and without any connection. With `received` the
+/// server says when a write is queued for its log (`Pending.wait_received`), which is a packet more.
 ///
 /// Raises ClientError: BAD_ADDRESS, UNREACHABLE; or what the server answered.
 #[pyfunction]
-#[pyo3(signature = (url, *, token=None, authority=None, identity=None, agent=None, connect_timeout=5.0, patience=30.0))]
+#[pyo3(signature = (url, *, token=None, authority=None, identity=None, agent=None, connect_timeout=5.0, patience=30.0, received=false))]
 pub(crate) fn connect(
     py: Python<'_>,
     url: &str,
@@ -111,9 +112,11 @@ pub(crate) fn connect(
     agent: Option<String>,
     connect_timeout: f64,
     patience: f64,
+    received: bool,
 ) -> PyResult<Store> {
     let mut options = ConnectOptions::default();
     options.token = token;
+    options.received = received;
     options.authority = authority;
     options.identity = identity;
     options.agent =

@@ -146,6 +146,19 @@ class World:
         following, _, page = rest.partition(" ")
         self.open_query.enqueue(self.source(name), page.replace("\\n", "\n"), following)
 
+    def do_frames(self, rest: str) -> None:
+        name, text, page = rest.split(" ", 2)
+        items = [item.split("/") for item in text.split(",")]
+        meta: dict[str, list[int | tuple[int, int] | None]] = {}
+        for at, (_, *words) in enumerate(items):
+            for word in words:
+                key, _, value = word.partition("=")
+                column = meta.setdefault(key, [None] * len(items))
+                column[at] = pair(value) if "+" in value else int(value)
+        frames = [pair(item[0]) for item in items]
+        data = page.replace("\\n", "\n")
+        self.open_query.enqueue(self.source(name), data, frames=frames, meta=meta)
+
     def do_last(self, rest: str) -> None:
         name, _, page = rest.partition(" ")
         self.open_query.enqueue(self.source(name), page.replace("\\n", "\n").encode())
@@ -171,6 +184,11 @@ class World:
         for options, source in zip(parts, made, strict=True):
             self.sources[options["name"]] = source
             self.options[options["name"]] = options
+
+
+def pair(text: str) -> tuple[int, int]:
+    offset, _, length = text.partition("+")
+    return int(offset), int(length)
 
 
 def source_options(name: str, words: str) -> dict[str, Any]:

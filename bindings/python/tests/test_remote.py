@@ -183,3 +183,20 @@ def test_a_call_that_waits_for_a_server_hears_ctrl_c(server: Server, call: str) 
         child.wait()
         child.stdin.close()
         child.stdout.close()
+
+
+def test_a_write_is_received_and_then_committed(server: Server) -> None:
+    with weir.connect(server.url, received=True) as store:
+        store.topic("orders").ensure()
+        puts = [("orders", weir.Put("k", str(n))) for n in range(3)]
+        for pending in (store.send(puts), store.session(bytes([7] * 16)).send(puts)):
+            assert pending.wait_received(60)
+            assert all(pending.wait()) and pending.wait_received(0)
+
+    async def apart() -> None:
+        async with await weir.aconnect(server.url, received=True) as store:
+            pending = await store.send(puts)
+            await weir.aio.received(pending)
+            assert all(await weir.aio.settle(pending))
+
+    asyncio.run(apart())

@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 /* Version of this interface: major << 16 | minor. Minor versions only add. */
-#define WEIR_ABI_VERSION 0x00000004u
+#define WEIR_ABI_VERSION 0x00000005u
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers");
@@ -229,7 +229,7 @@ enum {
 
 typedef struct weir_connect_options {
     uint32_t struct_size;
-    uint32_t reserved;
+    uint32_t flags;         /* WEIR_CONNECT_... */
     weir_slice token;       /* proof of identity */
     weir_slice authority;   /* for weirs://: file with the authority, PEM; else the system's */
     weir_slice certificate; /* for weirs://: file with the own certificate, PEM */
@@ -238,6 +238,10 @@ typedef struct weir_connect_options {
     uint64_t connect_ms;    /* 0: 5,000 */
     uint64_t patience_ms;   /* 0: 30,000 */
 } weir_connect_options;
+
+enum {
+    WEIR_CONNECT_RECEIVED = 1 /* the server says when writes are queued: weir_pending_received */
+};
 
 typedef struct weir_info {
     uint32_t struct_size;
@@ -407,6 +411,9 @@ int32_t weir_send(weir *store, const weir_intention *intentions, size_t count, w
  * `room` says for how many. Verdicts are given once. */
 int32_t weir_pending_wait(weir_pending *pending, uint64_t timeout_ms, weir_verdict *verdicts,
                           size_t room, weir_page **texts, weir_error *error);
+/* WEIR_OK when all that was sent is queued for the log, which promises nothing, or has its verdicts;
+ * WEIR_TIMEOUT. At a server it is known before the verdicts only with WEIR_CONNECT_RECEIVED. */
+int32_t weir_pending_received(weir_pending *pending, uint64_t timeout_ms, weir_error *error);
 /* What was sent is carried out all the same. */
 void weir_pending_free(weir_pending *pending);
 
@@ -702,6 +709,10 @@ typedef struct weir_frames {
     size_t meta_count;
 } weir_frames;
 
+/* Reads where the items of a page are: `array`, `lines`, `single`, `framed` or `member:PATH`. Writes
+ * `shape` and `member` of weir_source_options; `member` lies in `text`. WEIR_E_BAD_OPTION for any other
+ * text. Neither pointer may be NULL. */
+int32_t weir_shape(weir_slice text, uint32_t *shape, weir_slice *member, weir_error *error);
 int32_t weir_query_open(const weir_query_options *options, weir_query **out, weir_error *error);
 /* A query over topics, here or at a server. It fetches its pages itself: weir_query_wait, _next, _fd, _token,
  * _explain, _source_name, _cancel and _free are for it, the others are WEIR_E_UNSUPPORTED. */

@@ -18,7 +18,9 @@ use std::ptr::NonNull;
 use crate::handle::Caller;
 use crate::query::Coming;
 use crate::raw::*;
-use crate::{about, buffer, group, guard, loan, page, psyc, query, read, registry, store, write};
+use crate::{
+    about, buffer, group, guard, loan, page, psyc, query, read, registry, source, store, write,
+};
 
 /// Functions that say what went wrong: each gets a last parameter for it.
 macro_rules! calls {
@@ -209,6 +211,8 @@ calls! {
     fn weir_send(store: *mut Weir, intentions: *const Intention, count: usize, out: *mut *mut Pending) = write::send;
     /// Waits for verdicts.
     fn weir_pending_wait(pending: *mut Pending, timeout_ms: u64, verdicts: *mut Verdict, room: usize, texts: *mut *mut Page) = write::wait;
+    /// Waits until what was sent is queued.
+    fn weir_pending_received(pending: *mut Pending, timeout_ms: u64) = write::pending_received;
     /// A writer with numbers.
     fn weir_session_open(store: *mut Weir, client: Slice, out: *mut *mut Session) = write::session_open;
     /// Carries out numbered intentions.
@@ -261,6 +265,8 @@ calls! {
     fn weir_query_fd(query: *mut Query, out: *mut i32) = query::fd;
     /// The name of a source.
     fn weir_query_source_name(query: *mut Query, source: u32, out: *mut *mut Page) = query::source_name;
+    /// A shape from a text.
+    fn weir_shape(text: Slice, shape: *mut u32, member: *mut Slice) = source::shape;
     /// Adds a source.
     fn weir_query_source(query: *mut Query, options: *const SourceOptions, source: *mut u32) = query::add_source;
     /// A page, copied.

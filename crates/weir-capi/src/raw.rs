@@ -249,8 +249,8 @@ pub struct OpenOptions {
 pub struct ConnectOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Reserved.
-    pub reserved: u32,
+    /// Flags.
+    pub flags: u32,
     /// Proof of identity.
     pub token: Slice,
     /// For weirs://: file with the authority, PEM; else the system's.

@@ -7,7 +7,7 @@ use weir::query::{
 };
 use weir::{ErrorCode, IntentionOffset, RecordKind, TopicEnd, TopicQueryOptions, TopicView};
 
-use crate::error::Fail;
+use crate::error::{Fail, Kind};
 use crate::handle::Caller;
 use crate::page::bad_path;
 use crate::raw;
@@ -211,6 +211,34 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
         bound: has(BOUND).then_some(bound),
         partial: has(PARTIAL),
     })
+}
+
+/// Reads a shape from a text, with the one parser of all surfaces.
+pub(crate) fn shape(
+    c: &Caller,
+    text: raw::Slice,
+    shape: *mut u32,
+    member: *mut raw::Slice,
+) -> Result<Kind, Fail> {
+    c.room(shape, 1)?;
+    c.room(member, 1)?;
+    let given = c.text(text, "the shape")?;
+    let (number, path) = match weir::query::parse_shape(given)? {
+        Shape::Array => (0, ""),
+        // The path stands after the word and the colon.
+        Shape::Member(_) => (1, given.split_once(':').map_or("", |(_, path)| path)),
+        Shape::Lines => (2, ""),
+        Shape::Single => (3, ""),
+        Shape::Framed => (4, ""),
+        _ => return Err(Fail::of(ErrorCode::Internal)),
+    };
+    let member_of = raw::Slice {
+        ptr: path.as_ptr(),
+        len: path.len(),
+    };
+    c.write(shape, number)?;
+    c.write(member, member_of)?;
+    Ok(Kind::Ok)
 }
 
 /// Where the items of a framed page lie.

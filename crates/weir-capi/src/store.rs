@@ -20,6 +20,8 @@ use crate::term::{CancelSource, Mark, Scope, Term};
 /// Flags of `weir_open_options`.
 const EXISTING: u32 = 1;
 const OR_CONNECT: u32 = 2;
+/// Flag of `weir_connect_options`.
+const RECEIVED: u32 = 1;
 /// Flags of `weir_scan`.
 const AFTER: u32 = 1;
 const VALUES: u32 = 2;
@@ -183,7 +185,9 @@ pub(crate) fn connect(
     c.room(out, 1)?;
     let address = c.text(address, "the address")?;
     let given = c.options(options)?;
+    known(given.flags, RECEIVED, "flags")?;
     let mut options = ConnectOptions::default();
+    options.received = given.flags & RECEIVED != 0;
     let token = c.text(given.token, "the token")?;
     options.token = (!token.is_empty()).then(|| token.to_owned());
     if given.authority.len > 0 {

@@ -330,6 +330,25 @@ pub(crate) fn wait(
     }
 }
 
+pub(crate) fn pending_received(
+    _: &Caller,
+    pending: *mut raw::Pending,
+    timeout_ms: u64,
+) -> Result<Kind, Fail> {
+    let pending = registry::get::<Pending, _>(pending)?;
+    let inside = pending.inside.lock()?;
+    let received = pending.mark.wait_on(timeout_ms, |until| {
+        // What was given out was received.
+        let Some(proposal) = inside.as_ref() else {
+            return Ok(Some(()));
+        };
+        let now = Instant::now();
+        let time = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        Ok(proposal.wait_received(time).then_some(()))
+    })?;
+    Ok(received.map_or(Kind::Timeout, |()| Kind::Ok))
+}
+
 pub(crate) fn pending_free(pending: *mut raw::Pending) {
     if let Ok(pending) = registry::remove::<Pending, _>(pending) {
         pending.mark.free();

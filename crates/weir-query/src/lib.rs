@@ -82,7 +82,7 @@ pub use explain::Explain;
 pub use input::{Frames, Meta, Need, PageIn, SourceId};
 pub use kind::{Kind, Strings};
 pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
-pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
+pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions, parse_shape};
 pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
 pub use pushdown::{Filtered, PushdownFilter};

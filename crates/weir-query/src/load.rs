@@ -204,7 +204,7 @@ impl Loader<'_> {
         frames: Option<Frames>,
         scratch: &mut Items,
     ) -> Result<Load, QueryError> {
-        self.check(frames.as_ref())?;
+        self.check(frames.as_ref(), buffer.len() as u64)?;
         let page = Loaded {
             buffer: buffer.clone(),
             number: self.source.pages_in,
@@ -273,8 +273,8 @@ impl Loader<'_> {
         Ok(load)
     }
 
-    /// Checks that the frames fit the source and the query.
-    fn check(&self, frames: Option<&Frames>) -> Result<(), QueryError> {
+    /// Checks that the frames fit the source, the query and a page of so many bytes.
+    fn check(&self, frames: Option<&Frames>, bytes: u64) -> Result<(), QueryError> {
         let bad = |what| Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
         if self.source.framed != frames.is_some() {
             return bad("frames are required with the shape `framed`, and allowed with no other");
@@ -282,6 +282,13 @@ impl Loader<'_> {
         let metas = self.plan.metas.len();
         if frames.is_some_and(|frames| frames.meta.len() != metas * frames.spans.len()) {
             return bad("a frame has another number of properties than the query selects");
+        }
+        let outside = |meta: &Meta| match meta {
+            Meta::Bytes(span) => u64::from(span.offset) + u64::from(span.len) > bytes,
+            _ => false,
+        };
+        if frames.is_some_and(|frames| frames.meta.iter().any(outside)) {
+            return bad("a property lies outside of the page");
         }
         if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
             return bad("the number of names differs from the number of frames");

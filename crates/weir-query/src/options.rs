@@ -1,8 +1,10 @@
 //! What is asked: the fields of a query, of its sources, and its budgets.
 
 use bytes::Bytes;
+use weir_core::error_code::ErrorCode;
 use weir_scan::{BadItem, Level, Shape};
 
+use crate::error::{QueryError, path_error};
 use crate::kind::Strings;
 
 /// The fields of a query as text, the same on every door: the command line, an
@@ -172,6 +174,33 @@ impl Default for SourceOptions {
             partial: false,
         }
     }
+}
+
+/// The word of a shape with a path.
+const MEMBER: &str = "member:";
+
+/// Reads where the items of a page are, as every surface spells it: `array`, `lines`, `single`,
+/// `framed`, or `member:PATH` with the singular path of their array.
+///
+/// # Errors
+/// `BadOption` for any other word; what is wrong with the path, at its byte.
+pub fn parse_shape(text: &str) -> Result<Shape, QueryError> {
+    Ok(match text {
+        "array" => Shape::Array,
+        "lines" => Shape::Lines,
+        "single" => Shape::Single,
+        "framed" => Shape::Framed,
+        _ => {
+            let path = text.strip_prefix(MEMBER).ok_or_else(|| {
+                QueryError::new(ErrorCode::BadOption).given(
+                    "shapes are array, lines, single, framed and member:PATH, not",
+                    text,
+                )
+            })?;
+            let path = path.parse();
+            Shape::Member(path.map_err(|error| path_error("shape", MEMBER.len(), &error))?)
+        }
+    })
 }
 
 /// What a query may hold. See `docs/guide/query.md`.

@@ -75,7 +75,7 @@ pub use maintain::{BackupReport, CompactReport};
 pub use nonblocking::Current;
 pub use options::{Durability, OnProgress, OpenOptions, OpenProgress, Scrub};
 pub use position::{PositionError, ReadFrom};
-pub use proposal::{Answer, Proposal};
+pub use proposal::{Answer, Proposal, Wake};
 pub use reader::wire::PageBuilder;
 pub use reader::{Changed, Page, Records, TopicReader};
 pub use recovery::OpenReport;

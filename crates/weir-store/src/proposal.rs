@@ -36,6 +36,8 @@ struct State {
     parts: usize,
     /// A part is admitted to the log.
     begun: bool,
+    /// All of it is queued for the log.
+    received: bool,
     failed: bool,
     waker: Option<Waker>,
     waiting: bool,
@@ -46,12 +48,20 @@ impl Proposal {
     /// to a store that is elsewhere.
     #[must_use]
     pub fn pair() -> (Self, Answer) {
-        Self::new(false)
+        Self::made(false, false)
     }
 
+    /// A proposal whose intentions are in the queue when its caller gets it.
     pub(crate) fn new(costly: bool) -> (Self, Answer) {
+        Self::made(costly, true)
+    }
+
+    fn made(costly: bool, received: bool) -> (Self, Answer) {
         let slot = Arc::new(Slot::default());
-        slot.state.lock().parts = 1;
+        {
+            let mut state = slot.state.lock();
+            (state.parts, state.received) = (1, received);
+        }
         let proposal = Self {
             slot: Arc::clone(&slot),
             costly,
@@ -94,6 +104,41 @@ impl Proposal {
 }
 
 impl Proposal {
+    /// Whether all intentions are queued for the log, or answered. Queued promises nothing: a
+    /// crash may lose them, and the verdict may be any.
+    #[must_use]
+    pub fn is_received(&self) -> bool {
+        self.slot.state.lock().is_received()
+    }
+
+    /// Waits for at most `time` until all intentions are queued for the log, or answered. Returns
+    /// `false` if they are not by then. In a store of this process they are from the start.
+    #[must_use]
+    pub fn wait_received(&self, time: Duration) -> bool {
+        let deadline = Instant::now().checked_add(time);
+        let mut state = self.slot.state.lock();
+        while !state.is_received() {
+            let left = deadline.map_or(time, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            state.waiting = true;
+            self.slot.done.wait_for(&mut state, left);
+        }
+        true
+    }
+
+    /// Polls until all intentions are queued for the log, or answered. One task polls a proposal at
+    /// a time.
+    pub fn poll_received(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.slot.state.lock();
+        if state.is_received() {
+            return Poll::Ready(());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     /// Waits for at most `time`; gives the proposal back when it is not
     /// answered by then. That says nothing about what will become of it.
     ///
@@ -130,6 +175,12 @@ impl Future for Proposal {
     }
 }
 
+impl State {
+    const fn is_received(&self) -> bool {
+        self.received || self.result.is_some()
+    }
+}
+
 /// The duty to answer a proposal, or one part of it. Dropping it answers that the
 /// outcome is not known, because a thread panicked.
 #[derive(Debug)]
@@ -154,6 +205,19 @@ impl Answer {
     /// dropped.
     pub(crate) fn complete_quietly(mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
         self.give(result)
+    }
+
+    /// Says that all intentions are queued for the log. The waiters are woken when the returned
+    /// value is dropped.
+    #[must_use]
+    pub fn receive(&self) -> Option<Wake> {
+        let slot = self.slot.as_ref()?;
+        let mut state = slot.state.lock();
+        state.received = true;
+        let waker = state.waker.take();
+        let thread = state.waiting.then(|| Arc::clone(slot));
+        drop(state);
+        (thread.is_some() || waker.is_some()).then_some(Wake { thread, waker })
     }
 
     /// One answer for each part of the proposal: the waiter gets the outcomes of
@@ -230,9 +294,9 @@ impl Answer {
     }
 }
 
-/// Wakes the waiter of a proposal that is answered when it is dropped.
+/// Wakes the waiter of a proposal when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Wake {
+pub struct Wake {
     /// What a thread waits at.
     thread: Option<Arc<Slot>>,
     waker: Option<Waker>,

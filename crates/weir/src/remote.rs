@@ -54,6 +54,10 @@ pub struct ConnectOptions {
     /// What a node of a cluster must have seen before it answers a read of a key or
     /// lists keys. Pages and listeners read what the node has applied.
     pub consistency: Consistency,
+    /// Whether the server says when a write is queued for its log, before the verdict is there
+    /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs a packet for each write.
+    /// Default: no.
+    pub received: bool,
     /// Time for the first connection.
     pub connect_timeout: Duration,
     /// Time for an answer to a read, and time without any connection after
@@ -70,6 +74,7 @@ impl fmt::Debug for ConnectOptions {
             .field("identity", &self.identity)
             .field("agent", &self.agent)
             .field("consistency", &self.consistency)
+            .field("received", &self.received)
             .field("connect_timeout", &self.connect_timeout)
             .field("patience", &self.patience)
             .finish()
@@ -84,6 +89,7 @@ impl Default for ConnectOptions {
             identity: None,
             agent: concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned(),
             consistency: Consistency::default(),
+            received: false,
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(30),
         }

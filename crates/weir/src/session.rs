@@ -1,5 +1,7 @@
 //! Sessions: a writer with numbered intentions.
 
+use std::time::Duration;
+
 use weir_core::{ClientId, Intention};
 use weir_store::Proposal;
 
@@ -86,6 +88,15 @@ impl Pending {
         numbered
             .map(|(nonce, outcome)| Verdict::from_outcome(&outcome, nonce))
             .collect()
+    }
+
+    /// Waits for at most `time` until the intentions are queued for the log, which promises nothing,
+    /// or answered. Returns `false` if they are not by then. In a store of this process they are
+    /// from the start; a server says it where [`ConnectOptions::received`](crate::ConnectOptions)
+    /// is set.
+    #[must_use]
+    pub fn wait_received(&self, time: Duration) -> bool {
+        self.proposal.wait_received(time)
     }
 
     /// Whether [`wait`](Self::wait) would return at once.

@@ -1,6 +1,6 @@
 """Types of the native module, with the first paragraph of each of its docstrings, for editors."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, TypeVar, final, overload
@@ -38,6 +38,7 @@ def connect(
     agent: str | None = None,
     connect_timeout: float = 5.0,
     patience: float = 30.0,
+    received: bool = False,
 ) -> Store:
     """Connects to a server: "weir://HOST[:PORT]", "weirs://HOST[:PORT]" (TLS) or "unix:PATH"."""
 
@@ -212,6 +213,14 @@ class Pending:
         """Whether `wait` would return at once."""
     def wait(self, timeout: float | None = None) -> list[Verdict]:
         """Waits for the verdicts, in the order of the intentions; at most `timeout` seconds."""
+    def wait_received(self, timeout: float | None = None) -> bool:
+        """Waits until all intentions are queued for the log, which promises nothing, or answered; at
+        most `timeout` seconds. Returns whether they are.
+        """
+    def notify_received(self, call: Callable[[D], object], argument: D) -> None:
+        """Calls `call(argument)` from another thread, once, when `wait_received` would return at
+        once.
+        """
     def notify(self, call: Callable[[D], object], argument: D) -> None:
         """Calls `call(argument)` from another thread, once, when `wait` would return at once."""
 
@@ -759,6 +768,8 @@ class Query:
         next: str | bytes | None = None,
         *,
         length: int | None = None,
+        frames: Sequence[tuple[int, int]] | None = None,
+        meta: Mapping[str, Sequence[int | tuple[int, int] | None]] | None = None,
     ) -> None:
         """Hands in a page of a source. `next` names the page after it; None: this was the last."""
     def finish(self, source: Source | int) -> None:
@@ -810,6 +821,8 @@ class Source:
         next: str | bytes | None = None,
         *,
         length: int | None = None,
+        frames: Sequence[tuple[int, int]] | None = None,
+        meta: Mapping[str, Sequence[int | tuple[int, int] | None]] | None = None,
     ) -> None:
         """See `Query.enqueue`."""
     def finish(self) -> None:

@@ -38,7 +38,7 @@ from ._weir import (
     Work,
 )
 
-__all__ = ["Group", "Session", "Store", "Topic", "connect", "open", "settle"]
+__all__ = ["Group", "Session", "Store", "Topic", "connect", "open", "received", "settle"]
 
 Data = bytes | bytearray | memoryview | str
 Value = Data | dict[str, Any] | list[Any]
@@ -61,17 +61,29 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def settle(pending: Pending) -> list[Verdict]:
-    """Waits for verdicts that are on their way."""
+Notify = Callable[[Callable[[asyncio.Future[None]], object], asyncio.Future[None]], None]
+
+
+async def _notified(notify: Notify) -> None:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 
     def answered(future: asyncio.Future[None]) -> None:
         loop.call_soon_threadsafe(_wake, future)
 
-    pending.notify(answered, future)
+    notify(answered, future)
     await future
+
+
+async def settle(pending: Pending) -> list[Verdict]:
+    """Waits for verdicts that are on their way."""
+    await _notified(pending.notify)
     return pending.wait()
+
+
+async def received(pending: Pending) -> None:
+    """Waits until intentions are queued for the log, or answered; see `Pending.wait_received`."""
+    await _notified(pending.notify_received)
 
 
 async def open(
@@ -107,6 +119,7 @@ async def connect(
     agent: str | None = None,
     connect_timeout: float = 5.0,
     patience: float = 30.0,
+    received: bool = False,
 ) -> Store:
     """Connects to a server; see `weir.connect`."""
     connected = await _pool.run(
@@ -118,6 +131,7 @@ async def connect(
         agent=agent,
         connect_timeout=connect_timeout,
         patience=patience,
+        received=received,
     )
     return Store(connected)
 
@@ -139,6 +153,10 @@ class Store:
     async def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
         """Many intentions in one call; see `weir.Store.batch`."""
         return await settle(await _pool.run(self.blocking.send, list(intentions)))
+
+    async def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending:
+        """Sends the intentions; `received` and `settle` wait for what becomes of them."""
+        return await _pool.run(self.blocking.send, list(intentions))
 
     async def query(self, *topics: str, **options: Any) -> AsyncIterator[Page]:
         """The pages of a query over topics; see `weir.Store.query`."""

@@ -31,6 +31,7 @@ fn at_each_entry() {
         weir_submit(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());
         weir_send(null_mut(), null_mut(), 0, null_mut(), null_mut());
         weir_pending_wait(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
+        weir_pending_received(null_mut(), 0, null_mut());
         weir_session_open(null_mut(), NOTHING, null_mut(), null_mut());
         weir_session_submit(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());
         weir_session_send(null_mut(), null_mut(), 0, null_mut(), null_mut());
@@ -57,6 +58,7 @@ fn at_each_entry() {
         weir_query_open_topics(null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
         weir_query_wait(null_mut(), 0, 0, 0, null_mut(), null_mut());
         weir_query_fd(null_mut(), null_mut(), null_mut());
+        weir_shape(NOTHING, null_mut(), null_mut(), null_mut());
         weir_query_source(null_mut(), null_mut(), null_mut(), null_mut());
         weir_query_source_name(null_mut(), 0, null_mut(), null_mut());
         weir_query_enqueue_copy(null_mut(), 0, NOTHING, null_mut(), NOTHING, 0, null_mut());

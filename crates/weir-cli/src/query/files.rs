@@ -32,20 +32,12 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Buffers that are kept for the next pages.
 const SPARE_MAX: usize = 64;
 
-/// `array`, `lines`, `single` or `member:PATH`.
+/// `array`, `lines`, `single` or `member:PATH`: a file has no frames.
 pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
-    Ok(match text {
-        "array" => Shape::Array,
-        "lines" => Shape::Lines,
-        "single" => Shape::Single,
-        _ => {
-            let path = text
-                .strip_prefix("member:")
-                .ok_or("give array, lines, single or member:PATH")?;
-            let path = path.parse::<query::Path>();
-            Shape::Member(path.map_err(|error| error.to_string())?)
-        }
-    })
+    match query::parse_shape(text) {
+        Ok(Shape::Framed) => Err("only a program can frame the items of a page".to_owned()),
+        shape => shape.map_err(|error| error.to_string()),
+    }
 }
 
 /// Memory that pages were read into and that came back.

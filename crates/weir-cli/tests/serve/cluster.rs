@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir::{
     ClientId, ClusterStatus, ConnectOptions, ConsequenceOffset, Consistency, ErrorCode, Intention,
-    Operation, ReadFrom, StoreError, Weir, WeirError,
+    Operation, ReadFrom, StoreError, TopicReader, Weir, WeirError,
 };
 
 use crate::{PATIENCE, ask, weir};
@@ -132,7 +132,7 @@ impl Cluster {
 
     /// Waits until all nodes have applied the same entries, and compares them.
     pub(crate) fn agree(&self) {
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = Instant::now() + PATIENCE;
         loop {
             let said: Vec<_> = self.nodes.keys().map(|node| self.status(*node)).collect();
             let all: Option<Vec<_>> = said.iter().cloned().collect();
@@ -144,7 +144,7 @@ impl Cluster {
                 assert!(all.iter().all(|one| one.digest == all[0].digest), "{all:?}");
                 return;
             }
-            assert!(std::time::Instant::now() < until, "{said:?}");
+            assert!(Instant::now() < until, "{said:?}");
         }
     }
 }
@@ -176,6 +176,22 @@ pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
     values
 }
 
+/// Reads records, until so many were read from the start; each comes once and in order.
+fn hear(listener: &mut TopicReader, heard: &mut Vec<String>, to: u64) {
+    while listener.position().0 < to {
+        assert!(listener.wait(Some(Instant::now() + PATIENCE)), "{heard:?}");
+        let Some(page) = listener.next_page().unwrap() else {
+            continue;
+        };
+        for record in &page {
+            let record = record.unwrap();
+            if record.offset > ConsequenceOffset(1) {
+                heard.push(String::from_utf8(record.value.to_vec()).unwrap());
+            }
+        }
+    }
+}
+
 fn put(value: &str) -> Intention<'_> {
     let value = value.as_bytes();
     Intention::new("orders", Operation::Put { key: b"k", value })
@@ -186,13 +202,18 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 3);
     let weir_client = Weir::connect(&cluster.at).unwrap();
-    weir_client.topic("orders").unwrap().ensure().unwrap();
+    let topic = weir_client.topic("orders").unwrap();
+    topic.ensure().unwrap();
     let mut session = weir_client.session(ClientId([7; 16]));
+    let mut listener = topic.listener(ReadFrom::Start).unwrap();
+    let mut heard = Vec::new();
     let mut write = |n: u64| {
         let verdicts = session.execute(&[put(&n.to_string())]).unwrap();
         assert!(verdicts[0].is_valid(), "{verdicts:?}");
     };
     (0..WRITES).for_each(&mut write);
+    // The listener is at work before its node dies; the record before the values creates the topic.
+    hear(&mut listener, &mut heard, WRITES + 1);
 
     let first = cluster.leader();
     let command = cluster.kill(first);
@@ -203,6 +224,8 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     (2 * WRITES..3 * WRITES).for_each(&mut write);
     cluster.agree();
     let expected: Vec<_> = (0..3 * WRITES).map(|n| n.to_string()).collect();
+    hear(&mut listener, &mut heard, 3 * WRITES + 1);
+    assert_eq!(heard, expected, "what the listener got");
     for node in cluster.nodes.values() {
         assert_eq!(values(&node.native, "orders"), expected);
     }
@@ -280,13 +303,13 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     cluster.restart(place.path(), &new);
     topic.put("k", "2").unwrap();
     cluster.agree();
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = Instant::now() + PATIENCE;
     loop {
         let members = cluster.status(next).unwrap().members;
         if members.iter().any(|one| one.node == 9 && one.votes) {
             break;
         }
-        assert!(std::time::Instant::now() < until, "{members:?}");
+        assert!(Instant::now() < until, "{members:?}");
     }
 }
 
@@ -425,6 +448,51 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     let line = "GET /v1/topics/orders/keys/k?consistency=local";
     let answer = ask(&http, line, "");
     assert!(answer.ends_with("\r\nlast"), "{answer}");
+}
+
+#[test]
+fn a_write_is_received_before_a_majority_has_it() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), 3);
+    let mut options = ConnectOptions::default();
+    options.received = true;
+    let client = Weir::connect_with(&cluster.at, &options).unwrap();
+    client.topic("orders").unwrap().ensure().unwrap();
+    let mut session = client.session(ClientId([9; 16]));
+    let mut plain = Weir::connect(&cluster.at)
+        .unwrap()
+        .session(ClientId([10; 16]));
+    for session in [&mut session, &mut plain] {
+        session.execute(&[put("first")]).unwrap();
+    }
+    let leader = cluster.leader();
+    let others: Vec<_> = cluster
+        .nodes
+        .iter()
+        .filter(|(node, _)| **node != leader)
+        .collect();
+    for (_, node) in &others {
+        assert!(signal(node.pid, "STOP"));
+    }
+    // Queued at the leader; nobody can say yet what becomes of it.
+    let pending = session.send(&[put("a"), put("b")]).unwrap();
+    assert!(pending.wait_received(PATIENCE));
+    let outcomes = client.propose(&[put("c")]).unwrap();
+    assert!(outcomes.wait_received(PATIENCE));
+    assert!(!pending.is_done() && !outcomes.is_done());
+    // Who has not asked for it is told with the verdict.
+    let untold = plain.send(&[put("d")]).unwrap();
+    assert!(!untold.wait_received(Duration::from_millis(100)));
+    for (_, node) in &others {
+        assert!(signal(node.pid, "CONT"));
+    }
+    assert!(untold.wait_received(PATIENCE));
+    for pending in [pending, untold] {
+        let verdicts = pending.wait().unwrap();
+        assert!(verdicts.iter().all(weir::Verdict::is_valid), "{verdicts:?}");
+    }
+    // A leader that lost its majority may have stepped down meanwhile.
+    drop(outcomes.wait());
 }
 
 /// What a command prints on standard error, which must fail.

@@ -8,6 +8,8 @@
 //!                        tie=, first=, bound=, meta.NAME=
 //! page NAME NEXT BYTES   a page of a source, and what names the one after it
 //! last NAME BYTES        its last page
+//! frames NAME ITEMS BYTES  the same with frames: for each item its place as OFFSET+LENGTH, then
+//!                        /PROPERTY=VALUE, a number or a place; commas between items
 //! finish NAME            it had its last page
 //! split NAME PART...     parts with the options of the source
 //! watermark NAME KEY...  nothing below comes from it
@@ -26,8 +28,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_query::{
-    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, Need, Query, QueryError, QueryText,
-    Shape, SourceId, SourceOptions, Step, Strings,
+    BadItem, Bounds, Budgets, Complex, Frames, Level, Meta, Missing, Mode, Need, PageIn, Plan,
+    Query, QueryError, QueryText, SourceId, SourceOptions, Span, Step, Strings, parse_shape,
 };
 
 #[derive(Default)]
@@ -202,7 +204,7 @@ impl World {
                 return Ok(());
             }
             "source" => {
-                let options = options(name, rest);
+                let options = options(name, rest)?;
                 let query = self.query.as_mut().expect("a query");
                 let id = query.add_source(options.clone())?;
                 self.names.insert(name.into(), id);
@@ -218,6 +220,14 @@ impl World {
             "page" => {
                 let (next, page) = rest.split_once(' ').unwrap_or((rest, ""));
                 query.enqueue(id, bytes(page), Some(Bytes::from(next.to_owned())))
+            }
+            "frames" => {
+                let (items, page) = rest.split_once(' ').unwrap();
+                let page = PageIn {
+                    bytes: bytes(page),
+                    frames: Some(frames(query.plan(), items)),
+                };
+                query.enqueue(id, page, None)
             }
             "last" => query.enqueue(id, bytes(rest), None),
             "finish" => query.finish(id),
@@ -248,7 +258,35 @@ impl World {
     }
 }
 
-fn options(name: &str, rest: &str) -> SourceOptions {
+fn frames(plan: &Plan, text: &str) -> Frames {
+    let span = |text: &str| {
+        let (offset, len) = text.split_once('+')?;
+        Some(Span {
+            offset: offset.parse().unwrap(),
+            len: len.parse().unwrap(),
+        })
+    };
+    let mut frames = Frames::default();
+    for item in text.split(',') {
+        let mut words = item.split('/');
+        frames.spans.push(words.next().and_then(span).unwrap());
+        let words: BTreeMap<&str, &str> = words.map(|word| word.split_once('=').unwrap()).collect();
+        frames.meta.extend(
+            plan.meta_names()
+                .map(|name| {
+                    let value = words.get(name)?;
+                    Some(match span(value) {
+                        Some(span) => Meta::Bytes(span),
+                        None => Meta::Number(value.parse().unwrap()),
+                    })
+                })
+                .map(Option::unwrap_or_default),
+        );
+    }
+    frames
+}
+
+fn options(name: &str, rest: &str) -> Result<SourceOptions, QueryError> {
     let mut options = SourceOptions {
         name: name.as_bytes().to_vec(),
         ..SourceOptions::default()
@@ -266,19 +304,12 @@ fn options(name: &str, rest: &str) -> SourceOptions {
             "bound" => options.bound = Some(value.split(',').map(str::to_owned).collect()),
             "strict" => options.level = Some(Level::Strict),
             "none" => options.level = Some(Level::None),
-            "shape" => {
-                options.shape = match value {
-                    "array" => Shape::Array,
-                    "lines" => Shape::Lines,
-                    "single" => Shape::Single,
-                    path => Shape::Member(path.parse().unwrap()),
-                }
-            }
+            "shape" => options.shape = parse_shape(value)?,
             _ => {
                 let name = key.strip_prefix("meta.").expect("an option");
                 options.meta.push((name.into(), value.into()));
             }
         }
     }
-    options
+    Ok(options)
 }

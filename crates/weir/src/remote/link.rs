@@ -22,6 +22,7 @@ use weir_store::StoreError;
 
 pub(super) use self::lock::Inner;
 use self::lock::PendingWake;
+use self::received::Queued;
 use self::requests::Inbox;
 pub(super) use self::requests::{Asked, Received, packet_of};
 use self::run::Broken;
@@ -33,6 +34,7 @@ use crate::error::remote_error;
 use crate::reply::block_on;
 
 mod lock;
+mod received;
 mod requests;
 mod run;
 mod writes;
@@ -89,6 +91,8 @@ pub(super) struct State {
     open_items: u64,
     open_bytes: usize,
     calls: VecDeque<Call>,
+    /// Calls that the server has queued for its log.
+    queued: Queued,
     /// Answers to be given when the state is unlocked.
     given: Vec<PendingWake>,
     /// Who waits for the first connection.
@@ -178,6 +182,7 @@ impl Link {
             open_items: 0,
             open_bytes: 0,
             calls: VecDeque::new(),
+            queued: Queued::default(),
             given: Vec::new(),
             idles: false,
             watchers: Vec::new(),

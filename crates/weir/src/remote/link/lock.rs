@@ -10,7 +10,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use weir_core::{ClientId, Outcomes};
-use weir_store::{Answer, StoreError};
+use weir_store::{Answer, StoreError, Wake};
 
 use super::State;
 use crate::remote::ConnectOptions;
@@ -20,6 +20,7 @@ use crate::remote::address::Address;
 #[derive(Debug)]
 pub(super) enum PendingWake {
     Answer(Answer, Result<Outcomes, StoreError>),
+    Received(Wake),
     Wake(Waker),
 }
 
@@ -138,6 +139,7 @@ impl Drop for Guard<'_> {
         for given in given.into_iter().flatten().rev() {
             match given {
                 PendingWake::Answer(answer, result) => answer.complete(result),
+                PendingWake::Received(wake) => drop(wake),
                 PendingWake::Wake(waker) => {
                     // Foreign code: a panic in it must not end this thread.
                     let woken = AssertUnwindSafe(|| waker.wake());

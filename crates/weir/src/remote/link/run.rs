@@ -239,6 +239,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
             .unwrap_or_default()
             .as_bytes(),
         agent: inner.options.agent.as_bytes(),
+        received: inner.options.received,
         ..hello
     };
     let mut bytes = greeting();
@@ -387,6 +388,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
                 }
             }
         }
+        Message::Received { nonce, count } => state.received(*nonce, *count),
         Message::Refusal(refusal) if refusal.fatal => {
             return Some(refused_hello(refusal));
         }

@@ -26,10 +26,10 @@ const OPEN_ITEMS_MAX: u64 = 100_000;
 /// Somebody who waits for answers to intentions that were handed over together.
 #[derive(Debug)]
 pub(super) struct Call {
-    count: u32,
-    done: u32,
+    pub(super) count: u32,
+    pub(super) done: u32,
     outcomes: Outcomes,
-    answer: Answer,
+    pub(super) answer: Answer,
 }
 
 /// Writes were refused for now: they are sent again, the first of them alone.
@@ -245,7 +245,7 @@ impl State {
     /// Answers the calls of so many intentions, oldest first.
     pub(super) fn fail_calls(&mut self, mut items: u64, error: impl Fn(u64) -> StoreError) {
         while items > 0 {
-            let Some(call) = self.calls.pop_front() else {
+            let Some(call) = self.pop_call() else {
                 break;
             };
             let left = u64::from(call.count - call.done);
@@ -260,6 +260,7 @@ impl State {
         self.open.clear();
         self.open_bytes = 0;
         self.open_items = 0;
+        self.forget_queued();
         for call in self.calls.drain(..) {
             self.given
                 .push(PendingWake::Answer(call.answer, Err(error())));
@@ -291,7 +292,7 @@ impl State {
             at += u64::from(count);
             left -= count;
             if call.done == call.count
-                && let Some(call) = self.calls.pop_front()
+                && let Some(call) = self.pop_call()
             {
                 self.given
                     .push(PendingWake::Answer(call.answer, Ok(call.outcomes)));
@@ -382,6 +383,7 @@ impl State {
             self.open.clear();
             self.open_bytes = 0;
             self.open_items = 0;
+            self.forget_queued();
             for call in std::mem::take(&mut self.calls) {
                 let result = if of_nonce {
                     Ok(refusals(call.count, code, expected))

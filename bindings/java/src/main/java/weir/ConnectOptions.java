@@ -11,6 +11,7 @@ public final class ConnectOptions {
     String agent = "";
     Duration connectTimeout = Duration.ZERO;
     Duration patience = Duration.ZERO;
+    boolean received;
 
     /** All defaults. */
     public ConnectOptions() {}
@@ -54,6 +55,15 @@ public final class ConnectOptions {
     /** Time for an answer, and without any connection (30 s). */
     public ConnectOptions patience(Duration patience) {
         this.patience = patience;
+        return this;
+    }
+
+    /**
+     * Has the server say when a write is queued for its log ({@link Pending#awaitReceived}), which is a
+     * packet more for each write.
+     */
+    public ConnectOptions received() {
+        received = true;
         return this;
     }
 }

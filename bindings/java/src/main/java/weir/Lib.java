@@ -21,7 +21,7 @@ import java.util.List;
  */
 final class Lib {
     /** The version of the interface that this package was written for. */
-    private static final int ABI_VERSION = 4;
+    private static final int ABI_VERSION = 5;
 
     static final int READY = 2;
     static final int NEED = 3;
@@ -59,6 +59,7 @@ final class Lib {
     static final MethodHandle SUBMIT =
             call("weir_submit", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle SEND = call("weir_send", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle PENDING_RECEIVED = call("weir_pending_received", JAVA_LONG, JAVA_LONG, ADDRESS);
     static final MethodHandle PENDING_WAIT = call("weir_pending_wait", JAVA_LONG, JAVA_LONG, ADDRESS,
             JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle PENDING_FREE = give("weir_pending_free");
@@ -112,6 +113,8 @@ final class Lib {
             call("weir_query_source", JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_ENQUEUE_BUFFER = call("weir_query_enqueue_buffer", JAVA_LONG,
             JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, SLICE, JAVA_INT, ADDRESS);
+    static final MethodHandle QUERY_METAS = call("weir_query_metas", JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle SHAPE = call("weir_shape", SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_FINISH = call("weir_query_finish", JAVA_LONG, JAVA_INT, ADDRESS);
     static final MethodHandle QUERY_ABANDON = call("weir_query_abandon", JAVA_LONG, SLICE, ADDRESS);
     static final MethodHandle QUERY_REPLACE =

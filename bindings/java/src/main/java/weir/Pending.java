@@ -51,6 +51,19 @@ public final class Pending implements AutoCloseable {
         }
     }
 
+    /**
+     * Waits until all that was sent is queued for the log, which promises nothing, or answered. False when
+     * it was not in this time. A server says it to who connected with {@link ConnectOptions#received}.
+     */
+    public boolean awaitReceived(Duration wait) {
+        try (Arena call = Arena.ofConfined()) {
+            long pending = handle.get();
+            int result = Wait.sliced(wait, time -> Lib.check(call,
+                    error -> (int) Lib.PENDING_RECEIVED.invokeExact(pending, time, error)));
+            return result != Lib.TIMEOUT;
+        }
+    }
+
     @Override
     public void close() {
         handle.close();

@@ -120,18 +120,10 @@ public final class Query implements AutoCloseable {
                 | flag(from.partial, 32)
                 | flag(!from.bound.isEmpty(), 64));
         Lib.putText(call, into, 8, from.name);
-        String shape = from.shape;
-        int colon = shape.indexOf(':');
-        String kind = colon < 0 ? shape : shape.substring(0, colon);
-        into.set(JAVA_INT, 24, switch (kind) {
-            case "", "array" -> 0;
-            case "member" -> 1;
-            case "lines" -> 2;
-            case "single" -> 3;
-            default -> throw new WeirException(ErrorCode.BAD_OPTION, "no shape of pages is named `" + shape + "`");
-        });
-        if (kind.equals("member")) {
-            Lib.putText(call, into, 32, shape.substring(colon + 1));
+        if (!from.shape.isEmpty()) {
+            MemorySegment text = Lib.slice(call, from.shape);
+            Lib.check(call, error -> (int) Lib.SHAPE.invokeExact(
+                    text, into.asSlice(24, 4), into.asSlice(32, 16), error));
         }
         into.set(JAVA_INT, 28, from.level.ordinal());
         into.set(JAVA_LONG, 48, from.ordinal == null ? 0 : from.ordinal);
@@ -160,14 +152,32 @@ public final class Query implements AutoCloseable {
         return new Source(this, number);
     }
 
-    void enqueue(int source, Buffer buffer, long length, byte[] next) {
+    /** Names of the properties that an item of the shape {@code framed} brings, in this order. */
+    private List<String> properties() {
         try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            int result = Lib.check(call, error -> (int) Lib.QUERY_METAS.invokeExact(query, out, error));
+            List<String> names = new ArrayList<>();
+            if (result == Lib.ABSENT) {
+                return names;
+            }
+            try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+                page.forEach(item -> names.add(item.text()));
+            }
+            return names;
+        }
+    }
+
+    void enqueue(int source, Buffer buffer, long length, Frames frames, byte[] next) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment places = frames == null ? MemorySegment.NULL : frames.given(call, properties());
             MemorySegment name = Lib.slice(call, next == null ? new byte[0] : next);
             long query = handle.get();
             long given = buffer.handle();
             int has = next == null ? 0 : 1;
             Lib.check(call, error -> (int) Lib.QUERY_ENQUEUE_BUFFER.invokeExact(
-                    query, source, given, length, MemorySegment.NULL, name, has, error));
+                    query, source, given, length, places, name, has, error));
             buffer.gone();
             handed++;
         }

@@ -36,7 +36,15 @@ public record Source(Query query, int number) {
 
     /** Gives the first bytes of a buffer away; nothing is copied. After an error it is the caller's. */
     public void enqueue(Buffer buffer, long length, byte[] next) {
-        query.enqueue(number, buffer, length, next);
+        query.enqueue(number, buffer, length, null, next);
+    }
+
+    /** Hands in a page of the shape {@code framed}: the frames say where its items are. Its bytes are copied. */
+    public void enqueue(byte[] page, Frames frames, byte[] next) {
+        try (Buffer buffer = new Buffer(Math.max(page.length, 1))) {
+            MemorySegment.copy(MemorySegment.ofArray(page), 0, buffer.segment(), 0, page.length);
+            query.enqueue(number, buffer, page.length, frames, next);
+        }
     }
 
     /** Says that the last page was the last one. */

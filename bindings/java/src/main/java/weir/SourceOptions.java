@@ -35,7 +35,10 @@ public final class SourceOptions {
         return this;
     }
 
-    /** Where items are in a page: {@code array}, {@code lines}, {@code single}, or {@code member:PATH} for the array at a path. */
+    /**
+     * Where items are in a page: {@code array}, {@code lines}, {@code single}, {@code framed}, or
+     * {@code member:PATH} for the array at a path.
+     */
     public SourceOptions shape(String shape) {
         this.shape = shape;
         return this;

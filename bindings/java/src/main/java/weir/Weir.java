@@ -71,6 +71,7 @@ public final class Weir implements AutoCloseable {
         Library.need();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment given = Lib.sized(call, 104);
+            given.set(JAVA_INT, 4, options.received ? 1 : 0);
             Lib.putText(call, given, 8, options.token);
             Lib.putText(call, given, 24, options.authority);
             Lib.putText(call, given, 40, options.certificate);

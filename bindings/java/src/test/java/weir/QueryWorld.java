@@ -74,12 +74,35 @@ final class QueryWorld implements TranscriptTest.World {
                 String[] parts = cut(rest);
                 source.enqueue(bytes(parts[1]), parts[0].getBytes(StandardCharsets.UTF_8));
             }
+            case "frames" -> {
+                String[] parts = cut(rest);
+                source.enqueue(bytes(parts[1]), frames(parts[0]), null);
+            }
             case "last" -> source.enqueue(bytes(rest), null);
             case "finish" -> source.finish();
             case "watermark" -> source.watermark(Arrays.asList(rest.split(" ")));
             case "split" -> split(name, source, rest);
             default -> throw new AssertionError("no command " + word);
         }
+    }
+
+    private static Frames frames(String text) {
+        Frames frames = new Frames();
+        for (String item : text.split(",")) {
+            String[] words = item.split("/");
+            String[] place = words[0].split("\\+");
+            frames.item(Integer.parseInt(place[0]), Integer.parseInt(place[1]));
+            for (String word : Arrays.asList(words).subList(1, words.length)) {
+                String[] sides = word.split("=");
+                String[] value = sides[1].split("\\+");
+                if (value.length == 1) {
+                    frames.meta(sides[0], Long.parseLong(value[0]));
+                } else {
+                    frames.meta(sides[0], Integer.parseInt(value[0]), Integer.parseInt(value[1]));
+                }
+            }
+        }
+        return frames;
     }
 
     private static byte[] bytes(String text) {
@@ -226,7 +249,7 @@ final class QueryWorld implements TranscriptTest.World {
                 case "bound" -> options.bound(List.of(value.split(",")));
                 case "strict" -> options.level(Level.STRICT);
                 case "none" -> options.level(Level.NONE);
-                case "shape" -> options.shape(value.startsWith("$") ? "member:" + value : value);
+                case "shape" -> options.shape(value);
                 default -> options.meta(word.substring("meta.".length(), word.indexOf('=')), value);
             }
         }

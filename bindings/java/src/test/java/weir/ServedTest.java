@@ -90,4 +90,24 @@ class ServedTest {
             }
         });
     }
+
+    @Test
+    void aWriteIsReceivedAndThenCommitted(@TempDir Path directory) throws Exception {
+        try (Served server = new Served(directory);
+                Weir store = Weir.connect(server.address(), new ConnectOptions().received())) {
+            assertTrue(store.topic("orders").ensure());
+            Intention put = Intention.put(bytes("k"), bytes("v")).of("orders");
+            byte[] client = new byte[16];
+            client[0] = 7;
+            try (Session session = store.session(client);
+                    Pending first = store.send(List.of(put, put));
+                    Pending second = session.send(List.of(put, put))) {
+                for (Pending pending : List.of(first, second)) {
+                    assertTrue(pending.awaitReceived(Duration.ofMinutes(1)));
+                    List<Verdict> verdicts = pending.await(Duration.ofMinutes(1)).orElseThrow();
+                    assertTrue(verdicts.size() == 2 && verdicts.stream().allMatch(Verdict::isValid));
+                }
+            }
+        }
+    }
 }
