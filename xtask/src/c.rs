@@ -5,15 +5,20 @@
 //! happen here: a compiler flag that lets a warning pass.
 
 use crate::capi;
-use crate::served::Native;
+use crate::cluster::Cluster;
+use crate::served::{Native, Running};
 use crate::tree;
 use crate::wasm::{self, Tell, Verdict, finish};
 use anyhow::Context as _;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The folder.
 const FOLDER: &str = "bindings/c";
+/// Within which time a program ends after it has closed its output.
+const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// Tests the interface of the library below `prefix`.
 pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
@@ -86,6 +91,7 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         &format!("{link}: transcripts of api, served"),
         served(place)?,
     );
+    tell(&format!("{link}: a leader is lost"), fails_over(place)?);
     let done = finish(&mut Command::new(place.join("misuse")));
     tell(&format!("{link}: misuse"), verdict(&done));
     let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
@@ -107,6 +113,25 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         says(&done, "from \"c\""),
     );
     Ok(())
+}
+
+/// Runs the program that loses the leader of a cluster, and kills the leader when it says so.
+fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
+    let folder = place.join("cluster");
+    let mut cluster = Cluster::start(&wasm::weir()?, &folder)?;
+    let mut program = Command::new(place.join("failover"));
+    program.arg(&cluster.address);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = Running(program.spawn().context("cannot start failover")?);
+    let said = program.0.stdout.take().context("no output")?;
+    let mut answers = program.0.stdin.take().context("no input")?;
+    let killed = cluster.obey(BufReader::new(said), &mut answers)?;
+    let ended = program.ends_well(END_WITHIN)?;
+    Ok(if ended == Some(true) && killed == 1 {
+        Verdict::Passed
+    } else {
+        Verdict::Failed(format!("{ended:?} after {killed} kills"))
+    })
 }
 
 /// Runs the transcripts of the interface at servers, each over a store of its own; those of

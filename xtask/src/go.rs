@@ -62,6 +62,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     // Go caches results, and does not notice a change of a transcript, which is outside of its module.
     tests.args(["test", "-json", "-count=1", "-race", "./..."]);
     tests.env("WEIR_COMMAND", wasm::weir()?);
+    tests.env("WEIR_CLUSTER", std::env::current_exe()?);
     tests.env("WEIR_COSMOS_MOCK", &mock);
     counted(&mut tests, tell)?;
     counted(go(prefix, MOCK)?.args(["test", "-json", "./..."]), tell)

@@ -66,6 +66,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         .env("REPOSITORY", tree::root().join("target/tools/maven"))
         .env("JAVA_HOME", &home)
         .env("WEIR_COMMAND", wasm::weir()?)
+        .env("WEIR_CLUSTER", std::env::current_exe()?)
         .stdin(Stdio::null());
     // Built by the suite before this one, if there is Go.
     let mock = tree::root().join("target/cosmos-mock");

@@ -10,6 +10,7 @@
 mod c;
 mod capi;
 mod check;
+mod cluster;
 mod deny;
 mod durable_streams;
 mod emacs;
@@ -55,6 +56,8 @@ cargo xtask COMMAND
   wasm [--write] build the programs of topics from source, in each language, and compare them with
                  programs/prebuilt or write them there; build and run a new project of each
   bindings       the C library, installed below target, and the languages that call it: C, Go, Java
+  cluster DIR    a cluster of three nodes below DIR for the tests of a language: prints its address,
+                 kills the leader for each line `kill` that it reads, and ends with its input
   capi install --prefix P [--release] [--shared]
                  build the C library and put it, its headers and weir.pc below P
   api            requests drawn from the description of the HTTP edge, sent to a server by
@@ -105,6 +108,10 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("bindings", []) => return Ok(check::bindings()),
         ("capi", some) => {
             capi::command(some)?;
+            return Ok(true);
+        }
+        ("cluster", [place]) => {
+            cluster::run(place)?;
             return Ok(true);
         }
         ("wasm", []) => return wasm::wasm(false),

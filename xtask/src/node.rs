@@ -58,6 +58,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     }
     tests
         .env("WEIR_BINARY", weir)
+        .env("WEIR_CLUSTER", std::env::current_exe()?)
         .env("WEIR_PACKAGE", &source)
         .env("WEIR_VECTORS", tree::root().join("vectors"))
         .env("WEIR_TSC", tools.join("node_modules/typescript/lib/tsc.js"))

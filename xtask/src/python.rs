@@ -56,6 +56,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
         .env("PYTHONPATH", &tools)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("WEIR_BINARY", weir)
+        .env("WEIR_CLUSTER", std::env::current_exe()?)
         .env("WEIR_REPORT", &report)
         .stdin(Stdio::null());
     let mut tests = Running(tests.spawn().context("cannot start the tests")?);

@@ -1,0 +1,140 @@
+package weir_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"weir"
+)
+
+// trial is a cluster of three nodes whose leader can be killed; WEIR_CLUSTER names what starts it.
+type trial struct {
+	address string
+	t       *testing.T
+	input   *os.File
+	output  *bufio.Scanner
+}
+
+func cluster(t *testing.T) *trial {
+	t.Helper()
+	command := os.Getenv("WEIR_CLUSTER")
+	if command == "" {
+		t.Skip("WEIR_CLUSTER does not name what starts a cluster")
+	}
+	started := exec.Command(command, "cluster", t.TempDir())
+	started.Stderr = os.Stderr
+	theirs, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started.Stdin = theirs
+	output, err := started.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := started.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	t.Cleanup(func() {
+		_ = input.Close()
+		_ = started.Wait()
+	})
+	found := &trial{t: t, input: input, output: bufio.NewScanner(output)}
+	found.address = found.line()
+	return found
+}
+
+func (c *trial) line() string {
+	c.t.Helper()
+	if !c.output.Scan() {
+		c.t.Fatal("the cluster has ended")
+	}
+	return c.output.Text()
+}
+
+// reads takes the records after the offset last, up to the offset to, each once and in order.
+func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint64) {
+	t.Helper()
+	for last < to {
+		page, err := reader.Next(ctx)
+		if err != nil {
+			t.Fatalf("after %d: %v", last, err)
+		}
+		for record := range page.Records() {
+			last++
+			want := ""
+			if last > 1 {
+				want = fmt.Sprint(last - 2)
+			}
+			if record.Offset() != last || string(record.Value()) != want {
+				t.Fatalf("%d %q in place of %d %q", record.Offset(), record.Value(), last, want)
+			}
+		}
+		page.Release()
+	}
+	if last != to {
+		t.Fatalf("%d records in place of %d", last, to)
+	}
+}
+
+func TestALostLeaderLosesAndDoublesNothing(t *testing.T) {
+	const kill, dead, end = 100, 200, 300
+	started := cluster(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	store, err := weir.Connect(ctx, started.address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	orders := topic(t, store, "orders")
+	session, err := store.Session(ctx, [16]byte{7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	listener, err := orders.Listener(ctx, weir.FromStart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for n := range end {
+		if n == kill {
+			reads(ctx, t, listener, 0, kill+1)
+			if _, err := fmt.Fprintln(started.input, "kill"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n == dead {
+			if line := started.line(); !strings.HasPrefix(line, "killed ") {
+				t.Fatal(line)
+			}
+		}
+		put := weir.Put([]byte("k"), fmt.Append(nil, n))
+		put.Topic = "orders"
+		verdicts, err := session.Submit(ctx, put)
+		if err != nil || verdicts[0].Effect != weir.Valid {
+			t.Fatal(n, verdicts, err)
+		}
+	}
+	reads(ctx, t, listener, kill+1, end+1)
+	reader, err := orders.Reader(ctx, weir.FromStart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	reads(ctx, t, reader, 0, end+1)
+	if page, err := reader.TryNext(ctx); page != nil || err != nil {
+		t.Fatal("a record that was not written", err)
+	}
+	if record, there, err := orders.Get(ctx, []byte("k")); !there || string(record.Value()) != "299" {
+		t.Fatal(there, err)
+	}
+}

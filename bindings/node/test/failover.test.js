@@ -1,0 +1,61 @@
+'use strict'
+// A cluster that loses its leader while a session writes and a listener reads.
+
+const assert = require('node:assert')
+const { spawn } = require('node:child_process')
+const { createInterface } = require('node:readline')
+const { test } = require('node:test')
+const { collect, place, weir } = require('./support.js')
+
+const [KILL, DEAD, END] = [100, 200, 300]
+
+/** Whether the records are those from an offset on, each once and in order. */
+function check(records, first) {
+  const lines = records.map((record) => `${record.offset} ${record.text()}`)
+  const expected = records.map((_, at) => `${first + at} ${first + at > 1 ? first + at - 2 : ''}`)
+  assert.deepStrictEqual(lines, expected)
+}
+
+async function heard(listening, count) {
+  const records = []
+  while (records.length < count) {
+    const { value, done } = await listening.next()
+    assert.ok(!done, `${records.length} records of ${count}`)
+    records.push(value)
+  }
+  return records
+}
+
+const skip = !process.env.WEIR_CLUSTER && 'no WEIR_CLUSTER'
+test('a lost leader loses and doubles nothing', { skip }, async (t) => {
+  const cluster = spawn(process.env.WEIR_CLUSTER, ['cluster', place(t)], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const ended = new Promise((resolve) => cluster.on('exit', resolve))
+  t.after(() => {
+    cluster.stdin.end()
+    return ended
+  })
+  const lines = createInterface({ input: cluster.stdout })[Symbol.asyncIterator]()
+  const store = await weir.connect((await lines.next()).value)
+  t.after(() => store.close())
+  const topic = store.topic('orders')
+  await topic.ensure()
+  const session = await store.session(Buffer.alloc(16, 7))
+  const listening = topic.tail({ start: true, timeoutMs: 60_000 })
+  for (let n = 0; n < END; n++) {
+    if (n === KILL) {
+      check(await heard(listening, KILL + 1), 1)
+      cluster.stdin.write('kill\n')
+    }
+    if (n === DEAD) assert.match((await lines.next()).value, /^killed /)
+    const [verdict] = await session.execute([['orders', weir.put('k', String(n))]])
+    assert.ok(verdict.valid)
+  }
+  check(await heard(listening, END - KILL), KILL + 2)
+  await listening.return()
+  const records = await collect(topic.records())
+  assert.strictEqual(records.length, END + 1)
+  check(records, 1)
+  assert.strictEqual((await topic.get('k')).text(), '299')
+})

@@ -1,0 +1,62 @@
+"""A cluster that loses its leader while a session writes and a listener reads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import weir
+
+KILL, DEAD, END = 100, 200, 300
+
+
+def check(records: list[weir.Record], first: int) -> None:
+    """Whether the records are those from an offset on, each once and in order."""
+    offsets = range(first, first + len(records))
+    assert [record.offset for record in records] == list(offsets)
+    values = [str(offset - 2) if offset > 1 else "" for offset in offsets]
+    assert [record.text() for record in records] == values
+
+
+def heard(listener: weir.Reader, count: int) -> list[weir.Record]:
+    records: list[weir.Record] = []
+    while len(records) < count:
+        page = listener.next_page(60)
+        assert page is not None, f"{len(records)} records of {count}"
+        records += page
+    assert len(records) == count
+    return records
+
+
+def test_a_lost_leader_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    program = os.environ.get("WEIR_CLUSTER")
+    if not program:
+        pytest.skip("WEIR_CLUSTER does not name what starts a cluster")
+    command = [program, "cluster", str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as cluster:
+        assert cluster.stdin is not None and cluster.stdout is not None
+        with weir.connect(cluster.stdout.readline().strip()) as store:
+            topic = store.topic("orders")
+            assert topic.ensure()
+            session = store.session(bytes([7] * 16))
+            listener = topic.listen(start=True)
+            for n in range(END):
+                if n == KILL:
+                    check(heard(listener, KILL + 1), 1)
+                    cluster.stdin.write("kill\n")
+                    cluster.stdin.flush()
+                if n == DEAD:
+                    assert cluster.stdout.readline().startswith("killed ")
+                (verdict,) = session.execute([("orders", weir.Put("k", str(n)))])
+                assert verdict.valid
+            check(heard(listener, END - KILL), KILL + 2)
+            records = list(topic.records())
+            assert len(records) == END + 1
+            check(records, 1)
+            current = topic.get("k")
+            assert current is not None and current.text() == "299"
+        cluster.stdin.close()
+        assert cluster.wait() == 0

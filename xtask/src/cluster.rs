@@ -1,0 +1,165 @@
+//! A cluster of three nodes whose leader is killed, for the test of each language that fails over.
+//!
+//! The scenario of each language:
+//! 1. A client connects to the address of the cluster and creates the topic `orders`. It opens a
+//!    session, and a listener from the start.
+//! 2. The session puts the values 0 to 299 under the key `k`, one at a time. After value 99 the
+//!    listener reads what is there, and the test asks for the kill; it writes on while the leader
+//!    dies. After value 199 it waits until the leader is dead.
+//! 3. The listener and a read from the start have the values 0 to 299, each once and in order, at
+//!    the offsets 2 to 301. The key has the value 299.
+//!
+//! The test starts `xtask cluster DIR`, which the variable `WEIR_CLUSTER` names, or its suite starts
+//! it with the address as its argument. The test prints the line `kill` and reads `killed NODE`.
+//!
+//! Invariants: the system chooses the ports; no node outlives its value here. A kill is not
+//! answered before the leader has ended.
+
+use crate::served::Running;
+use crate::wasm;
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+/// Within which time the nodes end when they are asked to.
+const END_WITHIN: Duration = Duration::from_secs(30);
+
+/// Three nodes on this machine.
+pub(crate) struct Cluster {
+    /// The address of all nodes, for clients.
+    pub(crate) address: String,
+    weir: PathBuf,
+    place: PathBuf,
+    /// Process of each node by its number.
+    nodes: BTreeMap<u64, u64>,
+    notes: BufReader<ChildStderr>,
+    process: Running,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // In order, so that the command ends its nodes.
+        if signal("TERM", self.process.0.id().into()).is_ok() {
+            drop(self.process.ends_well(END_WITHIN));
+        }
+    }
+}
+
+fn signal(name: &str, process: u64) -> Result<Vec<u8>, String> {
+    wasm::finish(Command::new("kill").args(["-s", name, &process.to_string()]))
+}
+
+impl Cluster {
+    /// Starts a cluster in a new directory.
+    pub(crate) fn start(weir: &Path, place: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(place).with_context(|| place.display().to_string())?;
+        let mut command = command(weir, place);
+        command.args(["cluster", "local", "--nodes", "3", "--port", "0"]);
+        command.args(["--data", "nodes"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let process = command.spawn().context("cannot start `weir cluster`")?;
+        let mut process = Running(process);
+        let said = process.0.stdout.take().context("no output")?;
+        let notes = process.0.stderr.take().context("no notes")?;
+        let mut cluster = Self {
+            address: String::new(),
+            weir: weir.to_owned(),
+            place: place.to_owned(),
+            nodes: BTreeMap::new(),
+            notes: BufReader::new(notes),
+            process,
+        };
+        for line in BufReader::new(said).lines() {
+            let line = line?;
+            match line.split_whitespace().collect::<Vec<_>>()[..] {
+                ["node", node, "pid", process, ..] => {
+                    cluster.nodes.insert(node.parse()?, process.parse()?);
+                }
+                ["--at", address] => {
+                    address.clone_into(&mut cluster.address);
+                    return Ok(cluster);
+                }
+                _ => {}
+            }
+        }
+        let mut why = String::new();
+        cluster.notes.read_line(&mut why)?;
+        bail!("`weir cluster local` did not start: {}", why.trim());
+    }
+
+    /// Kills the node that leads. Returns its number after it has ended.
+    fn kill_leader(&mut self) -> anyhow::Result<u64> {
+        let leader = self.leader()?;
+        let process = self.nodes.get(&leader).context("an unknown node leads")?;
+        signal("KILL", *process).map_err(anyhow::Error::msg)?;
+        let (mut line, ended) = (String::new(), format!("node {leader} has ended"));
+        while !line.contains(&ended) {
+            line.clear();
+            let read = self.notes.read_line(&mut line)?;
+            anyhow::ensure!(read > 0, "`weir cluster local` has ended");
+        }
+        Ok(leader)
+    }
+
+    /// The number of the node that leads; asks until one does.
+    fn leader(&self) -> anyhow::Result<u64> {
+        loop {
+            let mut status = command(&self.weir, &self.place);
+            status.args(["cluster", "status", "-o", "jsonl"]);
+            status.args(["--columns", "node,role", "--at", &self.address]);
+            let said = wasm::finish(&mut status).map_err(anyhow::Error::msg)?;
+            for line in String::from_utf8(said)?.lines() {
+                let node: Value = serde_json::from_str(line)?;
+                if node["role"] == "leader" {
+                    return node["node"].as_u64().context("a node without number");
+                }
+            }
+        }
+    }
+
+    /// Kills the leader for each line `kill`, and answers `killed NUMBER`, until the input ends.
+    /// Returns how many nodes were killed.
+    pub(crate) fn obey(
+        &mut self,
+        input: impl BufRead,
+        output: &mut impl Write,
+    ) -> anyhow::Result<u64> {
+        let mut killed = 0;
+        for line in input.lines() {
+            let line = line?;
+            anyhow::ensure!(line == "kill", "no such command: {line}");
+            let node = self.kill_leader()?;
+            killed += 1;
+            writeln!(output, "killed {node}")?;
+            output.flush()?;
+        }
+        Ok(killed)
+    }
+}
+
+/// `weir` without the settings of the caller's user.
+fn command(weir: &Path, place: &Path) -> Command {
+    let mut command = Command::new(weir);
+    command.current_dir(place);
+    command.env("HOME", place).env("XDG_CONFIG_HOME", place);
+    command.env("WEIR_SERVE_VOLATILE", "true");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Starts a cluster in a directory for the process that has started this one, prints its address,
+/// and obeys until the input ends.
+pub(crate) fn run(place: &str) -> anyhow::Result<()> {
+    // The suite has built it.
+    let weir = std::env::current_exe()?.with_file_name("weir");
+    let mut cluster = Cluster::start(&weir, Path::new(place))?;
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{}", cluster.address)?;
+    output.flush()?;
+    cluster.obey(std::io::stdin().lock(), &mut output)?;
+    Ok(())
+}
