@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 func TestAPITranscripts(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"weir"
-	"weir/internal/pages"
+	weir "weir.example/bindings/go"
+	"weir.example/bindings/go/internal/pages"
 )
 
 // shapes are those of the measurements: a few large items, many small ones.

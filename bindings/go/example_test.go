@@ -8,7 +8,7 @@ import (
 	"log"
 	"os"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 // Two sources in order are merged; results are the bytes as they came.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 // trial is a cluster of three nodes whose leader can be killed; WEIR_CLUSTER names what starts it.

@@ -1,3 +1,3 @@
-module weir
+module weir.example/bindings/go
 
 go 1.26.0

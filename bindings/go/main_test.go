@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 // TestMain fails when the tests left anything open in the library.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 // opened gives a query and a source of lines.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 func TestQueryTranscripts(t *testing.T) {

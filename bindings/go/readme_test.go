@@ -1,6 +1,8 @@
 package weir_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +35,7 @@ func program(t *testing.T, heading string) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(block(t, start, "go")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, module, _ := strings.Cut(string(text), "The module is named")
+	_, module, _ := strings.Cut(string(text), "The module is")
 	command, want, _ := strings.Cut(block(t, start, "console"), "\n")
 	program := strings.TrimPrefix(command, "$ ")
 	shell := func(script string) string {
@@ -64,4 +66,64 @@ func block(t *testing.T, text, language string) string {
 	}
 	text, _, _ = strings.Cut(text, "```")
 	return text
+}
+
+// TestAHostedRepositoryTakesThePlaceOfTheModule fetches the module as one of another repository, from a
+// proxy in a directory, and builds a program with it.
+func TestAHostedRepositoryTakesThePlaceOfTheModule(t *testing.T) {
+	const path, fork, version = "weir.example/bindings/go", "fork.example/owner/weir/bindings/go", "v0.1.0"
+	proxy, dir := t.TempDir(), t.TempDir()
+	versions := filepath.Join(proxy, filepath.FromSlash(fork), "@v")
+	if err := os.MkdirAll(versions, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	archive := zip.NewWriter(&packed)
+	for _, pattern := range []string{"go.mod", "*.go", "internal/*/*.go"} {
+		names, _ := filepath.Glob(pattern)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			into, err := archive.Create(fork + "@" + version + "/" + filepath.ToSlash(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := into.Write(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	program := "package main\n\nimport weir \"" + path + "\"\n\nfunc main() { println(weir.Valid.String()) }\n"
+	for name, text := range map[string][]byte{
+		filepath.Join(versions, version+".info"): []byte(`{"Version":"` + version + `"}`),
+		filepath.Join(versions, version+".mod"):  module,
+		filepath.Join(versions, version+".zip"):  packed.Bytes(),
+		filepath.Join(dir, "main.go"):            []byte(program),
+	} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, words := range [][]string{
+		{"mod", "init", "quick"},
+		{"mod", "edit", "-require", path + "@" + version, "-replace", path + "=" + fork + "@" + version},
+		{"vet", "-modcacherw", "."},
+	} {
+		command := exec.Command("go", words...)
+		command.Dir = dir
+		command.Env = append(os.Environ(), "GOPROXY=file://"+proxy, "GONOSUMDB=*", "GOFLAGS=-mod=mod",
+			"GOMODCACHE="+t.TempDir(), "CGO_ENABLED=0")
+		if said, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", words, err, said)
+		}
+	}
 }

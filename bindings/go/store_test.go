@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 // near opens a store of its own in memory speed.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 func TestGoroutinesShareAStore(t *testing.T) {

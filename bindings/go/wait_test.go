@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 // relay stands between clients and a server, and can keep back what the server

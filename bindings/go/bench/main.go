@@ -28,8 +28,8 @@ import (
 	"time"
 	"unsafe"
 
-	"weir"
-	"weir/internal/pages"
+	weir "weir.example/bindings/go"
+	"weir.example/bindings/go/internal/pages"
 )
 
 var errRequest = errors.New("malformed request or page")

@@ -20,7 +20,7 @@ import (
 	"os"
 	"os/signal"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 func main() {

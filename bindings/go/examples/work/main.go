@@ -14,7 +14,7 @@ import (
 	"os"
 	"sync"
 
-	"weir"
+	weir "weir.example/bindings/go"
 )
 
 func main() {
