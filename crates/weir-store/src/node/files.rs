@@ -150,8 +150,11 @@ pub(crate) fn is_node(disk: &dyn Disk) -> Result<bool, StoreError> {
     Ok(names.iter().any(|name| name == "vote"))
 }
 
-/// Number and incarnation of the node that a directory is; `None` for a store of its
-/// own. Changes nothing.
+/// Returns number and incarnation of the node that owns the directory; `None` for a store
+/// outside of a cluster. Changes nothing.
+///
+/// # Errors
+/// `Damage` when neither copy of the vote is as it was written.
 pub(crate) fn node_of(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -163,8 +166,13 @@ pub(crate) fn node_of(
         .open(VOTE, OpenMode::Read)
         .map_err(StoreError::io(IoVerb::Open, VOTE))?;
     let (sector, _) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
-    let node = sector.map(|sector| (sector.numbers[0], sector.numbers[3]));
-    Ok(Some(node.unwrap_or_default()))
+    let sector = sector.ok_or_else(unknown_vote)?;
+    Ok(Some((sector.numbers[0], sector.numbers[3])))
+}
+
+/// Neither copy of the vote is as it was written.
+fn unknown_vote() -> StoreError {
+    StoreError::damage(VOTE, 0, "a copy of the vote", 0)
 }
 
 /// The vote of a node, which it must never forget.
@@ -194,9 +202,7 @@ impl VoteFile {
             .open(VOTE, OpenMode::Write)
             .map_err(StoreError::io(IoVerb::Open, VOTE))?;
         let (sector, is_worn) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
-        let Some(sector) = sector else {
-            return Err(StoreError::damage(VOTE, 0, "a copy of the vote", 0));
-        };
+        let sector = sector.ok_or_else(unknown_vote)?;
         let [node, term, voted_for, incarnation] = sector.numbers;
         let vote = (sector.flags & HAS_VOTE != 0).then_some(Vote {
             term,

@@ -235,6 +235,10 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
         open_node(directory.path()).map(drop).unwrap_err().code(),
         ErrorCode::Damaged
     );
+    // Nor is it known which node the directory is.
+    let identity = Store::node_identity(directory.path());
+    assert_eq!(identity.unwrap_err().code(), ErrorCode::Damaged);
+    assert_eq!(code(reopen_alone(directory.path())), ErrorCode::Damaged);
 }
 
 #[test]

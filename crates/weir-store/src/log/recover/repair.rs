@@ -18,7 +18,7 @@ use crate::log::format::{
 use crate::log::options::LogOptions;
 use crate::log::scan::{PayloadSum, Window};
 use crate::log::sectors::CrcStream;
-use crate::log::sectors::SECTOR;
+use crate::log::sectors::{SECTOR, SECTOR_BYTES};
 use crate::log::segment::{
     BUILDING, CUT_DIR, build_file, build_segment, next_segment_bytes, read_block, write_start,
 };
@@ -279,10 +279,12 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Zeros up to a position less than a sector away.
+    /// Writes zeros up to `position`, which is less than a sector away.
     fn fill_to(&mut self, position: u64) -> Result<(), StoreError> {
-        let missing = position.saturating_sub(self.position()).min(SECTOR as u64);
-        let missing = to_usize(missing, "it is at most a sector");
+        let Some(missing @ ..SECTOR_BYTES) = position.checked_sub(self.position()) else {
+            unreachable!("a batch ends in its last sector");
+        };
+        let missing = to_usize(missing, "it is less than a sector");
         self.put(&[0; SECTOR][..missing])
     }
 
