@@ -37,7 +37,7 @@ pub(crate) struct BenchArgs {
 /// Options of all three.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Topic to work on; it is made when it is not there, and stays
+    /// Topic to write to; created if it does not exist, and not removed afterwards
     #[arg(short, long, default_value = "bench")]
     topic: String,
     /// Clients at once, each with a connection of its own

@@ -88,7 +88,7 @@ pub(crate) struct Common {
     /// When a write is answered: group, each, interval:TIME or memory [default: group]
     #[arg(long, global = true, value_parser = settings::durability, value_name = "LEVEL")]
     durability: Option<Durability>,
-    /// Largest value that is taken [default: 1MiB, at most 64MiB]
+    /// Maximum size of a value [default: 1MiB, at most 64MiB]
     #[arg(long, global = true, value_parser = settings::value_bytes_max, value_name = "SIZE")]
     #[arg(hide_short_help = true)]
     value_max: Option<usize>,
@@ -96,7 +96,7 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
     #[arg(hide_short_help = true)]
     lock_wait: Option<Duration>,
-    /// What a node of a cluster must have seen to read a key: local, leader or linear [default: linear]
+    /// Consistency of reading a key in a cluster: local, leader or linear [default: linear]
     #[arg(long, global = true, value_parser = settings::consistency, value_name = "LEVEL")]
     #[arg(hide_short_help = true)]
     consistency: Option<Consistency>,

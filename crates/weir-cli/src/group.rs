@@ -50,7 +50,7 @@ struct ClaimedRecords {
     /// Offsets of the records
     #[arg(required = true, value_name = "OFFSET")]
     offsets: Vec<u64>,
-    /// What they were claimed with
+    /// Claim number that the records were claimed with
     #[arg(long, value_name = "CLAIM")]
     claim: u64,
 }

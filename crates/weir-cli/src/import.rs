@@ -67,19 +67,19 @@ pub(crate) struct ImportArgs {
     /// Topic to write to; created if it does not exist
     #[arg(short, long)]
     topic: String,
-    /// Where the key of an item stands, as `$.a.b`; else records have no keys
+    /// Path to the key in each item, as `$.a.b`; without it, records have no keys
     #[arg(short, long, value_name = "PATH")]
     key: Option<KeyPath>,
-    /// What the input is
+    /// Format of the input
     #[arg(long, value_enum, default_value_t = Form::Auto)]
     format: Form,
-    /// Where the array stands in a JSON document, as `$.features`
+    /// Path to the array in a JSON document, as `$.features`
     #[arg(long, value_name = "PATH")]
     path: Option<KeyPath>,
     /// Items are records as `weir export` prints them, with keys and metadata
     #[arg(long, conflicts_with = "key")]
     records: bool,
-    /// What to do with an item that cannot be used: stop, skip or dead-letter=FILE
+    /// Action for an invalid item: stop, skip or dead-letter=FILE
     #[arg(long, value_name = "ACTION", default_value = "stop")]
     on_error: OnError,
     /// Items that are sent together

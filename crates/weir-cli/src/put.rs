@@ -42,7 +42,7 @@ pub(crate) struct PutArgs {
     /// Metadata kept with the record, at most 4 KiB
     #[arg(long, value_name = "TEXT")]
     meta: Option<String>,
-    /// What a line of input is
+    /// Format of a line of input
     #[arg(long, value_enum, default_value_t = Form::Lines)]
     format: Form,
     /// Records of input that are sent together

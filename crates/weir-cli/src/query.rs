@@ -84,7 +84,7 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     order_by: String,
-    /// What to print: a path, or count, sum(PATH), min, max, avg; else the item
+    /// Columns to print: a path, or count, sum(PATH), min, max, avg [else the item]
     #[arg(
         long,
         value_name = "WHAT",
@@ -144,7 +144,7 @@ pub(crate) struct QueryArgs {
     /// records that nothing else looks into, but for -o raw]
     #[arg(long, value_enum, value_name = "LEVEL", hide_short_help = true)]
     level: Option<Check>,
-    /// What to do with lines and records that are not JSON [default: error]
+    /// Action for lines and records that are not JSON [default: error]
     #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
     on_bad_item: Option<Bad>,
     /// Leave out items without an order key, which come first otherwise

@@ -75,8 +75,8 @@ pub(crate) struct TailArgs {
     /// Only records whose key begins with this
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
-    /// Read as a member of this exclusive group, made if it is not there: only what it has not
-    /// done, which then counts as done
+    /// Read as a member of this exclusive group, which is created if it does not exist: print the
+    /// records that the group has not done, and mark them as done
     #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix"])]
     group: Option<String>,
 }

@@ -68,7 +68,7 @@ Examples:
         #[command(flatten)]
         place: FileArgs,
     },
-    /// Take a token back; its entry stays and says so
+    /// Revoke a token; its entry stays, marked as revoked
     #[command(after_long_help = "Examples:\n  \
         id=$(weir token create a --right 'read **' -o raw --columns id) && weir token revoke $id\n  \
         id=$(weir token create b --right 'read **' -o raw --columns id) && weir token revoke $id -o json")]

@@ -69,7 +69,7 @@ Examples:
         #[arg(required = true, value_name = "OPTION=VALUE")]
         options: Vec<String>,
     },
-    /// End a topic: its keys are gone, its records stay readable by offset
+    /// Destroy a topic: its keys are deleted, its records stay readable by offset
     #[command(after_long_help = "Examples:\n  \
         weir topic create old && weir topic rm old --yes\n  \
         weir topic create older && weir topic rm older -y -o json")]

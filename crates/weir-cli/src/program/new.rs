@@ -30,7 +30,7 @@ pub(super) struct NewArgs {
     /// Language of the program
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     lang: Language,
-    /// Directory of the project; it is made, or is empty [default: NAME]
+    /// Directory of the project, new or empty [default: NAME]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
