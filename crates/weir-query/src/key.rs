@@ -489,19 +489,11 @@ impl OwnedKey {
 #[cfg(test)]
 mod tests {
     use super::{Key, Kind, Literal, Number, Reduced, Strings};
+    use crate::json::kind_of;
     use std::cmp::Ordering;
 
     fn compare<'a>(a: &'a str, b: &'a str, strings: Strings) -> Ordering {
-        let kind = |text: &str| match text.as_bytes().first() {
-            None => Kind::Undefined,
-            Some(b'n') => Kind::Null,
-            Some(b'f') => Kind::False,
-            Some(b't') => Kind::True,
-            Some(b'"') => Kind::String,
-            Some(b'[') => Kind::Array,
-            Some(b'{') => Kind::Object,
-            Some(_) => Kind::Number,
-        };
+        let kind = |text: &str| kind_of(text.as_bytes());
         let of = |text: &'a str| Reduced::of(kind(text), Literal::Json(text.as_bytes()), strings);
         // As of a row: what is exact has no literal.
         let key = |text: &'a str| {
