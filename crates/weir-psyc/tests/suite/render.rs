@@ -242,7 +242,7 @@ fn render_container(kind: &str, rows: &[Vec<&[u8]>], out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// The same from its pieces, each rendered to a slice of exactly its size.
+/// Renders the container from its pieces, each into a slice of exactly its size.
 fn in_pieces(
     renderer: Renderer,
     kind: &str,
