@@ -1,6 +1,6 @@
 //! The C library: built, cut down to its own names, and installed.
 //!
-//! Invariants: what is installed defines no global name but those of `weir.h`, in both libraries;
+//! Invariants: what is installed defines no global name but those of the headers, in both libraries;
 //! nothing is installed outside of the prefix. What must never happen here: a profile of its own.
 
 use crate::steps::{FEATURES, cargo, succeed};
@@ -11,8 +11,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The header, which lists the names.
+/// The header of most of it.
 pub(crate) const HEADER: &str = "crates/weir-capi/include/weir.h";
+/// The header of the codec. The two list the names.
+const CODEC: &str = "crates/weir-capi/include/weir_psyc.h";
 /// What is installed beside it.
 const CODES: &str = "crates/weir-capi/include/weir_codes.h";
 /// Version of the files; the first number is that of the interface.
@@ -56,7 +58,7 @@ pub(crate) fn install(prefix: &Path, profile: Profile, both: bool) -> anyhow::Re
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
     std::fs::create_dir_all(&include)?;
     std::fs::create_dir_all(lib.join("pkgconfig"))?;
-    for header in [HEADER, CODES] {
+    for header in [HEADER, CODEC, CODES] {
         let name = Path::new(header).file_name().context("a header")?;
         std::fs::write(include.join(name), tree::bytes(header)?)?;
     }
@@ -123,9 +125,9 @@ fn find(files: &[PathBuf], extension: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("cargo made no .{extension}"))
 }
 
-/// The names that the header declares.
+/// The names that the headers declare.
 pub(crate) fn names() -> anyhow::Result<BTreeSet<String>> {
-    let header = tree::text(HEADER)?;
+    let header = tree::text(HEADER)? + &tree::text(CODEC)?;
     let name = |line: &str| {
         let (before, _) = line.split_once('(')?;
         let declares = line.starts_with(|first: char| first.is_ascii_alphabetic());

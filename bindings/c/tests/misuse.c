@@ -107,37 +107,11 @@ static void two_threads(void)
     weir_query_free(query);
 }
 
-static void packets(void)
-{
-    weir_page *page;
-    size_t used;
-    weir_psyc_modifier routing = {.operation = ':', .name = slice("_tag"), .value = slice("7")};
-    weir_psyc_packet packet = {.struct_size = sizeof packet, .routing = &routing, .routing_count = 1};
-    packet.method = slice("_ping");
-    packet.data = slice("hello");
-    CHECK(weir_psyc_render(&packet, &page, NULL) == WEIR_OK);
-    size_t count;
-    const weir_item *bytes = weir_page_items(page, &count);
-    weir_slice all = {bytes->ptr, bytes->len}, part = {bytes->ptr, bytes->len - 1};
-    weir_page *parsed;
-    CHECK(weir_psyc_parse(part, &used, &parsed, NULL) == WEIR_NEED);
-    CHECK(weir_psyc_parse(all, &used, &parsed, NULL) == WEIR_OK && used == all.len);
-    weir_page_release(page);
-    const weir_item *items = weir_page_items(parsed, &count);
-    CHECK(count == 4 && items[0].flags == WEIR_ITEM_ROUTING && items[0].source == ':');
-    CHECK(items[1].flags == WEIR_ITEM_VALUE && items[1].len == 1);
-    CHECK(items[2].flags == WEIR_ITEM_METHOD && items[3].flags == WEIR_ITEM_DATA);
-    CHECK(items[3].len == 5 && memcmp(items[3].ptr, "hello", 5) == 0);
-    weir_page_release(parsed);
-    CHECK(weir_psyc_parse(slice("\x01"), &used, &parsed, NULL) == WEIR_E_PROTOCOL);
-}
-
 int main(void)
 {
     null_and_stale();
     released_elsewhere();
     two_threads();
-    packets();
     CHECK(weir_handles_open() == 0);
     return 0;
 }

@@ -107,13 +107,7 @@ typedef struct weir_item {
 enum {
     WEIR_ITEM_CONSTRUCTED = 1,  /* made by the engine: a group, an aggregate */
     WEIR_ITEM_REQUIRED = 2,     /* of a need: nothing goes on without it; else worth fetching ahead */
-    WEIR_ITEM_CONTINUATION = 4, /* of a need: the item is what names the page; else it has no name */
-    /* of a parsed packet */
-    WEIR_ITEM_ROUTING = 16,     /* name of a routing modifier; its value follows */
-    WEIR_ITEM_ENTITY = 32,      /* name of an entity modifier; its value follows */
-    WEIR_ITEM_VALUE = 64,       /* value of the modifier before it */
-    WEIR_ITEM_METHOD = 128,
-    WEIR_ITEM_DATA = 256
+    WEIR_ITEM_CONTINUATION = 4  /* of a need: the item is what names the page; else it has no name */
 };
 
 /* What belongs to item i of a page of records, at index i. */
@@ -169,8 +163,7 @@ typedef struct weir_page_info {
     uint64_t skipped;  /* of results: bad items left out so far, in the whole query */
     uint64_t hint;     /* of needs: suggested bytes of a page */
     uint64_t position; /* of records: where reading goes on: after this offset */
-    uint32_t state;    /* of a parsed packet: 0, '=' or '?' */
-    uint32_t reserved;
+    uint64_t reserved;
 } weir_page_info;
 
 /* An error number for people: all texts static and without an ending zero. */
@@ -792,34 +785,6 @@ int32_t weir_loans_collect(weir_loans *loans, uint64_t *cookies, size_t room, si
                            uint64_t *left, weir_error *error);
 /* Cookies that come later go nowhere. */
 void weir_loans_free(weir_loans *loans);
-
-/* ------------------------------------------------------------------ PSYC packets */
-
-/* A modifier to be rendered. */
-typedef struct weir_psyc_modifier {
-    uint32_t operation; /* the byte: ':', '=', '+', '-', '@', '?', '!' */
-    uint32_t reserved;
-    weir_slice name;
-    weir_slice value;
-} weir_psyc_modifier;
-
-typedef struct weir_psyc_packet {
-    uint32_t struct_size;
-    uint32_t state;                    /* 0 none, '=' reset, '?' resync */
-    const weir_psyc_modifier *routing;
-    size_t routing_count;
-    const weir_psyc_modifier *entity;
-    size_t entity_count;
-    weir_slice method;
-    weir_slice data;
-} weir_psyc_packet;
-
-/* The packet at the start of `bytes`, copied: WEIR_OK, a page and its size, or WEIR_NEED when it is not
- * all there. Items: routing and entity modifiers, each a name (its `source` is the operation) and a
- * value; then, if there are, method and data. */
-int32_t weir_psyc_parse(weir_slice bytes, size_t *used, weir_page **out, weir_error *error);
-/* A page with one item: the bytes of the packet. */
-int32_t weir_psyc_render(const weir_psyc_packet *packet, weir_page **out, weir_error *error);
 
 #ifdef __cplusplus
 }

@@ -18,9 +18,7 @@ use std::ptr::NonNull;
 use crate::handle::Caller;
 use crate::query::Coming;
 use crate::raw::*;
-use crate::{
-    about, buffer, group, guard, loan, page, psyc, query, read, registry, source, store, write,
-};
+use crate::{about, buffer, group, guard, loan, page, query, read, registry, source, store, write};
 
 /// Functions that say what went wrong: each gets a last parameter for it.
 macro_rules! calls {
@@ -300,11 +298,6 @@ calls! {
     fn weir_loans_new(out: *mut *mut Loans) = loan::new;
     /// Cookies that came back.
     fn weir_loans_collect(loans: *mut Loans, cookies: *mut u64, room: usize, count: *mut usize, left: *mut u64) = loan::collect;
-
-    /// A packet's parts.
-    fn weir_psyc_parse(bytes: Slice, used: *mut usize, out: *mut *mut Page) = psyc::parse;
-    /// A packet's bytes.
-    fn weir_psyc_render(packet: *const PsycPacket, out: *mut *mut Page) = psyc::render;
 }
 
 marks! {

@@ -81,6 +81,54 @@ impl Fail {
     }
 }
 
+impl From<ErrorCode> for Fail {
+    fn from(code: ErrorCode) -> Self {
+        Self::of(code)
+    }
+}
+
+/// A failure of the codec, which has no memory of its own: like [`Fail`], but nothing is allocated for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: ErrorCode,
+    pub(crate) detail: u32,
+    pub(crate) offset: u64,
+    pub(crate) text: &'static str,
+}
+
+impl Fault {
+    pub(crate) const fn new(code: ErrorCode, text: &'static str) -> Self {
+        Self {
+            code,
+            detail: 0,
+            offset: u64::MAX,
+            text,
+        }
+    }
+
+    /// About an element of an array.
+    pub(crate) fn at_index(mut self, index: usize) -> Self {
+        self.detail = u32::try_from(index).unwrap_or(u32::MAX);
+        self
+    }
+}
+
+impl From<ErrorCode> for Fault {
+    fn from(code: ErrorCode) -> Self {
+        Self::new(code, code.sentence().trim_end_matches('.'))
+    }
+}
+
+impl From<Fail> for Fault {
+    fn from(fail: Fail) -> Self {
+        Self {
+            detail: fail.detail,
+            offset: fail.offset,
+            ..Self::from(fail.code)
+        }
+    }
+}
+
 /// An error as results and verdicts show it.
 pub(crate) fn number(code: ErrorCode) -> i32 {
     -i32::from(code.number())

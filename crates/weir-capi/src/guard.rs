@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir::ErrorCode;
 
-use crate::error::{Fail, Kind};
+use crate::error::{Fail, Fault, Kind};
 use crate::handle::Caller;
 use crate::raw;
 
@@ -22,6 +22,24 @@ pub(crate) fn call(
     let done = caught(name, || entry(caller));
     match done.unwrap_or_else(Err) {
         Ok(kind) => kind as i32,
+        Err(fail) => {
+            caller.report(error, &fail);
+            fail.number()
+        }
+    }
+}
+
+/// Runs an entry of the codec.
+#[inline]
+pub(crate) fn codec(
+    name: &'static str,
+    caller: &Caller,
+    error: *mut raw::Error,
+    entry: impl FnOnce(&Caller) -> Result<Kind, Fault>,
+) -> i32 {
+    match caught(name, || entry(caller)) {
+        Ok(Ok(kind)) => kind as i32,
+        Ok(Err(fault)) => caller.report_fault(error, &fault),
         Err(fail) => {
             caller.report(error, &fail);
             fail.number()

@@ -12,10 +12,13 @@
 
 use std::alloc::Layout;
 use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use weir::ErrorCode;
 
-use crate::error::Fail;
+use crate::error::{Fail, Fault, number};
+use crate::parser_state::ParserState;
 use crate::raw::{self, Slice};
 
 /// Most elements of an array of the caller.
@@ -60,17 +63,23 @@ macro_rules! sized32 {
         unsafe impl Sized32 for raw::$name {}
     )* };
 }
-plain! { Slice Expect Step Param Loan Frame Meta Frames Claim Verdict Record PsycModifier Error }
+plain! {
+    Slice Expect Step Param Loan Frame Meta Frames Claim Verdict Record Error
+    PsycEvent PsycCursor PsycPart PsycPacketId PsycBinding PsycModifier PsycItem PsycEntry PsycStep
+}
 sized32! {
     PageInfo CodeInfo OpenOptions ConnectOptions Info TopicOptions Intention TopicInfo ReadOptions
-    GroupOptions GroupInfo QueryOptions SourceOptions TopicsOptions PsycPacket
+    GroupOptions GroupInfo QueryOptions SourceOptions TopicsOptions
+    PsycParser PsycParserOptions PsycParserInfo PsycUniform PsycName PsycTemplate PsycPacket PsycSizes
 }
-// SAFETY: integers.
+// SAFETY: an integer.
 unsafe impl Plain for u32 {}
 // SAFETY: an integer.
 unsafe impl Plain for u64 {}
 // SAFETY: an integer.
 unsafe impl Plain for usize {}
+// SAFETY: an integer.
+unsafe impl Plain for i64 {}
 
 impl Caller {
     /// For the call that is being made.
@@ -84,17 +93,17 @@ impl Caller {
 
     /// A page of the caller, whose length the engine judges before it is read.
     pub(crate) fn page(&self, slice: Slice) -> Result<&[u8], Fail> {
-        self.values(slice.ptr, slice.len, isize::MAX.unsigned_abs())
+        Ok(self.values(slice.ptr, slice.len, isize::MAX.unsigned_abs())?)
     }
 
     /// Bytes of the caller, of at most [`BYTES_MAX`].
     pub(crate) fn bytes(&self, slice: Slice) -> Result<&[u8], Fail> {
-        self.values(slice.ptr, slice.len, BYTES_MAX)
+        Ok(self.values(slice.ptr, slice.len, BYTES_MAX)?)
     }
 
     /// As `bytes`, of at most [`TEXT_BYTES_MAX`].
     pub(crate) fn short(&self, slice: Slice) -> Result<&[u8], Fail> {
-        self.values(slice.ptr, slice.len, TEXT_BYTES_MAX)
+        Ok(self.values(slice.ptr, slice.len, TEXT_BYTES_MAX)?)
     }
 
     /// A copy of bytes of the caller, if there is memory for it.
@@ -116,15 +125,15 @@ impl Caller {
 
     /// An array of the caller, of at most [`ELEMENTS_MAX`].
     pub(crate) fn array<T: Plain>(&self, ptr: *const T, count: usize) -> Result<&[T], Fail> {
-        self.values(ptr, count, ELEMENTS_MAX)
+        Ok(self.values(ptr, count, ELEMENTS_MAX)?)
     }
 
     /// An array of the caller, of at most [`FRAMES_MAX`].
     pub(crate) fn long_array<T: Plain>(&self, ptr: *const T, count: usize) -> Result<&[T], Fail> {
-        self.values(ptr, count, FRAMES_MAX)
+        Ok(self.values(ptr, count, FRAMES_MAX)?)
     }
 
-    fn values<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<&[T], Fail> {
+    fn values<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<&[T], ErrorCode> {
         self.check(ptr, count, most)?;
         if count == 0 {
             return Ok(&[]);
@@ -139,19 +148,19 @@ impl Caller {
         clippy::unused_self,
         reason = "a check without a call would be of nothing"
     )]
-    fn check<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<(), Fail> {
+    fn check<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<(), ErrorCode> {
         if count == 0 {
             return Ok(());
         }
         if ptr.is_null() {
-            return Err(Fail::of(ErrorCode::NullPointer));
+            return Err(ErrorCode::NullPointer);
         }
         let bytes = count.checked_mul(size_of::<T>());
         if count > most || bytes.is_none_or(|bytes| bytes > isize::MAX.unsigned_abs()) {
-            return Err(Fail::of(ErrorCode::BadLength));
+            return Err(ErrorCode::BadLength);
         }
         if !ptr.is_aligned() {
-            return Err(Fail::of(ErrorCode::Misaligned));
+            return Err(ErrorCode::Misaligned);
         }
         Ok(())
     }
@@ -244,12 +253,12 @@ impl Caller {
     }
 
     /// Checks where something is to be written.
-    pub(crate) fn room<T>(&self, out: *mut T, count: usize) -> Result<(), Fail> {
+    pub(crate) fn room<T>(&self, out: *mut T, count: usize) -> Result<(), ErrorCode> {
         self.check(out.cast_const(), count, ELEMENTS_MAX)
     }
 
     /// Writes a value; the place was checked by [`room`](Self::room).
-    pub(crate) fn write<T: Copy>(&self, out: *mut T, value: T) -> Result<(), Fail> {
+    pub(crate) fn write<T: Copy>(&self, out: *mut T, value: T) -> Result<(), ErrorCode> {
         self.write_all(out, std::slice::from_ref(&value))
     }
 
@@ -258,11 +267,11 @@ impl Caller {
         if out.is_null() {
             return Ok(());
         }
-        self.write(out, value)
+        Ok(self.write(out, value)?)
     }
 
     /// Writes values one after the other.
-    pub(crate) fn write_all<T: Copy>(&self, out: *mut T, values: &[T]) -> Result<(), Fail> {
+    pub(crate) fn write_all<T: Copy>(&self, out: *mut T, values: &[T]) -> Result<(), ErrorCode> {
         self.room(out, values.len())?;
         if !values.is_empty() {
             // SAFETY: not NULL, aligned, and by the promise to `new` good for this many
@@ -287,8 +296,10 @@ impl Caller {
             place.wrapping_add(start),
             bytes.get(start..).unwrap_or_default(),
         )?;
-        let zeros = vec![0; size - known];
-        self.write_all(place.wrapping_add(known), &zeros)
+        for at in known..size {
+            self.write(place.wrapping_add(at), 0)?;
+        }
+        Ok(())
     }
 
     /// Checks where an info is to be written; its bytes as the caller knows it.
@@ -298,20 +309,224 @@ impl Caller {
 
     /// Writes what went wrong, if the caller wants to know.
     pub(crate) fn report(&self, out: *mut raw::Error, fail: &Fail) {
+        let place = (fail.source, fail.detail, fail.offset);
+        self.report_parts(out, fail.number(), place, &fail.message);
+    }
+
+    /// As `report`, for the codec; what the call returns.
+    #[cold]
+    pub(crate) fn report_fault(&self, out: *mut raw::Error, fault: &Fault) -> i32 {
+        let number = number(fault.code);
+        self.report_parts(
+            out,
+            number,
+            (u32::MAX, fault.detail, fault.offset),
+            fault.text,
+        );
+        number
+    }
+
+    fn report_parts(
+        &self,
+        out: *mut raw::Error,
+        code: i32,
+        (source, detail, offset): (u32, u32, u64),
+        message: &str,
+    ) {
         if out.is_null() || !out.is_aligned() {
             return;
         }
         let mut error = zeroed::<raw::Error>();
-        error.code = fail.number();
-        error.source = fail.source;
-        error.detail = fail.detail;
-        error.offset = fail.offset;
-        let end = fail.message.floor_char_boundary(error.message.len() - 1);
-        for (to, from) in error.message.iter_mut().zip(fail.message.bytes().take(end)) {
+        error.code = code;
+        error.source = source;
+        error.detail = detail;
+        error.offset = offset;
+        let end = message.floor_char_boundary(error.message.len() - 1);
+        for (to, from) in error.message.iter_mut().zip(message.bytes().take(end)) {
             *to = from.cast_signed();
         }
         // It was checked above, and a failure to tell a failure has nobody to be told to.
-        drop(self.write(out, error));
+        let _ = self.write(out, error);
+    }
+
+    /// Where a call writes values while it reads others: the place, and what every slice that is read is
+    /// compared with. A place for bytes may be as large as an object, one for others [`ELEMENTS_MAX`].
+    pub(crate) fn output<T>(
+        &self,
+        out: *mut T,
+        room: usize,
+    ) -> Result<(Apart<'_>, Output<'_, T>), ErrorCode> {
+        let most = if size_of::<T>() == 1 {
+            isize::MAX.unsigned_abs()
+        } else {
+            ELEMENTS_MAX
+        };
+        self.check(out.cast_const(), room, most)?;
+        let start = out.addr();
+        let apart = Apart {
+            caller: self,
+            start,
+            end: start.wrapping_add(room.wrapping_mul(size_of::<T>())),
+        };
+        let output = Output {
+            out,
+            room,
+            _call: PhantomData,
+        };
+        Ok((apart, output))
+    }
+
+    /// Puts a value into the memory of a parser.
+    pub(crate) fn seal<T: Sealable>(
+        &self,
+        ptr: *mut raw::PsycParser,
+        value: T,
+    ) -> Result<(), Fault> {
+        const { assert!(size_of::<Sealed<T>>() <= OPAQUE_BYTES && align_of::<Sealed<T>>() <= 8) };
+        self.struct_size(ptr.cast_const())?;
+        let sealed = Sealed {
+            front: FRONT,
+            value,
+            back: BACK,
+        };
+        // SAFETY: not NULL and aligned, which was checked with the size; the memory belongs to the
+        // caller and is large enough for the value by the assertion above.
+        unsafe { (&raw mut (*ptr).opaque).cast::<Sealed<T>>().write(sealed) };
+        Ok(())
+    }
+
+    /// The value in the memory of a parser.
+    #[inline]
+    pub(crate) fn sealed<T: Sealable>(
+        &self,
+        ptr: *mut raw::PsycParser,
+    ) -> Result<&mut T, ErrorCode> {
+        self.check(ptr.cast_const(), 1, 1)?;
+        // SAFETY: not NULL and aligned; the field of a structure that the caller says is there.
+        let place = unsafe { &raw mut (*ptr).opaque }.cast::<Sealed<T>>();
+        // SAFETY: inside of that field, and a number whatever its bytes.
+        let front = unsafe { (&raw const (*place).front).read() };
+        // SAFETY: as for `front`.
+        let back = unsafe { (&raw const (*place).back).read() };
+        if (front, back) != (FRONT, BACK) {
+            return Err(ErrorCode::BadHandle);
+        }
+        // SAFETY: `seal` wrote a value between the two numbers, and the header says that nobody but
+        // this library changes it and that one thread uses it at a time; the reference ends with the
+        // call, and `T` is of one type only, which owns nothing.
+        Ok(unsafe { &mut (*place).value })
+    }
+}
+
+/// Bytes of a parser that are ours.
+const OPAQUE_BYTES: usize = size_of::<[u64; 39]>();
+/// What stands in front of the value in the memory of a parser, and after it: no plausible content of
+/// memory that was never initialised, was cleared, or holds something else.
+const FRONT: u64 = 0x5745_4952_a7c3_19e5;
+/// See [`FRONT`].
+const BACK: u64 = 0x5c3e_917a_5253_5053;
+
+/// A value in memory of the caller.
+#[repr(C)]
+struct Sealed<T> {
+    front: u64,
+    value: T,
+    back: u64,
+}
+
+/// A value that may be put into the memory of a parser.
+///
+/// # Safety
+/// There is one such type; it owns nothing, so that it may be forgotten or copied byte by byte.
+pub(crate) unsafe trait Sealable {}
+
+// SAFETY: numbers and enumerations only.
+unsafe impl Sealable for ParserState {}
+
+const _: () = assert!(!std::mem::needs_drop::<ParserState>());
+
+/// Reads memory of the caller that has to lie apart from what the same call writes.
+pub(crate) struct Apart<'c> {
+    caller: &'c Caller,
+    /// Addresses of what is written.
+    start: usize,
+    end: usize,
+}
+
+impl<'c> Apart<'c> {
+    /// An array of the caller.
+    #[inline]
+    pub(crate) fn values<T: Plain>(
+        &self,
+        ptr: *const T,
+        count: usize,
+        most: usize,
+    ) -> Result<&'c [T], Fault> {
+        let values = self.caller.values(ptr, count, most)?;
+        self.check(ptr, count)?;
+        Ok(values)
+    }
+
+    /// Bytes of the caller.
+    #[inline]
+    pub(crate) fn bytes(&self, slice: Slice) -> Result<&'c [u8], Fault> {
+        let most = isize::MAX.unsigned_abs();
+        let bytes = self.caller.values(slice.ptr, slice.len, most)?;
+        self.check(slice.ptr, slice.len)?;
+        Ok(bytes)
+    }
+
+    /// Whether memory that the call uses in another way lies apart, too.
+    #[inline]
+    pub(crate) fn check<T>(&self, ptr: *const T, count: usize) -> Result<(), Fault> {
+        let start = ptr.addr();
+        let end = start.wrapping_add(count.wrapping_mul(size_of::<T>()));
+        let both = start < end && self.start < self.end;
+        if both && start < self.end && self.start < end {
+            return Err(Fault::new(
+                ErrorCode::BadOption,
+                "memory to be written overlaps memory to be read",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where a call writes. There is one for a call, so that the slice made of it is the only one.
+pub(crate) struct Output<'c, T> {
+    out: *mut T,
+    room: usize,
+    _call: PhantomData<&'c mut T>,
+}
+
+impl<'c, T> Output<'c, T> {
+    /// Values that fit.
+    pub(crate) const fn room(&self) -> usize {
+        self.room
+    }
+
+    /// The places of the values.
+    #[inline]
+    pub(crate) fn into_slots(self) -> &'c mut [MaybeUninit<T>] {
+        if self.room == 0 {
+            return &mut [];
+        }
+        // SAFETY: checked by `output`: not NULL, aligned, not too large. It is writable by the promise to
+        // `new`. Nothing else of the call refers to it: what is read was compared by `Apart`, and
+        // this value was consumed.
+        unsafe { std::slice::from_raw_parts_mut(self.out.cast(), self.room) }
+    }
+}
+
+impl<'c> Output<'c, u8> {
+    /// The bytes.
+    #[inline]
+    pub(crate) fn into_bytes(self) -> &'c mut [u8] {
+        if self.room == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `into_slots`; whatever the bytes are, they are bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.out, self.room) }
     }
 }
 

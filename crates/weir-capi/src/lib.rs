@@ -1,6 +1,6 @@
 //! The C interface of Weir.
 //!
-//! The header is `include/weir.h`, its rules in full are `docs/formats/abi.md`. This crate checks what
+//! The headers are `include/weir.h` and `include/weir_psyc.h`, their rules in full are `docs/formats/abi.md`. This crate checks what
 //! comes over the border, calls the crate `weir`, and puts the answer into the caller's memory.
 //!
 //! Invariants: a handle is looked up, never followed; a call returns a positive or a negative number,
@@ -21,7 +21,8 @@
 //! | `term` | how long calls wait, and who ends them |
 //! | `query`, `source`, `loan`, `buffer` | queries, and pages on their way in |
 //! | `descriptor` | queries in event loops |
-//! | `psyc`, `about` | packets; versions and errors for people |
+//! | `psyc`, `parser_state` | the codec, `weir_psyc.h`: allocates nothing |
+//! | `about` | versions and errors for people |
 #![deny(unsafe_code)]
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -42,6 +43,7 @@ mod guard;
 mod handle;
 mod loan;
 mod page;
+mod parser_state;
 mod psyc;
 mod query;
 pub mod raw;
@@ -55,3 +57,4 @@ mod write;
 pub use entry::*;
 #[cfg(debug_assertions)]
 pub use guard::{Where, full_table, panic_at};
+pub use psyc::entry::*;

@@ -47,7 +47,6 @@ pub(crate) struct Page {
     skipped: u64,
     hint: u64,
     position: u64,
-    state: u32,
     /// Releases that are owed.
     holders: AtomicU32,
     _keep: Keep,
@@ -64,7 +63,6 @@ impl Page {
             skipped: 0,
             hint: 0,
             position: 0,
-            state: 0,
             holders: AtomicU32::new(1),
             _keep: keep,
         }
@@ -198,7 +196,7 @@ impl Page {
         caller: &Caller,
         out: *mut *mut raw::Page,
     ) -> Result<(), Fail> {
-        caller.write(out, room.fill(Arc::new(self))?)
+        Ok(caller.write(out, room.fill(Arc::new(self))?)?)
     }
 }
 
@@ -207,8 +205,6 @@ impl Page {
 pub(crate) struct Texts {
     memory: Vec<u8>,
     parts: Vec<(usize, usize, u32, u32)>,
-    /// Of a packet.
-    pub(crate) state: u32,
 }
 
 impl Texts {
@@ -237,10 +233,7 @@ impl Texts {
         let keep = Keep::Memory {
             _buffers: vec![memory],
         };
-        Page {
-            state: self.state,
-            ..Page::new(TEXTS, items, buffers, keep)
-        }
+        Page::new(TEXTS, items, buffers, keep)
     }
 }
 
@@ -401,7 +394,6 @@ pub(crate) fn describe(
     info.skipped = page.skipped;
     info.hint = page.hint;
     info.position = page.position;
-    info.state = page.state;
     c.write_info(out, &info)?;
     Ok(Kind::Ok)
 }

@@ -1,111 +1,71 @@
-//! PSYC packets: bytes to parts and back.
+//! The codec for C: what `include/weir_psyc.h` lists, over the crate `weir-psyc`.
+//!
+//! Invariants: nothing here allocates, also when the bytes are wrong; every slice that goes out lies in
+//! bytes that came in with the same call, or is static; what is written was compared with all that is
+//! read. What must never happen here: a rule of the syntax, which are all in `weir-psyc`.
+
+pub(crate) mod entry;
+mod names;
+mod parser;
+pub(crate) mod raw;
+mod render;
+mod text;
+mod uniform;
+mod walk;
 
 use weir::ErrorCode;
-use weir_psyc::{
-    Content, Length, Modifier, Operator, Packet, PacketView, Parts, RenderError, Renderer,
-    StateOperation, Variable,
-};
+use weir_psyc::{ContainerError, Length, Operator};
 
-use crate::error::{Fail, Kind};
-use crate::handle::{Caller, memory};
-use crate::page::{Page, Texts};
-use crate::raw;
+use crate::error::Fault;
+use crate::raw::Slice;
 
-/// Flags of the items of a packet, as in the header.
-const ROUTING: u32 = 16;
-const ENTITY: u32 = 32;
-const VALUE: u32 = 64;
-const METHOD: u32 = 128;
-const DATA: u32 = 256;
+/// Most elements of an array that is filled or read.
+const ELEMENTS_MAX: usize = 1 << 16;
 
-pub(crate) fn parse(
-    c: &Caller,
-    bytes: raw::Slice,
-    used: *mut usize,
-    out: *mut *mut raw::Page,
-) -> Result<Kind, Fail> {
-    c.room(used, 1)?;
-    c.room(out, 1)?;
-    let found = PacketView::parse(c.bytes(bytes)?).map_err(|error| {
-        let mut fail = Fail::new(ErrorCode::Protocol, error.to_string());
-        fail.offset = error.offset;
-        fail
-    })?;
-    let Some((packet, size)) = found else {
-        return Ok(Kind::Need);
-    };
-    let mut texts = Texts::default();
-    texts.state = packet.state().map_or(0, |state| u32::from(state.byte()));
-    let mut push = |variable: Variable<'_>, flag: u32| {
-        let operator = u32::from(variable.operator.byte());
-        texts.push(variable.name, flag, operator);
-        texts.push(variable.value, VALUE, operator);
-    };
-    packet
-        .routing()
-        .for_each(|variable| push(variable, ROUTING));
-    packet.entity().for_each(|variable| push(variable, ENTITY));
-    for (part, flag) in [(packet.method(), METHOD), (packet.data(), DATA)] {
-        if !part.is_empty() {
-            texts.push(part, flag, u32::MAX);
-        }
+/// A slice of what came in, also where it is empty.
+const fn slice(bytes: &[u8]) -> Slice {
+    Slice {
+        ptr: bytes.as_ptr(),
+        len: bytes.len(),
     }
-    texts.page().give(c, out)?;
-    c.write(used, size)?;
-    Ok(Kind::Ok)
 }
 
-fn modifiers(
-    c: &Caller,
-    modifiers: *const raw::PsycModifier,
-    count: usize,
-) -> Result<Vec<Modifier<'_>>, Fail> {
-    let modifiers = c.array(modifiers, count)?.iter();
-    modifiers
-        .map(|modifier| {
-            let operator = u8::try_from(modifier.operation).ok();
-            let operator = operator.and_then(Operator::from_byte);
-            let wrong = || Fail::option("the operation of a modifier", modifier.operation);
-            Ok(Modifier::new(
-                operator.ok_or_else(wrong)?,
-                c.short(modifier.name)?,
-                c.bytes(modifier.value)?,
-            ))
-        })
-        .collect()
+/// As `slice`, NULL for what is absent.
+fn optional(bytes: Option<&[u8]>) -> Slice {
+    bytes.map_or(crate::error::EMPTY, slice)
 }
 
-pub(crate) fn render(
-    c: &Caller,
-    packet: *const raw::PsycPacket,
-    out: *mut *mut raw::Page,
-) -> Result<Kind, Fail> {
-    if packet.is_null() {
-        return Err(Fail::of(ErrorCode::NullPointer));
+/// Bytes that the syntax does not allow.
+const fn malformed(text: &'static str, detail: u32, offset: u64) -> Fault {
+    Fault {
+        code: ErrorCode::Protocol,
+        detail,
+        offset,
+        text,
     }
-    let given = c.options(packet)?;
-    let routing = modifiers(c, given.routing, given.routing_count)?;
-    let entity = modifiers(c, given.entity, given.entity_count)?;
-    let state = match u8::try_from(given.state) {
-        Ok(0) => None,
-        Ok(b'=') => Some(StateOperation::Reset),
-        Ok(b'?') => Some(StateOperation::Resync),
-        _ => return Err(Fail::option("the state operation", given.state)),
-    };
-    let packet = Packet {
-        routing: &routing,
-        content: Content::Parts(Parts {
-            state,
-            entity: &entity,
-            method: c.short(given.method)?,
-            data: c.bytes(given.data)?,
-        }),
-        length: Length::Auto,
-    };
-    let wrong = |error: RenderError| Fail::new(ErrorCode::BadRequest, error.to_string());
-    let size = Renderer::new().size(&packet).map_err(wrong)?;
-    let mut bytes = memory(usize::try_from(size).unwrap_or(usize::MAX))?;
-    Renderer::new().append(&packet, &mut bytes).map_err(wrong)?;
-    Page::texts([bytes]).give(c, out)?;
-    Ok(Kind::Ok)
+}
+
+fn container(error: ContainerError) -> Fault {
+    let detail = u32::from(error.kind.number());
+    malformed(error.kind.sentence(), detail, error.offset)
+}
+
+fn length(value: u32) -> Result<Length, Fault> {
+    match value {
+        0 => Ok(Length::Auto),
+        1 => Ok(Length::Force),
+        2 => Ok(Length::Forbid),
+        _ => Err(Fault::new(
+            ErrorCode::BadOption,
+            "a length is 0 automatic, 1 forced or 2 forbidden",
+        )),
+    }
+}
+
+fn operator(value: u32) -> Result<Operator, Fault> {
+    let operator = u8::try_from(value).ok().and_then(Operator::from_byte);
+    operator.ok_or(Fault::new(
+        ErrorCode::BadOption,
+        "an operation is one of : = + - @ ? !",
+    ))
 }

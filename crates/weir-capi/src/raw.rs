@@ -9,6 +9,8 @@
 
 use std::ffi::{c_char, c_void};
 
+pub use crate::psyc::raw::*;
+
 /// Gives lent memory back.
 pub type Release = extern "C" fn(user: *mut c_void, ptr: *const u8, len: usize);
 
@@ -191,10 +193,8 @@ pub struct PageInfo {
     pub hint: u64,
     /// Of records: where reading goes on: after this offset.
     pub position: u64,
-    /// Of a parsed packet: 0, '=' or '?'.
-    pub state: u32,
     /// Reserved.
-    pub reserved: u32,
+    pub reserved: u64,
 }
 
 /// An error number for people: all texts static and without an ending zero.
@@ -699,40 +699,4 @@ pub struct Frames {
     pub metas: *const Meta,
     /// Meta count.
     pub meta_count: usize,
-}
-
-/// A modifier to be rendered.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct PsycModifier {
-    /// The byte: ':', '=', '+', '-', '@', '?', '!'.
-    pub operation: u32,
-    /// Reserved.
-    pub reserved: u32,
-    /// Name.
-    pub name: Slice,
-    /// Value.
-    pub value: Slice,
-}
-
-/// `weir_psyc_packet` of the header.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct PsycPacket {
-    /// Bytes of the structure as the caller knows it.
-    pub struct_size: u32,
-    /// 0 none, '=' reset, '?' resync.
-    pub state: u32,
-    /// Routing.
-    pub routing: *const PsycModifier,
-    /// Routing count.
-    pub routing_count: usize,
-    /// Entity.
-    pub entity: *const PsycModifier,
-    /// Entity count.
-    pub entity_count: usize,
-    /// Method.
-    pub method: Slice,
-    /// Data.
-    pub data: Slice,
 }

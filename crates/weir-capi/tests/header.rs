@@ -49,6 +49,8 @@ fn c_type(rust: &str) -> String {
     }
     match rust {
         "u8" => "uint8_t ".to_owned(),
+        "u16" => "uint16_t ".to_owned(),
+        "i64" => "int64_t ".to_owned(),
         "u32" => "uint32_t ".to_owned(),
         "i32" => "int32_t ".to_owned(),
         "u64" => "uint64_t ".to_owned(),
@@ -66,9 +68,12 @@ struct Function {
     answer: String,
 }
 
-/// The functions that `src/entry.rs` lists.
+/// Both headers.
+const HEADERS: &str = "#include \"weir.h\"\n#include \"weir_psyc.h\"\n";
+
+/// The functions that `src/entry.rs` and `src/psyc/entry.rs` list.
 fn functions() -> Vec<Function> {
-    let text = read("src/entry.rs");
+    let text = read("src/entry.rs") + &read("src/psyc/entry.rs");
     let mut found = Vec::new();
     let mut section = "";
     for line in text.lines() {
@@ -96,7 +101,7 @@ fn functions() -> Vec<Function> {
             c_type(&rest[..end])
         });
         let answer = match section {
-            "calls! {" => {
+            "calls! {" | "codec! {" => {
                 parameters.push("weir_error *".to_owned());
                 "int32_t ".to_owned()
             }
@@ -118,10 +123,11 @@ struct Structure {
     fields: Vec<(String, String, String)>,
 }
 
-/// The structures of `src/raw.rs` that are not handles.
+/// The structures of `src/raw.rs` and `src/psyc/raw.rs` that are not handles.
 fn structures() -> Vec<Structure> {
     let mut found: Vec<Structure> = Vec::new();
-    for line in read("src/raw.rs").lines() {
+    let text = read("src/raw.rs") + &read("src/psyc/raw.rs");
+    for line in text.lines() {
         if let Some(rest) = line.strip_prefix("pub struct ") {
             found.push(Structure {
                 name: c_name(rest.trim_end_matches(" {")),
@@ -173,7 +179,7 @@ fn run(name: &str, program: &str, arguments: &[&str]) -> String {
 #[test]
 fn prototypes_are_those_of_the_code() {
     let functions = functions();
-    let mut program = "#include \"weir.h\"\n".to_owned();
+    let mut program = HEADERS.to_owned();
     for function in &functions {
         let Function {
             name,
@@ -195,7 +201,7 @@ fn prototypes_are_those_of_the_code() {
     );
 
     // Nothing in the header that is not in the code.
-    let header = read("include/weir.h");
+    let header = read("include/weir.h") + &read("include/weir_psyc.h");
     let declared = |line: &str| {
         let (before, _) = line.split_once('(')?;
         let name = before.rsplit([' ', '*']).next()?;
@@ -210,14 +216,14 @@ fn prototypes_are_those_of_the_code() {
 
 #[test]
 fn the_header_is_good_in_cxx() {
-    let program = "#include \"weir.h\"\nint main() { return weir_abi_version() == 0; }\n";
-    run("header.cc", program, &["-std=c++11", "-fsyntax-only"]);
+    let program = format!("{HEADERS}int main() {{ return weir_abi_version() == 0; }}\n");
+    run("header.cc", &program, &["-std=c++11", "-fsyntax-only"]);
 }
 
 #[test]
 fn structures_are_those_of_the_code_and_of_their_page() {
     let structures = structures();
-    let mut program = "#include <stdio.h>\n#include \"weir.h\"\n".to_owned();
+    let mut program = format!("#include <stdio.h>\n{HEADERS}");
     let mut main = String::new();
     for Structure { name, fields } in &structures {
         writeln!(program, "struct coded_{name} {{").unwrap();

@@ -69,6 +69,25 @@ impl ContainerErrorKind {
             ContainerErrorKind::Length => "length",
         }
     }
+
+    /// One sentence for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            ContainerErrorKind::ElemStart => "an element of a list does not begin with a bar",
+            ContainerErrorKind::ElemType => "the type of an element is malformed",
+            ContainerErrorKind::ElemLength => "the length of an element is malformed",
+            ContainerErrorKind::KeyStart => "an entry of a dict does not begin with a brace",
+            ContainerErrorKind::KeyLength => "the length of a key is malformed",
+            ContainerErrorKind::KeyEnd => "a sized key does not end in a brace",
+            ContainerErrorKind::ValueType => "the type of a value is malformed",
+            ContainerErrorKind::ValueLength => "the length of a value is malformed",
+            ContainerErrorKind::Short => "the value ends too early",
+            ContainerErrorKind::Index => "a step of an index is malformed",
+            ContainerErrorKind::Oper => "an update has no operator",
+            ContainerErrorKind::Type => "the type of an update is malformed",
+            ContainerErrorKind::Length => "the length of an update is malformed",
+        }
+    }
 }
 
 /// An error in a container, an index or an update, and its place. The sender's fault.

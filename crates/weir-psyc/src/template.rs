@@ -62,6 +62,11 @@ impl<'t> Template<'t> {
         }
     }
 
+    /// The template itself.
+    pub const fn text(&self) -> &'t [u8] {
+        self.text
+    }
+
     /// Sets the brackets of the template, of any length. Returns `None` if one of them is empty.
     pub const fn with_brackets(self, open: &'t [u8], close: &'t [u8]) -> Option<Template<'t>> {
         if open.is_empty() || close.is_empty() {

@@ -3,8 +3,8 @@
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use weir_capi::raw::{
-    Error, Intention, Page, PageInfo, Param, PsycPacket, Query, QueryOptions, Slice, SourceOptions,
-    Verdict, Weir,
+    Error, Intention, Page, PageInfo, Param, Query, QueryOptions, Slice, SourceOptions, Verdict,
+    Weir,
 };
 use weir_capi::*;
 
@@ -250,13 +250,6 @@ fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
             assert_eq!(submitted(2, &|delete| delete.key = long), BAD_LENGTH);
             assert_eq!(submitted(4, &|create| create.code = long), BAD_LENGTH);
             assert_eq!(submitted(7, &|replace| replace.args = long), BAD_LENGTH);
-            // Packets.
-            let mut packet = sized!(PsycPacket);
-            packet.data = long;
-            assert_eq!(weir_psyc_render(&raw const packet, out, e), BAD_LENGTH);
-            packet.data = NOTHING;
-            packet.method = long;
-            assert_eq!(weir_psyc_render(&raw const packet, out, e), BAD_LENGTH);
             // Memory.
             let mut buffer = null_mut();
             assert_eq!(weir_buffer_new(1 << 62, &raw mut buffer, e), BAD_LENGTH);

@@ -1,0 +1,436 @@
+/*
+ * weir_psyc.h: the PSYC codec of Weir for C: packets, lists, dicts, updates, names, addresses, texts.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * The syntax: docs/formats/psyc.md. The bytes of every structure: docs/formats/abi.md. The rules of weir.h
+ * hold here too (results, errors, slices, struct_size); and these:
+ *
+ * MEMORY. Nothing here allocates, keeps a pointer beyond a call, locks, or does I/O. What goes out points
+ * into the bytes that came in. A weir_psyc_parser and a weir_psyc_cursor are memory of the caller, without
+ * anything to give back; one thread uses one at a time. Their bytes may be copied as a whole and must not be
+ * changed. No memory that a call writes may overlap memory that it reads, else WEIR_E_BAD_OPTION.
+ *
+ * BATCHES. A call fills an array as far as it can. An error in the bytes is returned by the call that has
+ * nothing else to give: what came before it is given out with WEIR_OK first.
+ *
+ * ERRORS. Bytes that the syntax does not allow are WEIR_E_PROTOCOL; `detail` of the error is the number of
+ * docs/formats/psyc.md without its sign, `offset` the byte. What cannot be rendered is WEIR_E_BAD_REQUEST;
+ * `detail` is WEIR_PSYC_RENDER_... With other codes `detail` is the index in the array that was given.
+ *
+ * OUTPUT. Every render function computes the exact size first and writes it to `size`. WEIR_NEED: it is more
+ * than `room`; nothing was written. So NULL and 0 ask for the size. WEIR_OK: so many bytes were written.
+ */
+#ifndef WEIR_PSYC_H
+#define WEIR_PSYC_H
+
+#include "weir.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_PSYC_GREETING "|\n"            /* the empty packet, with which each side opens a circuit */
+#define WEIR_PSYC_PORT 4404                 /* of circuits over TCP */
+#define WEIR_PSYC_EPOCH INT64_C(1440444041) /* Unix seconds of _date 0 */
+#define WEIR_PSYC_THRESHOLD UINT64_C(9)     /* longest value without a length, by default */
+#define WEIR_PSYC_SHORTEST UINT64_MAX       /* as a threshold: lengths only where the syntax needs one */
+
+/* ------------------------------------------------------------------ packets in */
+
+enum { WEIR_PSYC_FULL = 1, WEIR_PSYC_ROUTING_ONLY = 2, WEIR_PSYC_BARE_CONTENT = 3 };
+
+/* A parser. Set struct_size to sizeof, then call weir_psyc_parser_init. */
+typedef struct weir_psyc_parser {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t opaque[39];
+} weir_psyc_parser;
+
+/* Limits: 0 is the default of docs/formats/psyc.md. Sizes in bytes. */
+typedef struct weir_psyc_parser_options {
+    uint32_t struct_size;
+    uint32_t mode;           /* 0: WEIR_PSYC_FULL */
+    uint64_t content_length; /* of WEIR_PSYC_BARE_CONTENT: its bytes, the final line feed included */
+    uint64_t unsized_content;
+    uint64_t unsized_value;
+    uint64_t routing_header;
+    uint64_t sized_content;
+    uint64_t sized_value;
+    uint32_t routing_modifiers;
+    uint32_t entity_modifiers;
+    uint32_t name;
+    uint32_t reserved;
+} weir_psyc_parser_options;
+
+enum {
+    WEIR_PSYC_ROUTING = 1,       /* operation, name, value */
+    WEIR_PSYC_STATE_RESET = 2,
+    WEIR_PSYC_STATE_RESYNC = 3,
+    WEIR_PSYC_ENTITY = 4,        /* operation, name, sized, value */
+    WEIR_PSYC_ENTITY_START = 5,  /* operation, name, total, value: the first part, may be empty */
+    WEIR_PSYC_ENTITY_CONT = 6,   /* value: a part, never empty */
+    WEIR_PSYC_ENTITY_END = 7,    /* value: the last part, never empty */
+    WEIR_PSYC_BODY = 8,          /* name: the method; sized; value: the data */
+    WEIR_PSYC_BODY_START = 9,
+    WEIR_PSYC_BODY_CONT = 10,
+    WEIR_PSYC_BODY_END = 11,
+    WEIR_PSYC_CONTENT = 12,      /* of WEIR_PSYC_ROUTING_ONLY: sized; value: the raw content */
+    WEIR_PSYC_CONTENT_START = 13,
+    WEIR_PSYC_CONTENT_CONT = 14,
+    WEIR_PSYC_CONTENT_END = 15,
+    WEIR_PSYC_COMPLETE = 16      /* the end mark: act on the packet now, not before */
+};
+
+/* What was found. Slices point into the bytes of the call. Never changes. */
+typedef struct weir_psyc_event {
+    uint16_t kind;
+    uint8_t operation; /* ':', '=', '+', '-', '@', '?' or '!'; else 0 */
+    uint8_t sized;     /* 1: the length was announced */
+    uint32_t reserved;
+    weir_slice name;
+    weir_slice value;
+    uint64_t total;    /* of ..._START: bytes of all parts together; else 0 */
+} weir_psyc_event;
+
+enum { WEIR_PSYC_CLEAN = 1, WEIR_PSYC_CONTENT_SIZED = 2, WEIR_PSYC_VALUE_SIZED = 4 };
+
+/* Where a parser stands. */
+typedef struct weir_psyc_parser_info {
+    uint32_t struct_size;
+    uint32_t flags;          /* CLEAN: between two packets; ..._SIZED: the length below was announced */
+    uint64_t offset;         /* of the next byte to be read, since weir_psyc_parser_init */
+    uint64_t content_length; /* of the current content */
+    uint64_t value_length;   /* of the value or data given out last */
+    uint64_t wanted;         /* after WEIR_NEED: bytes that are missing at least, 0 if unknown */
+} weir_psyc_parser_info;
+
+/* Begins, or begins anew. `options` may be NULL. */
+int32_t weir_psyc_parser_init(weir_psyc_parser *parser, const weir_psyc_parser_options *options, weir_error *error);
+/* Reads on. `bytes` are those that no call before has used, and any number after them. Fills up to `room`
+ * (1 to 65,536) events; `used` bytes are not needed again, the next call gets those after them. Ends with
+ * WEIR_READY after WEIR_PSYC_COMPLETE, WEIR_NEED when more bytes have to come, WEIR_OK when there is no room.
+ * After an error every call returns it, until the next init. */
+int32_t weir_psyc_parser_read(weir_psyc_parser *parser, weir_slice bytes, weir_psyc_event *events, size_t room, size_t *count, size_t *used, weir_error *error);
+int32_t weir_psyc_parser_describe(const weir_psyc_parser *parser, weir_psyc_parser_info *out, weir_error *error);
+
+/* ------------------------------------------------------------------ values in */
+
+enum { WEIR_PSYC_LIST = 1, WEIR_PSYC_DICT = 2, WEIR_PSYC_INDEX = 3, WEIR_PSYC_UPDATE = 4, WEIR_PSYC_TEXT = 5 };
+
+/* Where a walk stands: any bytes are safe here. Before the first call all is zero but what is asked for. */
+typedef struct weir_psyc_cursor {
+    uint32_t what;    /* WEIR_PSYC_LIST, ... */
+    uint32_t partial; /* 1: these bytes of a list are not the last; else 0 */
+    uint64_t state[6];
+} weir_psyc_cursor;
+
+enum {
+    WEIR_PSYC_TYPE = 1,       /* type: that of all elements or values without their own */
+    WEIR_PSYC_ELEM = 2,       /* type, value, sized */
+    WEIR_PSYC_ELEM_START = 3, /* type, number: bytes of all parts, value: the first part, may be empty */
+    WEIR_PSYC_ELEM_CONT = 4,  /* value: a part, never empty */
+    WEIR_PSYC_ELEM_END = 5,   /* value: the last part, never empty */
+    WEIR_PSYC_KEY = 6,        /* value, sized: of a dict or an index */
+    WEIR_PSYC_VALUE = 7,      /* type, value, sized: of the key before, or of an update */
+    WEIR_PSYC_POS = 8,        /* number: a position in a list, from 0 */
+    WEIR_PSYC_FIELD = 9,      /* value: a field of a struct */
+    WEIR_PSYC_OP = 10         /* operation, type: of an update */
+};
+
+/* A part of a value. Slices point into the bytes of the call. Never changes. */
+typedef struct weir_psyc_part {
+    uint32_t kind;
+    uint32_t operation;
+    weir_slice type; /* ptr NULL: none */
+    weir_slice value;
+    uint64_t number;
+    uint32_t sized;
+    uint32_t reserved;
+} weir_psyc_part;
+
+/* Walks on in a list, dict, index or update: fills up to `room` (1 to 65,536) parts. WEIR_DONE: that was all;
+ * WEIR_OK: there is no room; WEIR_NEED, of a list: more bytes have to come. Of a list, the next call gets the
+ * bytes after the `used` ones; of the others, the same bytes again, and `used` is 0. */
+int32_t weir_psyc_walk(weir_psyc_cursor *cursor, weir_slice bytes, weir_psyc_part *parts, size_t room, size_t *count, size_t *used, weir_error *error);
+
+/* A list of exactly five elements; empty for what is absent. Never changes. */
+typedef struct weir_psyc_packet_id {
+    weir_slice context;
+    weir_slice source;
+    weir_slice target;
+    weir_slice counter;
+    weir_slice fragment;
+} weir_psyc_packet_id;
+
+/* `detail` of an error is that of a list, or 14: not five elements, 15: a type. */
+int32_t weir_psyc_parse_packet_id(weir_slice bytes, weir_psyc_packet_id *out, weir_error *error);
+
+enum {
+    WEIR_PSYC_ROOT = 1,
+    WEIR_PSYC_PERSON = 2,
+    WEIR_PSYC_PLACE = 3,
+    WEIR_PSYC_SERVICE = 4,
+    WEIR_PSYC_OTHER = 5,
+    WEIR_PSYC_FOREIGN = 6 /* not psyc: scheme and body only */
+};
+
+enum { WEIR_PSYC_UNREACHABLE = 1 };
+
+/* An address. Slices point into the bytes of the call; ptr NULL: absent. */
+typedef struct weir_psyc_uniform {
+    uint32_t struct_size;
+    uint32_t kind;
+    uint32_t port_number; /* without its sign; 0: none */
+    uint32_t flags;       /* UNREACHABLE: the port is negative */
+    weir_slice scheme;
+    weir_slice slashes;
+    weir_slice host;
+    weir_slice port;
+    weir_slice transport;
+    weir_slice slash;
+    weir_slice resource;
+    weir_slice channel;
+    weir_slice host_port; /* host through transport */
+    weir_slice root;      /* start through transport */
+    weir_slice entity;    /* start through resource */
+    weir_slice path;      /* slash to the end */
+    weir_slice body;      /* host to the end */
+    weir_slice full;
+    weir_slice nick;      /* resource without its type byte */
+} weir_psyc_uniform;
+
+/* `any` 1: of every scheme; 0: of psyc only. `detail` of an error: 1 scheme, 2 slashes, 3 host, 4 port,
+ * 5 transport, 6 resource, 7 channel. */
+int32_t weir_psyc_parse_uniform(weir_slice bytes, uint32_t any, weir_psyc_uniform *out, weir_error *error);
+
+/* Whole numbers of 64 bits, or an error. */
+int32_t weir_psyc_integer(weir_slice bytes, int64_t *out, weir_error *error);
+int32_t weir_psyc_list_index(weir_slice bytes, uint64_t *out, weir_error *error);
+/* Unix seconds of a _date, and the other way. */
+int32_t weir_psyc_date(weir_slice bytes, int64_t *unix_seconds, weir_error *error);
+int32_t weir_psyc_date_from_unix(int64_t unix_seconds, int64_t *out, weir_error *error);
+
+/* ------------------------------------------------------------------ names */
+
+/* Whether `word` equals `base` or continues it: WEIR_OK or WEIR_ABSENT. WEIR_E_PROTOCOL: no keyword. */
+int32_t weir_psyc_inherits(weir_slice base, weir_slice word, weir_error *error);
+/* Whether the subwords of `shorter` are in `longer` in the same order: WEIR_OK or WEIR_ABSENT. */
+int32_t weir_psyc_matches(weir_slice shorter, weir_slice longer, weir_error *error);
+/* Index of the longest of `keys` that `word` inherits from, or WEIR_ABSENT. Linear. */
+int32_t weir_psyc_lookup(const weir_slice *keys, size_t count, weir_slice word, size_t *index, weir_error *error);
+
+enum { WEIR_PSYC_IS_KEYWORD = 1, WEIR_PSYC_IS_LIST = 2 };
+
+enum { /* routing variables */
+    WEIR_PSYC_AMOUNT_FRAGMENTS = 1,
+    WEIR_PSYC_CONTEXT = 2,
+    WEIR_PSYC_COUNTER = 3,
+    WEIR_PSYC_FRAGMENT = 4,
+    WEIR_PSYC_SOURCE = 5,
+    WEIR_PSYC_SOURCE_RELAY = 6,
+    WEIR_PSYC_TAG = 7,
+    WEIR_PSYC_TAG_RELAY = 8,
+    WEIR_PSYC_TARGET = 9,
+    WEIR_PSYC_TARGET_RELAY = 10
+};
+
+enum { /* types */
+    WEIR_PSYC_TYPE_AMOUNT = 1,
+    WEIR_PSYC_TYPE_COLOR = 2,
+    WEIR_PSYC_TYPE_COUNTER = 3,
+    WEIR_PSYC_TYPE_DATE = 4,
+    WEIR_PSYC_TYPE_DEGREE = 5,
+    WEIR_PSYC_TYPE_DICT = 6,
+    WEIR_PSYC_TYPE_ENTITY = 7,
+    WEIR_PSYC_TYPE_FLAG = 8,
+    WEIR_PSYC_TYPE_LANGUAGE = 9,
+    WEIR_PSYC_TYPE_LIST = 10,
+    WEIR_PSYC_TYPE_NICK = 11,
+    WEIR_PSYC_TYPE_PAGE = 12,
+    WEIR_PSYC_TYPE_STRUCT = 13,
+    WEIR_PSYC_TYPE_TIME = 14,
+    WEIR_PSYC_TYPE_UNIFORM = 15
+};
+
+enum { /* families of methods */
+    WEIR_PSYC_FAMILY_CONVERSE = 1,
+    WEIR_PSYC_FAMILY_DATA = 2,
+    WEIR_PSYC_FAMILY_ECHO = 3,
+    WEIR_PSYC_FAMILY_ERROR = 4,
+    WEIR_PSYC_FAMILY_FAILURE = 5,
+    WEIR_PSYC_FAMILY_INFO = 6,
+    WEIR_PSYC_FAMILY_MESSAGE = 7,
+    WEIR_PSYC_FAMILY_NOTICE = 8,
+    WEIR_PSYC_FAMILY_REQUEST = 9,
+    WEIR_PSYC_FAMILY_STATUS = 10,
+    WEIR_PSYC_FAMILY_WARNING = 11
+};
+
+enum {
+    WEIR_PSYC_METHOD_TEMPLATE = 1,
+    WEIR_PSYC_METHOD_REPLY = 2,
+    WEIR_PSYC_METHOD_VISIBLE = 4,
+    WEIR_PSYC_METHOD_LOGGABLE = 8,
+    WEIR_PSYC_METHOD_MANUAL = 16
+};
+
+/* What a name means; 0 is unknown. */
+typedef struct weir_psyc_name {
+    uint32_t struct_size;
+    uint32_t flags;        /* WEIR_PSYC_IS_... */
+    uint32_t routing;      /* as a routing variable */
+    uint32_t type;         /* as a variable or a type */
+    uint32_t method;       /* number of the known method it is or inherits from */
+    uint32_t family;       /* of that method */
+    uint32_t method_flags; /* WEIR_PSYC_METHOD_... of the family */
+    uint32_t reserved;
+    weir_slice known;      /* name of that method, static */
+} weir_psyc_name;
+
+int32_t weir_psyc_describe_name(weir_slice name, weir_psyc_name *out, weir_error *error);
+
+enum {
+    WEIR_PSYC_BYTE_OPERATOR = 1,
+    WEIR_PSYC_BYTE_DIGIT = 2,
+    WEIR_PSYC_BYTE_ALPHA = 4,
+    WEIR_PSYC_BYTE_KEYWORD = 8,
+    WEIR_PSYC_BYTE_HOST = 16,
+    WEIR_PSYC_BYTE_NAME = 32 /* of the resource or channel of an address */
+};
+
+/* Where a byte may stand: WEIR_PSYC_BYTE_... */
+uint32_t weir_psyc_byte(uint8_t byte);
+
+enum {
+    WEIR_PSYC_TALK_PSYC = 1,
+    WEIR_PSYC_TALK_OLD = 2, /* answer with one _failure packet and close */
+    WEIR_PSYC_TALK_HTTP = 3,
+    WEIR_PSYC_TALK_TLS = 4,
+    WEIR_PSYC_TALK_UNKNOWN = 5
+};
+
+/* Who talks on a port that several protocols share, by the first bytes: WEIR_OK, or WEIR_NEED. */
+int32_t weir_psyc_talk(weir_slice bytes, uint32_t *out, weir_error *error);
+
+/* ------------------------------------------------------------------ texts */
+
+/* A template. */
+typedef struct weir_psyc_template {
+    uint32_t struct_size;
+    uint32_t reserved;
+    weir_slice text;
+    weir_slice open;  /* empty: "[" */
+    weir_slice close; /* empty: "]" */
+} weir_psyc_template;
+
+/* What stands for a name. Of equal names the last holds. Never changes. */
+typedef struct weir_psyc_binding {
+    weir_slice name;
+    weir_slice value;
+} weir_psyc_binding;
+
+/* The standard template of the method that `word` is or inherits from, or WEIR_ABSENT. Static. */
+int32_t weir_psyc_standard_template(weir_slice word, weir_slice *out, weir_error *error);
+/* Fills a template into `out`, window by window, with a cursor for WEIR_PSYC_TEXT. WEIR_NEED: the window is
+ * full, go on with the next; WEIR_DONE: that was all; WEIR_ABSENT: that was all, and no name was replaced.
+ * Template and bindings are the same in every call. `written` are the bytes of this window. */
+int32_t weir_psyc_render_text(const weir_psyc_template *text, weir_psyc_cursor *cursor, const weir_psyc_binding *bindings, size_t count, uint8_t *out, size_t room, size_t *written, weir_error *error);
+
+/* ------------------------------------------------------------------ packets and values out */
+
+enum {
+    WEIR_PSYC_LENGTH_AUTO = 0,   /* where the syntax needs it or the threshold asks for it */
+    WEIR_PSYC_LENGTH_FORCE = 1,  /* always, but for something empty */
+    WEIR_PSYC_LENGTH_FORBID = 2  /* never: WEIR_E_BAD_REQUEST where the syntax needs it */
+};
+
+enum { /* `detail` of WEIR_E_BAD_REQUEST */
+    WEIR_PSYC_RENDER_NAME_MISSING = 1,
+    WEIR_PSYC_RENDER_NAME_INVALID = 2,
+    WEIR_PSYC_RENDER_VALUE_NEWLINE = 3,
+    WEIR_PSYC_RENDER_METHOD_INVALID = 4,
+    WEIR_PSYC_RENDER_METHOD_MISSING = 5,
+    WEIR_PSYC_RENDER_TYPE_INVALID = 6,
+    WEIR_PSYC_RENDER_CONTENT_UNTERMINATED = 7,
+    WEIR_PSYC_RENDER_LENGTH_FORBIDDEN = 8
+};
+
+/* A modifier to be rendered. Never changes. */
+typedef struct weir_psyc_modifier {
+    uint32_t operation; /* the byte: ':', '=', '+', '-', '@', '?', '!' */
+    uint32_t length;    /* WEIR_PSYC_LENGTH_...; has no effect in a routing header */
+    weir_slice name;
+    weir_slice value;
+} weir_psyc_modifier;
+
+enum { WEIR_PSYC_PACKET_RAW = 1, WEIR_PSYC_PACKET_THRESHOLD = 2 };
+
+/* A packet to be rendered: at most 65,536 modifiers in each header. */
+typedef struct weir_psyc_packet {
+    uint32_t struct_size;
+    uint32_t flags;     /* RAW: `content` in the place of state, entity, method and data; THRESHOLD: it is set */
+    uint32_t state;     /* 0 none, '=' reset, '?' resync */
+    uint32_t length;    /* WEIR_PSYC_LENGTH_... of the content */
+    uint64_t threshold;
+    const weir_psyc_modifier *routing;
+    size_t routing_count;
+    const weir_psyc_modifier *entity;
+    size_t entity_count;
+    weir_slice method;  /* empty: none */
+    weir_slice data;    /* empty: none */
+    weir_slice content;
+} weir_psyc_packet;
+
+enum { WEIR_PSYC_HAS_CONTENT = 1, WEIR_PSYC_WITH_LENGTH = 2 };
+
+/* How many bytes a packet will have. */
+typedef struct weir_psyc_sizes {
+    uint32_t struct_size;
+    uint32_t flags;   /* HAS_CONTENT: it has a content part; WITH_LENGTH: its length is written */
+    uint64_t routing; /* the routing header */
+    uint64_t content; /* the content through its last line feed */
+    uint64_t total;
+} weir_psyc_sizes;
+
+/* An element of a list, or the value of an entry or an update. Never changes. */
+typedef struct weir_psyc_item {
+    weir_slice type; /* empty: none */
+    weir_slice value;
+    uint32_t length; /* WEIR_PSYC_LENGTH_... */
+    uint32_t reserved;
+} weir_psyc_item;
+
+/* An entry of a dict. Never changes. */
+typedef struct weir_psyc_entry {
+    weir_slice key;
+    uint32_t key_length; /* WEIR_PSYC_LENGTH_... */
+    uint32_t reserved;
+    weir_psyc_item value;
+} weir_psyc_entry;
+
+/* A step of an index. Never changes. */
+typedef struct weir_psyc_step {
+    uint32_t kind;   /* WEIR_PSYC_POS, WEIR_PSYC_FIELD or WEIR_PSYC_KEY */
+    uint32_t length; /* of a key: WEIR_PSYC_LENGTH_... */
+    uint64_t number; /* of a position */
+    weir_slice name; /* of a field or key */
+} weir_psyc_step;
+
+int32_t weir_psyc_measure(const weir_psyc_packet *packet, weir_psyc_sizes *out, weir_error *error);
+int32_t weir_psyc_render(const weir_psyc_packet *packet, uint8_t *out, size_t room, size_t *size, weir_error *error);
+/* One line of an entity header. */
+int32_t weir_psyc_render_modifier(const weir_psyc_modifier *modifier, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+/* A list; without a type, a piece of one: pieces after each other are a list. The same holds for dicts. */
+int32_t weir_psyc_render_list(weir_slice type, const weir_psyc_item *items, size_t count, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+int32_t weir_psyc_render_dict(weir_slice type, const weir_psyc_entry *entries, size_t count, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+/* An update expression; `operation` as in a modifier. */
+int32_t weir_psyc_render_update(const weir_psyc_step *steps, size_t count, uint32_t operation, const weir_psyc_item *item, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+/* Equal ids have equal bytes: there is no threshold. */
+int32_t weir_psyc_render_packet_id(const weir_psyc_packet_id *id, uint8_t *out, size_t room, size_t *size, weir_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,277 @@
+//! The incremental parser.
+
+use std::mem::MaybeUninit;
+
+use weir::ErrorCode;
+use weir_psyc::{Limits, Mode, ParseStep, Parser, Variable};
+
+use super::raw::{PsycEvent, PsycParser, PsycParserInfo, PsycParserOptions};
+use super::{malformed, slice};
+use crate::error::{EMPTY, Fault, Kind};
+use crate::handle::{Caller, zeroed};
+use crate::parser_state::ParserState;
+use crate::raw::Slice;
+
+/// Kinds of events, as in the header.
+mod kind {
+    pub(super) const ROUTING: u16 = 1;
+    pub(super) const STATE_RESET: u16 = 2;
+    pub(super) const STATE_RESYNC: u16 = 3;
+    pub(super) const ENTITY: u16 = 4;
+    pub(super) const ENTITY_START: u16 = 5;
+    pub(super) const ENTITY_CONT: u16 = 6;
+    pub(super) const ENTITY_END: u16 = 7;
+    pub(super) const BODY: u16 = 8;
+    pub(super) const BODY_START: u16 = 9;
+    pub(super) const BODY_CONT: u16 = 10;
+    pub(super) const BODY_END: u16 = 11;
+    pub(super) const CONTENT: u16 = 12;
+    pub(super) const CONTENT_START: u16 = 13;
+    pub(super) const CONTENT_CONT: u16 = 14;
+    pub(super) const CONTENT_END: u16 = 15;
+    pub(super) const COMPLETE: u16 = 16;
+}
+
+const CLEAN: u32 = 1;
+const CONTENT_SIZED: u32 = 2;
+const VALUE_SIZED: u32 = 4;
+
+/// The limits that are asked for; 0 is the default.
+fn limits(given: &PsycParserOptions) -> Limits {
+    let of = |value: u64, default: u64| if value == 0 { default } else { value };
+    let few = |value: u32, default: u32| if value == 0 { default } else { value };
+    let default = Limits::DEFAULT;
+    Limits {
+        unsized_content: of(given.unsized_content, default.unsized_content),
+        unsized_value: of(given.unsized_value, default.unsized_value),
+        routing_header: of(given.routing_header, default.routing_header),
+        routing_modifiers: few(given.routing_modifiers, default.routing_modifiers),
+        entity_modifiers: few(given.entity_modifiers, default.entity_modifiers),
+        sized_content: of(given.sized_content, default.sized_content),
+        sized_value: of(given.sized_value, default.sized_value),
+        name: few(given.name, default.name),
+    }
+}
+
+pub(super) fn init(
+    c: &Caller,
+    parser: *mut PsycParser,
+    options: *const PsycParserOptions,
+) -> Result<Kind, Fault> {
+    let given = c.options(options)?;
+    let mode = match (given.mode, given.content_length) {
+        (0 | 1, 0) => Mode::Full,
+        (2, 0) => Mode::RoutingOnly,
+        (3, length) => Mode::Content { length },
+        _ => {
+            return Err(Fault::new(
+                ErrorCode::BadOption,
+                "a mode is 0 or 1 full, 2 routing only, 3 a bare content, which alone has a length",
+            ));
+        }
+    };
+    if given.reserved != 0 {
+        return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
+    }
+    let parser_of = Parser::with_limits(mode, limits(&given));
+    c.seal(
+        parser,
+        ParserState {
+            parser: parser_of,
+            wanted: 0,
+        },
+    )?;
+    Ok(Kind::Ok)
+}
+
+#[inline]
+pub(super) fn read(
+    c: &Caller,
+    parser: *mut PsycParser,
+    bytes: Slice,
+    events: *mut PsycEvent,
+    room: usize,
+    count: *mut usize,
+    used: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(count, 1)?;
+    c.room(used, 1)?;
+    let (apart, out) = c.output(events, room)?;
+    apart.check(parser.cast_const(), 1)?;
+    let input = apart.bytes(bytes)?;
+    // Reading changes the parser, too.
+    let (changed, _) = c.output(parser, 1)?;
+    changed.bytes(bytes)?;
+    if room == 0 {
+        return Err(NO_ROOM);
+    }
+    let kept = c.sealed::<ParserState>(parser)?;
+    let (kind, filled) = fill(kept, input, out.into_slots())?;
+    c.write(used, kept.parser.release())?;
+    c.write(count, filled)?;
+    Ok(kind)
+}
+
+const NO_ROOM: Fault = Fault::new(ErrorCode::BadLength, "there is no room for an event");
+
+/// Fills the places in front with what is found; why it ended, and how many are filled.
+#[inline(always)]
+#[allow(
+    clippy::inline_always,
+    reason = "it is the whole of its one caller, and the crossing is measured"
+)]
+fn fill(
+    kept: &mut ParserState,
+    input: &[u8],
+    slots: &mut [MaybeUninit<PsycEvent>],
+) -> Result<(Kind, usize), Fault> {
+    let mut filled = 0;
+    for slot in slots {
+        // Each arm writes its own event, so that what the parser found goes to its place at once.
+        match kept.parser.step(input) {
+            ParseStep::Routing(variable) => slot.write(whole(kind::ROUTING, variable)),
+            ParseStep::Entity(variable) => slot.write(whole(kind::ENTITY, variable)),
+            ParseStep::Body {
+                method,
+                data,
+                sized,
+            } => slot.write(event(kind::BODY, sized, method, data)),
+            ParseStep::Complete => {
+                slot.write(bare(kind::COMPLETE));
+                return Ok((Kind::Ready, filled + 1));
+            }
+            ParseStep::NeedMore(wanted) => {
+                kept.wanted = wanted.unwrap_or(0);
+                return Ok((Kind::Need, filled));
+            }
+            ParseStep::Error(error) => {
+                if filled != 0 {
+                    // The next call finds it again, with nothing in front of it.
+                    return Ok((Kind::Ok, filled));
+                }
+                let detail = error.code.number().unsigned_abs();
+                return Err(malformed(
+                    error.code.sentence(),
+                    u32::from(detail),
+                    error.offset,
+                ));
+            }
+            rest => slot.write(rarer(&rest)),
+        };
+        filled += 1;
+    }
+    Ok((Kind::Ok, filled))
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "the crossing is measured")]
+const fn event(kind: u16, sized: bool, name: &[u8], value: &[u8]) -> PsycEvent {
+    PsycEvent {
+        kind,
+        operation: 0,
+        sized: sized as u8,
+        reserved: 0,
+        name: slice(name),
+        value: slice(value),
+        total: 0,
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "the crossing is measured")]
+const fn whole(kind: u16, variable: Variable<'_>) -> PsycEvent {
+    PsycEvent {
+        operation: variable.operator.byte(),
+        ..event(kind, variable.sized, variable.name, variable.value)
+    }
+}
+
+const fn bare(kind: u16) -> PsycEvent {
+    PsycEvent {
+        kind,
+        operation: 0,
+        sized: 0,
+        reserved: 0,
+        name: EMPTY,
+        value: EMPTY,
+        total: 0,
+    }
+}
+
+const fn part(kind: u16, part: &[u8]) -> PsycEvent {
+    PsycEvent {
+        sized: 1,
+        value: slice(part),
+        ..bare(kind)
+    }
+}
+
+/// The events that most packets do not have.
+#[cold]
+fn rarer(step: &ParseStep<'_>) -> PsycEvent {
+    match *step {
+        ParseStep::Routing(variable) => whole(kind::ROUTING, variable),
+        ParseStep::Entity(variable) => whole(kind::ENTITY, variable),
+        ParseStep::StateReset => bare(kind::STATE_RESET),
+        ParseStep::StateResync => bare(kind::STATE_RESYNC),
+        ParseStep::EntityStart {
+            operator,
+            name,
+            total,
+            part,
+        } => PsycEvent {
+            operation: operator.byte(),
+            total,
+            ..event(kind::ENTITY_START, true, name, part)
+        },
+        ParseStep::EntityCont(bytes) => part(kind::ENTITY_CONT, bytes),
+        ParseStep::EntityEnd(bytes) => part(kind::ENTITY_END, bytes),
+        ParseStep::Body {
+            method,
+            data,
+            sized,
+        } => event(kind::BODY, sized, method, data),
+        ParseStep::BodyStart {
+            method,
+            total,
+            part,
+        } => PsycEvent {
+            total,
+            ..event(kind::BODY_START, true, method, part)
+        },
+        ParseStep::BodyCont(bytes) => part(kind::BODY_CONT, bytes),
+        ParseStep::BodyEnd(bytes) => part(kind::BODY_END, bytes),
+        ParseStep::Content { data, sized } => PsycEvent {
+            sized: u8::from(sized),
+            ..part(kind::CONTENT, data)
+        },
+        ParseStep::ContentStart { total, part: bytes } => PsycEvent {
+            total,
+            ..part(kind::CONTENT_START, bytes)
+        },
+        ParseStep::ContentCont(bytes) => part(kind::CONTENT_CONT, bytes),
+        ParseStep::ContentEnd(bytes) => part(kind::CONTENT_END, bytes),
+        ParseStep::Complete | ParseStep::NeedMore(_) | ParseStep::Error(_) => bare(kind::COMPLETE),
+    }
+}
+
+pub(super) fn describe(
+    c: &Caller,
+    parser: *const PsycParser,
+    out: *mut PsycParserInfo,
+) -> Result<Kind, Fault> {
+    c.info_size(out)?;
+    let kept = c.sealed::<ParserState>(parser.cast_mut())?;
+    let parser = &kept.parser;
+    let mut info = zeroed::<PsycParserInfo>();
+    let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+    info.flags = flag(parser.is_clean(), CLEAN)
+        | flag(parser.content_length().is_some(), CONTENT_SIZED)
+        | flag(parser.value_length().is_some(), VALUE_SIZED);
+    info.offset = parser.offset();
+    info.content_length = parser.content_length().unwrap_or(0);
+    info.value_length = parser.value_length().unwrap_or(0);
+    info.wanted = kept.wanted;
+    c.write_info(out, &info)?;
+    Ok(Kind::Ok)
+}

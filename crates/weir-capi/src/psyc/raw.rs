@@ -1,0 +1,329 @@
+//! The structures of `weir_psyc.h`, field by field; the rules of `crate::raw` hold.
+
+#![allow(clippy::doc_markdown, reason = "these are the sentences of the header")]
+
+use crate::raw::Slice;
+
+/// A parser. Set struct_size to sizeof, then call weir_psyc_parser_init.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycParser {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// Reserved.
+    pub reserved: u32,
+    /// Opaque.
+    pub opaque: [u64; 39],
+}
+
+/// Limits: 0 is the default of docs/formats/psyc.md. Sizes in bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycParserOptions {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// 0: `WEIR_PSYC_FULL`.
+    pub mode: u32,
+    /// Of `WEIR_PSYC_BARE_CONTENT`: its bytes, the final line feed included.
+    pub content_length: u64,
+    /// Unsized content.
+    pub unsized_content: u64,
+    /// Unsized value.
+    pub unsized_value: u64,
+    /// Routing header.
+    pub routing_header: u64,
+    /// Sized content.
+    pub sized_content: u64,
+    /// Sized value.
+    pub sized_value: u64,
+    /// Routing modifiers.
+    pub routing_modifiers: u32,
+    /// Entity modifiers.
+    pub entity_modifiers: u32,
+    /// Name.
+    pub name: u32,
+    /// Reserved.
+    pub reserved: u32,
+}
+
+/// What was found. Slices point into the bytes of the call. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycEvent {
+    /// Kind.
+    pub kind: u16,
+    /// ':', '=', '+', '-', '@', '?' or '!'; else 0.
+    pub operation: u8,
+    /// 1: the length was announced.
+    pub sized: u8,
+    /// Reserved.
+    pub reserved: u32,
+    /// Name.
+    pub name: Slice,
+    /// Value.
+    pub value: Slice,
+    /// Of `..._START`: bytes of all parts together; else 0.
+    pub total: u64,
+}
+
+/// Where a parser stands.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycParserInfo {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// CLEAN: between two packets; `..._SIZED`: the length below was announced.
+    pub flags: u32,
+    /// Of the next byte to be read, since weir_psyc_parser_init.
+    pub offset: u64,
+    /// Of the current content.
+    pub content_length: u64,
+    /// Of the value or data given out last.
+    pub value_length: u64,
+    /// After `WEIR_NEED`: bytes that are missing at least, 0 if unknown.
+    pub wanted: u64,
+}
+
+/// Where a walk stands: any bytes are safe here. Before the first call all is zero but what is asked for.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycCursor {
+    /// `WEIR_PSYC_LIST`, ...
+    pub what: u32,
+    /// 1: these bytes of a list are not the last; else 0.
+    pub partial: u32,
+    /// State.
+    pub state: [u64; 6],
+}
+
+/// A part of a value. Slices point into the bytes of the call. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycPart {
+    /// Kind.
+    pub kind: u32,
+    /// Operation.
+    pub operation: u32,
+    /// Ptr NULL: none.
+    pub r#type: Slice,
+    /// Value.
+    pub value: Slice,
+    /// Number.
+    pub number: u64,
+    /// Sized.
+    pub sized: u32,
+    /// Reserved.
+    pub reserved: u32,
+}
+
+/// A list of exactly five elements; empty for what is absent. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycPacketId {
+    /// Context.
+    pub context: Slice,
+    /// Source.
+    pub source: Slice,
+    /// Target.
+    pub target: Slice,
+    /// Counter.
+    pub counter: Slice,
+    /// Fragment.
+    pub fragment: Slice,
+}
+
+/// An address. Slices point into the bytes of the call; ptr NULL: absent.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycUniform {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// Kind.
+    pub kind: u32,
+    /// Without its sign; 0: none.
+    pub port_number: u32,
+    /// UNREACHABLE: the port is negative.
+    pub flags: u32,
+    /// Scheme.
+    pub scheme: Slice,
+    /// Slashes.
+    pub slashes: Slice,
+    /// Host.
+    pub host: Slice,
+    /// Port.
+    pub port: Slice,
+    /// Transport.
+    pub transport: Slice,
+    /// Slash.
+    pub slash: Slice,
+    /// Resource.
+    pub resource: Slice,
+    /// Channel.
+    pub channel: Slice,
+    /// Host through transport.
+    pub host_port: Slice,
+    /// Start through transport.
+    pub root: Slice,
+    /// Start through resource.
+    pub entity: Slice,
+    /// Slash to the end.
+    pub path: Slice,
+    /// Host to the end.
+    pub body: Slice,
+    /// Full.
+    pub full: Slice,
+    /// Resource without its type byte.
+    pub nick: Slice,
+}
+
+/// What a name means; 0 is unknown.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycName {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// `WEIR_PSYC_IS_`...
+    pub flags: u32,
+    /// As a routing variable.
+    pub routing: u32,
+    /// As a variable or a type.
+    pub r#type: u32,
+    /// Number of the known method it is or inherits from.
+    pub method: u32,
+    /// Of that method.
+    pub family: u32,
+    /// `WEIR_PSYC_METHOD_`... of the family.
+    pub method_flags: u32,
+    /// Reserved.
+    pub reserved: u32,
+    /// Name of that method, static.
+    pub known: Slice,
+}
+
+/// A template.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycTemplate {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// Reserved.
+    pub reserved: u32,
+    /// Text.
+    pub text: Slice,
+    /// Empty: "[".
+    pub open: Slice,
+    /// Empty: "]".
+    pub close: Slice,
+}
+
+/// What stands for a name. Of equal names the last holds. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycBinding {
+    /// Name.
+    pub name: Slice,
+    /// Value.
+    pub value: Slice,
+}
+
+/// A modifier to be rendered. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycModifier {
+    /// The byte: ':', '=', '+', '-', '@', '?', '!'.
+    pub operation: u32,
+    /// `WEIR_PSYC_LENGTH_`...; has no effect in a routing header.
+    pub length: u32,
+    /// Name.
+    pub name: Slice,
+    /// Value.
+    pub value: Slice,
+}
+
+/// A packet to be rendered: at most 65,536 modifiers in each header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycPacket {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// RAW: `content` in the place of state, entity, method and data; THRESHOLD: it is set.
+    pub flags: u32,
+    /// 0 none, '=' reset, '?' resync.
+    pub state: u32,
+    /// `WEIR_PSYC_LENGTH_`... of the content.
+    pub length: u32,
+    /// Threshold.
+    pub threshold: u64,
+    /// Routing.
+    pub routing: *const PsycModifier,
+    /// Routing count.
+    pub routing_count: usize,
+    /// Entity.
+    pub entity: *const PsycModifier,
+    /// Entity count.
+    pub entity_count: usize,
+    /// Empty: none.
+    pub method: Slice,
+    /// Empty: none.
+    pub data: Slice,
+    /// Content.
+    pub content: Slice,
+}
+
+/// How many bytes a packet will have.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycSizes {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// `HAS_CONTENT`: it has a content part; `WITH_LENGTH`: its length is written.
+    pub flags: u32,
+    /// The routing header.
+    pub routing: u64,
+    /// The content through its last line feed.
+    pub content: u64,
+    /// Total.
+    pub total: u64,
+}
+
+/// An element of a list, or the value of an entry or an update. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycItem {
+    /// Empty: none.
+    pub r#type: Slice,
+    /// Value.
+    pub value: Slice,
+    /// `WEIR_PSYC_LENGTH_`...
+    pub length: u32,
+    /// Reserved.
+    pub reserved: u32,
+}
+
+/// An entry of a dict. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycEntry {
+    /// Key.
+    pub key: Slice,
+    /// `WEIR_PSYC_LENGTH_`...
+    pub key_length: u32,
+    /// Reserved.
+    pub reserved: u32,
+    /// Value.
+    pub value: PsycItem,
+}
+
+/// A step of an index. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycStep {
+    /// `WEIR_PSYC_POS`, `WEIR_PSYC_FIELD` or `WEIR_PSYC_KEY`.
+    pub kind: u32,
+    /// Of a key: `WEIR_PSYC_LENGTH_`...
+    pub length: u32,
+    /// Of a position.
+    pub number: u64,
+    /// Of a field or key.
+    pub name: Slice,
+}

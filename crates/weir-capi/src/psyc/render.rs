@@ -1,0 +1,415 @@
+//! Packets and values out.
+
+use weir::ErrorCode;
+use weir_psyc::{
+    Item, Length, Modifier, Operator, PacketId, PacketSource, RenderError, Renderer,
+    StateOperation, Step,
+};
+
+use super::raw::{
+    PsycEntry, PsycItem, PsycModifier, PsycPacket, PsycPacketId, PsycSizes, PsycStep,
+};
+use super::{ELEMENTS_MAX, length, operator};
+use crate::error::{Fault, Kind};
+use crate::handle::{Apart, Caller, Output, zeroed};
+use crate::raw::Slice;
+
+/// Flags of a packet, as in the header.
+const RAW: u32 = 1;
+const THRESHOLD: u32 = 2;
+/// Flags of sizes, as in the header.
+const HAS_CONTENT: u32 = 1;
+const WITH_LENGTH: u32 = 2;
+/// Kinds of steps, as in the header.
+const KEY: u32 = 6;
+const POS: u32 = 8;
+const FIELD: u32 = 9;
+
+impl From<RenderError> for Fault {
+    fn from(error: RenderError) -> Self {
+        Self {
+            code: ErrorCode::BadRequest,
+            detail: u32::from(error.number()),
+            offset: u64::MAX,
+            text: error.sentence(),
+        }
+    }
+}
+
+/// A packet of the caller, whose modifiers stay where they are.
+struct Given<'c> {
+    apart: Apart<'c>,
+    routing: &'c [PsycModifier],
+    entity: &'c [PsycModifier],
+    raw: Option<&'c [u8]>,
+    state: Option<StateOperation>,
+    method: &'c [u8],
+    data: &'c [u8],
+    length: Length,
+}
+
+fn one_modifier<'c>(apart: &Apart<'c>, given: &PsycModifier) -> Result<Modifier<'c>, Fault> {
+    Ok(Modifier {
+        operator: operator(given.operation)?,
+        name: apart.bytes(given.name)?,
+        value: apart.bytes(given.value)?,
+        length: length(given.length)?,
+    })
+}
+
+impl<'c> Given<'c> {
+    fn new(apart: Apart<'c>, packet: &PsycPacket) -> Result<Self, Fault> {
+        let state = match packet.state {
+            0 => None,
+            state if state == u32::from(b'=') => Some(StateOperation::Reset),
+            state if state == u32::from(b'?') => Some(StateOperation::Resync),
+            _ => {
+                return Err(Fault::new(
+                    ErrorCode::BadOption,
+                    "a state operation is 0 for none, = or ?",
+                ));
+            }
+        };
+        if packet.flags & !(RAW | THRESHOLD) != 0 {
+            return Err(Fault::new(ErrorCode::BadOption, "an unknown flag is set"));
+        }
+        let header = |ptr, count| {
+            let modifiers = apart.values::<PsycModifier>(ptr, count, ELEMENTS_MAX)?;
+            for (at, modifier) in modifiers.iter().enumerate() {
+                one_modifier(&apart, modifier).map_err(|fault| fault.at_index(at))?;
+            }
+            Ok::<_, Fault>(modifiers)
+        };
+        let routing = header(packet.routing, packet.routing_count)?;
+        let entity = header(packet.entity, packet.entity_count)?;
+        let (method, data) = (apart.bytes(packet.method)?, apart.bytes(packet.data)?);
+        let content = apart.bytes(packet.content)?;
+        let raw = packet.flags & RAW != 0;
+        let parts = state.is_some() || !entity.is_empty() || !method.is_empty() || !data.is_empty();
+        if (raw && parts) || (!raw && !content.is_empty()) {
+            return Err(Fault::new(
+                ErrorCode::BadOption,
+                "a packet has a raw content, with the flag for it, or the parts of one",
+            ));
+        }
+        Ok(Self {
+            routing,
+            entity,
+            raw: raw.then_some(content),
+            state,
+            method,
+            data,
+            length: length(packet.length)?,
+            apart,
+        })
+    }
+
+    /// The modifiers, which `new` found to be good.
+    fn walk(&self, modifiers: &'c [PsycModifier]) -> impl Iterator<Item = Modifier<'_>> {
+        let nothing = Modifier::new(Operator::Set, b"", b"");
+        modifiers
+            .iter()
+            .map(move |given| one_modifier(&self.apart, given).unwrap_or(nothing))
+    }
+}
+
+impl PacketSource for Given<'_> {
+    fn routing(&self) -> impl Iterator<Item = Modifier<'_>> {
+        self.walk(self.routing)
+    }
+
+    fn raw(&self) -> Option<&[u8]> {
+        self.raw
+    }
+
+    fn state(&self) -> Option<StateOperation> {
+        self.state
+    }
+
+    fn entity(&self) -> impl Iterator<Item = Modifier<'_>> {
+        self.walk(self.entity)
+    }
+
+    fn method(&self) -> &[u8] {
+        self.method
+    }
+
+    fn data(&self) -> &[u8] {
+        self.data
+    }
+
+    fn length(&self) -> Length {
+        self.length
+    }
+}
+
+const fn renderer(packet: &PsycPacket) -> Renderer {
+    if packet.flags & THRESHOLD == 0 {
+        Renderer::new()
+    } else {
+        Renderer::with_threshold(packet.threshold)
+    }
+}
+
+fn options(c: &Caller, packet: *const PsycPacket) -> Result<PsycPacket, Fault> {
+    if packet.is_null() {
+        return Err(ErrorCode::NullPointer.into());
+    }
+    Ok(c.options(packet)?)
+}
+
+/// Writes `total` bytes, if there is room for them.
+fn finish(
+    c: &Caller,
+    out: Output<'_, u8>,
+    size: *mut usize,
+    total: u64,
+    write: impl FnOnce(&mut [u8]) -> Result<usize, RenderError>,
+) -> Result<Kind, Fault> {
+    let total = usize::try_from(total).map_err(|_| ErrorCode::BadLength)?;
+    if total > out.room() {
+        c.write(size, total)?;
+        return Ok(Kind::Need);
+    }
+    let written = write(out.into_bytes())?;
+    c.write(size, written)?;
+    Ok(Kind::Ok)
+}
+
+pub(super) fn measure(
+    c: &Caller,
+    packet: *const PsycPacket,
+    out: *mut PsycSizes,
+) -> Result<Kind, Fault> {
+    let given = options(c, packet)?;
+    c.info_size(out)?;
+    let (apart, _) = c.output(std::ptr::null_mut::<u8>(), 0)?;
+    let found = renderer(&given).sizes(&Given::new(apart, &given)?)?;
+    let mut sizes = zeroed::<PsycSizes>();
+    if let Some(content) = found.content {
+        sizes.flags = HAS_CONTENT | if found.sized { WITH_LENGTH } else { 0 };
+        sizes.content = content;
+    }
+    sizes.routing = found.routing;
+    sizes.total = found.total;
+    c.write_info(out, &sizes)?;
+    Ok(Kind::Ok)
+}
+
+pub(super) fn packet(
+    c: &Caller,
+    packet: *const PsycPacket,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let given = options(c, packet)?;
+    let (apart, out) = c.output(out, room)?;
+    let renderer = renderer(&given);
+    let packet = Given::new(apart, &given)?;
+    let room = out.room();
+    // The size is computed once: a place that is too small says it.
+    match renderer.render(&packet, out.into_bytes()) {
+        Ok(written) => {
+            c.write(size, written)?;
+            Ok(Kind::Ok)
+        }
+        Err(RenderError::BufferTooSmall(needed)) => {
+            let needed = usize::try_from(needed).map_err(|_| ErrorCode::BadLength)?;
+            debug_assert!(needed > room, "too small is smaller");
+            c.write(size, needed)?;
+            Ok(Kind::Need)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn modifier(
+    c: &Caller,
+    modifier: *const PsycModifier,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let given = c.optional(modifier)?.ok_or(ErrorCode::NullPointer)?;
+    let (apart, out) = c.output(out, room)?;
+    let given = one_modifier(&apart, &given)?;
+    let renderer = Renderer::with_threshold(threshold);
+    finish(c, out, size, renderer.modifier_size(&given)?, |out| {
+        renderer.render_modifier(&given, out)
+    })
+}
+
+fn one_item<'c>(apart: &Apart<'c>, given: &PsycItem) -> Result<Item<'c>, Fault> {
+    let ty = apart.bytes(given.r#type)?;
+    if given.reserved != 0 {
+        return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
+    }
+    Ok(Item {
+        ty: (!ty.is_empty()).then_some(ty),
+        value: apart.bytes(given.value)?,
+        length: length(given.length)?,
+    })
+}
+
+/// The rest of `out` after `at` bytes.
+fn after(out: &mut [u8], at: usize) -> &mut [u8] {
+    out.get_mut(at..).unwrap_or_default()
+}
+
+/// The type in front of a list or dict, as bytes of its own.
+fn type_of<'c>(apart: &Apart<'c>, ty: Slice) -> Result<Option<&'c [u8]>, Fault> {
+    let ty = apart.bytes(ty)?;
+    Ok((!ty.is_empty()).then_some(ty))
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+pub(super) fn list(
+    c: &Caller,
+    ty: Slice,
+    items: *const PsycItem,
+    count: usize,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let renderer = Renderer::with_threshold(threshold);
+    let (apart, out) = c.output(out, room)?;
+    let ty = type_of(&apart, ty)?;
+    let items = apart.values(items, count, ELEMENTS_MAX)?;
+    let mut total = renderer.list_size(ty, &[])?;
+    for (at, item) in items.iter().enumerate() {
+        let item = one_item(&apart, item).map_err(|fault| fault.at_index(at))?;
+        total += renderer.element_size(&item)?;
+    }
+    finish(c, out, size, total, |out| {
+        let mut at = renderer.list(ty, &[], out)?;
+        for item in items.iter().flat_map(|item| one_item(&apart, item)) {
+            at += renderer.element(&item, after(out, at))?;
+        }
+        Ok(at)
+    })
+}
+
+struct Entry<'c> {
+    key: &'c [u8],
+    length: Length,
+    value: Item<'c>,
+}
+
+fn one_entry<'c>(apart: &Apart<'c>, given: &PsycEntry) -> Result<Entry<'c>, Fault> {
+    if given.reserved != 0 {
+        return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
+    }
+    Ok(Entry {
+        key: apart.bytes(given.key)?,
+        length: length(given.key_length)?,
+        value: one_item(apart, &given.value)?,
+    })
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+pub(super) fn dict(
+    c: &Caller,
+    ty: Slice,
+    entries: *const PsycEntry,
+    count: usize,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let renderer = Renderer::with_threshold(threshold);
+    let (apart, out) = c.output(out, room)?;
+    let ty = type_of(&apart, ty)?;
+    let entries = apart.values(entries, count, ELEMENTS_MAX)?;
+    let mut total = renderer.dict_size(ty, &[])?;
+    for (at, entry) in entries.iter().enumerate() {
+        let entry = one_entry(&apart, entry).map_err(|fault| fault.at_index(at))?;
+        total += renderer.key_size(entry.key, entry.length)?;
+        total += renderer.dict_value_size(&entry.value)?;
+    }
+    finish(c, out, size, total, |out| {
+        let mut at = renderer.dict(ty, &[], out)?;
+        for entry in entries.iter().flat_map(|entry| one_entry(&apart, entry)) {
+            at += renderer.key(entry.key, entry.length, after(out, at))?;
+            at += renderer.dict_value(&entry.value, after(out, at))?;
+        }
+        Ok(at)
+    })
+}
+
+fn one_step<'c>(apart: &Apart<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> {
+    let name = apart.bytes(given.name)?;
+    match given.kind {
+        POS => Ok(Step::Pos(given.number)),
+        FIELD => Ok(Step::Field(name)),
+        KEY => Ok(Step::Key(name, length(given.length)?)),
+        _ => Err(Fault::new(
+            ErrorCode::BadOption,
+            "a step is a position, a field or a key",
+        )),
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+pub(super) fn update(
+    c: &Caller,
+    steps: *const PsycStep,
+    count: usize,
+    operation: u32,
+    item: *const PsycItem,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let renderer = Renderer::with_threshold(threshold);
+    let operator = operator(operation)?;
+    let item = c.optional(item)?.ok_or(ErrorCode::NullPointer)?;
+    let (apart, out) = c.output(out, room)?;
+    let item = one_item(&apart, &item)?;
+    let steps = apart.values(steps, count, ELEMENTS_MAX)?;
+    let mut total = renderer.update_size(&[], operator, &item)?;
+    for (at, step) in steps.iter().enumerate() {
+        let step = one_step(&apart, step).map_err(|fault| fault.at_index(at))?;
+        total += renderer.step_size(&step)?;
+    }
+    finish(c, out, size, total, |out| {
+        let mut at = 0;
+        for step in steps.iter().flat_map(|step| one_step(&apart, step)) {
+            at += renderer.step(&step, after(out, at))?;
+        }
+        at += renderer.update(&[], operator, &item, after(out, at))?;
+        Ok(at)
+    })
+}
+
+pub(super) fn packet_id(
+    c: &Caller,
+    id: *const PsycPacketId,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let given = c.optional(id)?.ok_or(ErrorCode::NullPointer)?;
+    let (apart, out) = c.output(out, room)?;
+    let id = PacketId {
+        context: apart.bytes(given.context)?,
+        source: apart.bytes(given.source)?,
+        target: apart.bytes(given.target)?,
+        counter: apart.bytes(given.counter)?,
+        fragment: apart.bytes(given.fragment)?,
+    };
+    finish(c, out, size, Renderer::packet_id_size(&id)?, |out| {
+        Renderer::packet_id(&id, out)
+    })
+}
