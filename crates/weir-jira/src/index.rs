@@ -63,6 +63,8 @@ pub struct Index {
     /// By number; `None`: replaced by a later one.
     entries: Vec<Option<Entry>>,
     by_id: HashMap<String, usize>,
+    /// By key in capital letters.
+    by_key: HashMap<String, usize>,
     /// Numbers of the entries in which a word is, ascending.
     words: BTreeMap<Box<str>, Vec<usize>>,
     /// Offset of the last record that was read, by topic.
@@ -217,14 +219,19 @@ impl Index {
         let (project, count) = row.key.rsplit_once('-').unwrap_or((&row.key, "0"));
         let order = (project.to_owned(), count.parse().unwrap_or(0));
         self.by_id.insert(id, number);
+        self.by_key.insert(row.key.to_ascii_uppercase(), number);
         self.entries.push(Some(Entry { row, issue, order }));
     }
 
     fn remove(&mut self, id: &str) {
-        if let Some(number) = self.by_id.remove(id)
-            && let Some(entry) = self.entries.get_mut(number)
-        {
-            *entry = None;
+        let Some(number) = self.by_id.remove(id) else {
+            return;
+        };
+        let entry = self.entries.get_mut(number).and_then(Option::take);
+        let key = entry.map(|entry| entry.row.key.to_ascii_uppercase());
+        // Another issue may have the key by now.
+        if let Some(key) = key.filter(|key| self.by_key.get(key) == Some(&number)) {
+            self.by_key.remove(&key);
         }
     }
 
@@ -239,6 +246,7 @@ impl Index {
             .collect();
         self.words.clear();
         self.by_id.clear();
+        self.by_key.clear();
         for (number, entry) in entries.into_iter().enumerate() {
             for word in words_of(&entry.issue) {
                 self.words
@@ -247,6 +255,8 @@ impl Index {
                     .push(number);
             }
             self.by_id.insert(entry.row.id.clone(), number);
+            self.by_key
+                .insert(entry.row.key.to_ascii_uppercase(), number);
             self.entries.push(Some(entry));
         }
     }
@@ -263,12 +273,9 @@ impl Index {
 
     /// The row of the issue with this key or id.
     pub fn row(&self, key: &str) -> Option<&Row> {
-        if let Some(number) = self.by_id.get(key) {
-            return Some(&self.entry(*number)?.row);
-        }
-        let mut all = self.entries.iter().flatten();
-        let found = all.find(|entry| entry.row.key.eq_ignore_ascii_case(key));
-        found.map(|entry| &entry.row)
+        let number = self.by_id.get(key);
+        let number = number.or_else(|| self.by_key.get(&key.to_ascii_uppercase()))?;
+        Some(&self.entry(*number)?.row)
     }
 
     fn entry(&self, number: usize) -> Option<&Entry> {

@@ -1,6 +1,7 @@
 //! First load, changes, moves, deletions, lost projects.
 
 use serde_json::json;
+use weir_jira::index::Index;
 use weir_jira::sim::SimOptions;
 use weir_jira::{JiraError, asked, offline};
 
@@ -14,6 +15,29 @@ fn a_first_load_brings_everything_and_a_pull_without_changes_is_one_request() {
     world.converged();
     let report = world.pull();
     assert_eq!((report.requests, report.writes), (1, 0), "{report:?}");
+}
+
+#[test]
+fn the_index_finds_an_issue_by_its_present_key() {
+    let world = World::new(small());
+    world.pull();
+    let mut index = Index::load(&world.replica).unwrap();
+    let id = index.row("AA-1").unwrap().id.clone();
+    assert_eq!(index.row("aa-1").unwrap().id, id);
+    assert_eq!(index.row(&id).unwrap().key, "AA-1");
+    // A moved issue has another key; enough changes make the numbers of the index dense again.
+    let body = json!({"issue": "AA-1", "project": "BB"});
+    world.sim.control("POST", "/_sim/move", &body);
+    for _ in 0..115 {
+        world.edit("AA-2", &json!({"summary": "again"}));
+        world.pull();
+        index.refresh(&world.replica).unwrap();
+    }
+    let moved = world.site()[&id]["key"].as_str().unwrap().to_owned();
+    assert_eq!(index.row(&moved).unwrap().id, id);
+    assert!(index.row("AA-1").is_none());
+    assert_eq!(index.row("AA-2").unwrap().summary, "again");
+    assert_eq!(index.len(), world.site().len());
 }
 
 #[test]
