@@ -311,17 +311,60 @@
 
 ;;;; The end of Emacs
 
+(defvar weir-tests-options nil "Further options of `weir-tests-child'.")
+
 (defun weir-tests-child (&rest forms)
   "Evaluate FORMS in another Emacs with the package; return (STATUS . OUTPUT)."
   (with-temp-buffer
-    (let ((status (call-process
-                   (expand-file-name invocation-name invocation-directory) nil t nil
-                   "-Q" "--batch" "-L" (file-name-directory (locate-library "weir"))
-                   "--eval" (prin1-to-string
-                             `(progn (require 'weir)
-                                     (setq weir-module-file ,weir-module-file)
-                                     ,@forms)))))
+    (let ((status (apply #'call-process
+                         (expand-file-name invocation-name invocation-directory) nil t nil
+                         `(,@weir-tests-options
+                           "-Q" "--batch" "-L" ,(file-name-directory (locate-library "weir"))
+                           "--eval" ,(prin1-to-string
+                                      `(progn (require 'weir)
+                                              (setq weir-module-file ,weir-module-file)
+                                              ,@forms))))))
       (cons status (buffer-string)))))
+
+(ert-deftest weir-tests-the-assertions-of-emacs-hold ()
+  ;; Emacs itself ends with a message where a value is used on another thread, after its call,
+  ;; or while an exit is pending.
+  (let ((directory (make-temp-file "weir-tests" t))
+        (weir-tests-options '("--module-assertions"))
+        (weir-timeout 60))
+    (unwind-protect
+        (should
+         (equal
+          (weir-tests-child
+           `(let* ((weir-timeout 60)
+                   (store (weir-open ,directory))
+                   (seen 0)
+                   (follower nil))
+              (weir-await (weir-create store "t"))
+              (setq follower (weir-follow store "t"
+                                          (lambda (records) (setq seen (+ seen (length records))))))
+              (dotimes (number 20)
+                (weir-put store "t" (format "k%d" number) (format "{\"n\":%d}" number)
+                          :callback #'ignore)
+                (garbage-collect))
+              (weir-await (weir-put store "t" "last" "{\"n\":\"\u65e5\"}"))
+              (while (< seen 21)
+                (accept-process-output nil 0.05))
+              (weir-stop follower)
+              (princ (list (length (weir-query store "t" :where "$.n>9"))
+                           (length (weir-scan store "t" :prefix "k"))
+                           (string-search "\u65e5" (weir-get store "t" "last"))))
+              ;; What signals, with garbage in the place of a handle and in strings.
+              (dolist (bad (list (lambda () (weir-get 5 "t" "k")) (lambda () (weir-get nil "t" "k"))
+                                 (lambda () (weir-get store "no" "k"))
+                                 (lambda () (weir-get store "\xff" "k"))
+                                 (lambda () (weir-read store "t" :after (expt 2 80)))
+                                 (lambda () (weir-query store "t" :where "$$$"))
+                                 (lambda () (weir-close store) (weir-get store "t" "k"))))
+                (condition-case nil (funcall bad) (error (princ ".")))
+                (garbage-collect))))
+          '(0 . "(10 20 6).......")))
+      (delete-directory directory t))))
 
 (ert-deftest weir-tests-a-write-is-executed-at-the-end-of-emacs ()
   (let ((directory (make-temp-file "weir-tests" t)))
@@ -374,6 +417,21 @@
                       '(condition-case error (weir-open "/tmp")
                          (weir-usage (princ (cadr error))))))))
     (should (string-match-p "set .weir-module-file" output))))
+
+(ert-deftest weir-tests-the-module-is-loaded-twice ()
+  (let ((directory (make-temp-file "weir-tests" t)))
+    (unwind-protect
+        (should (equal (weir-tests-child
+                        '(weir--ensure)
+                        '(module-load weir-module-file)
+                        `(let ((store (weir-open ,directory)))
+                           (weir-await (weir-create store "t") 60)
+                           (module-load weir-module-file)
+                           (weir-await (weir-put store "t" "k" "v") 60)
+                           (princ (weir-get store "t" "k"))
+                           (weir-close store)))
+                       '(0 . "v")))
+      (delete-directory directory t))))
 
 (ert-deftest weir-tests-loading-has-no-side-effects ()
   (should (equal (weir-tests-child

@@ -18,20 +18,54 @@ mod text;
 mod threads;
 mod work;
 
-// The symbols that Emacs looks for; the macros hold the unsafe code.
-#[allow(unsafe_code, reason = "the macros export symbols and initialisers")]
+// The symbols that Emacs looks for.
+#[allow(unsafe_code, reason = "Emacs finds its entry by the name of a symbol")]
 mod exported {
+    use std::ffi::c_int;
+    use std::sync::PoisonError;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use emacs::init::{__INIT_FNS__, __MOD_IN_NAME__, __PREFIX__, initialize};
+    use emacs::raw::emacs_runtime;
+    use emacs::{Env, Result, Value};
+
     emacs::plugin_is_GPL_compatible!();
 
-    /// Called when Emacs loads the module.
-    #[allow(clippy::unnecessary_wraps, reason = "the macro wants a Result")]
-    #[emacs::module(
-        name = "weir-module",
-        defun_prefix = "weir",
-        separator = "-",
-        mod_in_name = false
-    )]
-    fn init(_: &emacs::Env) -> emacs::Result<()> {
-        Ok(())
+    /// Whether the functions are defined.
+    static LOADED: AtomicBool = AtomicBool::new(false);
+
+    /// Defines all functions, with names that begin with `weir-`.
+    fn define(env: &Env) -> Result<Value<'_>> {
+        let prefix = ["weir".to_owned(), "-".to_owned()];
+        *__PREFIX__.lock().unwrap_or_else(PoisonError::into_inner) = prefix;
+        __MOD_IN_NAME__.store(false, Ordering::Relaxed);
+        let functions = __INIT_FNS__.lock();
+        let functions = functions.unwrap_or_else(PoisonError::into_inner);
+        for define in functions.values() {
+            define(env)?;
+        }
+        env.provide("weir-module")
+    }
+
+    /// Called each time when Emacs loads the module. The macro of the crate would fail the second time,
+    /// because its references to Lisp values are there already.
+    ///
+    /// # Safety
+    /// Only Emacs calls it, with a pointer that is valid during the call.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn emacs_module_init(runtime: *mut emacs_runtime) -> c_int {
+        if LOADED.load(Ordering::SeqCst) {
+            return 0;
+        }
+        // SAFETY: Emacs passed the pointer; the size stands first in every version of the structure.
+        let size = unsafe { (*runtime).size };
+        if usize::try_from(size).unwrap_or(0) < size_of::<emacs_runtime>() {
+            return 1;
+        }
+        // SAFETY: as above; the environment lives no longer than this call.
+        let env = unsafe { Env::from_runtime(runtime) };
+        let failed = initialize(&env, define);
+        LOADED.store(failed == 0, Ordering::SeqCst);
+        failed
     }
 }
