@@ -31,6 +31,11 @@
 #define WEIR_INIT WEIR_EXPORT("weir_init") int32_t weir_program_init(void)
 #define WEIR_UPGRADE WEIR_EXPORT("weir_upgrade") int32_t weir_program_upgrade(void)
 
+/* Version of the layout of the state, a number: a program of another version
+ * takes the place of this one only if it has WEIR_UPGRADE. Without it, 0. */
+#define WEIR_STATE(version) \
+  WEIR_EXPORT("weir_state") int32_t weir_program_state(void) { return (version); }
+
 /* What is asked (weir_input.op). */
 enum { WEIR_OP_INIT = 0, WEIR_OP_PUT = 1, WEIR_OP_DELETE = 2, WEIR_OP_UPGRADE = 3 };
 

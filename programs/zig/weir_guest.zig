@@ -44,6 +44,18 @@ fn abi() callconv(.c) i32 {
     return 1;
 }
 
+/// Exports `weir_state`, the version of the layout of the state:
+/// `comptime { weir.stateVersion(2); }`. A program of another version takes the place
+/// of this one only if it exports `weir_upgrade`. Without it, the version is 0.
+pub fn stateVersion(comptime version: i32) void {
+    const teller = struct {
+        fn tell() callconv(.c) i32 {
+            return version;
+        }
+    };
+    @export(&teller.tell, .{ .name = "weir_state" });
+}
+
 /// Writes the message of every panic to the log of the operator, then traps.
 /// `std.debug.no_panic` in its place says nothing; the module is 3 KiB smaller.
 pub const panic = std.debug.FullPanic(say);

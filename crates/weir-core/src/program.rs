@@ -53,6 +53,9 @@ pub struct Facts {
     pub has_init: bool,
     /// It has something to run when it replaces another program.
     pub has_upgrade: bool,
+    /// Version of the layout of its state: a program of another version takes over only if it
+    /// has something to run then. 0 unless the module says it.
+    pub state_version: i32,
     /// Bytes that its linear memory may have.
     pub memory_bytes_max: u64,
     /// Time to compile it, in microseconds: an estimate from its code, which

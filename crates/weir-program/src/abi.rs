@@ -14,6 +14,8 @@ pub(crate) const MODULE: &str = "weir1";
 pub(crate) const VERSION_NAME: &str = "weir_abi";
 /// Version that it must return.
 pub(crate) const VERSION: i32 = 1;
+/// Function that returns the version of the layout of the state.
+pub(crate) const STATE_VERSION_NAME: &str = "weir_state";
 
 /// Bytes of a page of linear memory.
 pub(crate) const PAGE_BYTES: u64 = 65_536;

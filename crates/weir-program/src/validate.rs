@@ -16,7 +16,7 @@ use weir_core::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, METER};
 use weir_core::{Setup, StateMode};
 
 use crate::abi::PAGE_BYTES;
-use crate::abi::VERSION_NAME;
+use crate::abi::{STATE_VERSION_NAME, VERSION_NAME};
 use crate::fault::Fault;
 use crate::host::limits::MODULE_BYTES_MAX;
 use crate::report::{Report, may_grow};
@@ -93,6 +93,9 @@ struct Module {
     /// The function that tells the version of the interface.
     teller: Option<u32>,
     teller_is_named: bool,
+    /// The function that tells the version of the state, and what it returns if it does nothing else.
+    state_teller: Option<u32>,
+    state_version: Option<i32>,
     memories: u32,
     memory_max: Option<u64>,
     /// Elements of each table.
@@ -149,6 +152,11 @@ impl Module {
         self.function("weir_apply", true)?;
         self.report.facts.has_init = self.function("weir_init", false)?;
         self.report.facts.has_upgrade = self.function("weir_upgrade", false)?;
+        if self.function(STATE_VERSION_NAME, false)? {
+            self.report.facts.state_version = self.state_version.ok_or_else(|| {
+                format!("the function {STATE_VERSION_NAME} does more than return a number")
+            })?;
+        }
         let mut names = self.exported.iter().filter(|(name, kind, index)| {
             *kind == ExternalKind::Func && Some(*index) == self.teller && name != VERSION_NAME
         });

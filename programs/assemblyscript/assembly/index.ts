@@ -3,7 +3,9 @@
  *
  * A program exports `weir_abi` and `weir_apply`, which looks at one write and
  * returns 0 (VALID) or, by `reject`, a code from 1 to 65,535; `weir_init` and
- * `weir_upgrade` may be there too. Everything is kept or taken back as a
+ * `weir_upgrade` may be there too, and `weir_state`, which returns a literal: the
+ * version of the layout of the state (0 without it). A program of another version
+ * takes the place of this one only if it has `weir_upgrade`. Everything is kept or taken back as a
  * whole: records and state of a call that is rejected, or that traps, never
  * were. An `assert` or `throw` that fails writes its message and place to the
  * log of the operator, which `weir program trace` and `weir program logs`

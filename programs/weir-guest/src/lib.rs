@@ -513,10 +513,14 @@ pub fn returned(outcome: Outcome) -> i32 {
 
 /// Makes functions the entry points of the module: `program!(apply)`,
 /// `program!(apply, init = start)`, `program!(apply, upgrade = take_over)`.
-/// Each takes `&Input` and returns an [`Outcome`].
+/// Each takes `&Input` and returns an [`Outcome`]. `state = 2`, after them, is the
+/// version of the layout of the state: a program of another version may take the
+/// place of this one only with `upgrade`. It is 0 if nothing says it.
 #[macro_export]
 macro_rules! program {
-    ($apply:path $(, init = $init:path)? $(, upgrade = $upgrade:path)?) => {
+    (
+        $apply:path $(, init = $init:path)? $(, upgrade = $upgrade:path)? $(, state = $state:literal)?
+    ) => {
         #[unsafe(no_mangle)]
         extern "C" fn weir_abi() -> i32 {
             1
@@ -532,6 +536,10 @@ macro_rules! program {
         $(#[unsafe(no_mangle)]
         extern "C" fn weir_upgrade() -> i32 {
             $crate::returned($upgrade(&$crate::Input::read()))
+        })?
+        $(#[unsafe(no_mangle)]
+        extern "C" fn weir_state() -> i32 {
+            $state
         })?
         #[cfg(target_arch = "wasm32")]
         #[panic_handler]

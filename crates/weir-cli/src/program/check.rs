@@ -21,6 +21,11 @@ const CHECKED: &[Field] = &[
         "bool",
         "whether it runs when it replaces another",
     ),
+    field(
+        "state_version",
+        "number",
+        "version of its state, as `weir_state` returns it; 0 without it",
+    ),
     field("imports", "text", "functions of the store that it calls"),
     field("sha256", "text", "identity of the module"),
 ];
@@ -50,6 +55,7 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         Cell::Size(report.memory_bytes_max),
         Cell::Flag(report.facts.has_init),
         Cell::Flag(report.facts.has_upgrade),
+        Cell::Text(report.facts.state_version.to_string().into()),
         Cell::Text(report.imports.join(" ").into()),
         Cell::Text(host.hash(&code).to_string().into()),
     ])?;

@@ -177,6 +177,12 @@ impl Brought {
                 "a program of state mode memory can only be replaced by one that exports weir_upgrade",
             )));
         }
+        let (was, now) = (old.running.facts.state_version, facts.state_version);
+        if self.mode == StateMode::Kv && was != now && !facts.has_upgrade {
+            return Ok(Err(bad(&format!(
+                "the state of the topic has version {was}, that of the program is {now}: it has to export weir_upgrade",
+            ))));
+        }
         let had_keys = old.running.watches;
         if facts.reads_keys && !had_keys && old.has_keys {
             return Ok(Err(bad(

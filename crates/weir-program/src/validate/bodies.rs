@@ -62,6 +62,9 @@ impl Module {
         if self.teller.map(u64::from) == Some(index) {
             self.report.version = constant(body);
         }
+        if self.state_teller.map(u64::from) == Some(index) {
+            self.state_version = constant(body);
+        }
         self.report.functions += 1;
         self.report.body_bytes += range.len() as u64;
         if range.len() > FUNCTION_BYTES_MAX {

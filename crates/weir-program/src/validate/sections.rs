@@ -9,7 +9,7 @@ use weir_core::limits::GLOBALS_MAX;
 
 use super::Module;
 use crate::abi::PAGE_BYTES;
-use crate::abi::{IMPORTS, MODULE, Returns, VERSION_NAME};
+use crate::abi::{IMPORTS, MODULE, Returns, STATE_VERSION_NAME, VERSION_NAME};
 use crate::fault::{Fault, rule};
 use crate::fresh::pages_of;
 use crate::host::limits::{
@@ -128,6 +128,9 @@ impl Module {
         }
         if export.name == VERSION_NAME && export.kind == ExternalKind::Func {
             self.teller = Some(export.index);
+        }
+        if export.name == STATE_VERSION_NAME && export.kind == ExternalKind::Func {
+            self.state_teller = Some(export.index);
         }
         let export = (export.name.to_owned(), export.kind, export.index);
         self.exported.push(export);

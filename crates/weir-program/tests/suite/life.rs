@@ -58,6 +58,62 @@ fn a_replacement_takes_over_whole_or_the_old_program_stays() {
     );
 }
 
+/// A state is not given to a program that expects another one.
+#[test]
+fn a_replacement_of_another_state_version_needs_an_upgrade() {
+    let write = "(call $state_put (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 1)) (call $emit_input) i32.const 0";
+    let of = |version: i32, more: &str| {
+        let part = format!(
+            r#"(data (i32.const 0) "s1") (func (export "weir_state") (result i32) i32.const {version}) {more}"#
+        );
+        module("emit_input state_put", &part, write)
+    };
+    let none = module(
+        "emit_input state_put",
+        r#"(data (i32.const 0) "s1")"#,
+        write,
+    );
+    let upgrade = r#"(func (export "weir_upgrade") (result i32) i32.const 0)"#;
+    let (one, two, upgrades) = (of(1, ""), of(2, ""), of(2, upgrade));
+    let computed = module(
+        "emit_input state_put",
+        r#"(data (i32.const 0) "s1") (func (export "weir_state") (result i32) (i32.add (i32.const 1) (i32.const 1)))"#,
+        write,
+    );
+    let script = "create t program=one\nput t a=1\nreplace t program=two\nreplace t program=none\n\
+        put t a=2\nreplace t program=one\nreplace t program=upgrades\nreplace t program=two\n\
+        replace t program=computed\nstate t\n\
+        create u program=one state=none\nreplace u program=two";
+    let no = |was: i32, now: i32| {
+        format!(
+            "ERROR BAD_PROGRAM the state of the topic has version {was}, that of the program is {now}: \
+             it has to export weir_upgrade"
+        )
+    };
+    let text = play(
+        script,
+        &[
+            ("one", &one),
+            ("two", &two),
+            ("none", &none),
+            ("upgrades", &upgrades),
+            ("computed", &computed),
+        ],
+    );
+    assert_eq!(
+        text,
+        format!(
+            "1 VALID: t 1 CREATE last\n2 VALID: t 2 PUT a=1 last\n3 {}\n4 {}\n\
+             5 VALID: t 3 PUT a=2 last\n6 VALID: t 4 REPLACE last\n7 VALID: t 5 REPLACE last\n\
+             8 VALID: t 6 REPLACE last\n\
+             9 ERROR BAD_PROGRAM the function weir_state does more than return a number\n\
+             s=1\n1 entries\n10 VALID: u 1 CREATE last\n11 VALID: u 2 REPLACE last\n",
+            no(1, 2),
+            no(1, 0),
+        )
+    );
+}
+
 /// In mode memory the old memory stays, to the byte, when the new one fails.
 #[test]
 fn memory_survives_a_replacement_that_fails() {
