@@ -44,7 +44,7 @@ pub use machine::{Applied, ApplyError, Machine};
 pub use options::{Compaction, ProgramOptions, Retention, TopicOptions};
 pub use program::{
     CodeHash, Facts, Program, ProgramCounts, ProgramHost, ProgramView, Refusal, Setup, StateMode,
-    Trap, TrapKind,
+    Trap, TrapKind, Verdicts,
 };
 pub use record::{ConsequenceSink, Record, RecordFlags, RecordKind};
 pub use snapshot::{SnapshotError, SnapshotSink, SnapshotSource};

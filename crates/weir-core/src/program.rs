@@ -12,6 +12,7 @@ use std::fmt;
 
 use crate::call_context::{CallContext, Image};
 pub use crate::code::{CodeHash, StateMode, TrapKind};
+use crate::error_code::ErrorCode;
 use crate::kv::KvMap;
 
 /// Bytes of stack of a thread that applies, so that no call of a program needs
@@ -189,6 +190,45 @@ pub struct ProgramCounts {
     pub traps: u64,
 }
 
+/// What became of the writes that the programs of a topic judged, since the machine was made or
+/// loaded: a transaction is one. For people and metrics, as [`ProgramCounts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    /// VALID.
+    pub valid: u64,
+    /// INVALID: `REJECTED`.
+    pub rejected: u64,
+    /// INVALID: `QUOTA`.
+    pub over_quota: u64,
+    /// INVALID: `TXN_ABORTED`, whatever the program said of the step.
+    pub aborted: u64,
+    /// ERROR: `TRAP`.
+    pub trapped: u64,
+    /// ERROR: `OUT_OF_FUEL`.
+    pub out_of_fuel: u64,
+    /// ERROR: `LIMIT`.
+    pub over_limit: u64,
+    /// Any other reason.
+    pub others: u64,
+}
+
+impl Verdicts {
+    /// Counts a write; no reason is VALID.
+    pub(crate) fn count(&mut self, reason: Option<ErrorCode>) {
+        let count = match reason {
+            None => &mut self.valid,
+            Some(ErrorCode::Rejected) => &mut self.rejected,
+            Some(ErrorCode::Quota) => &mut self.over_quota,
+            Some(ErrorCode::TxnAborted) => &mut self.aborted,
+            Some(ErrorCode::Trap) => &mut self.trapped,
+            Some(ErrorCode::OutOfFuel) => &mut self.out_of_fuel,
+            Some(ErrorCode::Limit) => &mut self.over_limit,
+            Some(_) => &mut self.others,
+        };
+        *count += 1;
+    }
+}
+
 /// A module and its arguments, as a topic runs them.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramView<'a> {
@@ -208,4 +248,6 @@ pub struct ProgramView<'a> {
     pub state_bytes: u64,
     /// What it and those before it did.
     pub counts: ProgramCounts,
+    /// What became of the writes that they judged.
+    pub verdicts: Verdicts,
 }

@@ -11,6 +11,7 @@ use crate::shared::Shared;
 
 mod cluster;
 mod groups;
+mod programs;
 
 /// All metrics as text: `OpenMetrics` 1.0 if `open`, else Prometheus 0.0.4. Reads records of
 /// groups, so it must not run on a reactor thread.
@@ -24,6 +25,7 @@ pub(crate) fn render(shared: &Shared, open: bool) -> String {
     cluster::cluster(&mut page, shared);
     groups::groups(&mut page, shared);
     groups::sessions(&mut page, shared);
+    programs::programs(&mut page, shared);
     connections(&mut page, shared);
     security(&mut page, shared);
     page.counter(

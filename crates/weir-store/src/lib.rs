@@ -83,5 +83,5 @@ pub use retention::RetainReport;
 pub use salvage::{Lost, SalvageReport, SalvagedTopic, salvage, salvage_dry_run};
 pub use scan::{KeyEntry, SCAN_KEYS_MAX, Standing, key_after};
 pub use scrub::ScrubReport;
-pub use store::{ProgramInfo, Stats, Store, TopicInfo};
+pub use store::{ProgramInfo, ProgramTally, Stats, Store, TopicInfo};
 pub use verify::{FINDINGS_MAX, VerifyProgress, VerifyReport, verify, verify_disk, verify_with};

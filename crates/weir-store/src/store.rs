@@ -12,7 +12,7 @@ use weir_core::intention::IntentionLimits;
 use weir_core::program::PROGRAM_STACK_BYTES;
 use weir_core::{
     ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
-    ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
+    ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions, Verdicts,
 };
 
 use crate::background_tasks::{self, BackgroundTasks};
@@ -105,6 +105,18 @@ pub struct ProgramInfo {
     /// What the topic's programs did since the store was opened, the
     /// intentions that were replayed then included.
     pub counts: ProgramCounts,
+}
+
+/// What the programs of a topic did since the store was opened, the intentions that were
+/// replayed then included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramTally {
+    /// Name of the topic.
+    pub topic: String,
+    /// Its calls.
+    pub counts: ProgramCounts,
+    /// What became of the writes that it judged.
+    pub verdicts: Verdicts,
 }
 
 /// Counts since the store was opened, and where it stands.
@@ -428,6 +440,28 @@ impl Store {
         drop(machine);
         programs.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         programs
+    }
+
+    /// What the programs of at most `limit` topics did since the store was opened, those that were
+    /// created first, and the number of topics that have one.
+    #[must_use]
+    pub fn program_counts(&self, limit: usize) -> (Vec<ProgramTally>, usize) {
+        let machine = self.engine.machine.read();
+        let (mut found, mut count) = (Vec::new(), 0);
+        for view in machine.topics() {
+            let Some(program) = view.program else {
+                continue;
+            };
+            count += 1;
+            if found.len() < limit {
+                found.push(ProgramTally {
+                    topic: view.name.as_str().to_owned(),
+                    counts: program.counts,
+                    verdicts: program.verdicts,
+                });
+            }
+        }
+        (found, count)
     }
 
     /// Hash of the intentions that are applied, a prefix of the log; equal for

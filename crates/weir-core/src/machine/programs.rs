@@ -171,6 +171,9 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     if let Err(no) = &verdict {
         topic.digest = topic.digest.fold(told(&no.detail));
     }
+    running
+        .verdicts
+        .count(verdict.as_ref().err().map(|no| no.reason));
     running.context.rest();
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);

@@ -13,7 +13,7 @@ use crate::kv::KvMap;
 use crate::limits::{DETAIL_TEXT_BYTES_MAX, START_FUEL, STATE_ENTRY_BYTES};
 use crate::options::TopicOptions;
 use crate::program::{
-    CodeHash, Decision, Entry, Facts, Program, ProgramCounts, Setup, StateMode, Trap,
+    CodeHash, Decision, Entry, Facts, Program, ProgramCounts, Setup, StateMode, Trap, Verdicts,
 };
 
 /// A program at work in a topic.
@@ -32,6 +32,7 @@ pub(crate) struct Running {
     /// Bytes that it is charged for.
     pub(crate) charged: u64,
     pub(crate) counts: ProgramCounts,
+    pub(crate) verdicts: Verdicts,
 }
 
 impl Clone for Running {
@@ -48,6 +49,7 @@ impl Clone for Running {
             owner: Arc::clone(&self.owner),
             charged: self.charged,
             counts: self.counts,
+            verdicts: self.verdicts,
         }
     }
 }
@@ -83,6 +85,7 @@ impl Running {
             owner,
             charged: 0,
             counts: ProgramCounts::default(),
+            verdicts: Verdicts::default(),
         }
     }
 

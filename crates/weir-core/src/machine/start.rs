@@ -207,7 +207,7 @@ impl Brought {
             watches,
             owner,
         );
-        running.counts = old.running.counts;
+        (running.counts, running.verdicts) = (old.running.counts, old.running.verdicts);
         running.charged = old.running.charged;
         running.open(self.first, item);
         let judged = if facts.has_upgrade {

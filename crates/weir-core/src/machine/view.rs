@@ -81,5 +81,6 @@ fn program_view(live: &Live) -> Option<ProgramView<'_>> {
         state_entries: running.context.state().len() as u64,
         state_bytes: running.state_bytes(),
         counts: running.counts,
+        verdicts: running.verdicts,
     })
 }

@@ -188,11 +188,12 @@ fn the_page_of_metrics_lists_what_there_is() {
     let listed = names_after(&rows, "`");
     let missing: Vec<_> = printed.difference(&listed).collect();
     assert_eq!(missing, [&""; 0], "not in docs/operating/metrics.md");
-    // A cluster and groups print further ones.
+    // A cluster, groups and programs print further ones.
     let sources = [
         include_str!("../../src/scrape.rs"),
         include_str!("../../src/scrape/cluster.rs"),
         include_str!("../../src/scrape/groups.rs"),
+        include_str!("../../src/scrape/programs.rs"),
     ];
     for name in listed.difference(&printed) {
         let quoted = format!("\"{name}\"");

@@ -5,29 +5,53 @@ use std::path::Path;
 use weir::{Durability, OpenOptions, Weir};
 use weir_server::{Server, ServerConfig};
 
-use crate::client::Client;
+use crate::client::{Client, Reply};
 use crate::world::request;
+
+/// A server on a store with an engine for programs.
+struct Serving {
+    server: Server,
+    _weir: Weir,
+    _directory: tempfile::TempDir,
+}
+
+impl Serving {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        // The front door brings the engine.
+        let weir = Weir::open_with(directory.path(), &options).unwrap();
+        let mut config = ServerConfig::default();
+        config.native = None;
+        config.http = Some(weir_server::Address("127.0.0.1:0".parse().unwrap()));
+        let server = Server::start(config, weir.shared_store().unwrap()).unwrap();
+        Self {
+            server,
+            _weir: weir,
+            _directory: directory,
+        }
+    }
+
+    fn ask(&self, line: &str, fields: &str, body: &[u8]) -> Reply {
+        let mut client = Client::connect(self.server.http_addr().unwrap());
+        client.send(&request(line, fields, body));
+        client.reply(line.starts_with("HEAD "))
+    }
+}
+
+fn prebuilt(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
+    std::fs::read(folder.join(format!("{name}.wasm"))).unwrap()
+}
 
 #[test]
 fn a_module_comes_back_byte_for_byte() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
-    let module = std::fs::read(folder.join("counter.wasm")).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let options = OpenOptions {
-        durability: Durability::Memory,
-        ..OpenOptions::default()
-    };
-    // The front door brings the engine.
-    let weir = Weir::open_with(directory.path(), &options).unwrap();
-    let mut config = ServerConfig::default();
-    config.native = None;
-    config.http = Some(weir_server::Address("127.0.0.1:0".parse().unwrap()));
-    let server = Server::start(config, weir.shared_store().unwrap()).unwrap();
-    let ask = |line: &str, fields: &str, body: &[u8]| {
-        let mut client = Client::connect(server.http_addr().unwrap());
-        client.send(&request(line, fields, body));
-        client.reply(line.starts_with("HEAD "))
-    };
+    let module = prebuilt("counter");
+    let serving = Serving::new();
+    let ask = |line: &str, fields: &str, body: &[u8]| serving.ask(line, fields, body);
     let put = "PUT /v1/topics/sum/program";
     let wasm = "Content-Type: application/wasm";
     assert_eq!(ask(put, wasm, &module).status, 201);
@@ -74,4 +98,43 @@ fn a_module_comes_back_byte_for_byte() {
     let binary = "Content-Type: application/octet-stream";
     assert_eq!(ask(post, binary, &5_i64.to_be_bytes()).status, 201);
     assert_eq!(ask(post, binary, b"abc").problem(), "rejected");
+}
+
+/// What a topic's program did is counted by the reason of each verdict.
+#[test]
+fn metrics_tell_what_programs_did() {
+    let serving = Serving::new();
+    let deploy = |name: &str, module: &str| {
+        let line = format!("PUT /v1/topics/{name}/program");
+        let wasm = "Content-Type: application/wasm";
+        assert_eq!(serving.ask(&line, wasm, &prebuilt(module)).status, 201);
+    };
+    let series = |name: &str| {
+        let page = serving.ask("GET /metrics", "", b"");
+        let mut lines = page.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("{name}"));
+        value.parse::<u64>().unwrap()
+    };
+    assert_eq!(series("weir_programs"), 0);
+    deploy("bad", "broken-as");
+    deploy("quiet", "nothing");
+    for value in ["fine", "fine", "assert", "more than sixteen bytes"] {
+        serving.ask("POST /v1/topics/bad/events", "", value.as_bytes());
+    }
+    assert_eq!(series("weir_programs"), 2);
+    assert_eq!(series("weir_programs_left_out"), 0);
+    let writes = |topic: &str, verdict: &str| {
+        let (effect, reason) = verdict.split_once(' ').unwrap();
+        let labels = format!("{{topic=\"{topic}\",effect=\"{effect}\",reason=\"{reason}\"}}");
+        series(&format!("weir_program_writes_total{labels}"))
+    };
+    assert_eq!(writes("bad", "VALID "), 2);
+    assert_eq!(writes("bad", "INVALID REJECTED"), 1);
+    assert_eq!(writes("bad", "ERROR TRAP"), 1);
+    assert_eq!(writes("bad", "ERROR OUT_OF_FUEL"), 0);
+    assert_eq!(writes("quiet", "VALID "), 0);
+    assert_eq!(series("weir_program_calls_total{topic=\"bad\"}"), 4);
+    assert_eq!(series("weir_program_traps_total{topic=\"bad\"}"), 1);
+    assert!(series("weir_program_fuel_total{topic=\"bad\"}") > 1000);
 }
