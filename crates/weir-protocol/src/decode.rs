@@ -10,7 +10,7 @@ use crate::message::{
     OneWrite, Packet, ProgramAnswer, PushdownQuery, RefusalMessage,
 };
 use crate::{
-    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, PEER_ADDRESS_BYTES_MAX,
+    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, PATH_BYTES_MAX, PEER_ADDRESS_BYTES_MAX,
     QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX, TAG_BYTES_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX,
     WORDS_MAX,
 };
@@ -136,6 +136,12 @@ impl<'a> Fields<'_, 'a> {
         let address = self.or_empty(var!("_peer"), PEER_ADDRESS_BYTES_MAX)?;
         let text = std::str::from_utf8(address).ok();
         text.ok_or(bad("_peer", "an address"))
+    }
+
+    fn path(&self) -> Read<&'a str> {
+        let path = self.or_empty(var!("_path"), PATH_BYTES_MAX)?;
+        let text = std::str::from_utf8(path).ok();
+        text.ok_or(bad("_path", "text"))
     }
 
     fn group(&self, name: Name) -> Read<&'a str> {
@@ -328,6 +334,19 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         },
         b"_request_status" => Message::Status,
         b"_data_status" => Message::StatusIs { lines: data },
+        b"_request_files" => Message::Files {
+            path: fields.path()?,
+        },
+        b"_data_files" => Message::FilesAre { lines: data },
+        b"_request_file" => Message::File {
+            path: fields.path()?,
+            at: fields.maybe(var!("_at"))?.unwrap_or(0),
+            bytes: fields.maybe(var!("_bytes"))?.unwrap_or(0),
+        },
+        b"_data_file" => Message::FileIs {
+            length: fields.maybe(var!("_length"))?,
+            part: data,
+        },
         b"_request_compact" => Message::Compact,
         b"_notice_compact" => Message::Compacted {
             index: fields.number(var!("_index"))?,

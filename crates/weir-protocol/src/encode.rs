@@ -307,6 +307,21 @@ impl Encoder {
             }
             Message::Status => (b"_request_status", NONE),
             Message::StatusIs { lines } => (b"_data_status", lines),
+            Message::Files { path } => {
+                self.bytes(b"_path", path.as_bytes());
+                (b"_request_files", NONE)
+            }
+            Message::FilesAre { lines } => (b"_data_files", lines),
+            Message::File { path, at, bytes } => {
+                self.bytes(b"_path", path.as_bytes());
+                self.not_zero(b"_at", at);
+                self.not_zero(b"_bytes", bytes);
+                (b"_request_file", NONE)
+            }
+            Message::FileIs { length, part } => {
+                self.maybe(b"_length", length);
+                (b"_data_file", part)
+            }
             Message::Compact => (b"_request_compact", NONE),
             Message::Compacted {
                 index,

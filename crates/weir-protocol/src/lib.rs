@@ -84,6 +84,10 @@ pub const WRITES_MAX: usize = 10_000;
 pub const LISTENERS_MAX: usize = 1024;
 /// Bytes at which a list of keys, topics or groups is cut, and what a claim brings.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a file in one answer, and of the path of a file.
+pub const FILE_BYTES_MAX: usize = 64 << 10;
+/// See [`FILE_BYTES_MAX`].
+pub const PATH_BYTES_MAX: usize = 255;
 /// Records of a claim.
 pub const CLAIM_RECORDS_MAX: u64 = 1000;
 /// Claims of a connection that wait for their answer.

@@ -615,6 +615,32 @@ pub enum Message<'a> {
         /// See [`StatusLines`](crate::StatusLines).
         lines: &'a [u8],
     },
+    /// 8, "Files of a history".
+    Files {
+        /// A directory.
+        path: &'a str,
+    },
+    /// 8, "Files of a history": names, a line each.
+    FilesAre {
+        /// The lines.
+        lines: &'a [u8],
+    },
+    /// 8, "Files of a history".
+    File {
+        /// A file.
+        path: &'a str,
+        /// First byte that is wanted.
+        at: u64,
+        /// Bytes that are wanted at most.
+        bytes: u64,
+    },
+    /// 8, "Files of a history".
+    FileIs {
+        /// Bytes of the file; `None` when it does not exist.
+        length: Option<u64>,
+        /// Those that were wanted.
+        part: &'a [u8],
+    },
     /// 8: compacts topics whose options say so, writes a snapshot and removes the log before it.
     Compact,
     /// 8: the log was compacted.

@@ -161,7 +161,15 @@ impl History {
         let text = directory.display().to_string();
         let disk =
             FileDisk::open_existing(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
-        let disk: Arc<dyn Disk> = Arc::new(disk);
+        Self::on(Arc::new(disk), host)
+    }
+
+    /// As [`open`](Self::open), on the directory of a store wherever it is.
+    ///
+    /// # Errors
+    /// As for `open`.
+    pub fn on(disk: Arc<dyn Disk>, host: Option<Arc<dyn ProgramHost>>) -> Result<Self, StoreError> {
+        let missing = || StoreError::Missing { what: "store" };
         let identity = Identity::read(&*disk, identity::PATH)?.ok_or_else(missing)?;
         let readers = log::read_only(&disk, &identity.store_id)?.ok_or_else(missing)?;
         let snapshots = snapshot::list(&*disk)?;

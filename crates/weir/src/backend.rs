@@ -18,11 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset, Outcomes};
+use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset, Outcomes, ProgramHost};
 use weir_protocol::Message;
 use weir_store::{
-    CompactReport, Durability, KeyEntry, OpenOptions, Page, ProgramInfo, Proposal, Stats, Store,
-    StoreError, TopicInfo,
+    CompactReport, Durability, History, KeyEntry, OpenOptions, Page, ProgramInfo, Proposal, Stats,
+    Store, StoreError, TopicInfo,
 };
 
 pub use self::reader::TopicReader;
@@ -31,6 +31,7 @@ pub(crate) use self::session::Route;
 pub(crate) use self::values::Values;
 use crate::blocking_pool;
 use crate::error::remote_error;
+use crate::remote::files::RemoteDisk;
 use crate::remote::listener::Listener;
 use crate::remote::{ConnectOptions, Remote};
 use crate::reply::block_on;
@@ -164,6 +165,19 @@ impl Backend {
         match self {
             Self::Local(_) => Err(no_cluster()),
             Self::Remote(remote) => block_on(remote.add_node(peer)),
+        }
+    }
+
+    pub(crate) fn history(
+        &self,
+        host: Option<Arc<dyn ProgramHost>>,
+    ) -> Result<History, StoreError> {
+        match self {
+            Self::Local(store) => store.history(host),
+            Self::Remote(remote) => {
+                let disk = RemoteDisk::new(Arc::clone(remote))?;
+                History::on(Arc::new(disk), host)
+            }
         }
     }
 

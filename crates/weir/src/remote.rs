@@ -28,6 +28,7 @@ use crate::reply::block_on;
 use crate::status::Status;
 
 mod address;
+pub(crate) mod files;
 mod groups;
 pub(crate) mod link;
 pub(crate) mod listener;

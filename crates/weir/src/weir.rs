@@ -7,8 +7,8 @@ use std::time::Duration;
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
 use weir_protocol::Message;
 use weir_store::{
-    CompactReport, Durability, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats, Store,
-    StoreError, TopicInfo, VerifyProgress, VerifyReport,
+    CompactReport, Durability, History, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats,
+    Store, StoreError, TopicInfo, VerifyProgress, VerifyReport,
 };
 
 use crate::backend::Backend;
@@ -223,6 +223,15 @@ impl Weir {
     /// member has; `Unsupported` for a store of this process.
     pub fn add_node(&self, peer: &str) -> Result<u64, WeirError> {
         Ok(self.backend.add_node(peer)?)
+    }
+
+    /// The past of the store, to be run again in this process; programs run on `host`. From a
+    /// server it comes as parts of files, when they are needed.
+    ///
+    /// # Errors
+    /// `Forbidden` at a server, without the rights `admin` and `read` on all topics.
+    pub fn history(&self, host: Option<Arc<dyn ProgramHost>>) -> Result<History, WeirError> {
+        Ok(self.backend.history(host)?)
     }
 
     /// Removes a node from the cluster of the server. Its directory cannot come back

@@ -151,7 +151,7 @@ pub(super) fn judge(
     })?;
     let failed = || format!("cannot run the history of {topic} again");
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-    let history = history_on(caller, "weir program replay", Arc::clone(&host))?;
+    let history = history_on(caller, Arc::clone(&host))?;
     let first = history.first().failed(failed)?;
     let from = from.map_or(first, IntentionOffset).max(IntentionOffset(1));
     let past = past(&history, &*host, topic, from).failed(failed)?;
@@ -162,7 +162,7 @@ pub(super) fn judge(
         return Err(failure.because(why).into());
     }
     let host: Arc<dyn ProgramHost> = Arc::new(SubstituteHost::new(past.codes, code));
-    let history = history_on(caller, "weir program replay", host)?;
+    let history = history_on(caller, host)?;
     let mut found = Differences::default();
     let mut written = Ok(());
     let mut outcomes = past.outcomes.into_iter();

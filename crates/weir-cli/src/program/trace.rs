@@ -22,7 +22,7 @@ use crate::bytes::{json_bytes, json_string, json_value, printable};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, time, wide};
 use crate::paint::{DIM, paint};
-use crate::place;
+use crate::place::{self, Access, Where};
 use crate::report::{self, Because, Failure};
 use crate::verdict;
 
@@ -100,22 +100,24 @@ struct Seen {
 /// Opens the history of the call's store on a host with a tracer.
 pub(super) fn history(caller: &Caller, tracer: &Arc<Tracer>) -> anyhow::Result<History> {
     let host = Arc::new(WasmtimeHost::traced(Arc::clone(tracer)));
-    history_on(caller, "weir program trace", host)
+    history_on(caller, host)
 }
 
-/// Opens the history of the call's store for `command`; programs run on `host`.
-pub(super) fn history_on(
-    caller: &Caller,
-    command: &str,
-    host: Arc<dyn ProgramHost>,
-) -> anyhow::Result<History> {
-    let at = place::directory(
-        caller,
-        command,
-        "run it on the machine of the server with `--at DIR`; it only reads, while it is served too",
-    )?;
-    let history = History::open(Path::new(at), Some(host));
-    history.failed(|| format!("cannot read the store in {at}"))
+/// Opens the history of the call's store; programs run on `host`.
+pub(super) fn history_on(caller: &Caller, host: Arc<dyn ProgramHost>) -> anyhow::Result<History> {
+    match place::place(caller)? {
+        Where::Directory(at) => {
+            let history = History::open(Path::new(at), Some(host));
+            history.failed(|| format!("cannot read the store in {at}"))
+        }
+        Where::Server(url) => {
+            let weir = place::open(caller, Access::Read)?;
+            let history = weir.history(Some(host));
+            history.map_err(|error| {
+                Failure::weir(format!("cannot read the store at {url}"), &error).into()
+            })
+        }
+    }
 }
 
 /// Carries out `weir program trace`.

@@ -176,6 +176,54 @@ fn every_verb_answers_at_a_server_as_it_does_in_a_directory() {
     }
 }
 
+/// The past of a server's store is run again at the client, with the same result.
+#[test]
+fn the_past_of_a_server_is_run_again_at_the_client() {
+    let place = prepared();
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    for name in ["words", "vanilla"] {
+        let module = std::fs::read(root.join(format!("programs/prebuilt/{name}.wasm"))).unwrap();
+        place.write(&format!("{name}.wasm"), module);
+    }
+    let served = Served::new(&place, ":0", &[]);
+    served.run(&place, "program deploy w words.wasm").ok();
+    // More than one part of a file, and a snapshot to begin with.
+    place.write("long", "x".repeat(200_000));
+    served.run(&place, "put plain @long --key k").ok();
+    served.run(&place, "put w one --key k").ok();
+    served.run(&place, "put w one --key 5").code(3);
+    served.run(&place, "compact").ok();
+    place.write("many", "1 2 3 4 5 6 7 8 9");
+    served.run(&place, "put plain @long --key k").ok();
+    served.run(&place, "put w @many --key k").code(3);
+    served.run(&place, "put w two --key 7").code(3);
+    for line in [
+        "program trace w 8",
+        "program trace w 8 -o json",
+        "program trace w 7",
+        "program trace w 6",
+        "program trace w 2",
+        "program trace w 99",
+        "program trace none 1",
+        "program logs w",
+        "program logs -o json",
+        "program replay w --with vanilla.wasm -o json",
+        "program test vanilla.wasm --from-topic w -o json",
+    ] {
+        let near = place.run(&format!("{line} --at data"));
+        let far = served.run(&place, line);
+        assert_eq!(far.code, near.code, "{line}: {} {}", far.err, near.err);
+        assert_eq!(far.text(), near.text(), "{line}");
+        assert_eq!(lasting(&far.err), lasting(&near.err), "{line}");
+    }
+    let trace = served.run(&place, "program trace w 8").ok().text();
+    assert!(trace.contains("log error: panicked at"), "{trace}");
+    let judged = served.run(&place, "program replay w --with vanilla.wasm");
+    let said = "2 differ: 0 no longer VALID, 2 newly VALID";
+    let err = judged.code(3).err;
+    assert!(err.contains(said), "{err}");
+}
+
 #[test]
 fn verbs_that_need_the_files_say_so_and_what_to_do() {
     let place = prepared();
@@ -187,8 +235,6 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
         "repair other",
         "compact t",
         "topic retain t",
-        "program trace t 1",
-        "program logs t",
         "serve",
     ] {
         let done = served.run(&place, line).code(2);

@@ -15,6 +15,8 @@ use weir_core::limits::TOPIC_NAME_BYTES_MAX;
 
 /// Grants of one identity.
 pub const GRANTS_MAX: usize = 64;
+/// What is asked about all topics at once; no topic has this name.
+pub(crate) const EVERY_TOPIC: &str = "**";
 /// Patterns of one grant.
 pub const PATTERNS_MAX: usize = 64;
 
@@ -158,6 +160,11 @@ impl Pattern {
         })
     }
 
+    /// Whether it is `**` alone.
+    fn is_every(&self) -> bool {
+        self.deep && self.text.is_empty()
+    }
+
     fn matches(&self, topic: &str) -> bool {
         if topic.starts_with('.') && !self.text.starts_with('.') {
             return false;
@@ -238,13 +245,17 @@ impl Grants {
 
     /// Whether this is allowed. An empty topic asks whether the right is had
     /// for any topic at all: for the server as a whole, and for lists, of which
-    /// each entry is asked for again. Linear in the number of patterns.
+    /// each entry is asked for again. `**` asks for a grant on all topics. Linear in
+    /// the number of patterns.
     #[must_use]
     pub fn allow(&self, right: Right, topic: &str) -> bool {
         if topic.is_empty() {
             return self.any.has(right);
         }
         let mut on = self.on.iter();
+        if topic == EVERY_TOPIC {
+            return on.any(|(set, pattern)| set.has(right) && pattern.is_every());
+        }
         on.any(|(set, pattern)| set.has(right) && pattern.matches(topic))
     }
 }
@@ -259,6 +270,21 @@ mod tests {
         Grants::parse(grants.iter().copied())
             .unwrap()
             .allow(right, topic)
+    }
+
+    #[test]
+    fn every_topic_is_that_of_one_pattern() {
+        for (grants, expected) in [
+            (&["read **"][..], true),
+            (&["put a", "put,read a **"], true),
+            (&["all **"], true),
+            (&["read *", "read *.**", "read .**"], false),
+            (&["put **"], false),
+            (&["admin", "read a.**"], false),
+        ] {
+            let every = super::EVERY_TOPIC;
+            assert_eq!(allowed(grants, Right::Read, every), expected, "{grants:?}");
+        }
     }
 
     #[test]

@@ -58,6 +58,30 @@ fn writes_and_reads_go_over_tls_with_a_token() {
     assert_eq!(code(&denied), ErrorCode::Forbidden);
 }
 
+/// The files of a history hold what all topics have.
+#[test]
+fn a_history_needs_the_rights_to_administer_and_to_read_everything() {
+    let files = files();
+    let both = files.token("operator", &["admin", "read **"]);
+    let admin = files.token("admin", &["admin", "read t"]);
+    let reader = files.token("reader", &["read **"]);
+    let world = files.start(|_| {});
+    world.create("t");
+    let connect =
+        |token: &str| Weir::connect_with(&url(&world), &options(&world, Some(token))).unwrap();
+    for token in [admin, reader] {
+        let denied = connect(token.expose()).history(None).unwrap_err();
+        assert_eq!(code(&denied), ErrorCode::Forbidden);
+    }
+    let history = connect(both.expose()).history(None).unwrap();
+    let mut names = Vec::new();
+    let all = weir::IntentionOffset(1)..=weir::IntentionOffset(u64::MAX);
+    history
+        .replay(all, &mut |replayed| names.push(replayed.topic.to_owned()))
+        .unwrap();
+    assert!(names.contains(&"t".to_owned()), "{names:?}");
+}
+
 #[test]
 fn only_who_administers_stops_a_topic() {
     let files = files();

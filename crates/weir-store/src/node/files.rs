@@ -19,7 +19,8 @@ use crate::log_index::EntryId;
 pub(crate) const DIRECTORY: &str = "cluster";
 const VOTE: &str = "cluster/vote";
 const VOTE_NEW: &str = "cluster/vote.new";
-const COMMITTED: &str = "cluster/committed";
+/// The committed file.
+pub(crate) const COMMITTED: &str = "cluster/committed";
 const SEEN: &str = "cluster/seen";
 const SECTOR: usize = 512;
 /// Bytes of a copy of the file of what was seen.

@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use weir_core::codec::{put_bytes, put_varint};
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
 use weir_protocol::{
-    ANSWER_BYTES_MAX, Consistency, Message, Packet, ProgramAnswer, TopicLine, write_status,
-    write_topic,
+    ANSWER_BYTES_MAX, Consistency, FILE_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine,
+    write_status, write_topic,
 };
-use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo};
+use weir_store::{
+    Current, HistoryPath, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo,
+};
 
 use super::Connection;
 use crate::cluster::{ClusterNode, NodeError};
@@ -21,7 +23,7 @@ use crate::limits::readers::READS;
 use crate::listing;
 use crate::native::listeners::PACKET_HEAD_BYTES;
 use crate::native::refuse::{self, Refused};
-use crate::security::Right;
+use crate::security::{EVERY_TOPIC, Right};
 use crate::shared::Shared;
 use crate::status;
 
@@ -97,6 +99,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let lines = self.blocking(move |_| Ok(status_lines(&shared))).await?;
                 self.send(&Packet::tagged(tag, Message::StatusIs { lines: &lines }));
             }
+            Message::Files { path } => {
+                let path = self.history_path(path)?;
+                let names = self.blocking(move |store| store.history_names(&path));
+                let lines = names.await?.join("\n");
+                let lines = lines.as_bytes();
+                self.send(&Packet::tagged(tag, Message::FilesAre { lines }));
+            }
+            Message::File { path, at, bytes } => {
+                let path = self.history_path(path)?;
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let bytes = bytes.min(FILE_BYTES_MAX);
+                let part = self.blocking(move |store| store.history_part(&path, at, bytes));
+                let part = part.await?;
+                let (length, part) =
+                    part.map_or((None, Vec::new()), |(length, part)| (Some(length), part));
+                let part = part.as_slice();
+                self.send(&Packet::tagged(tag, Message::FileIs { length, part }));
+            }
             Message::Compact => {
                 self.may(Right::Admin, "")?;
                 let report = self.blocking(Store::compact).await?;
@@ -154,6 +174,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.lacks = self.lacks.max(block_bytes);
         }
         self.out.reserve(self.lacks)
+    }
+
+    /// A file from which the caller may read the history of all topics.
+    fn history_path(&self, path: &str) -> Result<HistoryPath, Refused> {
+        self.may(Right::Admin, "")?;
+        self.has(Right::Read, EVERY_TOPIC)?;
+        let text = "no history is read from this path";
+        HistoryPath::new(path).ok_or_else(|| Refused::new(ErrorCode::BadOption, text))
     }
 
     /// The node whose cluster the caller may change.

@@ -1,0 +1,139 @@
+//! The files from which a history is read, for a reader elsewhere.
+//!
+//! Invariant: no other file of the directory is read, and none is written.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_core::ProgramHost;
+
+use crate::disk::OpenMode;
+use crate::error::{IoVerb, StoreError};
+use crate::history::History;
+use crate::identity;
+use crate::log::LOG_DIR;
+use crate::node::files::{COMMITTED, DIRECTORY as CLUSTER};
+use crate::snapshot;
+use crate::store::Store;
+
+/// Bytes of the name of a file.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A directory or file from which a [`History`] is read, relative to the directory of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPath(String);
+
+impl HistoryPath {
+    /// The path if a history is read from it: the identity, log, snapshots, topic segments, and
+    /// what a node knows to be committed.
+    #[must_use]
+    pub fn new(path: &str) -> Option<Self> {
+        let mut parts = path.split('/');
+        let fits = match (parts.next()?, parts.next(), parts.next()) {
+            // The first is the directory itself.
+            (only, None, None) => {
+                ["", identity::PATH, LOG_DIR, snapshot::DIRECTORY, CLUSTER].contains(&only)
+            }
+            (LOG_DIR | snapshot::DIRECTORY, Some(name), None) => is_name(name),
+            ("topics", Some(topic), name) => is_name(topic) && name.is_none_or(is_name),
+            _ => path == COMMITTED,
+        };
+        (fits && parts.next().is_none()).then(|| Self(path.to_owned()))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.starts_with('.')
+        && name.bytes().all(allowed)
+}
+
+impl Store {
+    /// The past of this store, read from its files; programs run on `host`.
+    ///
+    /// # Errors
+    /// As for [`History::open`].
+    pub fn history(&self, host: Option<Arc<dyn ProgramHost>>) -> Result<History, StoreError> {
+        History::on(Arc::clone(&self.disk), host)
+    }
+
+    /// Names of the files in a directory of a history; none where it does not exist.
+    pub fn history_names(&self, directory: &HistoryPath) -> Result<Vec<String>, StoreError> {
+        let path = directory.0.as_str();
+        let names = self.disk.list(path);
+        names.map_err(StoreError::io(IoVerb::List, path))
+    }
+
+    /// Length of a file of a history, and its bytes from `at`, at most `bytes` of them; `None`
+    /// where it does not exist.
+    pub fn history_part(
+        &self,
+        path: &HistoryPath,
+        at: u64,
+        bytes: usize,
+    ) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
+        let path = path.0.as_str();
+        let read = |error| StoreError::io(IoVerb::Read, path)(error);
+        let file = match self.disk.open(path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(read(error)),
+        };
+        let length = file.len().map_err(read)?;
+        let there = usize::try_from(length.saturating_sub(at));
+        let mut part = vec![0; there.map_or(bytes, |there| there.min(bytes))];
+        file.read_exact_at(&mut part, at).map_err(read)?;
+        Ok(Some((length, part)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_read_from_its_files_alone() {
+        for path in [
+            "",
+            "weir.id",
+            "log",
+            "log/00000000000000000001.seg",
+            "snapshots",
+            "snapshots/00000007.snap",
+            "topics/0000000a",
+            "topics/0000000a/00000001.seg",
+            "cluster",
+            "cluster/committed",
+        ] {
+            assert!(HistoryPath::new(path).is_some(), "{path}");
+        }
+        let long = format!("log/{}", "a".repeat(65));
+        for path in [
+            "/",
+            ".",
+            "..",
+            "log/",
+            "log/..",
+            "log/../weir.id",
+            "log/.hidden",
+            "log/a/b",
+            "/log/a",
+            "lock",
+            "socket",
+            "cluster/",
+            "cluster/vote",
+            "topics",
+            "topics/a/b/c",
+            "topics/a/",
+            "topics//a",
+            "topics/../weir.id",
+            "log/a\0b",
+            "weir.id/x",
+            &long,
+        ] {
+            assert!(HistoryPath::new(path).is_none(), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The files of a server's store from which its history is read.
+//!
+//! Invariant: nothing is written; every method that would change something fails.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_protocol::{FILE_BYTES_MAX, Message};
+use weir_store::StoreError;
+use weir_store::disk::{Disk, DiskFile, OpenMode};
+
+use super::link::packet_of;
+use super::{Remote, other};
+use crate::reply::block_on;
+
+/// The directory of a server's store, as far as its history goes.
+#[derive(Debug)]
+pub(crate) struct RemoteDisk(Arc<Remote>);
+
+/// A file of it.
+#[derive(Debug)]
+struct RemoteFile {
+    remote: Arc<Remote>,
+    path: String,
+    /// The part that came last: where it begins, and its bytes.
+    part: Mutex<(u64, Vec<u8>)>,
+}
+
+fn unsupported() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "the files of a server are only read",
+    )
+}
+
+impl RemoteDisk {
+    /// Asks the server whether its files may be read.
+    pub(crate) fn new(remote: Arc<Remote>) -> Result<Self, StoreError> {
+        remote.file_names("log")?;
+        Ok(Self(remote))
+    }
+}
+
+impl Remote {
+    fn file_names(&self, path: &str) -> Result<Vec<String>, StoreError> {
+        let bytes = block_on(self.ask(&Message::Files { path }))?;
+        let Message::FilesAre { lines } = packet_of(&bytes)?.message else {
+            return Err(other(&bytes));
+        };
+        let lines = String::from_utf8_lossy(lines);
+        Ok(lines.lines().map(str::to_owned).collect())
+    }
+
+    /// Length of a file, and its bytes from `at`.
+    fn file_part(&self, path: &str, at: u64, bytes: usize) -> io::Result<(u64, Vec<u8>)> {
+        let bytes = bytes as u64;
+        let answer = block_on(self.ask(&Message::File { path, at, bytes }));
+        let answer = answer.map_err(io::Error::other)?;
+        let packet = packet_of(&answer).map_err(io::Error::other)?;
+        let Message::FileIs { length, part } = packet.message else {
+            return Err(io::Error::other(other(&answer)));
+        };
+        let length = length.ok_or(io::ErrorKind::NotFound)?;
+        Ok((length, part.to_vec()))
+    }
+}
+
+impl Disk for RemoteDisk {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        if mode != OpenMode::Read {
+            return Err(unsupported());
+        }
+        let (_, part) = self.0.file_part(path, 0, FILE_BYTES_MAX)?;
+        Ok(Arc::new(RemoteFile {
+            remote: Arc::clone(&self.0),
+            path: path.to_owned(),
+            part: Mutex::new((0, part)),
+        }))
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.0.file_names(dir).map_err(io::Error::other)
+    }
+
+    fn create_dir(&self, _: &str) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn remove_dir(&self, _: &str) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn sync_dir(&self, _: &str) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+}
+
+impl DiskFile for RemoteFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut kept = self.part.lock();
+        let mut done = 0;
+        while done < buffer.len() {
+            let wanted = offset + done as u64;
+            let (at, part) = &*kept;
+            let from = wanted.checked_sub(*at).map(usize::try_from);
+            let there = match from {
+                Some(Ok(from)) => part.get(from..).unwrap_or_default(),
+                _ => &[],
+            };
+            let rest = buffer.get_mut(done..).unwrap_or_default();
+            let count = there.len().min(rest.len());
+            if count == 0 {
+                let (_, part) = self.remote.file_part(&self.path, wanted, FILE_BYTES_MAX)?;
+                if part.is_empty() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                *kept = (wanted, part);
+                continue;
+            }
+            for (to, from) in rest.iter_mut().zip(there) {
+                *to = *from;
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn write_all_at(&self, _: &mut [IoSlice<'_>], _: u64) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.remote.file_part(&self.path, 0, 0)?.0)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        Err(unsupported())
+    }
+}
