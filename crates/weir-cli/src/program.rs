@@ -57,7 +57,8 @@ Examples:
 The store is only read, whether it is open elsewhere or not: the intention runs in memory, on the
 state before it, made from the nearest snapshot and the log. Each host call is shown with its
 arguments, what it gave back, and its fuel. Where the log before was compacted away and no snapshot
-is old enough, nothing can be run again.
+is old enough, nothing can be run again. At a server, which sends parts of its files, this needs the
+rights `admin` and `read` on all topics, and so do `logs` and `replay`.
 
 Examples:
   weir program deploy bank balance.wasm && weir program trace bank 1
@@ -103,14 +104,31 @@ Examples:
         weir program ls -o json")]
     Ls,
     /// Make a topic with a program
-    #[command(after_long_help = "Examples:\n  \
-        weir program deploy bank balance.wasm\n  \
-        weir program deploy names unique.wasm state=none fuel-max=100000")]
+    #[command(after_long_help = "\
+Options of a program; `none` takes one back, and `weir topic set` changes all of them but `state`:
+  state=none|kv|memory   what is kept between calls: nothing, a map of bytes, or the memory of the
+                         module (default kv)
+  fuel-max=N             fuel of one call (default 2000000)
+  memory-bytes-max=SIZE  memory that the module may declare (default 1 MiB, at most 16 MiB)
+  emits-max=N            records of one write (default 1024)
+  emit-bytes-max=SIZE    bytes of their keys and values (default 1 MiB)
+  state-entries-max=N    entries of the state (default 1000000)
+  state-bytes-max=SIZE   bytes of the state (default 64 MiB)
+The options of `weir topic create` may stand there too.
+
+Examples:
+  weir program deploy bank balance.wasm
+  weir program deploy names unique.wasm state=none fuel-max=100000")]
     Deploy(deploy::DeployArgs),
     /// Put another program in the place of a topic's program
-    #[command(after_long_help = "Examples:\n  \
-        weir program deploy bank balance.wasm && weir program replace bank balance2.wasm\n  \
-        weir program replace bank balance.wasm -o json")]
+    #[command(after_long_help = "\
+The new program takes over the state. If it exports `weir_upgrade`, that runs first and may change the
+state. Without it, a module whose `weir_state` returns another version than that of the old one is
+refused (BAD_PROGRAM), and so is every module in state mode memory. On any failure the old program stays.
+
+Examples:
+  weir program deploy bank balance.wasm && weir program replace bank balance2.wasm
+  weir program replace bank balance.wasm -o json")]
     Replace(deploy::ReplaceArgs),
     /// Stop the writes of a topic whose program cannot be trusted, or let them go on
     #[command(after_long_help = "\

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use weir::program::script;
 use weir::{Record, RecordKind, TopicOptions};
 
+use crate::bytes::{hex, json_string};
 use crate::output::{Cell, Field, field, wide};
 
 /// Fields of a record.
@@ -25,7 +27,7 @@ pub(crate) const FIELDS: &[Field] = &[
         "value",
         "bytes",
         "the value as JSON; as `text` or `value64` (base64) when it is no JSON; \
-         the options of a CREATE or ALTER",
+         the options of an ALTER; program and arguments of a CREATE or REPLACE",
     ),
     wide(
         "intention",
@@ -81,6 +83,17 @@ fn value<'a>(record: &Record<'a>) -> Cow<'a, [u8]> {
         (RecordKind::Alter, Some(options)) => {
             Cow::Owned(crate::topic_options::json(&options).into_bytes())
         }
+        (RecordKind::Create | RecordKind::Replace, _) => match record.value.split_at_checked(32) {
+            Some((code, args)) => Cow::Owned(program(code, args).into_bytes()),
+            None => Cow::Borrowed(record.value),
+        },
         _ => Cow::Borrowed(record.value),
     }
+}
+
+/// The program that a topic was created with, or that took the place of another one.
+fn program(code: &[u8], args: &[u8]) -> String {
+    let code = hex(code);
+    let args = json_string(&script::show(args));
+    format!("{{\"sha256\":\"{code}\",\"args\":{args}}}")
 }

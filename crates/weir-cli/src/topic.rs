@@ -28,7 +28,8 @@ Options: compaction=off|latest, tombstone-ttl=TIME, compaction-lag=TIME, key-byt
 value-bytes-max=SIZE, keys-max=N, retention-age=TIME, retention-bytes=SIZE, retention-records=N,
 hold-for-groups=NAME,...; `none` takes an option back. Retention removes what is over any of its
 limits, whole segments at a time, but no record that one of the groups has not done. A topic with
-retention-records=0 and a group to hold for keeps only the records that are not done.
+retention-records=0 and a group to hold for keeps only the records that are not done. The options of a
+topic with a program are in `weir program deploy --help`.
 
 Examples:
   weir topic create orders

@@ -3,8 +3,13 @@
 use std::path::Path;
 
 use serde_json::Value;
+use weir::limits;
 
 use crate::run::Place;
+
+fn size(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
 
 /// Key of an account: a number, then zeros.
 fn account(number: u8) -> String {
@@ -196,6 +201,18 @@ fn a_topic_gets_a_program_and_another_one_and_says_what_they_did() {
     let replaced = place.run("tail bank --type replace -o json").ok().json();
     assert_eq!(replaced.as_array().unwrap().len(), 1);
     assert_eq!(replaced[0]["kind"], "REPLACE");
+    assert_eq!(replaced[0]["value"]["sha256"], after["sha256"]);
+    place
+        .run("program deploy room balance.wasm --args {u8:0}ann")
+        .ok();
+    let created = place.run("tail room --type create -o json").ok().json();
+    assert_eq!(created[0]["value"]["args"], "\\x00ann");
+    let table = place.run("tail bank --type replace -o table").ok().text();
+    let sha256 = after["sha256"].as_str().unwrap();
+    assert!(
+        table.contains(&format!("\"sha256\":\"{}", &sha256[..16])),
+        "{table}"
+    );
     place.run("program replace plain unique.wasm").code(3);
     place.run("program replace none unique.wasm").code(3);
     for verb in ["deploy", "replace"] {
@@ -737,6 +754,27 @@ fn what_stands_for_nothing_is_told_with_its_place() {
     let looked = place.path("chatt.wasm");
     let said = format!("there is no {}", looked.display());
     assert!(done.err.contains(&said), "{}", done.err);
+    // Each option of a program is explained, with its default.
+    let help = place.run("program deploy --help").ok().text();
+    for (option, default) in [
+        ("state", "kv".to_owned()),
+        ("fuel-max", limits::FUEL_DEFAULT.to_string()),
+        ("memory-bytes-max", size(limits::MEMORY_BYTES_DEFAULT)),
+        ("emits-max", limits::EMITS_DEFAULT.to_string()),
+        ("emit-bytes-max", size(limits::EMIT_BYTES_DEFAULT)),
+        (
+            "state-entries-max",
+            limits::STATE_ENTRIES_DEFAULT.to_string(),
+        ),
+        ("state-bytes-max", size(limits::STATE_BYTES_DEFAULT)),
+    ] {
+        let begin = help
+            .find(&format!("  {option}="))
+            .unwrap_or_else(|| panic!("{option}: {help}"));
+        let said = format!("default {default}");
+        let text: String = help[begin..].chars().take(170).collect();
+        assert!(text.contains(&said), "{option}: {help}");
+    }
     let help = place.run("program trace --help").ok().text();
     assert!(help.contains("[INTENTION]"), "{help}");
 }
