@@ -5,6 +5,7 @@
     reason = "a failed unwrap is a failed test"
 )]
 
+mod chat;
 mod daily;
 mod errors;
 mod examples;

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""A chat in a topic of Weir: what others say is shown, what is typed is said.
+
+Usage: chat.py URL TOPIC NAME, with a token in WEIR_TOKEN where the server asks for one.
+
+It needs the standard library alone: one request listens to the topic's records as server-sent events,
+and each line is a write, which the topic's program takes or refuses.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+
+class Room:
+    """A topic with the program `chat`, and the last record that was seen of it."""
+
+    def __init__(self, url, topic, name):
+        self.events = f"{url}/v1/topics/{urllib.parse.quote(topic)}/events"
+        self.name = name
+        self.seen = 0
+
+    def request(self, query, body=None):
+        """Asks the server; the answer is read by the caller."""
+        request = urllib.request.Request(f"{self.events}?{query}", data=body)
+        request.add_header("Content-Type", "application/octet-stream")
+        if token := os.environ.get("WEIR_TOKEN"):
+            request.add_header("Authorization", f"Bearer {token}")
+        return urllib.request.urlopen(request)
+
+    def listen(self):
+        """Prints each text as it comes. A connection that breaks is made again, after what was seen."""
+        while True:
+            try:
+                query = f"live=sse&data=record&last-event-id={self.seen}"
+                with self.request(query) as events:
+                    for line in events:
+                        if line.startswith(b"data: {"):
+                            self.show(json.loads(line[len(b"data: ") :]))
+            except OSError as error:
+                print(f"* {error}", file=sys.stderr, flush=True)
+            time.sleep(1)
+
+    def show(self, record):
+        """Prints a record; events that are none have no type."""
+        if "type" not in record:
+            return
+        self.seen = record["offset"]
+        if record["type"] == "PUT":
+            text = record["text"] if "text" in record else json.dumps(record["value"])
+            print(f"{record['key']}: {text}", flush=True)
+
+    def say(self, text):
+        """Writes a text, with the offset of the last record that this client has seen."""
+        body = self.seen.to_bytes(8, "big") + text.encode()
+        try:
+            with self.request(urllib.parse.urlencode({"key": self.name}), body):
+                pass
+        except urllib.error.HTTPError as refused:
+            problem = json.load(refused)
+            print(f"* not said: {problem['detail']}", flush=True)
+
+
+def main():
+    """Listens on one thread and reads lines on the other."""
+    _, url, topic, name = sys.argv
+    room = Room(url, topic, name)
+    threading.Thread(target=room.listen, daemon=True).start()
+    for line in sys.stdin:
+        if text := line.rstrip("\n"):
+            room.say(text)
+
+
+main()
