@@ -148,7 +148,8 @@ type SourceOptions struct {
 	// there.
 	Ordinal *uint64
 	// Shape says where items are in a page: "array" (also when empty),
-	// "lines", "single", "framed", or "member:PATH" for the array at a path.
+	// "lines", "values" (one after the other), "single", "framed", or
+	// "member:PATH" for the array at a path.
 	Shape string
 	// Level says how much of a page is checked.
 	Level Level

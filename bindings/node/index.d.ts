@@ -453,7 +453,7 @@ export function connect(url: string, options?: ConnectOptions): Promise<Store>
 export interface SourceOptions {
   name?: string | Uint8Array
   ordinal?: Int
-  /** "array", "lines", "single", "framed", or "member:PATH" with the path of the array. */
+  /** "array", "lines", "values" (one after the other), "single", "framed", or "member:PATH" with the path of the array. */
   shape?: string
   level?: Level
   /** What names the first page. */

@@ -274,7 +274,7 @@ impl Query {
     /// Adds a source.
     ///
     /// Options: sorted (its items come in the order of the query), shape ("array", "lines",
-    /// "single", "framed", or "member:PATH" with the path of their array), level, first (what names its first page), ordinal
+    /// "values", "single", "framed", or "member:PATH" with the path of their array), level, first (what names its first page), ordinal
     /// (rank among equal items), stable (a continuation gives the same items again), tie, meta,
     /// bound, partial, trust_order. `name` is for messages and tokens.
     #[pyo3(signature = (name=None, **options))]
@@ -303,7 +303,6 @@ impl Query {
     /// Raises QueryError with source, item and byte; the query is then as before, and a `Buffer`
     /// has its memory again.
     #[pyo3(signature = (source, data, next=None, *, length=None, frames=None, meta=None))]
-    #[allow(clippy::too_many_arguments, reason = "names in Python")]
     fn enqueue(
         &self,
         py: Python<'_>,
@@ -489,7 +488,6 @@ impl Source {
 
     /// See `Query.enqueue`.
     #[pyo3(signature = (data, next=None, *, length=None, frames=None, meta=None))]
-    #[allow(clippy::too_many_arguments, reason = "names in Python")]
     fn enqueue(
         &self,
         py: Python<'_>,

@@ -647,7 +647,8 @@ enum {
     WEIR_SHAPE_MEMBER = 1,
     WEIR_SHAPE_LINES = 2,
     WEIR_SHAPE_SINGLE = 3,
-    WEIR_SHAPE_FRAMED = 4
+    WEIR_SHAPE_FRAMED = 4,
+    WEIR_SHAPE_VALUES = 5 /* one JSON value after the other (0.5) */
 };
 
 typedef struct weir_topics_options {
@@ -702,7 +703,7 @@ typedef struct weir_frames {
     size_t meta_count;
 } weir_frames;
 
-/* Reads where the items of a page are: `array`, `lines`, `single`, `framed` or `member:PATH`. Writes
+/* Reads where the items of a page are: `array`, `lines`, `values`, `single`, `framed` or `member:PATH`. Writes
  * `shape` and `member` of weir_source_options; `member` lies in `text`. WEIR_E_BAD_OPTION for any other
  * text. Neither pointer may be NULL. */
 int32_t weir_shape(weir_slice text, uint32_t *shape, weir_slice *member, weir_error *error);

@@ -195,6 +195,7 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
             2 => Shape::Lines,
             3 => Shape::Single,
             4 => Shape::Framed,
+            5 => Shape::Values,
             other => return Err(Fail::option("the shape", other)),
         },
         level: level(from.level)?,
@@ -230,6 +231,7 @@ pub(crate) fn shape(
         Shape::Lines => (2, ""),
         Shape::Single => (3, ""),
         Shape::Framed => (4, ""),
+        Shape::Values => (5, ""),
         _ => return Err(Fail::of(ErrorCode::Internal)),
     };
     let member_of = raw::Slice {

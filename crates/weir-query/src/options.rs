@@ -179,8 +179,8 @@ impl Default for SourceOptions {
 /// The word of a shape with a path.
 const MEMBER: &str = "member:";
 
-/// Reads where the items of a page are, as every surface spells it: `array`, `lines`, `single`,
-/// `framed`, or `member:PATH` with the singular path of their array.
+/// Reads where the items of a page are, as every surface spells it: `array`, `lines`, `values`,
+/// `single`, `framed`, or `member:PATH` with the singular path of their array.
 ///
 /// # Errors
 /// `BadOption` for any other word; what is wrong with the path, at its byte.
@@ -188,12 +188,13 @@ pub fn parse_shape(text: &str) -> Result<Shape, QueryError> {
     Ok(match text {
         "array" => Shape::Array,
         "lines" => Shape::Lines,
+        "values" => Shape::Values,
         "single" => Shape::Single,
         "framed" => Shape::Framed,
         _ => {
             let path = text.strip_prefix(MEMBER).ok_or_else(|| {
                 QueryError::new(ErrorCode::BadOption).given(
-                    "shapes are array, lines, single, framed and member:PATH, not",
+                    "shapes are array, lines, values, single, framed and member:PATH, not",
                     text,
                 )
             })?;

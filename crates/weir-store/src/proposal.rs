@@ -28,6 +28,10 @@ struct Slot {
 /// Kept small: a producer that does not wait has thousands of them, and the commit thread touches
 /// each.
 #[derive(Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is about another side: the log, the queue, the caller"
+)]
 struct State {
     result: Option<Result<Outcomes, StoreError>>,
     /// Outcomes of the parts that are answered, while others are not.

@@ -36,8 +36,8 @@ public final class SourceOptions {
     }
 
     /**
-     * Where items are in a page: {@code array}, {@code lines}, {@code single}, {@code framed}, or
-     * {@code member:PATH} for the array at a path.
+     * Where items are in a page: {@code array}, {@code lines}, {@code values} (one after the other),
+     * {@code single}, {@code framed}, or {@code member:PATH} for the array at a path.
      */
     public SourceOptions shape(String shape) {
         this.shape = shape;
