@@ -1,5 +1,5 @@
 //! The C interface as a user gets it, over an installed library: its names, the transcripts of all
-//! languages under sanitizers, the examples, the quick start of the README.
+//! languages under sanitizers, the vectors of the codec, the examples, the quick start of the README.
 //!
 //! Invariant: without a C compiler, make or pkg-config all of it is told as skipped. What must never
 //! happen here: a compiler flag that lets a warning pass.
@@ -94,6 +94,7 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     tell(&format!("{link}: a leader is lost"), fails_over(place)?);
     let done = finish(&mut Command::new(place.join("misuse")));
     tell(&format!("{link}: misuse"), verdict(&done));
+    codec(place, link, tell)?;
     let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
     tell(
         &format!("{link}: examples/store"),
@@ -132,6 +133,53 @@ fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     } else {
         Verdict::Failed(format!("{ended:?} after {killed} kills"))
     })
+}
+
+/// Inputs that the codec gets, made of its seeds and of the packets of the vectors.
+const FUZZED: &str = "20000";
+
+/// Runs what was built for the codec: the vectors, all of them, anything as input, what it allocates.
+fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
+    let folder = tree::root().join("vectors/psyc");
+    let mut cases = 0;
+    let mut packets = Vec::new();
+    for file in std::fs::read_dir(&folder)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "txt") {
+            let text = std::fs::read_to_string(&path)?;
+            cases += text.lines().filter(|line| line.starts_with("== ")).count();
+        }
+    }
+    for file in std::fs::read_dir(folder.join("packets"))? {
+        let path = file?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "psyc")
+        {
+            packets.push(path);
+        }
+    }
+    packets.sort();
+    let done = finish(Command::new(place.join("psyc_vectors")).arg(&folder));
+    let all = format!("psyc vectors: {cases} cases, 0 wrong");
+    println!("C, {link}: {all}");
+    tell(&format!("{link}: vectors of the codec"), says(&done, &all));
+    let fuzz = || Command::new(place.join("psyc_fuzz"));
+    let done = finish(fuzz().arg(FUZZED)).and_then(|_| finish(fuzz().arg("2000").args(packets)));
+    tell(&format!("{link}: any bytes to the codec"), verdict(&done));
+    let done = finish(&mut Command::new(place.join("psyc_allocs")));
+    tell(
+        &format!("{link}: the codec allocates nothing"),
+        verdict(&done),
+    );
+    let mut shell = Command::new("sh");
+    let asked = r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n' | "$0""#;
+    let done = finish(shell.args(["-c", asked]).arg(place.join("psyc")));
+    tell(
+        &format!("{link}: examples/psyc"),
+        says(&done, ":_tag_relay\t7"),
+    );
+    Ok(())
 }
 
 /// Runs the transcripts of the interface at servers, each over a store of its own; those of
