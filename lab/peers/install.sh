@@ -152,6 +152,10 @@ bindings() {
     need cargo "Rust of the version in rust-toolchain.toml"
     say "building the C library"
     (cd ../.. && cargo xtask capi install --release --shared --prefix "$out/capi")
+    if ! lacks "cc make pkg-config" c-weir; then
+        say "building c-weir"
+        PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" make --no-print-directory -C c-weir
+    fi
     for language in go java python node; do
         rm -f "$out/$language-weir"
         "${language}_weir"
