@@ -145,6 +145,7 @@ fn nothing_in_data_makes_a_filter_fail() {
     assert!(filter.matches(b"{\"a\":1,\"c\":[,]}", &()).unwrap());
 }
 
+#[cfg_attr(miri, ignore = "parses 64 KiB and 4,096 parts with safe code alone")]
 #[test]
 fn expressions_have_limits() {
     let complex = |text: &str| {
@@ -184,20 +185,11 @@ fn expressions_have_limits() {
     complex("@..a[?@..a[?@..a[?@..a[?@..a]]]]");
     complex("@[?$.*[?$.*[?$.*[?$.*[?$.*]]]]]");
     assert!(Filter::parse("@..a[?@..a[?@..a[?@.a == $.b]]] || @..b..c").is_ok());
+    let many: Vec<String> = (0..65).map(|n| format!("@.a{n}")).collect();
+    complex(&many.join("||"));
+    assert!(Filter::parse(&many[..64].join("||")).is_ok());
     let wide = vec!["1==1"; 5000];
     complex(&wide.join("&&"));
-}
-
-#[cfg_attr(miri, ignore = "safe code that takes the square of 64 paths")]
-#[test]
-fn a_filter_has_at_most_64_paths() {
-    let many: Vec<String> = (0..65).map(|n| format!("@.a{n}")).collect();
-    let kind = Filter::parse(&many.join("||"))
-        .map(|_| ())
-        .unwrap_err()
-        .kind;
-    assert_eq!(kind, PathErrorKind::TooComplex);
-    assert!(Filter::parse(&many[..64].join("||")).is_ok());
 }
 
 #[test]
