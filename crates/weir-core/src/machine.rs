@@ -200,17 +200,15 @@ impl Machine {
     #[must_use]
     pub fn digest(&self) -> Digest {
         let start = self.digest.fold(self.applied.0).fold(self.time_ms);
-        let topics = self.topics.iter().fold(start, |digest, topic| {
-            let live = topic.live.as_ref();
-            let groups = topic.groups.values();
-            let digest = groups.fold(digest, |digest, group| group.fold(digest));
-            digest
-                .fold(topic.digest.0)
-                .fold(topic.last.0)
-                .fold(live.map_or(0, |live| live.incarnation.0))
-                .fold(live.map_or(0, |live| live.keys.len() as u64))
-        });
+        let topics = self.topics.iter().fold(start, topic::fold);
         self.sessions.fold(topics)
+    }
+
+    /// The digest of each topic that was created so far, in the order of their numbers: which
+    /// topics differ between two machines after one log.
+    pub fn topic_digests(&self) -> impl Iterator<Item = (&str, Digest)> {
+        let topics = self.topics.iter();
+        topics.map(|topic| (topic.name.as_str(), topic::fold(Digest::default(), topic)))
     }
 
     /// Applies a batch. Each item is answered in `outcomes`, in order, after

@@ -1,12 +1,13 @@
-//! Compares what this node has applied with the leader.
+//! Compares what this node has applied with the leader, and has it repaired if it differs.
 //!
 //! Nodes that apply one log have one state. A node that does not, because of a fault of its memory,
 //! its disk or a program, would answer reads with another history and could come to lead.
 //!
-//! Invariant: what was found stays until the process ends; a later comparison does not undo it.
+//! Invariants: what was found stays until the state was replaced, or the process ends; a state is only
+//! replaced if a majority has another one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::Raft;
@@ -16,19 +17,33 @@ use weir_store::LogIndex;
 
 use crate::client::{Peer, Peers};
 use crate::machine::StateMachine;
+use crate::repair::{self, Repairs};
 use crate::types::Types;
 use crate::wire::Agreement;
 
 /// Pause between two comparisons.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether this node has another state than a leader had.
+/// Whether this node has another state than a leader had, and how often it was repaired.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Diverged(Arc<AtomicBool>);
+pub(crate) struct Diverged(Arc<(AtomicBool, AtomicU64)>);
 
 impl Diverged {
     pub(crate) fn is(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn repairs(&self) -> u64 {
+        self.0.1.load(Ordering::Relaxed)
+    }
+
+    fn found(&self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+
+    fn repaired(&self) {
+        self.0.1.fetch_add(1, Ordering::Relaxed);
+        self.0.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -39,6 +54,7 @@ pub(crate) async fn watch(
     raft: Raft<Types, StateMachine>,
     peers: Peers,
     diverged: Diverged,
+    repairs: Arc<Repairs>,
 ) {
     let mut compared = LogIndex::ZERO;
     let mut known: Option<(u64, Peer)> = None;
@@ -58,11 +74,52 @@ pub(crate) async fn watch(
         known = Some((leader, peer));
         compared = index;
         if agreement == Agreement::Different {
-            let index = index.0;
-            tracing::error!(leader, index, %digest, "this node has another state than the leader");
-            diverged.0.store(true, Ordering::Relaxed);
+            let place = index.0;
+            tracing::error!(leader, place, %digest, "this node has another state than the leader");
+            diverged.found();
+            if !is_outvoted(index, digest, leader, &raft, &peers).await {
+                tracing::error!(
+                    "it keeps its state: no majority is known to have another one; if the leader is \
+                     alone with its state, hand the lead over (`weir cluster transfer`)"
+                );
+                continue;
+            }
+            match repair::ask(&repairs, &raft, &peers).await {
+                Ok(()) => {
+                    tracing::error!("this node has the state of the leader now");
+                    diverged.repaired();
+                    compared = LogIndex::ZERO;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "this node did not get the state of the leader")
+                }
+            }
         }
     }
+}
+
+/// Whether a majority of the voters, the leader among them, has another state than this node.
+async fn is_outvoted(
+    index: LogIndex,
+    digest: Digest,
+    leader: u64,
+    raft: &Raft<Types, StateMachine>,
+    peers: &Peers,
+) -> bool {
+    let metrics = raft.metrics().borrow_watched().clone();
+    let members = metrics.membership_config.membership();
+    let voters: Vec<u64> = members.voter_ids().collect();
+    let mut differing = 1;
+    for node in &voters {
+        if [metrics.id, leader].contains(node) {
+            continue;
+        }
+        if let Some(member) = members.get_node(node) {
+            let asked = peers.client(*node, member).compare(index, digest).await;
+            differing += usize::from(asked.is_ok_and(|found| found == Agreement::Different));
+        }
+    }
+    differing * 2 > voters.len()
 }
 
 /// A client for the leader, if there is one and this node is another.
@@ -85,6 +142,7 @@ fn leader(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use tokio::net::TcpListener;
     use weir_core::intention::{Intention, Operation};
@@ -162,7 +220,8 @@ mod tests {
             let diverged = Diverged::default();
             let (raft, peers) = (follower.raft.clone(), follower.peers.clone());
             let sample = move || Some((index, digest));
-            let task = tokio::spawn(watch(sample, raft, peers, diverged.clone()));
+            let repairs = Arc::clone(&follower.repairs);
+            let task = tokio::spawn(watch(sample, raft, peers, diverged.clone(), repairs));
             (diverged, task)
         };
         let (equal, first) = watched(digest);

@@ -205,12 +205,37 @@ impl Peer {
         Ok(result)
     }
 
+    /// Asks the leader to put its state in the place of that of this node, which has applied
+    /// nothing after `applied`.
+    pub(crate) async fn repair(&mut self, applied: LogIndex) -> io::Result<()> {
+        let body = wire::encode_index(applied);
+        let answer = self.in_time(Kind::Repair, &body, INSTALL_TIMEOUT).await?;
+        wire::decode_names(&answer).map(drop)
+    }
+
+    /// Puts a snapshot in the place of the state of the peer. Returns the topics that differed.
+    pub(crate) async fn restore(
+        &mut self,
+        vote: Vote,
+        snapshot: StateMachineSnapshot,
+    ) -> io::Result<Vec<String>> {
+        self.send_files(vote, snapshot).await?;
+        let answer = self.in_time(Kind::Restore, &[], INSTALL_TIMEOUT).await?;
+        wire::decode_names(&answer)
+    }
+
     /// Sends all files of a snapshot, one part after the other, and has them installed.
     async fn send_snapshot(
         &mut self,
         vote: Vote,
         snapshot: StateMachineSnapshot,
     ) -> io::Result<Vote> {
+        self.send_files(vote, snapshot).await?;
+        let answer = self.in_time(Kind::Install, &[], INSTALL_TIMEOUT).await?;
+        wire::decode_snapshot_answer(&answer)
+    }
+
+    async fn send_files(&mut self, vote: Vote, snapshot: StateMachineSnapshot) -> io::Result<()> {
         let none = || io::Error::other("a snapshot that was received is not sent on");
         let shipped = snapshot.shipped().ok_or_else(none)?;
         let files = shipped.files.clone();
@@ -245,8 +270,7 @@ impl Peer {
                 at += part.len() as u64;
             }
         }
-        let answer = self.in_time(Kind::Install, &[], INSTALL_TIMEOUT).await?;
-        wire::decode_snapshot_answer(&answer)
+        Ok(())
     }
 
     async fn in_time(&mut self, kind: Kind, body: &[u8], time: Duration) -> io::Result<Bytes> {

@@ -46,6 +46,10 @@ pub(crate) enum Kind {
     Compare = 25,
     /// A node reports how far its directory is, and what it has seen of the receiver.
     Report = 26,
+    /// A node with another state than the leader asks for the leader's.
+    Repair = 27,
+    /// All of a snapshot was sent that is to take the place of the state.
+    Restore = 28,
     Answer = 32,
     /// The request could not be carried out; the body says why.
     Failed = 33,
@@ -69,6 +73,8 @@ impl Kind {
             24 => Self::Install,
             25 => Self::Compare,
             26 => Self::Report,
+            27 => Self::Repair,
+            28 => Self::Restore,
             32 => Self::Answer,
             33 => Self::Failed,
             _ => return None,

@@ -17,6 +17,7 @@ mod convert;
 mod error;
 mod exchange;
 mod frame;
+mod gate;
 mod join;
 mod machine;
 mod members;
@@ -24,6 +25,7 @@ mod node;
 mod peer;
 #[cfg(feature = "sim")]
 mod planted;
+mod repair;
 mod reports;
 mod room;
 #[cfg(feature = "sim")]

@@ -16,6 +16,7 @@ use weir_store::replica::{EntryId, Replica, ReplicaEntry, ShippedSnapshot, Stage
 use weir_store::{LogIndex, StoreError};
 
 use crate::convert::{entry_id, io_error, log_id, stored_entry, stored_membership};
+use crate::gate::Gate;
 use crate::types::{LogId, StoredMembership, Types};
 
 /// Entries that are applied before openraft hears of them.
@@ -39,6 +40,7 @@ pub struct StateMachine {
     jobs: Option<mpsc::Sender<Job>>,
     /// The newest entry of the snapshot that openraft knows, as an index of the log.
     known: Arc<AtomicU64>,
+    gate: Gate,
 }
 
 /// A snapshot of a state machine: the files of this node, or those that another one
@@ -54,6 +56,11 @@ enum Content {
 }
 
 impl StateMachineSnapshot {
+    /// A snapshot of this node.
+    pub(crate) fn of(shipped: ShippedSnapshot) -> Self {
+        Self(Arc::new(Content::Shipped(shipped)))
+    }
+
     /// A snapshot that another node has sent.
     pub(crate) fn staged(staged: StagedSnapshot) -> Self {
         Self(Arc::new(Content::Staged(Mutex::new(Some(staged)))))
@@ -79,7 +86,7 @@ impl StateMachineSnapshot {
 }
 
 /// Stages a snapshot of another store of this process.
-fn copy(shipped: &ShippedSnapshot, replica: &Replica) -> io::Result<StagedSnapshot> {
+pub(crate) fn copy(shipped: &ShippedSnapshot, replica: &Replica) -> io::Result<StagedSnapshot> {
     let staged = replica.stage(shipped.id, shipped.files.clone());
     let mut staged = staged.map_err(io_error)?;
     for (number, file) in shipped.files.iter().enumerate() {
@@ -107,7 +114,7 @@ pub(crate) fn meta(
 
 fn snapshot_of(shipped: ShippedSnapshot) -> io::Result<SnapshotOf<Types, StateMachineSnapshot>> {
     let meta = meta(shipped.id, shipped.membership.clone())?;
-    let snapshot = StateMachineSnapshot(Arc::new(Content::Shipped(shipped)));
+    let snapshot = StateMachineSnapshot::of(shipped);
     Ok(SnapshotOf::<Types, _> { meta, snapshot })
 }
 
@@ -151,6 +158,7 @@ impl StateMachine {
             replica,
             jobs: Some(jobs),
             known: Arc::default(),
+            gate: Gate::default(),
         })
     }
 
@@ -161,7 +169,24 @@ impl StateMachine {
             replica,
             jobs: None,
             known: Arc::default(),
+            gate: Gate::default(),
         }
+    }
+
+    /// What bounds the entries that are applied.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    async fn apply_allowed(&self, entries: Vec<Applied>) -> io::Result<()> {
+        let Some(jobs) = &self.jobs else {
+            return apply(&self.replica, entries).map_err(io_error);
+        };
+        let (done, applied) = oneshot::channel();
+        let gone = || io::Error::other("the thread that applies has ended");
+        let job = Job { entries, done };
+        jobs.send(job).map_err(|_| gone())?;
+        applied.await.map_err(|_| gone())?.map_err(io_error)
     }
 
     fn state(&self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -200,16 +225,17 @@ impl RaftStateMachine<Types> for StateMachine {
             let entry = |one: Result<EntryResponder<Types>, io::Error>| {
                 one.map(|(entry, responder)| (stored_entry(entry), responder))
             };
-            let entries = chunk.into_iter().map(entry).collect::<Result<_, _>>()?;
-            let Some(jobs) = &self.jobs else {
-                apply(&self.replica, entries).map_err(io_error)?;
-                continue;
-            };
-            let (done, applied) = oneshot::channel();
-            let gone = || io::Error::other("the thread that applies has ended");
-            let job = Job { entries, done };
-            jobs.send(job).map_err(|_| gone())?;
-            applied.await.map_err(|_| gone())?.map_err(io_error)?;
+            let mut entries = chunk
+                .into_iter()
+                .map(entry)
+                .collect::<Result<Vec<Applied>, _>>()?;
+            while let Some((first, _)) = entries.first() {
+                let limit = self.gate.pass(first.id.index).await;
+                let allowed = entries.partition_point(|(entry, _)| entry.id.index <= limit);
+                let later = entries.split_off(allowed);
+                self.apply_allowed(entries).await?;
+                entries = later;
+            }
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ use crate::join::{JoinRequest, fingerprint, join_by};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
 use crate::peer::{self, Contact, Port};
+use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::room::{FULL, Room};
 use crate::secure::PeerTls;
@@ -105,8 +106,11 @@ pub struct Status {
     /// Time since a leader was heard of; on a leader, since a majority was. `None`
     /// before the first time.
     pub contact: Option<Duration>,
-    /// Whether it was found to have another state than a leader, since it was opened.
+    /// Whether it was found to have another state than a leader, and did not get that of the
+    /// leader since.
     pub diverged: bool,
+    /// How often the state of a leader has taken the place of its own, since it was opened.
+    pub repairs: u64,
 }
 
 /// Hands batches of the store to openraft, and what the store needs no more.
@@ -162,6 +166,8 @@ pub struct Node {
     reads: Reads,
     tasks: [JoinHandle<()>; 5],
     diverged: Diverged,
+    #[cfg(test)]
+    pub(crate) repairs: Arc<Repairs>,
 }
 
 /// What a node is made of beside its store.
@@ -309,6 +315,8 @@ impl Node {
         };
         let greeted = exchange::greet(&reports, &peers).await;
         greeted.map_err(NodeError::Refused)?;
+        let store = Arc::new(store);
+        let repairs = Arc::new(Repairs::new(machine.gate(), Arc::clone(&store)));
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
         let address = acceptor.address()?;
@@ -319,6 +327,8 @@ impl Node {
             contact: Contact::new(),
             room: Arc::clone(&room),
             reports: Arc::clone(&reports),
+            repairs: Arc::clone(&repairs),
+            peers: peers.clone(),
             replica: replica.clone(),
             tls,
             has_warned: AtomicBool::new(false),
@@ -336,11 +346,12 @@ impl Node {
                 raft.clone(),
                 peers.clone(),
                 diverged.clone(),
+                Arc::clone(&repairs),
             )),
             tokio::spawn(exchange::watch(reports, raft.clone(), peers.clone())),
         ];
         Ok(Self {
-            store: Arc::new(store),
+            store,
             replica,
             raft,
             address,
@@ -349,6 +360,8 @@ impl Node {
             reads: Reads::default(),
             tasks,
             diverged,
+            #[cfg(test)]
+            repairs,
         })
     }
 
@@ -509,6 +522,7 @@ impl Node {
             committed: id(metrics.cluster_committed.as_ref()),
             applied: self.replica.applied().last,
             diverged: self.diverged.is(),
+            repairs: self.diverged.repairs(),
             contact: match metrics.state {
                 ServerState::Leader => metrics.last_quorum_acked.map(|acked| acked.elapsed()),
                 _ => self.port.contact.age(),

@@ -17,10 +17,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
 
+use crate::client::Peers;
 use crate::convert::{self, index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{Declined, Members, other_disk};
+use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::room::{FULL, Room};
 use crate::secure::{self, Accepted, PLAIN, PeerTls, Shown};
@@ -45,6 +47,8 @@ pub(crate) struct Port {
     pub(crate) contact: Contact,
     pub(crate) room: Arc<Room>,
     pub(crate) reports: Arc<Reports>,
+    pub(crate) repairs: Arc<Repairs>,
+    pub(crate) peers: Peers,
     pub(crate) replica: Replica,
     pub(crate) tls: Option<PeerTls>,
     /// Whether the log says already that a disk was refused.
@@ -144,7 +148,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
         };
         let Some(request) = next else { return Ok(()) };
         let answered = match request.kind {
-            Kind::Snapshot | Kind::Part | Kind::Install => {
+            Kind::Snapshot | Kind::Part | Kind::Install | Kind::Restore => {
                 receive(&request, &mut incoming, port).await
             }
             _ => answer(&request, from, port).await,
@@ -227,6 +231,10 @@ async fn receive(
             }
             Err(error) => Err(error.to_string()),
         });
+    }
+    if request.kind == Kind::Restore {
+        let restored = port.repairs.take(staged, &port.replica).await;
+        return Ok(restored.map(|topics| wire::encode_names(&topics)));
     }
     // Meanwhile another leader may have committed more.
     if let Err(why) = acceptable(&vote, staged.id(), port) {
@@ -379,6 +387,13 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
             Ok((id, _)) => Ok(wire::encode_index(index_of(id.index()))),
             Err(error) => Err(failed(&error)),
         },
+        Kind::Repair => {
+            let applied = wire::decode_index(&request.body)?;
+            let sent = port
+                .repairs
+                .send(from, applied, raft, &port.replica, &port.peers);
+            sent.await.map(|topics| wire::encode_names(&topics))
+        }
         Kind::Compare => {
             let (index, digest) = wire::decode_compare(&request.body)?;
             let agreement = match port.replica.digest_at(index) {
@@ -409,7 +424,7 @@ mod tests {
     use weir_store::{LogIndex, OpenOptions};
 
     use super::*;
-    use crate::client::{Peer, Peers};
+    use crate::client::Peer;
     use crate::node::{Node, NodeConfig, Role};
     use crate::transport::Tcp;
     use crate::types::Member;

@@ -22,7 +22,7 @@ use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::join::fingerprint;
-use crate::machine::StateMachine;
+use crate::machine::{StateMachine, copy};
 use crate::node::{Node, NodeConfig, Parts, proposals};
 use crate::planted::is_planted;
 pub use crate::planted::{Fault, plant};
@@ -89,6 +89,20 @@ impl Node {
     /// before has reached the consensus.
     pub fn step(&self) {
         step(self.replica());
+    }
+
+    /// Gives this node the state of another one after the same entry: a fault that the nodes of a
+    /// cluster have to find. Returns the topics that differ. Blocks.
+    ///
+    /// # Errors
+    /// Those of the disks.
+    pub fn take_state_of(&self, other: &Self) -> io::Result<Vec<String>> {
+        let from = other.replica();
+        from.checkpoint().map_err(io::Error::other)?;
+        let shipped = from.ship().map_err(io::Error::other)?;
+        let missing = || io::Error::other("the snapshot that was made is not there");
+        let staged = copy(&shipped.ok_or_else(missing)?, self.replica())?;
+        self.replica().restore(staged).map_err(io::Error::other)
     }
 
     /// Writes a snapshot of the state, after which the log may be purged.

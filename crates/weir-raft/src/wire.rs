@@ -197,6 +197,27 @@ pub(crate) fn decode_index(body: &[u8]) -> io::Result<LogIndex> {
     whole(body, |reader| reader.varint().map(LogIndex))
 }
 
+/// Names of topics.
+pub(crate) fn encode_names(names: &[String]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, names.len() as u64);
+    for name in names {
+        put_text(&mut out, name);
+    }
+    out
+}
+
+pub(crate) fn decode_names(body: &[u8]) -> io::Result<Vec<String>> {
+    whole(body, |reader| {
+        let count = reader.varint()?;
+        let mut names = Vec::new();
+        for _ in 0..count {
+            names.push(read_text(reader)?);
+        }
+        Ok(names)
+    })
+}
+
 /// What the receiver of a comparison has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {

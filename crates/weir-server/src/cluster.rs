@@ -106,6 +106,8 @@ pub(crate) struct Gauges {
     pub(crate) contact: Option<Duration>,
     /// Whether it was found to have another state than a leader.
     pub(crate) diverged: bool,
+    /// How often it got the state of a leader.
+    pub(crate) repairs: u64,
 }
 
 /// An open node.
@@ -267,6 +269,7 @@ impl ClusterNode {
             committed: status.committed.map_or(0, |id| id.index.0),
             contact: status.contact,
             diverged: status.diverged,
+            repairs: status.repairs,
         }
     }
 
@@ -294,6 +297,7 @@ impl ClusterNode {
         fields.push(("cluster_synced", StatusValue::Number(is_synced.into())));
         let diverged = status.diverged.into();
         fields.push(("cluster_diverged", StatusValue::Number(diverged)));
+        fields.push(("cluster_repairs", StatusValue::Number(status.repairs)));
         fields.push(("cluster_digest", text(self.store().digest().to_string())));
         fields
     }

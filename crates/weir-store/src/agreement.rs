@@ -39,6 +39,11 @@ impl DigestSamples {
         samples.push_back((index, digest));
     }
 
+    /// Forgets all places: the state is another one now.
+    pub(crate) fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     /// The newest place, and its digest.
     pub(crate) fn newest(&self) -> Option<(LogIndex, Digest)> {
         self.0.lock().back().copied()

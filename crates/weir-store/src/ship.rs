@@ -4,7 +4,7 @@
 //! snapshot is installed only after every byte of it was read back and checked; one
 //! snapshot is staged at a time.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -282,9 +282,49 @@ impl Replica {
     /// # Errors
     /// `Damage` for a snapshot that is not whole, `IndexOutOfRange` for one before what is
     /// applied and `DiskFull` change nothing.
-    pub fn install(&self, mut staged: StagedSnapshot) -> Result<(), StoreError> {
+    pub fn install(&self, staged: StagedSnapshot) -> Result<(), StoreError> {
         staged.settle()?;
         let snapshot = self.check_staged(&staged)?;
+        self.put_in_place(staged, snapshot)
+    }
+
+    /// As [`install`](Self::install), for the state after the entry that was applied last, which
+    /// another node has differently. Returns the names of the topics that differ.
+    ///
+    /// # Errors
+    /// As for `install`; `IndexOutOfRange` for the state after another entry.
+    pub fn restore(&self, staged: StagedSnapshot) -> Result<Vec<String>, StoreError> {
+        staged.settle()?;
+        let snapshot = self.check_staged(&staged)?;
+        let (index, applied) = (staged.id.index, self.handle.engine.applied_index());
+        if index != applied {
+            return Err(StoreError::IndexOutOfRange {
+                what: "a state to restore",
+                index: index.0,
+                low: applied.0,
+                high: applied.0,
+            });
+        }
+        let differing = {
+            let ours = self.handle.engine.machine.read();
+            let ours: BTreeMap<_, _> = ours.topic_digests().collect();
+            let theirs: BTreeMap<_, _> = snapshot.machine.topic_digests().collect();
+            let names: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();
+            let differs = |name: &&str| ours.get(name) != theirs.get(name);
+            let names = names.into_iter().filter(differs);
+            names.map(str::to_owned).collect()
+        };
+        self.put_in_place(staged, snapshot)?;
+        // They are those of the other state.
+        self.handle.engine.samples.forget();
+        Ok(differing)
+    }
+
+    fn put_in_place(
+        &self,
+        mut staged: StagedSnapshot,
+        snapshot: Snapshot,
+    ) -> Result<(), StoreError> {
         let permit = self.handle.maintenance.acquire();
         let cache = Arc::clone(&self.cache);
         staged.is_installing = true;

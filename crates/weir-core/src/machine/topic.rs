@@ -43,6 +43,18 @@ pub(crate) struct Live {
     pub(crate) stopped: bool,
 }
 
+/// Folds what counts of a topic into a digest.
+pub(super) fn fold(digest: Digest, topic: &Topic) -> Digest {
+    let live = topic.live.as_ref();
+    let groups = topic.groups.values();
+    let digest = groups.fold(digest, |digest, group| group.fold(digest));
+    digest
+        .fold(topic.digest.0)
+        .fold(topic.last.0)
+        .fold(live.map_or(0, |live| live.incarnation.0))
+        .fold(live.map_or(0, |live| live.keys.len() as u64))
+}
+
 /// Checks one condition against the topic, which may be unknown or dead.
 pub(crate) fn holds(
     expect: &Expect<'_>,

@@ -7,5 +7,7 @@
 )]
 
 mod cluster;
+#[cfg(feature = "sim")]
+mod divergence;
 mod processes;
 mod storage;

@@ -58,6 +58,10 @@ pub(super) fn cluster(page: &mut Page, shared: &Shared) {
         page.family(name, "gauge", help);
         page.sample(name, "", value);
     }
+    let name = "weir_cluster_repairs_total";
+    let help = "How often this node got the state of a leader in place of its own";
+    page.family(name, "counter", help);
+    page.sample(name, "", now.repairs);
     if let Some(contact) = now.contact {
         let name = "weir_cluster_contact_seconds";
         page.family(

@@ -1,0 +1,125 @@
+//! A node with another state than the leader, with real directories and connections.
+
+use std::collections::BTreeMap;
+
+use tokio::net::TcpListener;
+use weir_core::TopicOptions;
+use weir_core::intention::{Intention, Operation};
+use weir_raft::{Member, Node, NodeConfig, Status};
+use weir_store::{Durability, OpenOptions};
+
+async fn open(node: u64) -> (tempfile::TempDir, Node, Member) {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let member = Member {
+        peer: listener.local_addr().unwrap().to_string(),
+        ..Member::default()
+    };
+    let config = NodeConfig {
+        node,
+        cluster: [8; 16],
+        incarnation: 0,
+    };
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    let node = Node::open(directory.path(), &options, config, listener).await;
+    (directory, node.unwrap(), member)
+}
+
+async fn proposed(node: &Node, topic: &str, operation: Operation<'_>) -> Result<(), String> {
+    let proposed = node.store().propose(&[Intention::new(topic, operation)]);
+    let outcomes = proposed.unwrap().await.unwrap();
+    let mut outcomes = outcomes.iter();
+    let rejected = outcomes.find_map(|outcome| outcome.commit().and_then(|commit| commit.reason));
+    rejected.map_or(Ok(()), |code| Err(format!("{code:?}")))
+}
+
+async fn put(node: &Node, topic: &str, value: &str) -> Result<(), String> {
+    let (key, value) = (&b"k"[..], value.as_bytes());
+    proposed(node, topic, Operation::Put { key, value }).await
+}
+
+async fn create(node: &Node, topic: &str) {
+    let options = &TopicOptions::default();
+    let operation = Operation::Create { options };
+    proposed(node, topic, operation).await.unwrap();
+}
+
+/// Gives a node, which has applied all of its log, the state of a node of its own that has
+/// another record in topic `odd`.
+async fn disturb(node: &Node) {
+    let applied = node.status().applied.unwrap();
+    let (_directory, other, member) = open(1).await;
+    other
+        .initialize(BTreeMap::from([(1, member)]))
+        .await
+        .unwrap();
+    let leads = |status: &Status| status.leader == Some(1);
+    other.until(leads).await.unwrap();
+    create(&other, "t").await;
+    create(&other, "odd").await;
+    put(&other, "odd", "another value").await.unwrap();
+    while other.status().applied.unwrap().index < applied.index {
+        put(&other, "t", "v").await.unwrap();
+    }
+    assert_eq!(
+        other.status().applied,
+        Some(applied),
+        "one term, one length"
+    );
+    let differing = node.take_state_of(&other).unwrap();
+    assert!(differing.contains(&"odd".to_owned()), "{differing:?}");
+    other.close().await.unwrap();
+}
+
+/// Writes until a node was repaired as often as wanted.
+async fn repaired(leader: &Node, node: &Node, times: u64) {
+    while node.status().repairs < times {
+        // The topic may be stopped; the entry is appended all the same.
+        drop(put(leader, "t", "v").await);
+    }
+    let last = leader.status().last;
+    let caught_up = |status: &Status| status.applied >= last;
+    node.until(caught_up).await.unwrap();
+    assert!(!node.status().diverged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_node_with_another_state_gets_that_of_the_leader_once_and_then_the_topic_is_stopped() {
+    let (_one, leader, member) = open(1).await;
+    leader
+        .initialize(BTreeMap::from([(1, member)]))
+        .await
+        .unwrap();
+    let leads = |status: &Status| status.leader == Some(1);
+    leader.until(leads).await.unwrap();
+    let (_two, second, member) = open(2).await;
+    leader.add_learner(2, member).await.unwrap();
+    let (_three, third, member) = open(3).await;
+    leader.add_learner(3, member).await.unwrap();
+    leader.change_voters([1, 2, 3]).await.unwrap();
+    create(&leader, "t").await;
+    create(&leader, "odd").await;
+    put(&leader, "odd", "a value").await.unwrap();
+    for times in 1..=2 {
+        let last = leader.status().last;
+        let caught_up = |status: &Status| status.applied >= last;
+        second.until(caught_up).await.unwrap();
+        third.until(caught_up).await.unwrap();
+        disturb(&second).await;
+        assert_ne!(second.store().digest(), leader.store().digest());
+        repaired(&leader, &second, times).await;
+        assert_eq!(second.store().digest(), leader.store().digest());
+        let taken = put(&leader, "odd", "a value").await;
+        match times {
+            1 => taken.unwrap(),
+            _ => assert_eq!(taken.unwrap_err(), "Quarantined"),
+        }
+    }
+    for node in [second, third, leader] {
+        assert_eq!((node.status().diverged, node.status().term), (false, 1));
+        node.close().await.unwrap();
+    }
+}
