@@ -1,0 +1,196 @@
+//! Clusters of real processes under faults: nothing acknowledged is lost, doubled or misread.
+//!
+//! `make cluster-faults` runs 200 cycles, an ordinary test run six. A round is a cluster of three
+//! nodes, or of five if its seed is odd, with clients that write histories while one fault follows
+//! the other. The faults follow from the seed; the moments in which they meet the nodes do not.
+//! Needs Linux: addresses of loopback, `prlimit`, libfaketime.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::zombie_processes,
+    missing_docs,
+    reason = "a test may fail by panicking"
+)]
+
+mod clients;
+mod history;
+mod nemesis;
+mod nodes;
+mod proxy;
+mod random;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::clients::Shared;
+use crate::history::Counts;
+use crate::nemesis::Fault;
+use crate::nodes::Nodes;
+use crate::random::Random;
+
+/// Far beyond what any step takes: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Cycles of an ordinary test run. `WEIR_FAULT_CYCLES` asks for others.
+const CYCLES: u64 = 6;
+/// Cycles of one cluster.
+const ROUND_CYCLES: u64 = 10;
+
+fn asked(name: &str, default: u64) -> u64 {
+    let asked = std::env::var(name).ok();
+    asked.map_or(default, |text| text.parse().expect(name))
+}
+
+/// Runs a cluster through its faults; returns what it has shown, and what is wrong with it.
+fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<String>) {
+    let mut random = Random(seed);
+    let mut nodes = Nodes::start(place, if seed.is_multiple_of(2) { 3 } else { 5 });
+    let at: Vec<_> = nodes.ids().into_iter().map(|id| nodes.at(id)).collect();
+    let addresses: Vec<_> = nodes
+        .ids()
+        .into_iter()
+        .map(|id| nodes.address(id))
+        .collect();
+    clients::prepare(&at[0]).unwrap();
+    let shared = Shared::new();
+    let threads = clients::start(&at, &shared, &mut random);
+    let mut said = Vec::new();
+    for fault in Fault::order(cycles, &mut random) {
+        let begun = Instant::now();
+        nemesis::inject(&mut nodes, fault, &mut random);
+        match nemesis::recover(&nodes) {
+            Ok(took) => println!(
+                "seed {seed}: {fault:?}, {:.1} s, then a write after {:.2} s",
+                (begun.elapsed() - took).as_secs_f32(),
+                took.as_secs_f32()
+            ),
+            Err(why) => said.push(format!("{fault:?}: {why}")),
+        }
+        if !said.is_empty() {
+            break;
+        }
+    }
+    shared.is_over.store(true, Ordering::Relaxed);
+    for thread in threads {
+        if let Err(panic) = thread.join() {
+            let text = panic.downcast_ref::<String>().cloned();
+            said.push(text.unwrap_or_else(|| "a client has panicked".to_owned()));
+        }
+    }
+    said.extend(nodes.agree().err());
+    let file = std::env::temp_dir().join(format!("weir-faults-{seed}.jsonl"));
+    let (counts, wrong) = shared
+        .history
+        .judge(&addresses, &clients::TOPICS, checker, &file);
+    said.extend(wrong);
+    for id in nodes.ids() {
+        nodes.stop(id);
+        let found = weir::verify(&place.join(format!("node-{id}"))).unwrap();
+        if !found.is_clean() {
+            said.push(format!("node {id}: {:?}", found.findings));
+        }
+    }
+    if said.is_empty() {
+        drop(std::fs::remove_file(file));
+    }
+    (Counts { cycles, ..counts }, said)
+}
+
+#[test]
+fn fault_cycles_lose_double_and_misread_nothing() {
+    let tools = tempfile::tempdir().unwrap();
+    let checker = history::build_checker(tools.path());
+    let (cycles, first) = (
+        asked("WEIR_FAULT_CYCLES", CYCLES),
+        asked("WEIR_FAULT_SEED", 1),
+    );
+    let round_cycles = ROUND_CYCLES.min(cycles.div_ceil(2));
+    let (mut sum, mut broken, mut left) = (Counts::default(), 0, cycles);
+    for seed in first.. {
+        let cycles = left.min(round_cycles);
+        let place = tempfile::tempdir().unwrap();
+        let (counts, said) = round(place.path(), &checker, seed, cycles);
+        sum.add(counts);
+        if !said.is_empty() {
+            broken += 1;
+            for line in said {
+                println!("seed {seed}: {line}");
+            }
+            println!("again: make cluster-faults SEED={seed} CYCLES={cycles}");
+            println!("logs: {}", place.keep().display());
+        }
+        left -= cycles;
+        if left == 0 {
+            break;
+        }
+    }
+    println!("{sum:?}");
+    assert_eq!(broken, 0, "clusters that broke a promise");
+}
+
+/// A check that accepts everything proves nothing.
+#[test]
+fn wrong_histories_are_found() {
+    let tools = tempfile::tempdir().unwrap();
+    let checker = history::build_checker(tools.path());
+    let wrong = [
+        (
+            "register",
+            [
+                ("put", 1, 0, "ok"),
+                ("put", 2, 0, "ok"),
+                ("get", 1, 0, "ok"),
+            ],
+        ),
+        (
+            "append",
+            [
+                ("append", 2, 0, "ok"),
+                ("append", 3, 0, "ok"),
+                ("last", 2, 0, "ok"),
+            ],
+        ),
+        (
+            "bank",
+            [
+                ("read", 0, 100, "ok"),
+                ("transfer", 0, 1, "ok"),
+                ("read", 1, 101, "ok"),
+            ],
+        ),
+        (
+            "queue",
+            [
+                ("add", 0, 0, "ok"),
+                ("done", 0, 0, "ok"),
+                ("claim", 0, 0, "ok"),
+            ],
+        ),
+        (
+            "lease",
+            [
+                ("take", 1, 0, "ok"),
+                ("take", 2, 0, "ok"),
+                ("use", 1, 0, "ok"),
+            ],
+        ),
+    ];
+    for (model, steps) in wrong {
+        let line = |(at, (op, a, b, outcome)): (usize, (&str, i64, i64, &str))| {
+            // Of the bank: 5 from account 0 to 1, which both had 100.
+            let (c, d) = (5, 100_i64 << 32 | 100);
+            let text = serde_json::json!({
+                "model": model, "part": "p", "client": 1, "call": at * 2, "return": at * 2 + 1,
+                "op": op, "a": a, "b": b, "c": c, "d": d, "outcome": outcome,
+            });
+            format!("{text}\n")
+        };
+        let all: String = steps.into_iter().enumerate().map(line).collect();
+        let said = history::check(&checker, &all);
+        assert_eq!(said, [format!("illegal {model} p 3")]);
+        // Without its last step each of them can be.
+        let most: String = steps.into_iter().take(2).enumerate().map(line).collect();
+        assert_eq!(history::check(&checker, &most), [format!("ok {model} p 2")]);
+    }
+}

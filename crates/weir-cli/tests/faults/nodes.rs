@@ -1,0 +1,315 @@
+//! The nodes: processes of `weir serve`, each with a disk that can be slow or full and a clock
+//! that can be set.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weir::{ClusterStatus, ConnectOptions, Weir};
+
+use crate::PATIENCE;
+use crate::proxy::Links;
+
+/// What a test asks of a node at any time: it may be down.
+const ASK_PATIENCE: Duration = Duration::from_secs(1);
+
+struct Node {
+    child: Option<Child>,
+    /// Where clients reach it.
+    client: String,
+    /// Where the other nodes reach it.
+    peer: String,
+}
+
+/// All nodes. Dropping it ends them.
+pub(crate) struct Nodes {
+    place: PathBuf,
+    preload: String,
+    nodes: BTreeMap<u64, Node>,
+    pub(crate) links: Links,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.links.heal();
+        for id in self.ids() {
+            self.kill(id);
+        }
+    }
+}
+
+pub(crate) fn weir(place: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command
+        .current_dir(place)
+        .env_clear()
+        .env("HOME", place)
+        // Directories of tests may be in memory.
+        .env("WEIR_SERVE_VOLATILE", "true")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The libraries that make syncs slow and set the clock.
+fn preload(place: &Path) -> String {
+    let slow = place.join("slow_disk.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/slow_disk.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]);
+    let made = cc.arg(&slow).arg(source).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let places = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let mut found = places.map(|place| place.path().join("faketime/libfaketimeMT.so.1"));
+    let faketime = found
+        .find(|library| library.exists())
+        .expect("`cargo xtask setup` installs the package faketime");
+    format!("{}:{}", slow.display(), faketime.display())
+}
+
+impl Nodes {
+    /// Forms a cluster of `count` nodes in `place`.
+    pub(crate) fn start(place: &Path, count: u64) -> Self {
+        let links = Links::default();
+        let mut nodes = BTreeMap::new();
+        for id in 1..=count {
+            // An address of its own, so that each node has one port for the others with a proxy
+            // at one address and the node at another.
+            let host = format!("127.0.1.{id}");
+            let (proxy, port) = loop {
+                let proxy = TcpListener::bind((&*host, 0)).unwrap();
+                let port = proxy.local_addr().unwrap().port();
+                if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                    break (proxy, port);
+                }
+            };
+            let native = TcpListener::bind((&*host, 0)).unwrap();
+            let native = native.local_addr().unwrap();
+            links.serve(id, proxy, ([127, 0, 0, 1], port).into());
+            let text = format!(
+                "[serve]\nhttp = \"off\"\nnative = \"{native}\"\npeer = \"127.0.0.1:{port}\"\n\
+                 advertise = \"{host}\"\nlame_duck = \"0ms\"\n"
+            );
+            std::fs::write(place.join(format!("{id}.toml")), text).unwrap();
+            let node = Node {
+                child: None,
+                client: native.to_string(),
+                peer: format!("{host}:{port}"),
+            };
+            nodes.insert(id, node);
+        }
+        let mut cluster = Self {
+            place: place.to_owned(),
+            preload: preload(place),
+            nodes,
+            links,
+        };
+        let mut init = weir(place);
+        init.args(["cluster", "init", "--at", "node-1", "--config", "1.toml"]);
+        let made = init.output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        for id in cluster.ids() {
+            cluster.set_clock(id, 0);
+            cluster.start_node(id);
+            cluster.until("a node votes", |cluster| {
+                let said = cluster.status(1);
+                said.is_some_and(|said| said.members.iter().any(|m| m.node == id && m.votes))
+            });
+        }
+        cluster
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// Addresses for clients, beginning with this node's.
+    pub(crate) fn at(&self, first: u64) -> String {
+        let (before, after): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|(id, _)| **id < first);
+        let all = after.into_iter().chain(before);
+        let all: Vec<_> = all.map(|(_, node)| node.client.as_str()).collect();
+        format!("weir://{}", all.join(","))
+    }
+
+    pub(crate) fn address(&self, id: u64) -> String {
+        format!("weir://{}", self.nodes[&id].client)
+    }
+
+    fn serve(&self, id: u64, directory: &str) -> Command {
+        let mut command = weir(&self.place);
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.place.join(format!("{id}.log")));
+        command
+            .args([
+                "serve",
+                "--at",
+                directory,
+                "--config",
+                &format!("{id}.toml"),
+            ])
+            .args(["--node", &id.to_string(), "--join", &self.nodes[&1].peer])
+            .env("LD_PRELOAD", &self.preload)
+            .env("SLOW_SYNC_FILE", self.place.join(format!("{id}.slow")))
+            .env(
+                "FAKETIME_TIMESTAMP_FILE",
+                self.place.join(format!("{id}.clock")),
+            )
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("DONT_FAKE_MONOTONIC", "1")
+            .stdout(Stdio::null())
+            .stderr(log.unwrap());
+        command
+    }
+
+    pub(crate) fn start_node(&mut self, id: u64) {
+        if self.nodes[&id].child.is_none() {
+            let child = self.serve(id, &format!("node-{id}")).spawn().unwrap();
+            self.nodes.get_mut(&id).unwrap().child = Some(child);
+        }
+    }
+
+    pub(crate) fn kill(&mut self, id: u64) {
+        if let Some(mut child) = self.nodes.get_mut(&id).unwrap().child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Ends a node in order; its exit must be clean.
+    pub(crate) fn stop(&mut self, id: u64) {
+        self.signal(id, "TERM");
+        if let Some(mut child) = self.nodes.get_mut(&id).unwrap().child.take() {
+            let until = Instant::now() + PATIENCE;
+            let status = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                assert!(Instant::now() < until, "node {id} does not end");
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            assert!(status.success(), "node {id}: {status}");
+        }
+    }
+
+    fn pid(&self, id: u64) -> Option<String> {
+        self.nodes[&id]
+            .child
+            .as_ref()
+            .map(|child| child.id().to_string())
+    }
+
+    pub(crate) fn signal(&self, id: u64, name: &str) {
+        if let Some(pid) = self.pid(id) {
+            let sent = Command::new("kill").args(["-s", name, &pid]).status();
+            assert!(sent.unwrap().success());
+        }
+    }
+
+    /// Bounds the size of each file that a node writes; it takes a file that cannot grow for a
+    /// full disk.
+    pub(crate) fn limit_files(&self, id: u64, limit: Option<u64>) {
+        if let Some(pid) = self.pid(id) {
+            let limit = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+            let mut set = Command::new("prlimit");
+            set.args(["--pid", &pid, &format!("--fsize={limit}:")]);
+            assert!(set.status().unwrap().success());
+        }
+    }
+
+    /// The size of the largest file of the log of a node.
+    pub(crate) fn largest_segment(&self, id: u64) -> u64 {
+        let log = self.place.join(format!("node-{id}/log"));
+        let files = std::fs::read_dir(log).unwrap().flatten();
+        let sizes = files.filter_map(|file| Some(file.metadata().ok()?.len()));
+        sizes.max().unwrap()
+    }
+
+    /// Lets each sync of a node take so much longer.
+    pub(crate) fn slow_disk(&self, id: u64, millis: u64) {
+        self.replace(&format!("{id}.slow"), &millis.to_string());
+    }
+
+    /// Sets the wall clock of a node ahead.
+    pub(crate) fn set_clock(&self, id: u64, seconds: i64) {
+        self.replace(&format!("{id}.clock"), &format!("{seconds:+}"));
+    }
+
+    /// Renamed into place: the node reads it at any moment.
+    fn replace(&self, name: &str, text: &str) {
+        let new = self.place.join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, self.place.join(name)).unwrap();
+    }
+
+    /// Tries to start an empty directory under the number of a member, which has to fail.
+    pub(crate) fn start_blank(&self, id: u64) {
+        let blank = self.place.join("blank");
+        let mut child = self.serve(id, "blank").spawn().unwrap();
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "a blank node {id} is not refused");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(!status.success(), "a blank node {id} runs");
+        let said = std::fs::read_to_string(self.place.join(format!("{id}.log"))).unwrap();
+        let why = "an empty directory cannot be that node";
+        assert!(said.contains(why), "{said}");
+        drop(std::fs::remove_dir_all(blank));
+    }
+
+    /// What a node says of itself, if it answers.
+    pub(crate) fn status(&self, id: u64) -> Option<ClusterStatus> {
+        let mut options = ConnectOptions::default();
+        (options.connect_timeout, options.patience) = (ASK_PATIENCE, ASK_PATIENCE);
+        let node = Weir::connect_with(&self.address(id), &options).ok()?;
+        node.status().ok()?.server?.cluster
+    }
+
+    /// The leader of the highest term, if one answers.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        let said = self.ids().into_iter().filter_map(|id| self.status(id));
+        let leads = said.filter(|said| said.role == "leader");
+        leads.max_by_key(|said| said.term).map(|said| said.node)
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < until, "{what}: {:?}", self.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn said(&self) -> Vec<Option<ClusterStatus>> {
+        self.ids().into_iter().map(|id| self.status(id)).collect()
+    }
+
+    /// Waits until all nodes have applied the same entries; their digests are then equal.
+    pub(crate) fn agree(&self) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let said = self.said();
+            let all: Option<Vec<_>> = said.iter().cloned().collect();
+            if let Some(all) = &all
+                && all
+                    .iter()
+                    .all(|one| (one.applied, one.last) == (all[0].applied, all[0].applied))
+            {
+                let is_same = all.iter().all(|one| one.digest == all[0].digest);
+                return is_same
+                    .then_some(())
+                    .ok_or(format!("digests differ: {all:?}"));
+            }
+            if Instant::now() >= until {
+                return Err(format!("the nodes do not agree: {said:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
