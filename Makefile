@@ -1,7 +1,7 @@
 # The commands one types in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust abuse check fuzz outbox soak miri arm wasm lab
+.PHONY: help demo test test-rust abuse check fuzz outbox soak cluster-faults miri arm wasm lab
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -33,8 +33,16 @@ fuzz: ## every fuzz target for an hour each; SECONDS=N for N seconds each
 outbox: ## 10,000 changes of Jira issues while connections are reset (minutes)
 	@OUTBOX_OPERATIONS=3334 cargo test --quiet --locked --workspace --exclude fuzz --test jira -- chaos
 
-soak: ## 10,000 simulated histories of clusters (hours); SEEDS=FIRST..END for others
-	@WEIR_SIM_SEEDS=$(or $(SEEDS),0..10000) cargo test --locked --package weir-sim -- no_history --nocapture
+soak: ## 10,000 simulated histories of clusters (an hour on a core); SEEDS=FIRST..END for others
+	@cargo test --locked --profile sim --package weir-sim --no-run
+	@# A process for each 250: a history leaves some megabytes behind.
+	@for seeds in $(or $(SEEDS),$$(seq 0 250 9750 | while read first; do echo $$first..$$((first + 250)); done)); do \
+	echo "seeds $$seeds"; \
+	WEIR_SIM_SEEDS=$$seeds cargo test --quiet --locked --profile sim --package weir-sim --test sim_suite -- no_history --nocapture || exit; \
+	done
+
+cluster-faults: ## 200 faults of clusters of real processes (CYCLES=2000: the long form; SEED=N: others)
+	@WEIR_FAULT_CYCLES=$(or $(CYCLES),200) WEIR_FAULT_SEED=$(or $(SEED),1) cargo test --locked --workspace --exclude fuzz --test faults -- fault_cycles --nocapture
 
 miri: ## the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
 	@$(XTASK) miri
