@@ -82,9 +82,12 @@ impl Store {
             Err(error) => return Err(read(error)),
         };
         let length = file.len().map_err(read)?;
-        let there = usize::try_from(length.saturating_sub(at));
-        let mut part = vec![0; there.map_or(bytes, |there| there.min(bytes))];
-        file.read_exact_at(&mut part, at).map_err(read)?;
+        let mut part = Vec::new();
+        if at < length {
+            let there = usize::try_from(length - at);
+            part.resize(there.map_or(bytes, |there| there.min(bytes)), 0);
+            file.read_exact_at(&mut part, at).map_err(read)?;
+        }
         Ok(Some((length, part)))
     }
 }
