@@ -396,7 +396,7 @@ impl Client {
         }
     }
 
-    /// Takes the ownership of a group over, and uses it: whoever lost it must not.
+    /// Takes the ownership of a group over, and uses it: a member that lost it must not.
     fn lease(&mut self) {
         let mut group = None;
         while self.goes_on() {

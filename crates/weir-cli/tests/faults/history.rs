@@ -80,7 +80,7 @@ impl Counts {
 }
 
 /// Where each value of a topic is.
-type Found = HashMap<String, Vec<u64>>;
+type ValueOffsets = HashMap<String, Vec<u64>>;
 
 impl History {
     pub(crate) fn new() -> Self {
@@ -111,7 +111,12 @@ impl History {
     }
 
     /// Compares with the logs of one node.
-    fn compare(&self, topic: &'static str, found: &Found, counts: &mut Counts) -> Vec<String> {
+    fn compare(
+        &self,
+        topic: &'static str,
+        found: &ValueOffsets,
+        counts: &mut Counts,
+    ) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let mut said = Vec::new();
         for (value, offsets) in found {
@@ -145,7 +150,7 @@ impl History {
         file: &Path,
     ) -> (Counts, Vec<String>) {
         let (mut counts, mut said) = (Counts::default(), Vec::new());
-        let mut written: HashMap<&str, Found> = HashMap::new();
+        let mut written: HashMap<&str, ValueOffsets> = HashMap::new();
         for node in nodes {
             let client = Weir::connect(node).unwrap();
             for topic in topics {
@@ -174,7 +179,7 @@ impl History {
 
     /// The operations as lines of JSON. A write without an answer that no log holds has not
     /// happened; one that is there has its offset.
-    fn lines(&self, written: &HashMap<&str, Found>) -> String {
+    fn lines(&self, written: &HashMap<&str, ValueOffsets>) -> String {
         let state = self.state.lock().unwrap();
         let nanos = |at: Instant| u64::try_from((at - self.begun).as_nanos()).unwrap();
         let mut lines = String::new();
@@ -207,8 +212,8 @@ impl History {
 }
 
 /// The values of a topic, and where each one is.
-fn values(client: &Weir, topic: &str) -> Result<Found, WeirError> {
-    let mut found = Found::new();
+fn values(client: &Weir, topic: &str) -> Result<ValueOffsets, WeirError> {
+    let mut found = ValueOffsets::new();
     let mut reader = client.topic(topic)?.reader(ReadFrom::Start)?;
     while let Some(page) = reader.next_page()? {
         for record in &page {
