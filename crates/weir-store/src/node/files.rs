@@ -442,7 +442,10 @@ fn encode_seen(
     let nodes = &nodes[..nodes.len().min(RECORDS_MAX)];
     bytes[..8].copy_from_slice(&SEEN_MAGIC);
     bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
-    bytes[10..12].copy_from_slice(&(nodes.len() as u16).to_le_bytes());
+    let Ok(count) = u16::try_from(nodes.len()) else {
+        unreachable!("the file has room for 64 records");
+    };
+    bytes[10..12].copy_from_slice(&count.to_le_bytes());
     bytes[16..32].copy_from_slice(store_id);
     bytes[32..40].copy_from_slice(&generation.to_le_bytes());
     let records = bytes[RECORDS_AT..].chunks_exact_mut(RECORD_BYTES);
