@@ -397,6 +397,10 @@ impl Caller {
 
     /// The value in the memory of a parser.
     #[inline]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the memory is the caller's, who uses a parser in one call at a time"
+    )]
     pub(crate) fn sealed<T: Sealable>(
         &self,
         ptr: *mut raw::PsycParser,
