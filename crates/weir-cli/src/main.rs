@@ -27,6 +27,7 @@ mod demo;
 mod disk;
 mod doctor;
 mod export;
+mod follower;
 mod get;
 mod group;
 mod help;

@@ -12,6 +12,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use clap::ValueEnum;
 
 use crate::bytes;
+use crate::paint;
 use crate::report::{self, Failure};
 use weir::ErrorCode;
 
@@ -66,10 +67,10 @@ pub(crate) enum Shape {
 }
 
 /// One named field of a row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Field {
     /// Name in JSON; in capitals the heading of the column.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// Type, as printed by `-o help`.
     pub(crate) kind: &'static str,
     /// Whether only `-o wide` shows it in a table.
@@ -80,7 +81,7 @@ pub(crate) struct Field {
 
 /// A field that every table shows.
 pub(crate) const fn field(name: &'static str, kind: &'static str, about: &'static str) -> Field {
-    let wide = false;
+    let (name, wide) = (Cow::Borrowed(name), false);
     Field {
         name,
         kind,
@@ -91,7 +92,7 @@ pub(crate) const fn field(name: &'static str, kind: &'static str, about: &'stati
 
 /// A field that only wide tables show.
 pub(crate) const fn wide(name: &'static str, kind: &'static str, about: &'static str) -> Field {
-    let wide = true;
+    let (name, wide) = (Cow::Borrowed(name), true);
     Field {
         name,
         kind,
@@ -119,6 +120,8 @@ pub(crate) enum Cell<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A value.
     Value(Cow<'a, [u8]>),
+    /// JSON, as it stood somewhere.
+    Json(Cow<'a, [u8]>),
     /// Things of their own, each as a JSON object and as a line for people.
     Many(Vec<(String, String)>),
 }
@@ -139,7 +142,7 @@ pub(crate) struct Output {
     out: BufWriter<Stdout>,
     format: Format,
     shape: Shape,
-    fields: &'static [Field],
+    fields: Cow<'static, [Field]>,
     /// Indexes of the fields that are shown, in order.
     shown: Vec<usize>,
     headers: bool,
@@ -147,6 +150,7 @@ pub(crate) struct Output {
     held: Vec<Vec<String>>,
     widths: Vec<usize>,
     room: Option<usize>,
+    colours: bool,
 }
 
 impl Style {
@@ -165,16 +169,17 @@ impl Style {
     pub(crate) fn open(
         &self,
         shape: Shape,
-        fields: &'static [Field],
+        fields: impl Into<Cow<'static, [Field]>>,
     ) -> anyhow::Result<Option<Output>> {
+        let fields = fields.into();
         let format = self.format(shape);
         if format == Format::Help {
-            self.explain(fields)?;
+            self.explain(&fields)?;
             return Ok(None);
         }
         let narrow = format == Format::Table;
         let shown = match &self.columns {
-            Some(names) => columns(names, fields)?,
+            Some(names) => columns(names, &fields)?,
             None => (0..fields.len())
                 .filter(|at| !narrow || fields.get(*at).is_some_and(|field| !field.wide))
                 .collect(),
@@ -190,6 +195,7 @@ impl Style {
             held: Vec::new(),
             widths: Vec::new(),
             room: narrow.then(terminal_width).flatten(),
+            colours: paint::is_on(io::stdout().is_terminal()),
         }))
     }
 
@@ -209,7 +215,7 @@ impl Style {
         };
         for field in fields {
             let text = |text| Cell::Text(Cow::Borrowed(text));
-            out.row(&[text(field.name), text(field.kind), text(field.about)])?;
+            out.row(&[text(&*field.name), text(field.kind), text(field.about)])?;
         }
         out.finish()
     }
@@ -225,7 +231,7 @@ fn columns(names: &[String], fields: &[Field]) -> anyhow::Result<Vec<usize>> {
         let position = |name: &str| fields.iter().position(|field| field.name == name);
         let found = position(name).or_else(|| position(&plain(name)));
         found.ok_or_else(|| {
-            let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            let known: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
             Failure::new(ErrorCode::BadOption, "cannot show the columns")
                 .because(format!("there is no column {name}"))
                 .advise(format!("choose from {}", known.join(",")))
@@ -295,10 +301,16 @@ impl Output {
         for (field, cell) in self
             .shown
             .iter()
-            .filter_map(|at| pair(self.fields, cells, *at))
+            .filter_map(|at| pair(&self.fields, cells, *at))
         {
             self.out.write_all(separator.as_bytes())?;
-            self.out.write_all(member(field.name, cell).as_bytes())?;
+            let member = member(&field.name, cell);
+            let painted = if self.colours {
+                paint::json(&member)
+            } else {
+                member
+            };
+            self.out.write_all(painted.as_bytes())?;
             separator = ",";
         }
         self.out.write_all(b"}")?;
@@ -342,12 +354,12 @@ impl Output {
         if self.shape == Shape::One {
             let shown = self.shown.iter();
             let pairs: Vec<_> = shown
-                .filter_map(|at| pair(self.fields, cells, *at))
+                .filter_map(|at| pair(&self.fields, cells, *at))
                 .collect();
             let width = pairs.iter().map(|(field, _)| field.name.len()).max();
             for (field, cell) in pairs {
                 let name = format!("{:width$}", field.name, width = width.unwrap_or(0));
-                let text = human(cell);
+                let text = self.painted(field, human(cell));
                 if self.headers {
                     writeln!(self.out, "{name}  {text}")?;
                 } else {
@@ -387,7 +399,7 @@ impl Output {
             self.headings()?;
         }
         for row in std::mem::take(&mut self.held) {
-            self.line(&row)?;
+            self.line(&row, false)?;
         }
         Ok(())
     }
@@ -424,36 +436,49 @@ impl Output {
                 if self.widths.is_empty() {
                     self.widths = names.iter().map(String::len).collect();
                 }
-                self.line(&names)
+                self.line(&names, true)
             }
             Format::Csv => {
-                let names: Vec<&str> = names.map(|field| field.name).collect();
+                let names: Vec<String> = names.map(|field| quoted(&field.name)).collect();
                 write!(self.out, "{}\r\n", names.join(","))
             }
             _ => Ok(()),
         }
     }
 
-    fn line(&mut self, cells: &[String]) -> io::Result<()> {
+    fn line(&mut self, cells: &[String], heading: bool) -> io::Result<()> {
         let mut line = String::new();
         let last = cells.len().saturating_sub(1);
         for (at, (cell, width)) in cells.iter().zip(&self.widths).enumerate() {
-            let long = cell.chars().count() > *width;
-            if long {
-                line.extend(cell.chars().take(width.saturating_sub(1)));
-                line.push('…');
-            } else if at < last {
-                let spare = width.saturating_sub(cell.chars().count());
-                line.push_str(cell);
-                line.extend(std::iter::repeat_n(' ', spare));
+            let chars = cell.chars().count();
+            let text = if chars > *width {
+                let start = cell.chars().take(width.saturating_sub(1));
+                start.chain(['…']).collect()
             } else {
-                line.push_str(cell);
+                cell.clone()
+            };
+            let field = self.shown.get(at).and_then(|at| self.fields.get(*at));
+            match field.filter(|_| !heading) {
+                Some(field) => line.push_str(&self.painted(field, text)),
+                None => line.push_str(&text),
             }
             if at < last {
-                line.push_str("  ");
+                line.extend(std::iter::repeat_n(' ', width.saturating_sub(chars) + 2));
             }
         }
         writeln!(self.out, "{}", line.trim_end())
+    }
+
+    /// A cell in its colours: a value, and how a write was judged.
+    fn painted(&self, field: &Field, text: String) -> String {
+        match &*field.name {
+            _ if !self.colours => text,
+            "effect" if text == "VALID" => paint::paint(&text, paint::GREEN, true),
+            "effect" => paint::paint(&text, paint::RED, true),
+            "value" => paint::json(&text),
+            _ if field.kind == "json" => paint::json(&text),
+            _ => text,
+        }
     }
 }
 
@@ -475,6 +500,10 @@ fn member(name: &str, cell: &Cell<'_>) -> String {
         Cell::Flag(flag) => format!("\"{name}\":{flag}"),
         Cell::Bytes(bytes) => bytes::json_bytes(name, bytes),
         Cell::Value(bytes) => bytes::json_value(bytes),
+        Cell::Json(json) => {
+            let json = String::from_utf8_lossy(json).replace(['\n', '\r'], " ");
+            format!("{}:{json}", bytes::json_string(name))
+        }
         Cell::Many(list) => {
             let objects: Vec<&str> = list.iter().map(|(json, _)| json.as_str()).collect();
             format!("\"{name}\":[{}]", objects.join(","))
@@ -490,7 +519,17 @@ fn plain(cell: &Cell<'_>) -> String {
             Err(_) => format!("base64:{}", bytes::base64(bytes)),
         },
         Cell::Size(n) => n.to_string(),
+        Cell::Json(json) => bare_json(json),
         cell => human(cell),
+    }
+}
+
+/// JSON for a column: a string without quotes and escapes, everything else as it stands.
+fn bare_json(json: &[u8]) -> String {
+    if json.first() == Some(&b'"') {
+        weir::query::unquoted(json)
+    } else {
+        String::from_utf8_lossy(json).into_owned()
     }
 }
 
@@ -504,6 +543,7 @@ fn human(cell: &Cell<'_>) -> String {
         Cell::Time(ms) => time(*ms),
         Cell::Flag(flag) => flag.to_string(),
         Cell::Bytes(bytes) | Cell::Value(bytes) => bytes::printable(bytes),
+        Cell::Json(json) => bytes::printable(bare_json(json).as_bytes()),
         Cell::Many(list) if list.is_empty() => "none".to_owned(),
         Cell::Many(list) => {
             let lines = list

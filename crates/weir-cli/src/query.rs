@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod compressed;
+mod consumer;
 mod cut;
 mod files;
 mod print;
@@ -17,16 +18,23 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
-use weir::query::{BadItem, Bounds, Budgets, Explain, Level, QueryError, QueryText, ResultPage};
+use weir::query::{
+    BadItem, Bounds, Budgets, Explain, Level, Plan, QueryError, QueryText, ResultPage,
+};
 
 use self::checkpoint::Checkpoint;
+use self::consumer::Consumer;
 use self::files::Files;
 use self::print::Printer;
 use self::topics::Topics;
 use crate::caller::Caller;
+use crate::follower::{self, FOLLOW_PAUSE, FollowerProgress};
 use crate::output::{Format, Shape};
+use crate::place::{self, Access, Where};
 use crate::report::{Failure, note, usage};
 use crate::settings;
+
+pub(crate) use self::text::{failed as filter_failed, parse_param};
 
 /// Bytes of a page of a file; a longer line makes a longer page.
 const PAGE_BYTES: u64 = 1 << 20;
@@ -69,14 +77,14 @@ pub(crate) struct QueryArgs {
     /// Topics or patterns (`orders.*`, `orders.**`) in place of files
     #[arg(long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["paths", "files"])]
     from: Vec<String>,
-    /// Where items are in a file: array, lines, single, or member:PATH
+    /// Where items are in a file: array, lines, values, single, or member:PATH
     #[arg(long, value_name = "SHAPE", value_parser = files::parse_shape)]
     shape: Option<weir::query::Shape>,
     /// Only items for which this is true
     #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
     #[arg(hide_default_value = true, allow_hyphen_values = true)]
     filter: String,
-    /// Order: paths, each with asc or desc after it if wanted
+    /// Order: paths, or names of aggregates (count), each with asc or desc after it if wanted
     #[arg(
         long,
         value_name = "PATHS",
@@ -84,7 +92,8 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     order_by: String,
-    /// Columns to print: a path, or count, sum(PATH), min, max, avg [else the item]
+    /// Columns to print: paths, or count, sum(PATH), min, max, avg, each with `as NAME` if wanted
+    /// [else the item]
     #[arg(
         long,
         value_name = "WHAT",
@@ -100,6 +109,9 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     group_by: String,
+    /// Print strings without quotes and escapes, and columns with tabs between
+    #[arg(short = 'r', long)]
+    raw_strings: bool,
     /// Only the first of equal results
     #[arg(long)]
     distinct: bool,
@@ -120,6 +132,10 @@ pub(crate) struct QueryArgs {
     /// Only the current value of each key, in the order of the keys
     #[arg(long, requires = "from", conflicts_with = "follow")]
     latest: bool,
+    /// Only records of this time or later: a time ago (10m, 1h), yesterday, today, a date or a time
+    #[arg(long, value_name = "TIME", requires = "from", value_parser = text::parse_since)]
+    #[arg(conflicts_with = "checkpoint")]
+    since: Option<u64>,
     /// Go on with new records
     #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
     follow: bool,
@@ -129,6 +145,10 @@ pub(crate) struct QueryArgs {
     /// Resume after the position recorded in this file, and record there how far this run came
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]
     checkpoint: Option<PathBuf>,
+    /// Run this shell command and give it the results: the exit code is its own, and a checkpoint
+    /// names only what it has read
+    #[arg(long, value_name = "COMMAND", conflicts_with = "explain")]
+    into: Option<String>,
     /// Go on without this file of the first run, and without the rows it had left
     #[arg(
         long,
@@ -247,9 +267,6 @@ impl QueryArgs {
 
 /// Carries out `weir query`.
 pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode> {
-    let Some(mut printer) = Printer::open(&caller.style, aggregates(args))? else {
-        return Ok(ExitCode::SUCCESS);
-    };
     let budgets = Budgets {
         pages_ahead: 0,
         sort_bytes_max: args.sort_max.unwrap_or(Budgets::default().sort_bytes_max),
@@ -264,14 +281,56 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         return Err(usage(why));
     }
     if args.from.is_empty() {
-        if args.follow || args.latest {
+        if args.follow || args.latest || args.since.is_some() {
             return Err(usage(
-                "--follow and --latest are for topics: name them with --from",
+                "--follow, --latest and --since are for topics: name them with --from",
             ));
         }
-        // What is wrong with the query is said before what is wrong with files.
-        text.compile().map_err(|error| text::failed(&error))?;
     }
+    // What is wrong with the query is said before what is wrong with files and topics.
+    let typed = QueryText {
+        filter: args.filter.clone(),
+        ..text.clone()
+    };
+    typed.compile().map_err(|error| text::failed(&error))?;
+    let plan = text.compile().map_err(|error| text::failed(&error))?;
+    for text in plan.notes() {
+        note(caller.quiet, &text);
+    }
+    let asked = caller.style.format.filter(|format| *format != Format::Raw);
+    if args.raw_strings
+        && let Some(format) = asked
+    {
+        let why = format!(
+            "-r prints bare values; `-o {}` has a form of its own",
+            format.name()
+        );
+        return Err(usage(&why));
+    }
+    let consumer = args.into.as_deref().map(Consumer::start).transpose()?;
+    let result = query(caller, args, (&text, &plan), budgets);
+    match consumer {
+        Some(consumer) => consumer.end(result),
+        None => result,
+    }
+}
+
+/// Runs the query and prints its results.
+fn query(
+    caller: &Caller,
+    args: &QueryArgs,
+    (text, plan): (&QueryText, &Plan),
+    budgets: Budgets,
+) -> anyhow::Result<ExitCode> {
+    let printer = Printer::open(
+        &caller.style,
+        &plan.columns(),
+        text.makes_results(),
+        args.raw_strings,
+    )?;
+    let Some(mut printer) = printer else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let before = match &args.checkpoint {
         Some(path) => checkpoint::read(path)?,
         None => None,
@@ -282,27 +341,84 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         return Err(usage("name files, or topics with --from"));
     }
     if args.from.is_empty() {
-        let mut files = Files::new(args, &paths, &text, budgets, before.as_ref())?;
+        let mut files = Files::new(args, &paths, text, budgets, before.as_ref())?;
         drive(caller, args, &mut files, &mut printer, goes_on)?;
+    } else if let Some(at) = directory(caller, args)? {
+        follow_directory(caller, args, (text, budgets), &at, &mut printer)?;
     } else {
         let token = before.map(|before| before.token);
-        let mut topics = Topics::new(caller, args, text, budgets, token)?;
+        let mut topics = Topics::new(caller, args, text.clone(), budgets, token)?;
         drive(caller, args, &mut topics, &mut printer, goes_on)?;
     }
     printer.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// The directory whose topics are followed; `None` when they are not, or of a server.
+fn directory(caller: &Caller, args: &QueryArgs) -> anyhow::Result<Option<PathBuf>> {
+    if !args.follow || args.explain {
+        return Ok(None);
+    }
+    Ok(match place::place(caller)? {
+        Where::Directory(at) => Some(PathBuf::from(at)),
+        Where::Server(_) => None,
+    })
+}
+
+/// Follows topics of a directory: opens it for moments, as `weir tail -f` does, or asks the server that
+/// has it open.
+fn follow_directory(
+    caller: &Caller,
+    args: &QueryArgs,
+    (text, budgets): (&QueryText, Budgets),
+    at: &std::path::Path,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let mut watch = FollowerProgress::new(at);
+    let mut opened = Some(follower::open(caller, Access::Read, caller.lock_wait)?);
+    let mut token = None;
+    loop {
+        if let Some(weir) = opened.take() {
+            let is_served = weir.local().is_none();
+            let mut topics = Topics::over(caller, args, &weir, (text.clone(), budgets, token))?;
+            if is_served {
+                return drive(caller, args, &mut topics, printer, false);
+            }
+            if print_until_idle(&mut topics, printer)? {
+                return Ok(());
+            }
+            token = Some(topics.place()?.token);
+            drop(topics);
+            let line = watch.read(&weir);
+            drop(weir);
+            if let Some(line) = line {
+                line.leave();
+            }
+        }
+        std::thread::sleep(FOLLOW_PAUSE);
+        if !watch.is_quiet() {
+            opened = follower::open_now(caller, Access::Change)?;
+        }
+    }
+}
+
+/// Prints what is there; true when nothing more will come.
+fn print_until_idle(query: &mut Topics, printer: &mut Printer) -> anyhow::Result<bool> {
+    loop {
+        match query.next(Bounds::default(), false)? {
+            Next::Page(page) => printer.page(&page, |source| query.name(source))?,
+            Next::Idle => {
+                printer.flush()?;
+                return Ok(false);
+            }
+            Next::Done => return Ok(true),
+        }
+    }
+}
+
 /// Whether something else than whole items is printed.
 fn makes(args: &QueryArgs) -> bool {
     !args.select.trim().is_empty() || !args.group_by.trim().is_empty()
-}
-
-/// Whether every result is made, and of no source.
-fn aggregates(args: &QueryArgs) -> bool {
-    let select = args.select.trim();
-    let shows = select.is_empty() || select.starts_with(['$', '@']);
-    !shows || !args.group_by.trim().is_empty()
 }
 
 /// How much of each item is checked. What is printed as JSON has to be JSON, and what
@@ -363,6 +479,7 @@ fn drive(
                 waits = !polite;
                 if let Some(path) = &args.checkpoint {
                     printer.flush()?;
+                    consumer::wait_until_taken()?;
                     if let Some(place) = place_now(query)? {
                         checkpoint::write(path, &place, false)?;
                     }
@@ -389,6 +506,7 @@ fn drive(
     if let Some(path) = &args.checkpoint {
         let place = query.place()?;
         printer.flush()?;
+        consumer::wait_until_taken()?;
         checkpoint::write(path, &place, true)?;
     }
     Ok(())
@@ -409,8 +527,9 @@ fn place_now(query: &dyn Run) -> anyhow::Result<Option<Checkpoint>> {
 fn query_failure(what: String, error: &QueryError, why: String) -> anyhow::Error {
     let failure = Failure::new(error.code(), what).because(why);
     match error.code() {
-        ErrorCode::BadEnvelope => failure
-            .advise("say where items are: `--shape array`, `lines`, `single` or `member:PATH`"),
+        ErrorCode::BadEnvelope => failure.advise(
+            "say where items are: `--shape array`, `lines`, `values`, `single` or `member:PATH`",
+        ),
         ErrorCode::SortBudget => {
             failure.advise("set `--limit`, or `--sorted` for sorted files, or raise `--sort-max`")
         }

@@ -6,7 +6,7 @@ use weir::program::script;
 use weir::{Record, RecordKind, TopicOptions};
 
 use crate::bytes::{hex, json_string};
-use crate::output::{Cell, Field, field, wide};
+use crate::output::{Cell, Field, Format, Shape, Style, field, wide};
 
 /// Fields of a record.
 pub(crate) const FIELDS: &[Field] = &[
@@ -57,6 +57,35 @@ pub(crate) const FIELDS: &[Field] = &[
         "whether it is the last record of its intention",
     ),
 ];
+
+/// The style for a table that people read: time, key and value, and the topic where there are several.
+/// True if it is that table; all others have all columns.
+pub(crate) fn short(style: &Style, several: bool) -> (Style, bool) {
+    if style.columns.is_some() || style.format(Shape::Stream) != Format::Table {
+        return (style.clone(), false);
+    }
+    let columns = ["topic", "time", "key", "value"]
+        .iter()
+        .skip(usize::from(!several));
+    let style = Style {
+        columns: Some(columns.map(|name| (*name).to_owned()).collect()),
+        ..style.clone()
+    };
+    (style, true)
+}
+
+/// The row of a record where the kind has no column: it stands before the value, unless that was put.
+pub(crate) fn short_row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 13] {
+    let mut row = row(topic, record);
+    if record.kind != RecordKind::Put
+        && let Some(cell) = row.iter_mut().find(|cell| matches!(cell, Cell::Value(_)))
+    {
+        let value = value(record);
+        let text = format!("{} {}", record.kind.name(), String::from_utf8_lossy(&value));
+        *cell = Cell::Text(Cow::Owned(text.trim_end().to_owned()));
+    }
+    row
+}
 
 /// The row of a record.
 pub(crate) fn row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 13] {

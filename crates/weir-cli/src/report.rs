@@ -255,6 +255,11 @@ pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
     })
 }
 
+/// Whether the error says that nobody reads standard output any more.
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    error.is::<Closed>()
+}
+
 /// Where lines for standard error go once a server runs: its threads must not block when nobody
 /// reads them.
 static BUFFERED: OnceLock<BufferedLines> = OnceLock::new();

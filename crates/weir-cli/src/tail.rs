@@ -2,20 +2,19 @@
 //!
 //! Several topics are merged by the order of their intentions. Following
 //! (`-f`) opens the store only when somebody may have written, so that other
-//! processes can write; the lock file tells (`watch`), as a member of a group as
+//! processes can write; the lock file tells (`follower`), as a member of a group as
 //! well. A server is listened to all the time (`follow`). What must never happen
 //! here: a record twice or out of order, a look without a pause before it.
 
 mod follow;
 mod merge;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use weir::query::RecordFilter;
 use weir::{
     ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Store, TopicReader, Weir,
     pattern_matches,
@@ -23,17 +22,15 @@ use weir::{
 
 use self::follow::Follow;
 use self::merge::Merge;
-use self::watch::{FOLLOWER, FollowerProgress};
 use crate::caller::Caller;
+use crate::follower::{FOLLOW_PAUSE, FollowerProgress, open, open_now};
 use crate::group::{self, Until};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access, Where};
+use crate::query::{filter_failed, parse_param};
 use crate::record;
-use crate::report::{Because, Failure, usage};
+use crate::report::{Because, Failure, note, usage};
 use crate::words::position;
-
-/// Before each look whether somebody wrote.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -51,6 +48,7 @@ records. With -f in a directory it is a member only while it reads what is new.
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders
   weir put orders '{\"id\":2}' && weir tail orders --from -10 -o jsonl
+  weir put orders '{\"n\":5}' && weir tail orders --where '@.n > 3'
   weir put a.x 1 && weir put a.y 2 && weir tail 'a.*' --type put -o raw
   weir put orders '{\"id\":3}' && weir tail orders -f -n 2
   weir put orders '{\"id\":4}' && weir tail orders --group mail")]
@@ -75,9 +73,17 @@ pub(crate) struct TailArgs {
     /// Only records whose key begins with this
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
+    /// Only records for which this is true, in the language of `weir query --where`; a value that is not
+    /// JSON has no paths
+    #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
+    filter: Option<String>,
+    /// A value for param('NAME') in --where: JSON, or else a text
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parse_param, requires = "filter")]
+    #[arg(hide_short_help = true)]
+    params: Vec<(String, String)>,
     /// Read as a member of this exclusive group, which is created if it does not exist: print the
     /// records that the group has not done, and mark them as done
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix", "filter"])]
     group: Option<String>,
 }
 
@@ -109,9 +115,22 @@ impl TailArgs {
 
 /// Carries out `weir tail`.
 pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::Stream, record::FIELDS)? else {
+    let several = args.topics.len() > 1 || args.topics.iter().any(|name| name.contains('*'));
+    let (style, short) = match &args.group {
+        Some(_) => (caller.style.clone(), false),
+        None => record::short(&caller.style, several),
+    };
+    let Some(mut out) = style.open(Shape::Stream, record::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
+    let filter = args
+        .filter
+        .as_deref()
+        .map(|text| RecordFilter::new(text, &args.params));
+    let filter = filter.transpose().map_err(|error| filter_failed(&error))?;
+    for text in filter.iter().flat_map(RecordFilter::notes) {
+        note(caller.quiet, &text);
+    }
     if let Some(group) = &args.group {
         let limit = args.limit.unwrap_or(u64::MAX);
         let [topic] = args.topics.as_slice() else {
@@ -123,6 +142,8 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     }
     let mut state = State {
         args,
+        filter,
+        short,
         quiet: caller.quiet,
         away: false,
         from: args.from,
@@ -261,26 +282,13 @@ fn directory(
     Ok(())
 }
 
-fn open(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
-    place::open_as(caller, access, FOLLOWER, wait)
-}
-
-/// The store, or nothing while somebody else has it open.
-fn open_now(caller: &Caller, access: Access) -> anyhow::Result<Option<Weir>> {
-    let failure = match open(caller, access, Duration::ZERO) {
-        Ok(weir) => return Ok(Some(weir)),
-        Err(error) => error,
-    };
-    let failed = failure.downcast_ref::<Failure>();
-    match failed.map(|failure| failure.code) {
-        Some(ErrorCode::Locked) => Ok(None),
-        _ => Err(failure),
-    }
-}
-
 /// What was read so far.
 struct State<'a> {
     args: &'a TailArgs,
+    /// `--where`.
+    filter: Option<RecordFilter>,
+    /// Whether rows have no column for the kind.
+    short: bool,
     quiet: bool,
     /// Whether a server was away at the last look.
     away: bool,
@@ -356,9 +364,21 @@ impl State<'_> {
             merge.add(name, reader);
         }
         let (args, places, left) = (self.args, &mut self.places, &mut self.left);
+        let (filter, short) = (&self.filter, self.short);
         merge.run(|topic, record| {
-            if args.takes(record) {
-                out.row(&record::row(topic, record))?;
+            let passes = |filter: &RecordFilter| filter.matches(topic, record);
+            let passes = match filter {
+                Some(filter) if args.takes(record) => {
+                    passes(filter).map_err(|error| filter_failed(&error))?
+                }
+                _ => args.takes(record),
+            };
+            if passes {
+                if short {
+                    out.row(&record::short_row(topic, record))?;
+                } else {
+                    out.row(&record::row(topic, record))?;
+                }
                 *left -= 1;
             }
             if let Some(last) = places.get_mut(topic) {

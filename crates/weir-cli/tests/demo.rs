@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 const README: &str = include_str!("../../../README.md");
 const GROUPS: &str = include_str!("../../../docs/guide/groups.md");
+const QUERIES: &str = include_str!("../../../docs/guide/query.md");
 const FIRST_STEPS: &str = include_str!("../../../docs/guide/first-steps.md");
 /// This file: the programs that the two print are compiled here.
 const PROGRAMS: &str = include_str!("demo.rs");
@@ -486,6 +487,18 @@ mod groups_program {
         Ok(())
     }
     // [end]
+}
+
+#[test]
+fn the_guide_to_queries_does_what_it_prints() {
+    let dir = TempDir::new().unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    std::os::unix::fs::symlink(docs, dir.path().join("docs")).unwrap();
+    let transcripts = blocks(QUERIES, "console");
+    assert_eq!(transcripts.len(), 1);
+    for transcript in transcripts {
+        replay(&transcript, dir.path());
+    }
 }
 
 #[test]

@@ -53,9 +53,7 @@ struct Bound<'a> {
 
 impl Bindings for Bound<'_> {
     fn param(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let mut params = self.filter.params.iter();
-        let found = params.find(|(known, _)| known == name);
-        found.map(|(_, value)| Cow::Borrowed(&**value))
+        self.filter.bound_param(name).map(Cow::Borrowed)
     }
 
     fn meta(&self, name: &str) -> Option<Cow<'_, [u8]>> {
@@ -118,6 +116,27 @@ impl Filter {
             params: bound,
             metas,
         })
+    }
+
+    /// The value of a parameter.
+    pub(crate) fn bound_param(&self, name: &str) -> Option<&[u8]> {
+        let mut params = self.params.iter();
+        let found = params.find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value)
+    }
+
+    /// Names of the properties it reads.
+    pub(crate) fn meta_names(&self) -> impl Iterator<Item = &str> {
+        self.metas.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether an item that no page holds is let through.
+    pub(crate) fn matches_item(
+        &self,
+        item: &[u8],
+        bound: &dyn Bindings,
+    ) -> Result<bool, OutOfSteps> {
+        self.expression.matches(item, bound)
     }
 
     /// The paths it reads, in the order of the first columns.

@@ -74,8 +74,9 @@ pub(crate) fn escape(unit: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// What a string literal says; half of a surrogate pair becomes U+FFFD.
-pub(crate) fn text(literal: &[u8]) -> String {
+/// The text of a JSON string with its quotes; half of a surrogate pair becomes U+FFFD.
+#[must_use]
+pub fn text(literal: &[u8]) -> String {
     let units = Text::new(literal).chars();
     units
         .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))

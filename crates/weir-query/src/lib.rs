@@ -37,7 +37,7 @@
 //! | `engine`, `flow`, `tournament`, `sort` | stages, modes, the merge, the sort |
 //! | `filter`, `fold`, `distinct` | what the stages do |
 //! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
-//! | `records`, `filter` | records of topics as items; what of a query runs beside them |
+//! | `records`, `pushdown`, `record_filter` | records of topics as items; what of a query runs beside them |
 //! | `explain` | what a query will do |
 //!
 //! What must never happen here: I/O, a clock, a thread, a hash order that
@@ -65,6 +65,7 @@ mod order;
 mod page;
 mod plan;
 mod pushdown;
+mod record_filter;
 mod records;
 mod resume;
 mod rows;
@@ -80,12 +81,14 @@ pub use engine::{Query, Step};
 pub use error::{ErrorLocation, QueryError};
 pub use explain::Explain;
 pub use input::{Frames, Meta, Need, PageIn, SourceId};
+pub use json::text as unquoted;
 pub use kind::{Kind, Strings};
 pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
 pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions, parse_shape};
 pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
 pub use pushdown::{Filtered, PushdownFilter};
+pub use record_filter::RecordFilter;
 pub use records::{Properties, RECORD_PROPERTIES, item_of, span_in};
 pub use text::quoted;
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};

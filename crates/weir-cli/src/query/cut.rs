@@ -1,5 +1,5 @@
-//! Where a long array can be cut into pages: after a comma between two of its
-//! elements.
+//! Where a long array can be cut into pages, after a comma between two of its elements; and where values
+//! that stand one after the other can.
 //!
 //! It counts brackets and knows strings; what is between them the engine
 //! checks. What must never happen here: a cut that makes JSON of what was
@@ -52,6 +52,47 @@ impl Cutter {
     }
 }
 
+/// A look over values one after the other, as far as they were read.
+#[derive(Debug, Default)]
+pub(super) struct ValueCutter {
+    at: usize,
+    depth: u32,
+    string: bool,
+    escaped: bool,
+    /// The last byte of a value, or white space after one.
+    end: Option<usize>,
+}
+
+impl ValueCutter {
+    /// Goes on over what is new of `page`. Returns the last byte at which no value is under way.
+    pub(super) fn look(&mut self, page: &[u8]) -> Option<usize> {
+        for (at, byte) in page.iter().enumerate().skip(self.at) {
+            if self.string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.string = false,
+                    _ => {}
+                }
+            } else {
+                match byte {
+                    b'"' => self.string = true,
+                    b'[' | b'{' => self.depth += 1,
+                    b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                    b' ' | b'\t' | b'\n' | b'\r' => {}
+                    // Of a number or a word the end is seen at what follows.
+                    _ => continue,
+                }
+            }
+            if self.depth == 0 && !self.string {
+                self.end = Some(at);
+            }
+        }
+        self.at = page.len();
+        self.end
+    }
+}
+
 /// What is left of an array after a comma, as a page: an array again.
 pub(super) fn last(page: &mut Vec<u8>) {
     let mut inside = page.iter().skip(1);
@@ -64,7 +105,7 @@ pub(super) fn last(page: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cutter, last};
+    use super::{Cutter, ValueCutter, last};
 
     fn comma(text: &str) -> Option<usize> {
         let mut cutter = Cutter::default();
@@ -84,6 +125,23 @@ mod tests {
         assert_eq!(comma("[1],2,3"), None);
         assert_eq!(comma("{\"a\":[1,2]"), None);
         assert_eq!(comma("1,2"), None);
+    }
+
+    #[test]
+    fn values_are_cut_where_none_is_under_way() {
+        let end = |text: &str| {
+            let mut cutter = ValueCutter::default();
+            (1..=text.len())
+                .map(|end| cutter.look(text.as_bytes().get(..end).unwrap_or_default()))
+                .next_back()
+                .flatten()
+        };
+        assert_eq!(end("{\"a\":\"}\"}{\"b"), Some(8));
+        assert_eq!(end("12 3"), Some(2));
+        assert_eq!(end("12"), None);
+        assert_eq!(end("\"a\\\"\"\"b"), Some(4));
+        assert_eq!(end("[1]\n[2,"), Some(3));
+        assert_eq!(end("]true"), Some(0));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use weir::{ErrorCode, query};
 
 use super::checkpoint::{self, Checkpoint, Mark};
 use super::compressed;
-use super::cut::{self, Cutter};
-use super::{Next, QueryArgs, Run, query_failure};
+use super::cut::{self, Cutter, ValueCutter};
+use super::{Bad, Next, QueryArgs, Run, query_failure};
 use crate::report::{Because, Failure, io_code};
 
 /// Largest line and largest file of another shape, in bytes.
@@ -32,7 +32,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Buffers that are kept for the next pages.
 const SPARE_MAX: usize = 64;
 
-/// `array`, `lines`, `single` or `member:PATH`: a file has no frames.
+/// `array`, `lines`, `values`, `single` or `member:PATH`: a file has no frames.
 pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
     match query::parse_shape(text) {
         Ok(Shape::Framed) => Err("only a program can frame the items of a page".to_owned()),
@@ -198,7 +198,8 @@ impl<'a> Files<'a> {
     /// Adds the sources to the query.
     fn join(&mut self) -> anyhow::Result<()> {
         for (at, reading) in self.readings.iter_mut().enumerate() {
-            reading.open(self.args.shape.as_ref())?;
+            let skips = self.args.on_bad_item.is_some_and(|bad| bad != Bad::Error);
+            reading.open(self.args.shape.as_ref(), skips)?;
             let options = SourceOptions {
                 name: reading.path.as_os_str().as_encoded_bytes().to_vec(),
                 shape: reading.shape.clone(),
@@ -281,6 +282,7 @@ impl<'a> Files<'a> {
         if page && reading.guessed {
             let took = match reading.shape {
                 Shape::Array => "an array",
+                Shape::Values => "values one after the other",
                 _ => "one item a line",
             };
             let advice = format!(
@@ -378,7 +380,8 @@ impl Reading {
     }
 
     /// Opens the file and finds out its shape.
-    fn open(&mut self, asked: Option<&Shape>) -> anyhow::Result<()> {
+    /// `skips`: bad items are left out or taken as nothing.
+    fn open(&mut self, asked: Option<&Shape>, skips: bool) -> anyhow::Result<()> {
         let mut input: Box<dyn Read> = if self.is_stdin() {
             Box::new(io::stdin())
         } else {
@@ -391,6 +394,12 @@ impl Reading {
         };
         let end = name.and_then(Path::extension).unwrap_or_default();
         let lines = end == "ndjson" || end == "jsonl";
+        // Values may span lines, and lines of values are values; bad ones are left out of lines alone.
+        let others = if end == "json" && !skips {
+            Shape::Values
+        } else {
+            Shape::Lines
+        };
         self.guessed = !lines && asked.is_none();
         self.shape = match asked {
             _ if lines => Shape::Lines,
@@ -401,13 +410,13 @@ impl Reading {
                 loop {
                     let read = input.read(&mut first);
                     if self.failed(read)? == 0 {
-                        break Shape::Lines;
+                        break others;
                     }
                     self.rest.push(first[0]);
                     match first[0] {
                         b' ' | b'\t' | b'\r' | b'\n' => {}
                         b'[' => break Shape::Array,
-                        _ => break Shape::Lines,
+                        _ => break others,
                     }
                 }
             }
@@ -445,12 +454,13 @@ impl Reading {
         // After a comma of an array, a page begins with a bracket of its own.
         let extra = u64::from(self.shape == Shape::Array && self.at > 0);
         let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
+        let mut values = (self.shape == Shape::Values).then(ValueCutter::default);
         self.begins.push(self.at - extra);
         if extra > 0 {
             page.push(b'[');
         }
         page.append(&mut self.rest);
-        let whole = !lines && cutter.is_none();
+        let whole = !lines && cutter.is_none() && values.is_none();
         let mut wanted = if whole { PAGE_BYTES_MAX } else { page_bytes };
         // Where no line was looked for yet.
         let mut new = 0;
@@ -458,7 +468,9 @@ impl Reading {
             let room = wanted.saturating_sub(page.len());
             // Lines that somebody writes are taken as they come.
             let read = match &mut self.input {
-                Some(input) if lines && is_stdin => some(input, &mut page, room),
+                Some(input) if !whole && cutter.is_none() && is_stdin => {
+                    some(input, &mut page, room)
+                }
                 Some(input) => input
                     .take(room as u64)
                     .read_to_end(&mut page)
@@ -476,14 +488,15 @@ impl Reading {
                 }
                 return Ok((page, true));
             }
-            let end = match &mut cutter {
-                Some(cutter) => cutter.look(&page),
-                None if lines => {
+            let end = match (&mut cutter, &mut values) {
+                (Some(cutter), _) => cutter.look(&page),
+                (None, Some(values)) => values.look(&page),
+                (None, None) if lines => {
                     let bytes = page.get(new..).unwrap_or_default();
                     let end = bytes.iter().rposition(|byte| *byte == b'\n');
                     end.map(|end| new + end)
                 }
-                None => None,
+                (None, None) => None,
             };
             new = page.len();
             if let Some(end) = end {

@@ -1,12 +1,22 @@
 //! Prints results of a query as bare JSON or as rows.
 
 use std::borrow::Cow;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
-use weir::query::{Explain, ResultPage, SourceId};
+use weir::query::{self, Explain, Item, Path, PathSet, ResultPage, SourceId, Value};
 
 use crate::output::{Cell, Field, Format, Output, Shape, Style, field};
+use crate::paint;
 use crate::report;
+
+/// A column of a result; nothing where the value is not there.
+fn cell(json: &[u8]) -> Cell<'_> {
+    if json.is_empty() {
+        Cell::Nothing
+    } else {
+        Cell::Json(Cow::Borrowed(json))
+    }
+}
 
 /// Fields of a row.
 const FIELDS: &[Field] = &[
@@ -37,29 +47,74 @@ pub(super) enum Printer {
     /// JSON as it was stored, one result a line or all as one array.
     Bare {
         out: BufWriter<Stdout>,
-        format: Format,
+        bare: Bare,
         count: u64,
     },
     /// Rows with the source.
     Rows(Output),
+    /// Rows with the columns of the results.
+    Columns {
+        out: Output,
+        /// The members of a result that was made.
+        members: PathSet,
+    },
+}
+
+/// How bare results are printed.
+#[derive(Debug)]
+pub(super) struct Bare {
+    format: Format,
+    /// Whether strings lose quotes and escapes.
+    strings: bool,
+    /// The names of a projection, as JSON strings.
+    names: Vec<String>,
+    colours: bool,
 }
 
 impl Printer {
-    /// Returns `None` after it has printed the help of `-o help`. `made`: no result has a source.
-    pub(super) fn open(style: &Style, made: bool) -> anyhow::Result<Option<Self>> {
-        let format = style.format(Shape::Stream);
+    /// Returns `None` after it has printed the help of `-o help`. `columns`: those of the results, if they
+    /// are no single values; `made`: no result has a source; `strings`: they are printed bare.
+    pub(super) fn open(
+        style: &Style,
+        columns: &[String],
+        made: bool,
+        strings: bool,
+    ) -> anyhow::Result<Option<Self>> {
+        let format = match style.format(Shape::Stream) {
+            _ if strings => Format::Raw,
+            format => format,
+        };
         let bare = matches!(format, Format::Json | Format::Jsonl | Format::Raw);
         if bare && style.columns.is_none() {
+            let names = columns.iter().map(|name| query::quoted(name));
+            let bare = Bare {
+                format,
+                strings,
+                names: names.collect(),
+                colours: paint::is_on(io::stdout().is_terminal()),
+            };
             return Ok(Some(Self::Bare {
                 out: BufWriter::with_capacity(1 << 16, io::stdout()),
-                format,
+                bare,
                 count: 0,
             }));
         }
-        let bare_table = made && format == Format::Table && style.columns.is_none();
+        if !columns.is_empty() && format != Format::Help {
+            let fields = columns.iter().map(|name| Field {
+                name: Cow::Owned(name.clone()),
+                ..field("", "json", "a column of the results")
+            });
+            let fields: Vec<Field> = fields.collect();
+            let member = |name: &String| format!("$[{}]", query::quoted(name)).parse::<Path>();
+            let members: Result<Vec<Path>, _> = columns.iter().map(member).collect();
+            let members = PathSet::new(&members?)?;
+            let out = style.open(Shape::Stream, fields)?;
+            return Ok(out.map(|out| Self::Columns { out, members }));
+        }
+        let alone = made && style.columns.is_none() && format != Format::Help;
         let style = Style {
             format: style.format,
-            columns: if bare_table {
+            columns: if alone {
                 Some(vec!["value".to_owned()])
             } else {
                 style.columns.clone()
@@ -75,10 +130,27 @@ impl Printer {
         name: impl Fn(SourceId) -> String,
     ) -> anyhow::Result<()> {
         match self {
-            Self::Bare { out, format, count } => {
-                for item in page.iter() {
-                    report::stdout(bare(out, *format, *count, item))?;
+            Self::Bare { out, bare, count } => {
+                for (at, item) in page.items().iter().enumerate() {
+                    report::stdout(bare.item(out, *count, page, (at, item)))?;
                     *count += 1;
+                }
+            }
+            Self::Columns { out, members } => {
+                let mut found = Vec::new();
+                for (at, item) in page.items().iter().enumerate() {
+                    let bytes = page.bytes(item);
+                    let cells: Vec<Cell<'_>> = if item.constructed {
+                        query::find(bytes, members, &mut found)?;
+                        found
+                            .iter()
+                            .map(|value| cell(value.span.of(bytes)))
+                            .collect()
+                    } else {
+                        let values = page.values(at).iter();
+                        values.map(|value| cell(page.value(item, *value))).collect()
+                    };
+                    out.row(&cells)?;
                 }
             }
             Self::Rows(out) => {
@@ -98,7 +170,7 @@ impl Printer {
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Bare { out, .. } => report::stdout(out.flush()),
-            Self::Rows(out) => out.flush(),
+            Self::Rows(out) | Self::Columns { out, .. } => out.flush(),
         }
     }
 
@@ -106,46 +178,110 @@ impl Printer {
         match self {
             Self::Bare {
                 mut out,
-                format,
+                bare,
                 count,
             } => {
-                let end: &[u8] = match (format, count) {
+                let end: &[u8] = match (bare.format, count) {
                     (Format::Json, 0) => b"[]\n",
                     (Format::Json, _) => b"\n]\n",
                     _ => b"",
                 };
                 report::stdout(out.write_all(end).and_then(|()| out.flush()))
             }
-            Self::Rows(out) => out.finish(),
+            Self::Rows(out) | Self::Columns { out, .. } => out.finish(),
         }
     }
 }
 
-fn bare(out: &mut impl Write, format: Format, count: u64, item: &[u8]) -> io::Result<()> {
-    match format {
-        Format::Json => {
-            out.write_all(if count == 0 { b"[\n" } else { b",\n" })?;
-            out.write_all(if item.is_empty() { b"null" } else { item })
+impl Bare {
+    /// Prints a result of a page; `count` were printed before.
+    fn item(
+        &self,
+        out: &mut impl Write,
+        count: u64,
+        page: &ResultPage,
+        (at, item): (usize, &Item),
+    ) -> io::Result<()> {
+        let before: &[u8] = match (self.format, count) {
+            (Format::Json, 0) => b"[\n",
+            (Format::Json, _) => b",\n",
+            _ => b"",
+        };
+        out.write_all(before)?;
+        let values = page.values(at);
+        if values.is_empty() {
+            self.value(out, page.bytes(item), b"")?;
+        } else if self.format == Format::Raw {
+            for (column, value) in values.iter().enumerate() {
+                out.write_all(if column > 0 { b"\t" } else { b"" })?;
+                self.value(out, page.value(item, *value), b"\t")?;
+            }
+        } else {
+            self.object(out, page, (item, values))?;
         }
-        Format::Jsonl => {
+        out.write_all(if self.format == Format::Json {
+            b""
+        } else {
+            b"\n"
+        })
+    }
+
+    /// Prints a projection as an object, without what is not there.
+    fn object(
+        &self,
+        out: &mut impl Write,
+        page: &ResultPage,
+        (item, values): (&Item, &[Value]),
+    ) -> io::Result<()> {
+        let mut begin = "{";
+        for (name, value) in self.names.iter().zip(values) {
+            let bytes = page.value(item, *value);
+            if !bytes.is_empty() {
+                write!(out, "{begin}{}:", self.coloured_name(name))?;
+                self.value(out, bytes, b"")?;
+                begin = ",";
+            }
+        }
+        out.write_all(b"}")
+    }
+
+    fn coloured_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if !self.colours {
+            return Cow::Borrowed(name);
+        }
+        let coloured = paint::json(&format!("{name}:"));
+        Cow::Owned(coloured.trim_end_matches(':').to_owned())
+    }
+
+    /// Prints a value. `apart`: what stands between columns, which no bare string may hold.
+    fn value(&self, out: &mut impl Write, value: &[u8], apart: &[u8]) -> io::Result<()> {
+        if self.strings && value.first() == Some(&b'"') {
+            let text = query::unquoted(value);
+            if apart.is_empty() {
+                return out.write_all(text.as_bytes());
+            }
+            let text = text.replace('\\', "\\\\").replace('\t', "\\t");
+            let text = text.replace('\n', "\\n").replace('\r', "\\r");
+            return out.write_all(text.as_bytes());
+        }
+        let value = match (self.format, value) {
+            (Format::Json | Format::Jsonl, []) => b"null",
+            (_, value) => value,
+        };
+        let on_one_line = self.format == Format::Jsonl || !apart.is_empty();
+        let value = if on_one_line && value.contains(&b'\n') | value.contains(&b'\r') {
             // A line feed in JSON is white space between tokens.
-            if item.is_empty() {
-                out.write_all(b"null")?;
-            }
-            for line in item.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
-                match line.split_last() {
-                    Some((b'\n' | b'\r', before)) => {
-                        out.write_all(before)?;
-                        out.write_all(b" ")?;
-                    }
-                    _ => out.write_all(line)?,
-                }
-            }
-            out.write_all(b"\n")
-        }
-        _ => {
-            out.write_all(item)?;
-            out.write_all(b"\n")
+            let line = value.iter().map(|byte| match byte {
+                b'\n' | b'\r' => b' ',
+                byte => *byte,
+            });
+            Cow::Owned(line.collect())
+        } else {
+            Cow::Borrowed(value)
+        };
+        match std::str::from_utf8(&value) {
+            Ok(text) if self.colours => out.write_all(paint::json(text).as_bytes()),
+            _ => out.write_all(&value),
         }
     }
 }

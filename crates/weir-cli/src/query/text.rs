@@ -1,5 +1,6 @@
 //! The options of the command line as the fields of a query.
 
+use weir::ReadFrom;
 use weir::query::{BadItem, Complex, Level, Missing, Mode, QueryError, QueryText, Strings};
 
 use super::QueryArgs;
@@ -7,7 +8,7 @@ use super::QueryArgs;
 /// The fields of the query.
 pub(super) fn fields(args: &QueryArgs) -> QueryText {
     QueryText {
-        filter: args.filter.clone(),
+        filter: filter(args),
         order: args.order_by.clone(),
         select: args.select.clone(),
         group: args.group_by.clone(),
@@ -43,8 +44,31 @@ pub(super) fn fields(args: &QueryArgs) -> QueryText {
     }
 }
 
+/// The filter, with that of `--since`.
+fn filter(args: &QueryArgs) -> String {
+    let Some(since) = args.since else {
+        return args.filter.clone();
+    };
+    let since = format!("meta('time_ms') >= {since}");
+    match args.filter.trim() {
+        "" => since,
+        filter => format!("({filter}) && {since}"),
+    }
+}
+
+/// A time from which on records are wanted, in milliseconds since 1970.
+pub(super) fn parse_since(text: &str) -> Result<u64, String> {
+    match ReadFrom::parse(text) {
+        Ok(ReadFrom::Time(ms)) => Ok(ms),
+        _ => Err(format!(
+            "{text} is no time: write a time ago such as 10m, yesterday, today, a date (2026-11-01) or \
+             a time (2026-11-01T08:30:00Z)"
+        )),
+    }
+}
+
 /// What is wrong with the query itself.
-pub(super) fn failed(error: &QueryError) -> anyhow::Error {
+pub(crate) fn failed(error: &QueryError) -> anyhow::Error {
     let place = error.place();
     let option = match place.field {
         Some("where") => "--where",
@@ -57,7 +81,7 @@ pub(super) fn failed(error: &QueryError) -> anyhow::Error {
 }
 
 /// `NAME=VALUE`: the value as JSON if it is a scalar, else as a text.
-pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parse_param(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| format!("{text} has no `=`"))?;
@@ -73,7 +97,16 @@ pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_param;
+    use super::{parse_param, parse_since};
+
+    #[test]
+    fn a_time_is_no_other_position() {
+        assert_eq!(parse_since("2026-11-01"), Ok(1_793_491_200_000));
+        assert!(parse_since("10m").is_ok() && parse_since("yesterday").is_ok());
+        for text in ["start", "end", "5", "-5", "", "soon"] {
+            assert!(parse_since(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn parameters_are_json_or_texts() {

@@ -30,25 +30,23 @@ impl Topics {
         budgets: Budgets,
         token: Option<Vec<u8>>,
     ) -> anyhow::Result<Self> {
+        let weir = place::open(caller, Access::Read)?;
+        Self::over(caller, args, &weir, (text, budgets, token))
+    }
+
+    /// As `new`, over a store that is open.
+    pub(super) fn over(
+        caller: &Caller,
+        args: &QueryArgs,
+        weir: &Weir,
+        (text, budgets, token): (QueryText, Budgets, Option<Vec<u8>>),
+    ) -> anyhow::Result<Self> {
         if let Some(pattern) = args.from.iter().find(|pattern| !is_pattern(pattern)) {
             return Err(unmatched(pattern).into());
         }
-        // A store that is only read stays as it was when it was opened.
-        let access = if args.follow {
-            Access::Change
-        } else {
-            Access::Read
-        };
-        let weir = place::open(caller, access)?;
-        if args.follow && weir.local().is_some() {
-            let failure = Failure::new(ErrorCode::BadOption, "cannot follow in a directory");
-            let why = "nobody else could write while this command has the store open";
-            return Err(failure
-                .because(why)
-                .advise("run `weir serve` there, or use `weir tail -f`")
-                .into());
+        if token.is_none() {
+            check_patterns(caller, args, weir)?;
         }
-        check_patterns(caller, args, &weir)?;
         let mut options = TopicQueryOptions::new(args.from.iter().map(String::as_str)).text(text);
         options.budgets = budgets;
         options.token = token;

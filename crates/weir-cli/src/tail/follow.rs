@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use weir::{ErrorCode, ReadFrom, TopicReader, Weir};
 
-use super::{FOLLOW_PAUSE, State};
+use super::State;
+use crate::follower::FOLLOW_PAUSE;
 use crate::output::Output;
 use crate::report::{Failure, note};
 

@@ -470,8 +470,8 @@ fn errors_name_the_byte_of_the_file() {
     assert!(done.err.contains(advice), "{}", done.err);
     let done = place.words(&["query", "./no/orders"]).code(1);
     assert!(!done.err.contains("--from"), "{}", done.err);
-    place.write("d.json", "{\n\"n\":1}");
-    let done = place.words(&["query", "d.json"]);
+    place.write("d.txt", "{\n\"n\":1}");
+    let done = place.words(&["query", "d.txt"]);
     assert!(done.err.contains("--shape single"), "{}", done.err);
     let done = place.words(&["query", "a.ndjson", "--where", "$.n ="]);
     assert_eq!(done.code, 2);
@@ -927,4 +927,486 @@ fn a_pattern_that_cannot_match_says_how_patterns_are_written() {
     }
     // Nothing is followed that can never come.
     place.run("query --from ord* --follow").code(4);
+}
+
+#[test]
+fn several_paths_are_columns_in_every_format() {
+    let place = Place::new();
+    place.write(
+        "s.ndjson",
+        "{\"id\":1,\"who\":{\"name\":\"Kim \\\"K\\\", Ann\\tB\"}}\n{\"id\":[ 1,\r2]}\n{\"x\":1}\n",
+    );
+    let out = |more: &[&str]| {
+        let words = ["query", "s.ndjson", "--select", "$.id, $.who.name as name"];
+        place.words(&[&words[..], more].concat()).ok().text()
+    };
+    let name = "\"Kim \\\"K\\\", Ann\\tB\"";
+    assert_eq!(
+        out(&[]),
+        format!("{{\"id\":1,\"name\":{name}}}\n{{\"id\":[ 1, 2]}}\n")
+    );
+    let json: serde_json::Value = serde_json::from_str(&out(&["-o", "json"])).unwrap();
+    assert_eq!(json[0]["name"], "Kim \"K\", Ann\tB");
+    let csv = "id,name\r\n1,\"Kim \"\"K\"\", Ann\tB\"\r\n\"[ 1,\r2]\",\r\n";
+    assert_eq!(out(&["-o", "csv"]), csv);
+    assert_eq!(
+        out(&["-o", "csv", "--columns", "name", "-n", "1", "--no-headers"]),
+        "\"Kim \"\"K\"\", Ann\tB\"\r\n"
+    );
+    assert_eq!(out(&["-o", "raw"]), format!("1\t{name}\n[ 1, 2]\t\n"));
+    assert_eq!(out(&["-r"]), "1\tKim \"K\", Ann\\tB\n[ 1, 2]\t\n");
+    assert_eq!(
+        out(&["-o", "table"]),
+        "ID        NAME\n1         Kim \"K\", Ann\\tB\n[ 1,\\r2]\n"
+    );
+    // One path is one value, and bare with -r.
+    let one = |more: &[&str]| {
+        let words = ["query", "s.ndjson", "--select", "$.who.name"];
+        place.words(&[&words[..], more].concat())
+    };
+    assert_eq!(one(&["-r"]).ok().text(), "Kim \"K\", Ann\tB\n");
+    let done = one(&["-r", "-o", "csv"]).code(2);
+    assert!(
+        done.err.contains("`-o csv` has a form of its own"),
+        "{}",
+        done.err
+    );
+    let done = place
+        .words(&["query", "s.ndjson", "--select", "$.id, count"])
+        .code(2);
+    assert!(done.err.contains("at byte 6 of `select`"), "{}", done.err);
+}
+
+#[test]
+fn groups_have_columns_and_come_in_the_order_of_their_counts() {
+    let place = Place::new();
+    let sales =
+        "{\"s\":\"a\",\"n\":1}\n{\"s\":\"b\",\"n\":2}\n{\"s\":\"b\",\"n\":\"x\"}\n{\"n\":4}\n";
+    place.write("g.ndjson", sales);
+    let words = [
+        "query",
+        "g.ndjson",
+        "--group-by",
+        "$.s",
+        "--select",
+        "count, sum($.n) as n",
+    ];
+    let top = ["--order-by", "count desc, n desc", "-n", "2"];
+    let found = place
+        .words(&[&words[..], &top, &["-o", "csv"]].concat())
+        .ok();
+    assert_eq!(found.text(), "s,count,n\r\nb,2,\r\n,1,4\r\n");
+    let found = place
+        .words(&[&words[..], &["--order-by", "points"]].concat())
+        .code(2);
+    assert!(found.err.contains("the name of a result"), "{}", found.err);
+    // Of records as well, here and where a server has part in it.
+    for (key, line) in sales.lines().enumerate() {
+        place
+            .words(&[
+                "put",
+                "o.g",
+                line,
+                "-k",
+                &key.to_string(),
+                "-q",
+                "--at",
+                "data",
+            ])
+            .ok();
+    }
+    let words = [
+        "query",
+        "--from",
+        "o.*",
+        "--group-by",
+        "$.s",
+        "--select",
+        "count",
+    ];
+    let near = place
+        .words(
+            &[
+                &words[..],
+                &["--order-by", "count desc", "-n", "1", "--at", "data"],
+            ]
+            .concat(),
+        )
+        .ok();
+    assert_eq!(near.text(), "{\"s\":\"b\",\"count\":2}\n");
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    let far = ["--order-by", "count desc", "-n", "1", "--at", &served.url];
+    assert_eq!(
+        place.words(&[&words[..], &far].concat()).ok().text(),
+        near.text()
+    );
+    let far = [
+        "query",
+        "--from",
+        "o.g",
+        "--select",
+        "$.n, $.s",
+        "--at",
+        &served.url,
+    ];
+    let expected = [
+        "{\"n\":1,\"s\":\"a\"}",
+        "{\"n\":2,\"s\":\"b\"}",
+        "{\"n\":\"x\",\"s\":\"b\"}",
+        "{\"n\":4}",
+    ];
+    assert_eq!(lines(&place, &far), expected);
+}
+
+#[test]
+fn values_one_after_the_other_are_read_page_by_page() {
+    let place = Place::new();
+    let values = "{\n  \"n\": 1\n}\n{\"n\":2}{\"n\":3} [4]\n5 \"}\"";
+    place.write("v.json", values);
+    let expected = [
+        "{   \"n\": 1 }",
+        "{\"n\":2}",
+        "{\"n\":3}",
+        "[4]",
+        "5",
+        "\"}\"",
+    ];
+    for size in ["1B", "7B", "1MiB"] {
+        assert_eq!(
+            lines(&place, &["query", "v.json", "--page-size", size]),
+            expected,
+            "{size}"
+        );
+    }
+    assert_eq!(
+        place
+            .pipe("query - --shape values --select $.n", values)
+            .ok()
+            .text(),
+        "1\n2\n3\n"
+    );
+    // It is resumed, and a fault names its place; bad ones are left out of lines alone.
+    let words = [
+        "query",
+        "v.json",
+        "--page-size",
+        "8B",
+        "-n",
+        "4",
+        "--checkpoint",
+        "here",
+    ];
+    assert_eq!(lines(&place, &words), expected[..4]);
+    assert_eq!(lines(&place, &words), expected[4..]);
+    place.write("w.json", "{\"n\":1}\n{\"n\":x}\n{\"n\":2}\n");
+    let done = place
+        .words(&["query", "w.json", "--select", "$.n"])
+        .code(65);
+    assert!(
+        done.err.contains("at byte 13 of the file, item 1"),
+        "{}",
+        done.err
+    );
+    let skips = [
+        "query",
+        "w.json",
+        "--select",
+        "$.n",
+        "--on-bad-item",
+        "skip",
+    ];
+    assert_eq!(lines(&place, &skips), ["1", "2"]);
+}
+
+#[test]
+fn what_a_consumer_did_not_take_comes_again() {
+    let place = Place::new();
+    // More than a pipe holds.
+    let line = |n: usize| format!("{{\"n\":{n},\"pad\":\"{}\"}}\n", "x".repeat(1000));
+    place.write("a.ndjson", (0..2000).map(line).collect::<String>());
+    let run = |command: &str| {
+        let words = [
+            "query",
+            "a.ndjson",
+            "--select",
+            "$.n",
+            "--checkpoint",
+            "here",
+        ];
+        place.words(&[&words[..], &["--into", command]].concat())
+    };
+    // It takes nothing, and its exit code is that of the run.
+    let done = run("exit 7").code(7);
+    assert_eq!(done.text(), "");
+    assert!(!place.path("here").exists());
+    // It takes some pages, and dies with the next before it: those come again and no other.
+    let died = run("dd bs=1 count=1500 2>/dev/null; kill -9 $$");
+    assert_eq!(died.code, 1, "{}", died.err);
+    assert!(died.err.contains("was killed"), "{}", died.err);
+    let seen: Vec<String> = died.text().lines().map(str::to_owned).collect();
+    let rest = run("cat; exit 0").ok();
+    let rest: Vec<usize> = rest.text().lines().map(|n| n.parse().unwrap()).collect();
+    assert!(rest.iter().copied().eq(rest[0]..2000), "{:?}", &rest[..3]);
+    assert!(
+        rest[0] > 0 && rest[0] < seen.len(),
+        "{} {}",
+        rest[0],
+        seen.len()
+    );
+    // Nothing is left; a command that is none fails as the shell says.
+    run("cat").ok();
+    assert_eq!(
+        place
+            .words(&["query", "a.ndjson", "--into", "no-such-command"])
+            .code,
+        127
+    );
+    place
+        .words(&["query", "a.ndjson", "--into", "cat", "--explain"])
+        .code(2);
+    // An error of the query counts more than the end of the command.
+    place.write("bad.ndjson", "{\"n\":1}\n[\n");
+    place
+        .words(&["query", "bad.ndjson", "--into", "cat"])
+        .code(65);
+}
+
+#[test]
+fn a_pattern_of_another_language_is_noted() {
+    let place = files();
+    let words = ["query", "a.ndjson", "--where", "match(@.s, '\\\\w+')"];
+    let done = place.words(&words).ok();
+    assert!(done.err.contains("write `[A-Za-z0-9_]`"), "{}", done.err);
+    let done = place.words(&[&words[..], &["-q"]].concat()).ok();
+    assert_eq!(done.err, "");
+    place.words(&["put", "o", "{\"s\":\"x\"}", "-q"]).ok();
+    let done = place
+        .words(&["tail", "o", "--where", "search(@.s, '[')"])
+        .ok();
+    assert!(done.err.contains("RFC 9485"), "{}", done.err);
+    let deep = format!("{}@.a{}", "(".repeat(65), ")".repeat(65));
+    let done = place
+        .words(&["query", "a.ndjson", "--where", &deep])
+        .code(2);
+    assert!(done.err.contains("more than 64 brackets"), "{}", done.err);
+}
+
+#[test]
+fn a_single_item_is_checked() {
+    let place = Place::new();
+    let words = [
+        "query",
+        "x",
+        "--shape",
+        "single",
+        "--level",
+        "structural",
+        "-o",
+        "raw",
+    ];
+    place.write("x", "{\"a\":[1,,2]}");
+    place.words(&words).ok();
+    for bytes in [&b"{\"a\":\"\xff\"}"[..], b"{\"a\":\"x}", b"{\"a\":[}"] {
+        place.write("x", bytes);
+        place.words(&words).code(65);
+    }
+}
+
+#[test]
+fn records_are_found_by_the_time_of_their_writing() {
+    let place = Place::new();
+    place.words(&["put", "o", "{\"n\":1}", "-q"]).ok();
+    let since = |time: &str, filter: &str| {
+        lines(
+            &place,
+            &["query", "--from", "o", "--since", time, "--where", filter],
+        )
+    };
+    assert_eq!(since("1h", ""), ["{\"n\":1}"]);
+    assert_eq!(since("yesterday", "@.n == 1 || @.n == 2"), ["{\"n\":1}"]);
+    assert!(since("2999-01-01", "@.n == 1 || @.n == 1").is_empty());
+    let done = place
+        .words(&["query", "--from", "o", "--since", "1h", "--where", "@.n ="])
+        .code(2);
+    assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
+    place
+        .words(&["query", "--from", "o", "--since", "-3"])
+        .code(2);
+    place.words(&["query", "a.ndjson", "--since", "1h"]).code(2);
+    place
+        .words(&["query", "--from", "o", "--since", "1h", "--checkpoint", "c"])
+        .code(2);
+}
+
+/// Somebody else writes to the directory, also into topics that come up meanwhile.
+#[test]
+fn a_directory_is_followed_while_others_write() {
+    let place = Place::new();
+    place.words(&["put", "o.a", "{\"n\":1}", "-q"]).ok();
+    let mut follow = place.weir();
+    follow.args([
+        "query", "--from", "o.*", "-f", "--where", "@.n > 0", "-n", "4", "-o", "raw",
+    ]);
+    let mut child = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(out.next().unwrap().unwrap(), "{\"n\":1}");
+    for (topic, n) in [("o.a", 2), ("o.b", 3), ("o.a", 0), ("p", 9), ("o.a", 4)] {
+        let value = format!("{{\"n\":{n}}}");
+        place
+            .words(&["put", topic, &value, "-q", "--lock-wait", "20s"])
+            .ok();
+    }
+    let found: Vec<String> = out.map(Result::unwrap).collect();
+    assert_eq!(found, ["{\"n\":2}", "{\"n\":3}", "{\"n\":4}"]);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn records_are_tailed_by_what_they_say_near_and_far() {
+    let place = Place::new();
+    for (key, value) in [
+        ("a", "{\"n\":1}"),
+        ("b", "{\"n\":5}"),
+        ("c", "no json"),
+        ("d", "{\"n\":7}"),
+    ] {
+        place
+            .words(&["put", "o", value, "-k", key, "-q", "--at", "data"])
+            .ok();
+    }
+    place
+        .words(&["delete", "o", "--key", "d", "-q", "--at", "data"])
+        .ok();
+    let tail = |more: &[&str]| {
+        let done = place.words(&[&["tail", "o"], more].concat()).ok();
+        let offsets = done.lines();
+        offsets
+            .iter()
+            .map(|line| line["offset"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let mut far = Vec::new();
+    for (words, expected) in [
+        (vec!["--where", "@.n > 2"], vec![3, 5]),
+        (vec!["--where", "@.n > 2", "-n", "1"], vec![3]),
+        (vec!["--where", "@.n > 2", "--from", "-2"], vec![5]),
+        (vec!["--where", "meta('key') == 'd'"], vec![5, 6]),
+        (
+            vec![
+                "--where",
+                "meta('type') == 'DELETE' && meta('topic') == 'o'",
+            ],
+            vec![6],
+        ),
+        (
+            vec!["--where", "meta('offset') < 3 && meta('time_ms') > 0"],
+            vec![1, 2],
+        ),
+        (
+            vec!["--where", "@.n == param('n')", "--param", "n=5"],
+            vec![3],
+        ),
+        (
+            vec!["--where", "-2 < @.n", "--type", "put", "--key-prefix", "b"],
+            vec![3],
+        ),
+        // What is no JSON has no paths, and is there.
+        (vec!["--where", "!@.n", "--type", "put"], vec![4]),
+    ] {
+        let near = [&words[..], &["--at", "data"]].concat();
+        assert_eq!(tail(&near), expected, "{words:?}");
+        far.push((words, expected));
+    }
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    for (words, expected) in far {
+        let words = [&words[..], &["--at", &served.url]].concat();
+        assert_eq!(tail(&words), expected, "{words:?}");
+    }
+    drop(served);
+    for bad in ["@.n >", "meta('keys') == 1", "param('p')"] {
+        place
+            .words(&["tail", "o", "--where", bad, "--at", "data"])
+            .code(2);
+    }
+    place
+        .words(&[
+            "tail", "o", "--where", "@.n", "--group", "g", "--at", "data",
+        ])
+        .code(2);
+    place.words(&["tail", "o", "--param", "n=1"]).code(2);
+    // The table for people has what they look for; a kind that is no put stands before the value.
+    let table = place
+        .words(&["tail", "o", "-o", "table", "--no-headers", "--at", "data"])
+        .ok()
+        .text();
+    let ends: Vec<String> = table
+        .lines()
+        .map(|line| {
+            line.split_whitespace()
+                .skip(1)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect();
+    let expected = [
+        "CREATE",
+        "a {\"n\":1}",
+        "b {\"n\":5}",
+        "c no json",
+        "d {\"n\":7}",
+        "d DELETE",
+    ];
+    assert_eq!(ends, expected);
+    let table = place
+        .words(&["tail", "o*", "o", "-o", "table", "--at", "data"])
+        .ok()
+        .text();
+    assert!(table.starts_with("TOPIC  TIME"), "{table}");
+    assert!(
+        place
+            .words(&["tail", "o", "-o", "wide", "--at", "data"])
+            .ok()
+            .text()
+            .contains("OFFSET")
+    );
+}
+
+/// Colours are for terminals; here they are asked for.
+#[test]
+fn json_and_verdicts_have_colours_where_they_are_wanted() {
+    let place = Place::new();
+    let coloured = |words: &[&str], set: &[(&str, &str)]| {
+        let mut weir = place.weir();
+        weir.args(words)
+            .env("CLICOLOR_FORCE", "1")
+            .envs(set.iter().copied());
+        done(weir.output().unwrap()).text()
+    };
+    let put = coloured(&["put", "o", "{\"n\":1}", "-k", "a", "-o", "table"], &[]);
+    assert!(put.contains("\x1b[32mVALID\x1b[0m"), "{put:?}");
+    let put = coloured(
+        &["put", "o", "1", "-k", "a", "--if-absent", "-o", "table"],
+        &[],
+    );
+    assert!(put.contains("\x1b[31mINVALID\x1b[0m"), "{put:?}");
+    let value = "\x1b[34m\"n\"\x1b[0m:\x1b[36m1\x1b[0m";
+    for words in [
+        &["tail", "o", "-o", "table"][..],
+        &["tail", "o", "-o", "jsonl"],
+        &["get", "o", "--key", "a", "-o", "json"],
+        &["query", "--from", "o", "-o", "json"],
+        &["query", "--from", "o", "-o", "table"],
+        &[
+            "query", "--from", "o", "--select", "$.n, $.m", "-o", "jsonl",
+        ],
+    ] {
+        let text = coloured(words, &[]);
+        assert!(text.contains(value), "{words:?} {text:?}");
+        let plain = coloured(words, &[("NO_COLOR", "1")]);
+        assert!(!plain.contains('\x1b'), "{words:?} {plain:?}");
+        assert!(
+            !place.words(words).ok().text().contains('\x1b'),
+            "{words:?}"
+        );
+    }
 }

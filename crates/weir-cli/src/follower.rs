@@ -1,4 +1,5 @@
-//! Whether a look into a store that others write to can show anything new.
+//! Following a store of a directory that others write to: opening it for moments, and whether a look can show
+//! anything new.
 //!
 //! Each open of a store, for reading too, writes the lock file, empties it at the end and
 //! adds marks to the log. So a follower that opened the store after each change of a file
@@ -15,12 +16,18 @@ use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{FlockOperation, flock};
-use weir::Weir;
+use weir::{ErrorCode, Weir};
 
-pub(super) use crate::place::FOLLOWER;
+use crate::caller::Caller;
+use crate::place::{self, Access, FOLLOWER};
+use crate::report::Failure;
+
+/// Before each look whether somebody wrote.
+pub(crate) const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest text that is looked at, in bytes.
 const TEXT_BYTES_MAX: u64 = 1024;
@@ -33,7 +40,7 @@ const LOOKS_AT_NOTHING: u32 = 1;
 
 /// What one follower knows.
 #[derive(Debug)]
-pub(super) struct FollowerProgress {
+pub(crate) struct FollowerProgress {
     lock: PathBuf,
     /// Newest intention it has seen.
     read: Option<u64>,
@@ -43,7 +50,7 @@ pub(super) struct FollowerProgress {
 
 /// What it needs to leave its line once it has closed the store.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     file: File,
     /// Tells of every change of the file since the store was still open.
     changes: OwnedFd,
@@ -52,7 +59,7 @@ pub(super) struct Line {
 
 impl FollowerProgress {
     /// Of the store in a directory, before the first look.
-    pub(super) fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         Self {
             lock: directory.join("LOCK"),
             read: None,
@@ -62,7 +69,7 @@ impl FollowerProgress {
 
     /// Notes that everything in the open store was read. The line is for after
     /// its end; without one, the others look once for nothing.
-    pub(super) fn read(&mut self, weir: &Weir) -> Option<Line> {
+    pub(crate) fn read(&mut self, weir: &Weir) -> Option<Line> {
         let store = weir.local()?;
         let read = store.applied().0;
         self.read = Some(read);
@@ -83,7 +90,7 @@ impl FollowerProgress {
 
     /// Whether to stay out: the lock file proves that nothing was written
     /// since, or somebody may be about to say so.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         let mut text = String::new();
         let file = File::open(&self.lock);
         let read = file.and_then(|file| file.take(TEXT_BYTES_MAX).read_to_string(&mut text));
@@ -105,7 +112,7 @@ impl FollowerProgress {
 
 impl Line {
     /// Leaves the line, unless somebody has or had the store since.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         // The one change is the end of our own look.
         let ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && changes(&self.changes) == Some(1);
@@ -132,6 +139,24 @@ fn changes(from: &OwnedFd) -> Option<usize> {
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return None,
         }
+    }
+}
+
+/// Opens the store as a follower.
+pub(crate) fn open(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
+    place::open_as(caller, access, FOLLOWER, wait)
+}
+
+/// The store, or nothing while somebody else has it open.
+pub(crate) fn open_now(caller: &Caller, access: Access) -> anyhow::Result<Option<Weir>> {
+    let failure = match open(caller, access, Duration::ZERO) {
+        Ok(weir) => return Ok(Some(weir)),
+        Err(error) => error,
+    };
+    let failed = failure.downcast_ref::<Failure>();
+    match failed.map(|failure| failure.code) {
+        Some(ErrorCode::Locked) => Ok(None),
+        _ => Err(failure),
     }
 }
 

@@ -1,0 +1,97 @@
+//! The program that takes the results: at the other end of a pipe, or started by `--into`.
+//!
+//! Invariant: what a checkpoint names was taken. A pipe holds up to 64 KiB that nobody has read; so a
+//! query that keeps a checkpoint waits until its pipe is empty before it notes how far it came. What must
+//! never happen here: a wait for a program that has ended.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use rustix::stdio::stdout;
+use weir::ErrorCode;
+
+use crate::report::{self, Because, Failure};
+
+/// Before each look whether the pipe is empty, which no event tells. That nobody reads any more is one.
+const LOOK_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+
+/// A program that gets what is printed.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    child: Child,
+    command: String,
+}
+
+impl Consumer {
+    /// Starts the command in a shell. What is printed from now on is its input; what it prints
+    /// itself goes where the output of this program went.
+    pub(super) fn start(command: &str) -> anyhow::Result<Self> {
+        let failed = || format!("cannot start {command}");
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", command]).stdin(Stdio::piped());
+        let mut child = shell.spawn().failed(failed)?;
+        let input = child.stdin.take().map(OwnedFd::from);
+        let moved = input.map_or(Ok(()), |input| rustix::stdio::dup2_stdout(&input));
+        moved.map_err(io::Error::from).failed(failed)?;
+        Ok(Self {
+            child,
+            command: command.to_owned(),
+        })
+    }
+
+    /// Closes its input and waits for its end; `result` is how the query ended. The exit code is that
+    /// of the command, unless the query failed by itself.
+    pub(super) fn end(mut self, result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+        let failed = || format!("cannot wait for {}", self.command);
+        let nothing = std::fs::File::create("/dev/null").failed(failed)?;
+        rustix::stdio::dup2_stdout(&nothing)
+            .map_err(io::Error::from)
+            .failed(failed)?;
+        let status = self.child.wait().failed(failed)?;
+        match result {
+            Err(error) if !report::is_closed(&error) => return Err(error),
+            _ => {}
+        }
+        if let Some(code) = status.code() {
+            return Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)));
+        }
+        let what = format!("{} was killed ({status})", self.command);
+        let advice = "what it had not taken is not noted in the checkpoint: run the query again";
+        Err(Failure::new(ErrorCode::Io, what).advise(advice).into())
+    }
+}
+
+/// Waits until everything that was printed was taken by who reads the pipe, if there is one.
+///
+/// # Errors
+/// Nobody reads any more.
+pub(super) fn wait_until_taken() -> anyhow::Result<()> {
+    if !is_pipe() {
+        return Ok(());
+    }
+    loop {
+        let out = stdout();
+        if matches!(rustix::io::ioctl_fionread(out), Ok(0)) {
+            return Ok(());
+        }
+        let mut fds = [PollFd::new(&out, PollFlags::empty())];
+        match poll(&mut fds, Some(&LOOK_PAUSE)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return report::stdout(Err(error.into())),
+        }
+        let [fd] = fds;
+        if fd.revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            return report::stdout(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+    }
+}
+
+fn is_pipe() -> bool {
+    fstat(stdout()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+}
