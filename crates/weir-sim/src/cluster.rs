@@ -297,7 +297,7 @@ impl Cluster {
             // Histories are short: a checkpoint purges nearly all.
             log_segment_bytes: 4 << 10,
             log_keep_bytes: Some(0),
-            seed: Some(id),
+            seed: Some((id << 32) | life),
             retention_every: None,
             clock: Arc::new(clock),
             ..OpenOptions::default()

@@ -223,7 +223,9 @@ impl Store {
         let (mut committer, report, Some(files)) = recovered else {
             return Err(StoreError::Missing { what: "node" });
         };
-        let shared = committer.follow(files, node, provider)?;
+        // A simulation gives each open another seed.
+        let run = options.seed.unwrap_or_else(new_incarnation);
+        let shared = committer.follow(files, node, provider, run)?;
         let applier = Arc::clone(&committer.applier);
         let store = Self::start(Arc::clone(&cache) as _, options, lock, committer, report)?;
         let replica = Replica {
@@ -547,6 +549,7 @@ impl Committer {
         files: NodeFiles,
         options: &NodeOptions,
         provider: Arc<dyn IntentionLog>,
+        run: u64,
     ) -> Result<Arc<Shared>, StoreError> {
         let NodeFiles {
             vote,
@@ -555,7 +558,7 @@ impl Committer {
         } = files;
         let shared = Arc::new(Shared {
             seen: Mutex::new(seen),
-            run: new_incarnation(),
+            run,
             opened_generation: vote.generation,
             generation: AtomicU64::new(vote.generation),
             synced: AtomicU64::new(self.log.durable_index().0),

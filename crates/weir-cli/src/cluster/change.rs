@@ -1,5 +1,6 @@
 //! `weir cluster add`, `rm` and `transfer`: changes that the leader makes.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -7,7 +8,7 @@ use clap::Args;
 use crate::caller::Caller;
 use crate::confirm::confirm;
 use crate::place::{self, Access};
-use crate::report::{Because, note};
+use crate::report::{Because, note, stdout};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -60,7 +61,7 @@ pub(crate) fn add(caller: &Caller, args: &AddArgs) -> anyhow::Result<ExitCode> {
     let weir = place::open(caller, Access::Change)?;
     let added = weir.add_node(&args.peer);
     let node = added.failed(|| format!("cannot add a node at {}", args.peer))?;
-    println!("{node}");
+    stdout(writeln!(std::io::stdout(), "{node}"))?;
     note(
         caller.quiet,
         &format!(
