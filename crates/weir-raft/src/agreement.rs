@@ -91,7 +91,7 @@ pub(crate) async fn watch(
                     compared = LogIndex::ZERO;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "this node did not get the state of the leader")
+                    tracing::error!(%error, "this node did not get the state of the leader");
                 }
             }
         }

@@ -92,7 +92,7 @@ impl Members {
         Current {
             nodes: nodes.collect(),
             voters: members.voter_ids().collect(),
-            entry: metrics.membership_config.log_id().clone(),
+            entry: *metrics.membership_config.log_id(),
         }
     }
 
@@ -346,7 +346,7 @@ impl Members {
         current: &Current,
     ) -> Result<(), Declined> {
         let is_same = Precondition::LastMembershipLogId {
-            last_membership_log_id: current.entry.clone(),
+            last_membership_log_id: current.entry,
         };
         let changed = self.raft.change_membership_if(change, retain, [is_same]);
         let changed = changed.await.map_err(|error| declined(&error))?;
