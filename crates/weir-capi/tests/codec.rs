@@ -4,6 +4,9 @@
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
     clippy::multiple_unsafe_ops_per_block,
+    clippy::host_endian_bytes,
+    clippy::many_single_char_names,
+    clippy::too_many_lines,
     reason = "a test of an interface for C calls it as C does, and may fail by panicking"
 )]
 
@@ -213,7 +216,7 @@ fn calls_that_break_the_rules_are_refused() {
             assert_eq!(
                 weir_psyc_parser_describe(
                     &raw const other,
-                    (&mut sized!(PsycParserInfo)) as *mut PsycParserInfo,
+                    std::ptr::from_mut(&mut sized!(PsycParserInfo)),
                     NONE
                 ),
                 BAD_HANDLE
@@ -481,7 +484,7 @@ fn all_of_it(events: &mut [PsycEvent], parts: &mut [PsycPart], out: &mut [u8]) {
             weir_psyc_parse_uniform(
                 slice(uniform.as_bytes()),
                 1,
-                (&mut sized!(PsycUniform)) as *mut PsycUniform,
+                std::ptr::from_mut(&mut sized!(PsycUniform)),
                 e,
             );
         }
@@ -498,7 +501,7 @@ fn all_of_it(events: &mut [PsycEvent], parts: &mut [PsycPart], out: &mut [u8]) {
         weir_psyc_matches(slice(b"_a"), slice(b"a"), e);
         weir_psyc_describe_name(
             slice(b"_notice_foo"),
-            (&mut sized!(PsycName)) as *mut PsycName,
+            std::ptr::from_mut(&mut sized!(PsycName)),
             e,
         );
         let mut modifier = zero::<PsycModifier>();
@@ -513,7 +516,7 @@ fn all_of_it(events: &mut [PsycEvent], parts: &mut [PsycPart], out: &mut [u8]) {
         assert_eq!(
             weir_psyc_measure(
                 &raw const packet,
-                (&mut sized!(PsycSizes)) as *mut PsycSizes,
+                std::ptr::from_mut(&mut sized!(PsycSizes)),
                 e
             ),
             OK

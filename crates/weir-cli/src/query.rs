@@ -280,12 +280,10 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         let why = "`-o json` prints JSON only: `--on-bad-item skip` leaves out what is not";
         return Err(usage(why));
     }
-    if args.from.is_empty() {
-        if args.follow || args.latest || args.since.is_some() {
-            return Err(usage(
-                "--follow, --latest and --since are for topics: name them with --from",
-            ));
-        }
+    if args.from.is_empty() && (args.follow || args.latest || args.since.is_some()) {
+        return Err(usage(
+            "--follow, --latest and --since are for topics: name them with --from",
+        ));
     }
     // What is wrong with the query is said before what is wrong with files and topics.
     let typed = QueryText {

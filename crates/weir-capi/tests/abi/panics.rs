@@ -15,6 +15,7 @@ macro_rules! every {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // a line for each entry
 fn at_each_entry() {
     let all = every! {
         weir_page_describe(null_mut(), null_mut(), null_mut());

@@ -21,6 +21,7 @@ pub(crate) enum Outcome {
 }
 
 /// An operation, as `porcupine/main.go` reads it; what its numbers mean stands there.
+#[allow(clippy::struct_field_names)] // `op` is the name that `porcupine/main.go` reads
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) model: &'static str,

@@ -62,7 +62,7 @@ fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<S
         match nemesis::recover(&nodes) {
             Ok(took) => println!(
                 "seed {seed}: {fault:?}, {:.1} s, then a write after {:.2} s",
-                (begun.elapsed() - took).as_secs_f32(),
+                begun.elapsed().saturating_sub(took).as_secs_f32(),
                 took.as_secs_f32()
             ),
             Err(why) => said.push(format!("{fault:?}: {why}")),
@@ -179,7 +179,7 @@ fn wrong_histories_are_found() {
     for (model, steps) in wrong {
         let line = |(at, (op, a, b, outcome)): (usize, (&str, i64, i64, &str))| {
             // Of the bank: 5 from account 0 to 1, which both had 100.
-            let (c, d) = (5, 100_i64 << 32 | 100);
+            let (c, d) = (5, (0x64_i64 << 32) | 0x64);
             let text = serde_json::json!({
                 "model": model, "part": "p", "client": 1, "call": at * 2, "return": at * 2 + 1,
                 "op": op, "a": a, "b": b, "c": c, "d": d, "outcome": outcome,

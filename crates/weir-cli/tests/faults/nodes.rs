@@ -27,7 +27,7 @@ struct Node {
 pub(crate) struct Nodes {
     place: PathBuf,
     preload: String,
-    nodes: BTreeMap<u64, Node>,
+    running: BTreeMap<u64, Node>,
     pub(crate) links: Links,
 }
 
@@ -102,7 +102,7 @@ impl Nodes {
         let mut cluster = Self {
             place: place.to_owned(),
             preload: preload(place),
-            nodes,
+            running: nodes,
             links,
         };
         let mut init = weir(place);
@@ -121,19 +121,20 @@ impl Nodes {
     }
 
     pub(crate) fn ids(&self) -> Vec<u64> {
-        self.nodes.keys().copied().collect()
+        self.running.keys().copied().collect()
     }
 
     /// Addresses for clients, beginning with this node's.
     pub(crate) fn at(&self, first: u64) -> String {
-        let (before, after): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|(id, _)| **id < first);
+        let (before, after): (Vec<_>, Vec<_>) =
+            self.running.iter().partition(|(id, _)| **id < first);
         let all = after.into_iter().chain(before);
         let all: Vec<_> = all.map(|(_, node)| node.client.as_str()).collect();
         format!("weir://{}", all.join(","))
     }
 
     pub(crate) fn address(&self, id: u64) -> String {
-        format!("weir://{}", self.nodes[&id].client)
+        format!("weir://{}", self.running[&id].client)
     }
 
     fn serve(&self, id: u64, directory: &str) -> Command {
@@ -150,7 +151,7 @@ impl Nodes {
                 "--config",
                 &format!("{id}.toml"),
             ])
-            .args(["--node", &id.to_string(), "--join", &self.nodes[&1].peer])
+            .args(["--node", &id.to_string(), "--join", &self.running[&1].peer])
             .env("LD_PRELOAD", &self.preload)
             .env("SLOW_SYNC_FILE", self.place.join(format!("{id}.slow")))
             .env(
@@ -165,14 +166,14 @@ impl Nodes {
     }
 
     pub(crate) fn start_node(&mut self, id: u64) {
-        if self.nodes[&id].child.is_none() {
+        if self.running[&id].child.is_none() {
             let child = self.serve(id, &format!("node-{id}")).spawn().unwrap();
-            self.nodes.get_mut(&id).unwrap().child = Some(child);
+            self.running.get_mut(&id).unwrap().child = Some(child);
         }
     }
 
     pub(crate) fn kill(&mut self, id: u64) {
-        if let Some(mut child) = self.nodes.get_mut(&id).unwrap().child.take() {
+        if let Some(mut child) = self.running.get_mut(&id).unwrap().child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
@@ -181,7 +182,7 @@ impl Nodes {
     /// Ends a node in order; its exit must be clean.
     pub(crate) fn stop(&mut self, id: u64) {
         self.signal(id, "TERM");
-        if let Some(mut child) = self.nodes.get_mut(&id).unwrap().child.take() {
+        if let Some(mut child) = self.running.get_mut(&id).unwrap().child.take() {
             let until = Instant::now() + PATIENCE;
             let status = loop {
                 if let Some(status) = child.try_wait().unwrap() {
@@ -195,7 +196,7 @@ impl Nodes {
     }
 
     fn pid(&self, id: u64) -> Option<String> {
-        self.nodes[&id]
+        self.running[&id]
             .child
             .as_ref()
             .map(|child| child.id().to_string())

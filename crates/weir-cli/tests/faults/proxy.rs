@@ -91,15 +91,15 @@ impl Links {
             _ => 0,
         };
         self.pass(from, node);
-        let mut callee = TcpStream::connect(at)?;
-        for stream in [&caller, &callee] {
+        let mut target = TcpStream::connect(at)?;
+        for stream in [&caller, &target] {
             stream.set_nodelay(true)?;
         }
-        callee.write_all(&first)?;
-        let (back_read, back_write) = (callee.try_clone()?, caller.try_clone()?);
+        target.write_all(&first)?;
+        let (back_read, back_write) = (target.try_clone()?, caller.try_clone()?);
         let links = self.clone();
         std::thread::spawn(move || links.carry(node, from, back_read, back_write));
-        self.carry(from, node, caller, callee);
+        self.carry(from, node, caller, target);
         Ok(())
     }
 

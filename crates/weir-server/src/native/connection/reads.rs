@@ -99,6 +99,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let lines = self.blocking(move |_| Ok(status_lines(&shared))).await?;
                 self.send(&Packet::tagged(tag, Message::StatusIs { lines: &lines }));
             }
+            Message::Files { .. } | Message::File { .. } => self.history(tag, message).await?,
+            Message::Compact => {
+                self.may(Right::Admin, "")?;
+                let report = self.blocking(Store::compact).await?;
+                let answer = Message::Compacted {
+                    index: report.index.0,
+                    bytes_before: report.log_bytes_before,
+                    bytes_after: report.log_bytes_after,
+                };
+                self.send(&Packet::tagged(tag, answer));
+            }
+            Message::ClusterAdd { .. }
+            | Message::ClusterRemove { .. }
+            | Message::ClusterTransfer { .. } => self.change_cluster(tag, message).await?,
+            Message::Sync => {
+                self.may(Right::Admin, "")?;
+                let store = Arc::clone(&self.port.shared.store);
+                match tokio::task::spawn_blocking(move || store.sync()).await {
+                    Ok(Ok(_)) => self.send(&Packet::tagged(tag, Message::Synced)),
+                    Ok(Err(error)) => return Err(refuse::of_store(&error)),
+                    Err(_) => return Err(Refused::plain(ErrorCode::Internal)),
+                }
+            }
+            _ => return Err(Refused::plain(ErrorCode::Unsupported)),
+        }
+        Ok(Read::Done)
+    }
+
+    /// Answers a read of the files of the history.
+    async fn history(&mut self, tag: &[u8], message: &Message<'_>) -> Result<(), Refused> {
+        match *message {
             Message::Files { path } => {
                 let path = self.history_path(path)?;
                 let names = self.blocking(move |store| store.history_names(&path));
@@ -117,16 +148,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let part = part.as_slice();
                 self.send(&Packet::tagged(tag, Message::FileIs { length, part }));
             }
-            Message::Compact => {
-                self.may(Right::Admin, "")?;
-                let report = self.blocking(Store::compact).await?;
-                let answer = Message::Compacted {
-                    index: report.index.0,
-                    bytes_before: report.log_bytes_before,
-                    bytes_after: report.log_bytes_after,
-                };
-                self.send(&Packet::tagged(tag, answer));
-            }
+            _ => return Err(Refused::plain(ErrorCode::Unsupported)),
+        }
+        Ok(())
+    }
+
+    /// Lets the leader change the members of the cluster, or hand over.
+    async fn change_cluster(&mut self, tag: &[u8], message: &Message<'_>) -> Result<(), Refused> {
+        match *message {
             Message::ClusterAdd { peer } => {
                 let cluster = self.cluster_to_change()?;
                 match Box::pin(cluster.add(peer)).await {
@@ -144,18 +173,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let changed = Box::pin(cluster.hand_over(node)).await;
                 self.changed(tag, changed)?;
             }
-            Message::Sync => {
-                self.may(Right::Admin, "")?;
-                let store = Arc::clone(&self.port.shared.store);
-                match tokio::task::spawn_blocking(move || store.sync()).await {
-                    Ok(Ok(_)) => self.send(&Packet::tagged(tag, Message::Synced)),
-                    Ok(Err(error)) => return Err(refuse::of_store(&error)),
-                    Err(_) => return Err(Refused::plain(ErrorCode::Internal)),
-                }
-            }
             _ => return Err(Refused::plain(ErrorCode::Unsupported)),
         }
-        Ok(Read::Done)
+        Ok(())
     }
 
     /// Whether a read that may be looked at again and again is allowed; it is
