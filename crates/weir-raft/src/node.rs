@@ -842,13 +842,16 @@ async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types
             id = newer;
         }
         let raft_index = id.index.0.saturating_sub(1);
-        if raft.trigger().snapshot().await.is_err() {
-            return;
-        }
         let is_known = |metrics: &RaftMetrics<Types>| {
             let newest = metrics.snapshot.as_ref();
             newest.is_some_and(|newest| newest.index >= raft_index)
         };
+        // To ask for one that is known writes another one, which names the same entries again:
+        // without an end for as long as a peer that does not answer holds up the purge.
+        let knows = is_known(&raft.metrics().borrow_watched());
+        if !knows && raft.trigger().snapshot().await.is_err() {
+            return;
+        }
         let wait = raft.wait(Some(SNAPSHOT_TIMEOUT));
         match wait.metrics(is_known, "a snapshot").await {
             Ok(_) => drop(raft.trigger().purge_log(raft_index).await),

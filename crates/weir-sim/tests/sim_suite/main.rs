@@ -98,6 +98,12 @@ fn a_seed_gives_the_same_history_again() {
     }
 }
 
+/// A leader whose peers were gone wrote one snapshot after the other: simulated time stood still.
+#[test]
+fn a_leader_without_peers_comes_to_rest_after_a_snapshot() {
+    run(106, None).unwrap();
+}
+
 /// The first seed that finds a planted fault, with what it found.
 fn found(planted: Planted, seeds_max: u64) -> Violation {
     for seed in 0..seeds_max {
