@@ -84,10 +84,11 @@ impl ListStream {
     /// nothing more will come; only then can an element be too short. Linear in the new bytes.
     pub fn step<'a>(&mut self, buffer: &'a [u8], complete: bool) -> ListStep<'a> {
         let rest = buffer.get(self.pos..).unwrap_or_default();
-        // A place may be that of another list.
+        // A place may be that of another list. Progress counts from after the bar of an element.
         self.scanned = self.scanned.min(rest.len());
-        self.progress.ty = self.progress.ty.min(rest.len());
-        self.progress.text = self.progress.text.min(rest.len());
+        let after_bar = rest.len().saturating_sub(1);
+        self.progress.ty = self.progress.ty.min(after_bar);
+        self.progress.text = self.progress.text.min(after_bar);
         match self.state {
             State::Failed(error) => ListStep::Error(error),
             State::End => ListStep::End,

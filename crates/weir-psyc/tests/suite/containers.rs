@@ -72,6 +72,22 @@ fn dict_index_and_update_vectors_hold() {
     }
 }
 
+/// Found by `any_place_is_safe`: one byte more than there is was consumed.
+#[test]
+fn a_place_of_another_list_consumes_no_byte_that_is_not_there() {
+    let input = b"|=_t:2 ||";
+    let place = Place {
+        state: 1,
+        scanned: [0, 36, u64::MAX],
+        ..Place::default()
+    };
+    let mut stream = ListStream::resume(place);
+    for _ in 0..input.len() + 2 {
+        stream.step(input, true);
+        assert!(stream.consumed() <= input.len());
+    }
+}
+
 proptest! {
     #![proptest_config(crate::generate::cases(64))]
 
