@@ -136,6 +136,8 @@ struct Pattern {
     wild: bool,
     /// Whether it ends in `**`.
     deep: bool,
+    /// Whether it begins with a dot; `.**` has no other text.
+    dotted: bool,
 }
 
 impl Pattern {
@@ -149,6 +151,7 @@ impl Pattern {
             Some(head) => (head.strip_suffix('.').ok_or(RightsError::Pattern)?, true),
             None => (text, false),
         };
+        let dotted = text.starts_with('.');
         let parts = || head.split('.');
         if parts().any(|part| part != "*" && part.contains('*')) {
             return Err(RightsError::Pattern);
@@ -157,25 +160,28 @@ impl Pattern {
             text: head.into(),
             wild: parts().any(|part| part == "*"),
             deep,
+            dotted,
         })
     }
 
     /// Whether it is `**` alone.
     fn is_every(&self) -> bool {
-        self.deep && self.text.is_empty()
+        self.deep && self.text.is_empty() && !self.dotted
     }
 
     fn matches(&self, topic: &str) -> bool {
-        if topic.starts_with('.') && !self.text.starts_with('.') {
+        if topic.starts_with('.') && !self.dotted {
             return false;
+        }
+        if self.is_every() {
+            return true;
         }
         if !self.wild {
             let Some(rest) = topic.strip_prefix(&*self.text) else {
                 return false;
             };
             return match self.deep {
-                // `**` alone, or at least one part more.
-                true if self.text.is_empty() => !rest.is_empty(),
+                // At least one part more.
                 true => rest.len() > 1 && rest.starts_with('.'),
                 false => rest.is_empty(),
             };
@@ -317,6 +323,9 @@ mod tests {
             (".weir.*", ".weir.audit", true),
             (".weir.**", ".weir.audit", true),
             (".weir.audit", ".weir.audit", true),
+            (".**", ".weir.audit", true),
+            (".**", "orders", false),
+            (".**", "orders.eu", false),
         ];
         for (pattern, topic, expected) in table {
             let grant = format!("read {pattern}");

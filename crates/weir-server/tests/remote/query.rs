@@ -652,8 +652,8 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
         topic.put(key, value).unwrap();
     }
     let far = world.connect();
-    let fault = "the filter takes more steps in the item than its size allows, \
-                 at byte 0 of record 3 of topic t";
+    // The sentence names the limit.
+    let fault = "(at most 8), and at least 4194304, at byte 0 of record 3 of topic t";
     for view in [TopicView::Log, TopicView::Latest] {
         for (on_bad_item, expected) in [
             (BadItem::Error, [first, fault].as_slice()),
