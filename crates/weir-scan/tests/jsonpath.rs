@@ -302,12 +302,13 @@ impl Bindings for Impatient {
     }
 }
 
+#[cfg_attr(
+    miri,
+    ignore = "walks over 300,000 bytes: a smaller tree ends before anybody is asked"
+)]
 #[test]
 fn work_that_nobody_wants_ends() {
-    let (filter, item) = (
-        Filter::parse("@..*..n9").unwrap(),
-        tree(if cfg!(miri) { 2 } else { 7 }, 4),
-    );
+    let (filter, item) = (Filter::parse("@..*..n9").unwrap(), tree(7, 4));
     let patient = Impatient(Cell::new(u32::MAX));
     assert_eq!(filter.matches(item.as_bytes(), &patient), Ok(false));
     assert!(patient.0.get() < u32::MAX - 1);

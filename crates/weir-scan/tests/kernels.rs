@@ -241,9 +241,10 @@ fn every_construct_is_found_at_every_offset() {
         b"{\"b\":\\\"\",\"a\":1}",
         b"\"\\\\\\\\\\\\\"",
     ];
-    for construct in constructs.iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
+    for construct in constructs.iter().step_by(if cfg!(miri) { 5 } else { 1 }) {
         for offset in (0..=130).step_by(if cfg!(miri) { 62 } else { 1 }) {
-            for inner in [&b" "[..], b"\"x\",", b"[{}],"] {
+            let inners = [&b" "[..], b"\"x\",", b"[{}],"];
+            for inner in inners.into_iter().skip(if cfg!(miri) { 2 } else { 0 }) {
                 let mut page = b"[".to_vec();
                 while page.len() < offset {
                     page.extend(inner);
@@ -269,7 +270,7 @@ fn a_page_cut_at_any_byte_gives_one_answer() {
     let page = "{\"n\":0,\"a\":[{\"a\":\"é\\n\",\"b\":[1,2]},\
                 {\"b\":{\"a\":{\"deep\":[[\"😀\",{}]]}},\"x\":\"\\ud83d\\ude00\"}, -0.5e-3 ,true],\
                 \"tail\":[\"a long enough tail to need another block\",null]}\n";
-    for end in (0..=page.len()).step_by(if cfg!(miri) { 17 } else { 1 }) {
+    for end in (0..=page.len()).step_by(if cfg!(miri) { 37 } else { 1 }) {
         agree(&plans, &page.as_bytes()[..end]);
         agree(&plans, &page.as_bytes()[end..]);
     }

@@ -25,7 +25,7 @@ fn packet_vectors_hold_for_every_cut() {
         let mode = mode_of(case, &input);
         case.check(&printed(mode, false, std::iter::once(&input[..])), "whole");
         case.check(&printed(mode, false, input.chunks(1)), "byte by byte");
-        for cut in (0..=input.len()).step_by(if cfg!(miri) { 13 } else { 1 }) {
+        for cut in (0..=input.len()).step_by(if cfg!(miri) { 67 } else { 1 }) {
             let (front, after) = input.split_at(cut);
             case.check(
                 &printed(mode, false, [front, after].into_iter()),
@@ -292,7 +292,9 @@ fn an_error_comes_at_the_byte_after_which_nothing_can_complete_the_packet() {
         "0\n", "2\n", "3\n", "4\n", "5\n", "6\n:", "7\n:a ", "8\n:a ", "9\n:a ", "10\n:a ",
         "11\n:a 0", "9\n=\n:", "8\n:a\t",
     ];
-    for start in starts {
+    // Every continuation is tried: under Miri, of the two shortest only.
+    let most = if cfg!(miri) { 2 } else { starts.len() };
+    for start in starts.into_iter().take(most) {
         let checked = has_no_dead_end(&mut start.as_bytes().to_vec());
         assert!(checked > 1, "{start:?}");
     }
