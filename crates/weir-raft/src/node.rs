@@ -800,6 +800,7 @@ impl Node {
         self.abort_tasks();
         // A core that has ended already needs no end.
         drop(self.raft.shutdown().await);
+        self.port.reports.save().await;
         let store = Arc::clone(&self.store);
         let closed = tokio::task::spawn_blocking(move || store.shut_down());
         closed.await.map_err(std::io::Error::other)??;

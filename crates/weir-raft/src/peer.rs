@@ -317,12 +317,13 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, Strin
 }
 
 /// Takes the report of a member, and answers with that of this node.
-fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
+async fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
     let (report, of_us) = wire::decode_reports(&request.body)?;
     let known = port.members.incarnation_of(from);
     let is_member = |known| report.run == 0 || [0, report.incarnation].contains(&known);
     if known.is_some_and(is_member) {
         port.reports.received(from, &report, &of_us);
+        port.reports.save_new_run().await;
     }
     let (own, seen) = port.reports.ours(from);
     Ok(Ok(wire::encode_reports(&own, &seen)))
@@ -333,7 +334,7 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     let raft = &port.raft;
     let failed = |error: &dyn std::error::Error| error.to_string();
     if request.kind == Kind::Report {
-        return report(request, from, port);
+        return report(request, from, port).await;
     }
     if let Some(why) = port.reports.older() {
         return Ok(Err(why));

@@ -164,6 +164,15 @@ impl Reports {
         Some(unsaved)
     }
 
+    /// Saves a report of a node that was started again, before it is answered: from then on that node
+    /// takes part, and a copy of its directory from before is to be found out.
+    pub(crate) async fn save_new_run(&self) {
+        let has_new_run = self.seen.lock().has_new_run;
+        if has_new_run {
+            self.save().await;
+        }
+    }
+
     /// Saves what was seen since the last time.
     pub(crate) async fn save(&self) {
         let Some((nodes, is_synced)) = self.unsaved() else {

@@ -618,7 +618,6 @@ impl Cluster {
 
 /// A copy of a run before, and one of the last run, which lacks entries alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "did not end in two minutes on a busy machine; the simulation covers it"]
 async fn an_older_copy_of_a_directory_is_refused() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
     let members = cluster.members.clone();
