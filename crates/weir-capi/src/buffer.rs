@@ -1,8 +1,8 @@
-//! Memory for pages on their way in, used again and again.
+//! The buffers of incoming pages, and a pool that reuses them.
 //!
-//! A fresh buffer pays for each page of memory that it touches first; a warm one does not. Invariant:
-//! the pool holds at most [`POOL_BYTES_MAX`], and nothing when no query is left. What must never
-//! happen here: a buffer in the pool that anybody still reads.
+//! The first write to a page of fresh memory is slow; reused memory avoids this cost. Invariants:
+//! - The pool holds at most [`POOL_BYTES_MAX`], and is empty while there is no query.
+//! - A buffer in the pool has no reader.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use crate::handle::{Caller, Fillable, memory, zeros};
 use crate::raw;
 use crate::registry::{self, Exclusive};
 
-/// Bytes that lie in the pool at most.
+/// Largest sum of the capacities in the pool, in bytes.
 const POOL_BYTES_MAX: usize = 256 << 20;
-/// Smaller buffers are not kept: making them costs less than keeping them in order.
+/// Smaller buffers are not pooled: allocating them costs less than a search of the pool.
 const POOLED_BYTES_MIN: usize = 64 << 10;
-/// Buffers in the pool at most.
+/// Largest number of buffers in the pool.
 const POOLED_MAX: usize = 64;
 
 static POOL: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
@@ -51,7 +51,8 @@ pub(crate) fn trim() {
     drop(all);
 }
 
-/// A buffer with room for so many bytes, and whatever it held before.
+/// Removes from the pool the smallest buffer that fits, with a capacity of at most four times `size`.
+/// It still has its old contents.
 fn find(size: usize) -> Option<Vec<u8>> {
     if size < POOLED_BYTES_MIN {
         return None;
@@ -64,7 +65,7 @@ fn find(size: usize) -> Option<Vec<u8>> {
     Some(pool.swap_remove(at))
 }
 
-/// A copy in a buffer of the pool.
+/// Copies `bytes` into a buffer of the pool, or into a new one if none fits.
 pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fail> {
     let mut buffer = match find(bytes.len()) {
         Some(buffer) => buffer,
@@ -75,7 +76,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fail> {
     Ok(buffer)
 }
 
-/// Takes a buffer into the pool, if there is room and a query that may want it.
+/// Returns a buffer to the pool, or frees it if the pool is full or there is no query.
 pub(crate) fn give_back(buffer: Vec<u8>) {
     if buffer.capacity() < POOLED_BYTES_MIN || QUERIES.load(Ordering::Acquire) == 0 {
         return;
@@ -87,7 +88,7 @@ pub(crate) fn give_back(buffer: Vec<u8>) {
     }
 }
 
-/// A buffer of the caller.
+/// A buffer that the caller holds as a handle.
 pub(crate) type Buffer = Exclusive<Fillable>;
 
 pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result<Kind, Fail> {

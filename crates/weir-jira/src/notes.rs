@@ -1,7 +1,7 @@
-//! A server of notes in memory, the target of measurements of HTTP clients, and the client to measure.
+//! A server that keeps notes in memory, for measurements of HTTP clients, and a client to measure.
 //!
-//! It listens at 127.0.0.1 only and writes no log. A second listener delays its answers, as a remote
-//! server does.
+//! The server listens on 127.0.0.1 only and writes no log. Its second listener delays each answer, to
+//! simulate a remote server.
 
 use std::io;
 use std::net::TcpStream;
@@ -17,19 +17,20 @@ use ureq::Agent;
 use crate::error::{JiraError, Result};
 use crate::wire::{self, Delivery, Listening, Request, Response};
 
-/// The port that `weir notes-sim` listens at unless another is given.
+/// The default port of `weir notes-sim`.
 pub const NOTES_PORT: u16 = 1937;
-/// Notes that the server holds at most.
+/// Largest number of notes that the server holds.
 pub const NOTES_MAX: usize = 1_000_000;
 
 /// How the server is set up.
 #[derive(Clone, Debug)]
 pub struct NotesOptions {
-    /// Port; 0: one that is free. Default 1937. The slow listener has the next port, or one that is free.
+    /// Port; 0 selects a free one; default 1937. The slow listener uses the next port, or a free one if
+    /// this is 0.
     pub port: u16,
     /// Notes at the start; default 3, at most 1,000,000.
     pub notes: usize,
-    /// Delay of the slow listener once for each connection; default 100 ms.
+    /// Delay of the slow listener for each new connection; default 100 ms.
     pub connect_latency: Duration,
     /// Delay of the slow listener before each answer; default 300 ms.
     pub think: Duration,
@@ -49,7 +50,7 @@ impl Default for NotesOptions {
     }
 }
 
-/// A server of notes that runs. It ends when this is dropped.
+/// A running server of notes. Dropping it ends the server.
 #[derive(Debug)]
 pub struct NotesServer {
     fast: Listening,
@@ -57,10 +58,10 @@ pub struct NotesServer {
 }
 
 impl NotesServer {
-    /// Starts to listen at two ports.
+    /// Starts to listen on two ports.
     ///
     /// # Errors
-    /// When one of the ports is taken.
+    /// If one of the ports is in use.
     pub fn start(options: &NotesOptions) -> io::Result<Self> {
         let count = options.notes.min(NOTES_MAX);
         let notes: Vec<String> = (0..count).map(|id| format!("note {id}")).collect();
@@ -80,17 +81,17 @@ impl NotesServer {
         Ok(Self { fast, slow })
     }
 
-    /// `http://127.0.0.1:PORT`, which answers at once.
+    /// The URL of the fast listener, `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         self.fast.url()
     }
 
-    /// `http://127.0.0.1:PORT`, which delays its answers.
+    /// The URL of the slow listener, `http://127.0.0.1:PORT`.
     pub fn slow_url(&self) -> String {
         self.slow.url()
     }
 
-    /// Blocks until the server ends, which it does not by itself.
+    /// Blocks for as long as the server runs; it does not end by itself.
     pub fn wait(mut self) {
         self.fast.wait();
     }
@@ -154,7 +155,7 @@ fn answer(notes: &mut Vec<String>, request: &Request) -> Response {
             match (method, found) {
                 (_, None) => (404, Value::Null),
                 ("GET", Some((id, held))) => (200, note(id, held)),
-                // The server that this one stands for took POST, and its client sent PUT.
+                // Both methods change a note: the original server accepted POST, but its client sent PUT.
                 ("PUT" | "POST", Some((id, held))) => match message(request) {
                     Some((_, message)) => {
                         *held = message;
@@ -180,14 +181,14 @@ fn message(request: &Request) -> Option<(bool, String)> {
     Some((note["id"].is_null(), message))
 }
 
-/// The client of [`read`], which keeps connections.
+/// The client of [`read`], which reuses connections.
 static AGENT: LazyLock<Agent> = LazyLock::new(Agent::new_with_defaults);
 
-/// Reads the messages of the notes at an address, `http://HOST:PORT/notes`; with `fresh` over a new
-/// connection.
+/// Reads the messages of all notes from `url`, such as `http://HOST:PORT/notes`. With `fresh` it opens
+/// a new connection.
 ///
 /// # Errors
-/// `Transport` when there is no answer, `Garbage` when it is not a list of notes.
+/// `Transport` if there is no answer; `Garbage` if the answer is not a list of notes.
 pub fn read(url: &str, fresh: bool) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Note {

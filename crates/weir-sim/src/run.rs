@@ -1,4 +1,4 @@
-//! One history from beginning to end.
+//! Runs one simulation: starts a cluster, injects faults, heals it, and checks the invariants.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::random::Random;
 use crate::report::{DiskFault, Planted, Report, Violation};
 use crate::trace::Trace;
 
-/// How long faults go on, in simulated time.
+/// Length of the phase with faults, in simulated time.
 const SAFETY: Duration = Duration::from_secs(8);
-/// How long the cluster may take to serve everybody after the faults.
+/// How long the healed cluster may take to serve all clients, and then to catch up, in simulated time.
 const LIVENESS: Duration = Duration::from_secs(20);
 const CLIENTS: u64 = 3;
 
@@ -69,7 +69,7 @@ fn run_thread(
     ended.unwrap_or_else(|_| Err(failed(&"a panic")))
 }
 
-/// The faults that the node itself makes.
+/// Maps a planted fault to the fault inside the node, if the node commits it.
 fn fault_of(planted: Planted) -> Option<Fault> {
     match planted {
         Planted::VoteNotSaved => Some(Fault::VoteNotSaved),
@@ -162,7 +162,7 @@ fn observe(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), 
     }
 }
 
-/// After the faults, writes and reads go on.
+/// Waits until the healed cluster has acknowledged 10 more writes and 5 more linear reads.
 async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
     let progress = || {
         let known = oracle.known();
@@ -189,7 +189,8 @@ async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(
     }
 }
 
-/// All nodes apply the same entry, and hold what was acknowledged.
+/// Waits until all nodes have applied the newest entry, then checks that their states agree and contain
+/// every acknowledged write.
 async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
     let until = Instant::now() + LIVENESS;
     loop {

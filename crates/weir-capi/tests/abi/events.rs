@@ -45,7 +45,7 @@ fn descriptor(query: *mut Query) -> i32 {
     fd
 }
 
-/// Whether it can be read, at the latest then.
+/// Waits at most `time` until `fd` is readable. Returns whether it is.
 fn readable(fd: i32, time: Duration) -> bool {
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -56,7 +56,7 @@ fn readable(fd: i32, time: Duration) -> bool {
 const NOW: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_mins(1);
 
-/// Asks until there is nothing; it may become readable for nothing.
+/// Reads the query until `fd` stays unreadable. The descriptor may wake without a result.
 fn settle(query: *mut Query, fd: i32) {
     let begun = Instant::now();
     loop {
@@ -74,7 +74,7 @@ fn a_descriptor_is_readable_while_it_is_worth_asking() {
     let query = follow(store.store);
     let fd = descriptor(query);
     assert_eq!(descriptor(query), fd);
-    // Nobody has asked yet.
+    // A new descriptor is readable, because the query was never read.
     assert!(readable(fd, NOW));
     settle(query, fd);
     for value in [b"1", b"2"] {
@@ -82,7 +82,7 @@ fn a_descriptor_is_readable_while_it_is_worth_asking() {
         assert!(readable(fd, LONG));
         let (kind, page) = next(query);
         assert_eq!((kind, items(page)), (READY, vec![value.to_vec()]));
-        // There may be more.
+        // The query may have more results.
         assert!(readable(fd, NOW));
         settle(query, fd);
     }

@@ -1,5 +1,5 @@
-//! Calls of two threads on the same handles, good, old, of another kind and made up: each is done or
-//! refused, nothing panics, and every loan that was taken comes back once.
+//! Two threads call functions at random with handles that are valid, released, of another kind or
+//! invented. Each call succeeds or returns an error, none panics, and each loan is returned once.
 
 use std::ptr::{null, null_mut};
 use std::sync::{Barrier, Mutex};
@@ -11,9 +11,10 @@ use weir_capi::*;
 
 use crate::kit::*;
 
-/// Runs, threads in each, and calls of each of these.
 const RUNS: u64 = 24;
+/// Threads of each run.
 const THREADS: u64 = 2;
+/// Calls of each thread.
 const CALLS: usize = 1_500;
 
 const PAGES: [&[u8]; 5] = [
@@ -37,11 +38,12 @@ impl Chance {
     }
 }
 
-/// Handles that were given out, of all kinds, as numbers.
+/// What the threads of one run share.
 #[derive(Default)]
 struct World {
+    /// All handles that the library returned, of every kind, as numbers.
     handles: Mutex<Vec<usize>>,
-    /// How many loans were taken.
+    /// Number of loans that the library accepted.
     taken: Mutex<u64>,
     loans: usize,
 }
@@ -53,8 +55,7 @@ impl World {
         }
     }
 
-    /// A handle of the last that were given out, mostly; sometimes one that nobody gave out. What
-    /// kind it is of is not looked at.
+    /// Returns one of the newest handles, of any kind; sometimes an invented number.
     fn handle<H>(&self, chance: &mut Chance) -> *mut H {
         let handles = self.handles.lock().unwrap();
         let recent = handles.len().min(24);
@@ -69,7 +70,7 @@ impl World {
             2 => chance.below(1 << 30),
             _ => some,
         };
-        // The list of loans is for the end.
+        // The threads never use the list of loans; the test collects it after them.
         let value = if value == self.loans { 0 } else { value };
         std::ptr::without_provenance_mut(value)
     }
@@ -120,7 +121,7 @@ impl World {
         } else {
             &raw mut error
         };
-        // Where there is nothing to write to.
+        // Sometimes the output argument is null.
         let out = if chance.below(30) == 0 {
             null_mut()
         } else {
@@ -196,7 +197,7 @@ impl World {
         done
     }
 
-    /// Gives back everything that is left, of whatever kind.
+    /// Releases every handle that is left, whatever its kind.
     fn end(&self) {
         for handle in self.handles.lock().unwrap().iter() {
             unsafe {
