@@ -1,8 +1,9 @@
 //! The C interface as a user gets it, over an installed library: its names, the transcripts of all
 //! languages under sanitizers, the vectors of the codec, the examples, the quick start of the README.
 //!
-//! Invariant: without a C compiler, make or pkg-config all of it is told as skipped. What must never
-//! happen here: a compiler flag that lets a warning pass.
+//! Invariants:
+//! - Without a C compiler, make or pkg-config, everything counts as skipped.
+//! - No compiler flag lets a warning pass.
 
 use crate::capi;
 use crate::cluster::Cluster;

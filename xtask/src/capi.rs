@@ -1,7 +1,9 @@
 //! The C library: built, cut down to its own names, and installed.
 //!
-//! Invariants: what is installed defines no global name but those of the headers, in both libraries;
-//! nothing is installed outside of the prefix. What must never happen here: a profile of its own.
+//! Invariants:
+//! - Both installed libraries define no global name except those of the headers.
+//! - Nothing is installed outside of the prefix.
+//! - The build uses an existing profile.
 
 use crate::steps::{FEATURES, cargo, succeed};
 use crate::tree;

@@ -1,10 +1,12 @@
 //! The surface `/ds` of the HTTP edge against the published conformance suite of Durable Streams.
 //!
-//! The suite is an npm package, pinned with all that it needs by
-//! `xtask/durable-streams/package-lock.json`, and lies in `target/tools`; a machine without Node
-//! gets one from `PyPI`, pinned by `requirements.txt` there. Invariants: each test of the suite counts
-//! once; one that did not run counts as skipped, with the reason. What must never happen here: a
-//! test that is left out, or a run of none that is told as passed.
+//! The suite is an npm package in `target/tools`; `xtask/durable-streams/package-lock.json` pins it
+//! and its dependencies. A machine without Node gets Node from `PyPI`, pinned by `requirements.txt`
+//! there.
+//!
+//! Invariants:
+//! - Each test of the suite counts once. One that did not run counts as skipped, with the reason.
+//! - No test is left out, and a run without tests never counts as passed.
 
 use crate::served::{Running, Server};
 use crate::tree;

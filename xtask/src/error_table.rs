@@ -1,8 +1,10 @@
 //! `vectors/errors.toml`, read and checked.
 //!
-//! Invariants: names and numbers are unique, numbers ascend and lie in the range of their class,
-//! a retired number is not in use, and every field is one of its allowed values. What must never
-//! happen here: a default for a field that a reader of the table would have to guess.
+//! Invariants:
+//! - Names and numbers are unique; numbers ascend and lie in the range of their class; a retired
+//!   number is not in use.
+//! - Every field is one of its allowed values.
+//! - No field has a default that a reader of the table would have to guess.
 
 use anyhow::{Context as _, bail, ensure};
 use toml::Table;

@@ -1,8 +1,10 @@
 //! The Go package as a user gets it, over an installed C library: form, `go vet`, tests with the race
 //! detector, the README, and the server of the lab that its example reads from.
 //!
-//! Invariants: each test counts once, a test with parts by its parts; without Go or a C compiler all
-//! of it is told as skipped. What must never happen here: a module fetched, or a toolchain.
+//! Invariants:
+//! - Each test counts once; a test with subtests counts by its subtests.
+//! - Without Go or a C compiler, everything counts as skipped.
+//! - No module and no toolchain is downloaded.
 
 use crate::capi;
 use crate::tree;

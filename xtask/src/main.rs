@@ -1,10 +1,12 @@
 //! Checks and generators of the project: `cargo xtask help` lists them.
 //!
-//! Invariants: `check` is the only gate, and what it accepts is what is accepted anywhere; every
-//! rule it applies stands as data at the top of the module that applies it. What must never happen
-//! here: changing a file outside `target` by any command but `gen` and `wasm --write`, or failing
-//! `check` or `test` because the network has nothing but package registries. Without those, what they
-//! would bring is told as skipped, but for the suites of `json`: without them `test` fails.
+//! Invariants:
+//! - `check` is the only gate. Every rule that it applies is data at the top of the module that
+//!   applies it.
+//! - Only `gen` and `wasm --write` change files outside of `target`.
+//! - Neither `check` nor `test` fails because the network reaches only package registries. What the
+//!   registries lack then counts as skipped, except the suites of `json`: without them `test`
+//!   fails.
 #![forbid(unsafe_code)]
 
 mod c;

@@ -1,10 +1,12 @@
 //! The Node package as a user gets it: it is packed with its native module, installed into a clean
 //! directory, and tested from there.
 //!
-//! What checks its types is pinned by `xtask/node-package/package-lock.json` and lies in
-//! `target/tools`. Invariants: the native module is built in the dev profile, from the lock file;
-//! each test counts once. What must never happen here: tests that load the package from the source
-//! tree, or a run of none that is told as passed.
+//! The type checker is in `target/tools`, pinned by `xtask/node-package/package-lock.json`.
+//!
+//! Invariants:
+//! - The native module is built in the dev profile, from the lock file.
+//! - Each test counts once, and a run without tests never counts as passed.
+//! - Tests never load the package from the source tree.
 
 use crate::durable_streams::{Make, install, programs};
 use crate::python::read;

@@ -1,10 +1,13 @@
 //! The Python package as a user gets it: its wheel is built, installed into a clean environment, and
 //! tested from there.
 //!
-//! What builds and tests it is pinned by `bindings/python/requirements.txt` and lies in
-//! `target/tools`. Invariants: the wheel is built in the dev profile, from the lock file; each test
-//! counts once. What must never happen here: tests that import the package from the source tree, or
-//! a run of none that is told as passed.
+//! The tools that build and test the package are in `target/tools`, pinned by
+//! `bindings/python/requirements.txt`.
+//!
+//! Invariants:
+//! - The wheel is built in the dev profile, from the lock file.
+//! - Each test counts once, and a run without tests never counts as passed.
+//! - Tests never import the package from the source tree.
 
 use crate::readme;
 use crate::served::Running;

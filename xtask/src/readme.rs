@@ -1,9 +1,10 @@
 //! What the page of a package prints, done in an empty directory: its installation, then its first
 //! program.
 //!
-//! Invariant: the caller names what is done instead of a printed line, line by line; a line
-//! that is not there any more is an error. What must never happen here: a file of the source tree in
-//! reach of the program, but for the way that the page itself names.
+//! Invariants:
+//! - The caller lists each printed line that another command replaces; a listed line that the page
+//!   does not print is an error.
+//! - The program reaches no file of the source tree, except by the path that the page names.
 
 use crate::tree;
 use crate::wasm::{Verdict, finish};

@@ -1,10 +1,14 @@
 //! The description of the HTTP edge, held against a running server by schemathesis.
 //!
-//! The tool is pinned by `xtask/schemathesis/requirements.txt` and lies in `target/tools`; beside it
-//! stand what it is told to expect and the seed. The server is `weir serve` over a store of its own,
-//! on a port that the system chooses. Invariants: the same seed sends the same requests; server and
-//! tool end with this, whatever happens. What must never happen here: a run that is not bounded in
-//! time, or a tool that cannot be had and is told as passed.
+//! The tool is in `target/tools`, pinned by `xtask/schemathesis/requirements.txt`; its expectations
+//! and its seed are beside that file. The server is `weir serve` over a store of its own, on a port
+//! that the system chooses.
+//!
+//! Invariants:
+//! - Equal seeds send equal requests.
+//! - Server and tool end with this process, in every case.
+//! - The time of a run is bounded.
+//! - A missing tool never counts as passed.
 
 use crate::served::{Running, Server};
 use crate::tree;

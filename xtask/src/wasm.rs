@@ -2,9 +2,11 @@
 //! checked in, in every language; each project that `weir program new` writes is built and run, and
 //! so is the guide.
 //!
-//! Invariants: a module is compared byte by byte; a language whose compiler cannot be had is told
-//! as skipped, with the reason, and never as passed. What must never happen here: a change in
-//! `programs/prebuilt` without `--write`, or an outcome that depends on where the clone lies.
+//! Invariants:
+//! - Modules are compared byte by byte.
+//! - A language without its compiler counts as skipped, with the reason, and never as passed.
+//! - Only `--write` changes `programs/prebuilt`.
+//! - No outcome depends on the directory of the clone.
 
 mod compilers;
 mod guide;

@@ -1,10 +1,14 @@
 //! The native module of the Node package `weir`: thin over the front door.
 //!
-//! What a program sees is in JavaScript (`index.js`) and its types in `index.d.ts`; here is what
-//! needs the engine. Invariants: what may wait runs on threads of ours, never on the thread of the
-//! event loop and never in the pool of libuv, which file systems need; a wait is short, so that
-//! many take turns; memory that JavaScript may write is its own: bytes are copied once in and once
-//! out. What must never happen here: a semantic of its own, unsafe code.
+//! The API of programs is in JavaScript (`index.js`), with types in `index.d.ts`; this crate has
+//! what needs the engine.
+//!
+//! Invariants:
+//! - Calls that may wait run on threads of this crate, never on the thread of the event loop nor in
+//!   the pool of libuv, which file systems need.
+//! - A wait is short, so that many calls share the threads.
+//! - JavaScript never shares memory with the engine: bytes are copied once in and once out.
+//! - The crate adds no semantics and has no unsafe code.
 #![deny(unsafe_code)]
 #![cfg_attr(
     test,

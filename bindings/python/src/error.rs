@@ -1,7 +1,7 @@
 //! Errors of the crates below as exceptions of the package.
 //!
 //! The classes are in Python (`weir/_errors.py`); numbers, names and advice come from the table
-//! that all languages share. What must never happen here: an error without its code.
+//! that all languages share. Invariant: every error has its code.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

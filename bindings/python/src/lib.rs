@@ -1,10 +1,14 @@
 //! The native module of the Python package `weir`: thin over the front door.
 //!
-//! Invariants: whatever may wait, and every scan of more than 32 KiB, runs with the interpreter
-//! released; a wait looks for signals at least every 50 ms; an object that one thread uses answers
-//! `HANDLE_BUSY` to another. Asynchronous forms, iterators over needs and the classes of errors are in
-//! Python (`python/weir`). What must never happen here: a semantic of its own, a lock that is
-//! waited for while the interpreter is held, unsafe code outside of `buffer.rs`.
+//! Asynchronous forms, iterators over needs and the classes of errors are in Python
+//! (`python/weir`).
+//!
+//! Invariants:
+//! - Calls that may wait, and scans of more than 32 KiB, release the interpreter lock.
+//! - No thread waits for another lock while it holds the interpreter lock.
+//! - A wait checks for signals at least every 50 ms.
+//! - An object in use by one thread answers `HANDLE_BUSY` to another.
+//! - The crate adds no semantics. Only `buffer.rs` has unsafe code.
 #![deny(unsafe_code)]
 #![allow(
     clippy::doc_markdown,

@@ -1,8 +1,11 @@
 //! A descriptor for event loops, readable when it is worth asking a query over topics.
 //!
-//! A thread waits in the place of the caller, beside the query and not in it. Invariant: while no call is
-//! inside, the descriptor is readable unless the last call found nothing and nothing came since. What must
-//! never happen here: a lock of the query held while somebody waits.
+//! A thread waits in place of the caller, and does not hold the query.
+//!
+//! Invariants:
+//! - While no call is running, the descriptor is readable, unless the last call found nothing and
+//!   nothing has arrived since.
+//! - No lock of the query is held during a wait.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;

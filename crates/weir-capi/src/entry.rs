@@ -1,7 +1,7 @@
 //! The list of all functions: what each is called, what it takes, where it is done.
 //!
-//! `tests/header.rs` reads this list and has a C compiler compare it with the prototypes of the header.
-//! What must never happen here: anything but naming.
+//! `tests/header.rs` reads this list and has a C compiler compare it with the prototypes of the
+//! header. Invariant: this module only names functions.
 #![allow(unsafe_code, reason = "a name that C finds is `unsafe(no_mangle)`")]
 #![allow(
     clippy::wildcard_imports,

@@ -1,7 +1,8 @@
 //! Panics end here.
 //!
-//! Invariant: every entry runs inside [`call`] or [`quiet`]. What must never happen here: an unwinding
-//! that leaves the library, a panic that is not told.
+//! Invariants:
+//! - Every entry runs inside [`call`] or [`quiet`].
+//! - No unwinding leaves the library, and every panic is reported.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,13 @@
 //! Every access to memory of the caller, in one place.
 //!
-//! A [`Caller`] stands for one call: the code that creates it vouches that the pointers of that call are as the
-//! header says (NULL, or good for as many values as are named, for as long as the call runs, not
-//! changed meanwhile by another thread). What can be checked is checked here: NULL, alignment, length,
-//! size of a structure. What must never happen here: a reference that outlives the call, a write
-//! where nothing was given.
+//! A [`Caller`] stands for one call. The code that creates it guarantees that the pointers of that
+//! call are as the header says: each is NULL, or valid for the given number of values until the
+//! call returns, and no other thread changes the values meanwhile. This module checks NULL,
+//! alignment, length and the size of a structure.
+//!
+//! Invariants:
+//! - No reference outlives the call.
+//! - Nothing is written outside of the memory that the caller passed.
 #![allow(
     unsafe_code,
     reason = "memory of the caller can be reached in no other way"

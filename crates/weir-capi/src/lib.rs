@@ -3,11 +3,15 @@
 //! The headers are `include/weir.h` and `include/weir_psyc.h`, their rules in full are `docs/formats/abi.md`. This crate checks what
 //! comes over the border, calls the crate `weir`, and puts the answer into the caller's memory.
 //!
-//! Invariants: a handle is looked up, never followed; a call returns a positive or a negative number,
-//! never 0; a panic ends at the entry it came through; a loan that was taken comes back exactly once; a
-//! page outlives whatever it came from. What must never happen here: a semantic of its own, a pointer
-//! of the caller kept beyond the call (but for a loan), unsafe code outside of `handle` and of the
-//! attribute that gives an entry its name.
+//! Invariants:
+//! - A handle is looked up, never dereferenced.
+//! - A call returns a positive or a negative number, never 0.
+//! - A panic ends at the entry that it came through.
+//! - An accepted loan is returned exactly once.
+//! - A page outlives the object that created it.
+//! - No pointer of the caller is kept after the call, except a loan.
+//! - The crate adds no semantics. Only `handle`, and the attribute that names an entry, use unsafe
+//!   code.
 //!
 //! | file | is |
 //! |---|---|

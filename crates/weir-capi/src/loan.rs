@@ -1,7 +1,9 @@
 //! Pages of the caller's memory, and how they come back.
 //!
-//! Invariant: a loan whose call succeeded is returned exactly once, by whichever thread lets go last; one
-//! whose call failed never. What must never happen here: a return before the last read.
+//! Invariants:
+//! - A loan of a successful call is returned exactly once, by the thread that drops the last
+//!   reference, after the last read.
+//! - A loan of a failed call is never returned.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

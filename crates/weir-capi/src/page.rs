@@ -1,7 +1,8 @@
 //! What goes out: spans, and what keeps their bytes.
 //!
-//! Invariant: each span lies in memory that its page keeps, for as long as the page lives. What must
-//! never happen here: a copy of a payload byte.
+//! Invariants:
+//! - Each span lies in memory that its page keeps until the page is released.
+//! - No payload byte is copied.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

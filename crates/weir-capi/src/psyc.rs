@@ -1,8 +1,10 @@
 //! The codec for C: what `include/weir_psyc.h` lists, over the crate `weir-psyc`.
 //!
-//! Invariants: nothing here allocates, also when the bytes are wrong; every slice that goes out lies in
-//! bytes that came in with the same call, or is static; what is written was compared with all that is
-//! read. What must never happen here: a rule of the syntax, which are all in `weir-psyc`.
+//! Invariants:
+//! - Nothing here allocates, even for invalid bytes.
+//! - Every returned slice lies in bytes that the call received, or is static.
+//! - The size of the output is compared with the buffer before the first write.
+//! - Every rule of the syntax is in `weir-psyc`, none is here.
 
 pub(crate) mod entry;
 mod names;

@@ -1,9 +1,10 @@
 //! The structures of `weir.h`, field by field.
 //!
-//! Invariant: `tests/header.rs` compares each size, offset and name here with what a C compiler makes of
-//! the header, and with the tables of `docs/formats/abi.md`. What must never happen here: a type that
-//! is not valid for all bit patterns; enumerations travel as integers and are checked where they are
-//! read.
+//! Invariants:
+//! - `tests/header.rs` compares each size, offset and name here with those that a C compiler finds
+//!   in the header, and with the tables of `docs/formats/abi.md`.
+//! - Every type is valid for all bit patterns. Enumerations are integers, which are checked when
+//!   they are read.
 
 #![allow(clippy::doc_markdown, reason = "these are the sentences of the header")]
 

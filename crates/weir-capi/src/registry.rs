@@ -1,9 +1,12 @@
 //! Handles, which are numbers passed as pointers, and the objects that they stand for.
 //!
-//! A handle is a slot and the generation of the slot, so that one that was given back is told from the
-//! one that took its slot. Invariants: a handle leads to what it was made for or to nothing; what
-//! it stands for lives until the last call inside has ended. What must never happen here: following
-//! a handle.
+//! A handle is the number of a slot and the generation of the slot, so that a released handle
+//! differs from the next one in its slot.
+//!
+//! Invariants:
+//! - A handle leads to the object that it was created for, or to nothing.
+//! - The object lives until the last call that uses it has ended.
+//! - A handle is never dereferenced.
 //!
 //! | bits | hold |
 //! |---|---|

@@ -1,9 +1,11 @@
 //! How long calls wait, and who ends them.
 //!
-//! A call that waits for a server ends when its time is over, or when somebody asked for it. Invariants:
-//! a wait that nobody limits is as long as the connection is patient; a write that was handed over and
-//! is not waited for is told as `INDETERMINATE`. What must never happen here: a claim given up whose
-//! answer is about to come.
+//! A call that waits for a server ends when its deadline passes or when another thread cancels it.
+//!
+//! Invariants:
+//! - A wait without a deadline lasts as long as the patience of the connection.
+//! - A write that was sent, and whose verdict is not awaited, is reported as `INDETERMINATE`.
+//! - A claim is not abandoned while its answer is on its way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,10 +1,13 @@
 //! `weir bench`: how fast a store answers, in a directory or at a server.
 //!
-//! Clients are threads, each with a connection of its own where there is a
-//! server. What is measured is what a program sees: from handing a call over
-//! to its answer. The level of durability stands beside every figure, for a
-//! figure without it says nothing. What must never happen here: a figure over
-//! work that failed, or memory that grows with the number of messages.
+//! Clients are threads, each with a connection of its own if there is a server.
+//! A latency is the time that a program sees: from its call to the answer.
+//! Every figure is printed with the durability level, because it means nothing
+//! without it.
+//!
+//! Invariants:
+//! - No figure includes failed work.
+//! - Memory does not grow with the number of messages.
 
 mod histogram;
 mod read;

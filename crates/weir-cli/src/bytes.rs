@@ -1,10 +1,10 @@
 //! Bytes as text and back: what keys and values look like outside.
 //!
-//! Keys and values are bytes. In JSON a key is `key` when it is UTF-8 and
-//! `key64` (base64) when not; a value is `value` when it is one JSON value
-//! without line breaks or outer blanks (it is passed on byte for byte), `text`
-//! when it is other UTF-8, and `value64` else. What must never happen here: two
-//! different byte strings with the same JSON.
+//! Keys and values are bytes. In JSON, a key is `key` if it is UTF-8, else
+//! `key64` (base64). A value is `value` if it is one JSON value without line
+//! breaks or outer blanks (it is printed byte for byte), `text` if it is other
+//! UTF-8, else `value64`. Invariant: different byte strings have different
+//! JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

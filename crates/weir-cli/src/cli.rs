@@ -1,7 +1,7 @@
 //! The command line: what can be typed, and what it calls.
 //!
-//! Each command takes the common options after its name; `weir` itself takes
-//! them before it. What must never happen here: work; each command has a file.
+//! Each command accepts the common options after its name; `weir` itself
+//! accepts them before it. This module does no work: each command has a file.
 
 #![allow(clippy::doc_markdown, reason = "they are help texts")]
 

@@ -1,8 +1,8 @@
 //! Contexts: names for places, so that nobody types an address twice.
 //!
-//! A place may be a server; then its context says where the token is, which
-//! authority to trust and which certificate to show. They are kept in `contexts.toml` beside the configuration file. What must
-//! never happen here: a secret in that file.
+//! If a context names a server, it also has the path of the token, the authority to trust and the
+//! certificate to show. Contexts are stored in `contexts.toml` beside the configuration file.
+//! Invariant: that file has no secret.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,15 +1,13 @@
 //! Following a store of a directory that others write to: opening it for moments, and whether a look can show
 //! anything new.
 //!
-//! Each open of a store, for reading too, writes the lock file, empties it at the end and
-//! adds marks to the log. So a follower that opened the store after each change of a file
-//! would wake all other followers, and they would wake it.
-//! Therefore each follower leaves a line `read=N` behind in the lock file: no
-//! intention above N is in there. It is written under the lock, after making
-//! sure that nobody had the store since the look. The next opener of any kind
-//! replaces the text, so the line holds for as long as it stands. While a
-//! follower has not left its line yet, the others wait for it. What must never
-//! happen here: a decision about who may open; that is the lock alone.
+//! Each open of a store, also for reading, writes the lock file, empties it at the end and adds
+//! marks to the log. So a follower that opened the store after each change of a file would wake all
+//! other followers, and they would wake it. Therefore each follower leaves a line `read=N` in the
+//! lock file: the store has no intention above N. It writes the line under the lock, after checking
+//! that nobody opened the store since its last look. The next opener of any kind replaces the text,
+//! so an existing line is true. While a follower has not left its line yet, the others wait for it.
+//! Invariant: only the lock decides who may open the store.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

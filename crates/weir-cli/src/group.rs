@@ -1,8 +1,8 @@
 //! `weir group`: durable positions that readers of a topic share.
 //!
-//! A lease is known by the claim that made it, so a command can acknowledge
-//! what an earlier command claimed. What must never happen here: an
-//! acknowledgement of what was not printed.
+//! The claim that created a lease identifies it, so a command can acknowledge
+//! records that an earlier command claimed. Invariant: only printed records are
+//! acknowledged.
 
 mod options;
 

@@ -12,8 +12,10 @@
 //! counted. A second one, or a kill, ends the process; nothing has to be tidied
 //! up first.
 //!
-//! What must never happen here: a number for an unusable item, since the next
-//! run may treat it otherwise, or an item without number.
+//! Invariants:
+//! - An unusable item gets no number, because the next run may treat it
+//!   otherwise.
+//! - Every usable item has a number.
 
 mod input_item;
 mod judge;

@@ -1,9 +1,8 @@
 //! Ctrl-C: the first one asks for an orderly end, the second one ends at once.
 //!
-//! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::asked`] between pieces of work
-//! and reads input through [`Interrupt::reader`], so that an idle input does not delay
-//! the end. What must never
-//! happen here: an end without the exit code of an interrupt.
+//! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::asked`] between pieces of work and reads
+//! input through [`Interrupt::reader`], so that an idle input does not delay the end. Invariant: an
+//! interrupted command ends with the exit code of an interrupt.
 
 use std::fs::File;
 use std::io::{self, Read};

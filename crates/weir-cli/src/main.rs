@@ -2,8 +2,8 @@
 //!
 //! Data goes to standard output, everything else to standard error; a closed
 //! standard output ends the program quietly. Exit codes are those of the error
-//! table (`weir help exit`). What must never happen here: a rule of the store
-//! (they are in `weir-core`), or a door that the library does not have.
+//! table (`weir help exit`). The command implements no rule of the store (they
+//! are in `weir-core`), and uses no interface that the library lacks.
 #![deny(unsafe_code)]
 
 mod allocator;

@@ -1,10 +1,13 @@
 //! The one way data leaves: rows of named fields as table, JSON, CSV or raw.
 //!
-//! A command names its fields once; every format is made from them, so JSON
-//! has whatever the table has. Sizes, counts and durations are plain numbers
-//! in base units in JSON and CSV, human in tables; times are RFC 3339 UTC.
-//! What must never happen here: a message among the data, or a control
-//! character in a table.
+//! A command names its fields once, and every format is derived from them: JSON
+//! has every field of the table. Sizes, counts and durations are plain numbers
+//! in base units in JSON and CSV, and readable in tables; times are RFC 3339
+//! UTC.
+//!
+//! Invariants:
+//! - No message is among the data.
+//! - A table has no control character.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};

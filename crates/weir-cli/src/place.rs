@@ -1,8 +1,9 @@
 //! Opening the store that a command works on: in a directory, or behind a
 //! server. A directory that another process serves is worked on through it.
 //!
-//! What must never happen here: a new store where somebody wanted to read, or
-//! a weaker durability than asked for without a word.
+//! Invariants:
+//! - A read never creates a store.
+//! - A durability level lower than the requested one is reported.
 
 use std::fs::TryLockError;
 use std::io;

@@ -1,10 +1,10 @@
 //! `weir psyc`: the codec on the command line, for people who look at bytes
 //! and for tests that compare implementations.
 //!
-//! Input comes from standard input unless it is an argument, and is taken byte
-//! for byte. Output is one event a line, fields separated by TAB, bytes outside
-//! 0x20 to 0x7e and the backslash as `\xhh`. What must never happen here: a
-//! rule of the syntax; they are all in `weir-psyc`.
+//! The input is standard input or an argument, read byte for byte. The output
+//! is one event on each line: TAB separates its fields, and bytes outside 0x20
+//! to 0x7e and the backslash are `\xhh`. All rules of the syntax are in
+//! `weir-psyc`.
 
 #![allow(clippy::doc_markdown, reason = "they are help texts")]
 

@@ -1,8 +1,8 @@
 //! `weir query`: results in order, out of files and topics.
 //!
-//! The engine is the library's; this file fetches the pages it asks for and
-//! prints what it hands out, byte for byte as it stood there. What must never
-//! happen here: a look into an item, or a stage of the query.
+//! The engine is in the library. This module fetches the pages that the engine
+//! needs, and prints the results byte for byte. Invariant: it reads no item,
+//! and implements no stage of a query.
 
 mod checkpoint;
 mod compressed;

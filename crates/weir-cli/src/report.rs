@@ -1,8 +1,9 @@
 //! Errors as people see them: what failed, why, what to try; at most three
 //! lines, with the code that `weir help CODE` explains.
 //!
-//! What must never happen here: an error number typed by hand, or an exit code
-//! that the error table does not give.
+//! Invariants:
+//! - Error numbers come from the error table.
+//! - So do exit codes.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -1,8 +1,11 @@
 //! `weir restore`: a store from a backup.
 //!
 //! The backup is checked, copied, synced and checked again before it gets its
-//! name. What must never happen here: a change of the backup, or a target that
-//! looks whole and is not.
+//! final name.
+//!
+//! Invariants:
+//! - The backup is not changed.
+//! - A target with its final name is complete.
 
 use std::fs::File;
 use std::io;

@@ -1,9 +1,12 @@
 //! `weir serve`: the store behind its ports, until a signal.
 //!
-//! Settings come from flag, environment, file and default, in this order; the
-//! table of them is in `weir-server`. The first signal asks for an orderly end,
-//! the second one ends at once. What must never happen here: a wish that is not
-//! understood and passed over, or a start that does not say where.
+//! The sources of settings are flag, environment, file and default, in this
+//! order; `weir-server` has their table. The first signal starts an orderly
+//! shutdown; the second one ends the process at once.
+//!
+//! Invariants:
+//! - An unknown setting is an error.
+//! - A successful start prints its addresses.
 
 mod backups;
 pub(crate) mod node;

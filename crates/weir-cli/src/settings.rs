@@ -2,9 +2,12 @@
 //! order; each value knows where it came from.
 //!
 //! The file is `--config`, else `./weir.toml`, else
-//! `$XDG_CONFIG_HOME/weir/weir.toml`, else `/etc/weir/weir.toml`; the first one
-//! found is used, they are not mixed. What must never happen here: a key that
-//! is read past, or a value whose origin cannot be told.
+//! `$XDG_CONFIG_HOME/weir/weir.toml`, else `/etc/weir/weir.toml`. Only the
+//! first one found is read.
+//!
+//! Invariants:
+//! - An unknown key is an error.
+//! - Every value has a known origin.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

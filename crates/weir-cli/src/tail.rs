@@ -1,10 +1,13 @@
 //! `weir tail`: records in order, and new ones as they come.
 //!
-//! Several topics are merged by the order of their intentions. Following
-//! (`-f`) opens the store only when somebody may have written, so that other
-//! processes can write; the lock file tells (`follower`), as a member of a group as
-//! well. A server is listened to all the time (`follow`). What must never happen
-//! here: a record twice or out of order, a look without a pause before it.
+//! The records of several topics are merged in the order of their intentions. Following (`-f`)
+//! opens the store only after another process may have written, so that other processes can write;
+//! the lock file shows this (`follower`), also for a member of a group. At a server, the command
+//! listens all the time (`follow`).
+//!
+//! Invariants:
+//! - No record is printed twice or out of order.
+//! - A pause precedes each look for new records.
 
 mod follow;
 mod merge;

@@ -1,7 +1,6 @@
 //! `weir token`: the tokens of clients of a server, and their rights.
 //!
-//! What must never happen here: a token anywhere but in the one output that
-//! its maker asked for.
+//! Invariant: a token appears only in the output that the user requested.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

@@ -2,8 +2,8 @@
 //! shares (batch, snapshot, block). Little-endian; variable numbers are LEB128
 //! in their shortest form, so that equal content has equal bytes.
 //!
-//! What must never happen here: a panic or an allocation that the input asks
-//! for.
+//! Invariant: no input causes a panic, or an allocation of a size that the
+//! input chooses.
 
 /// The input ends early, or holds something that is no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

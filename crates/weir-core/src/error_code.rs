@@ -1,9 +1,12 @@
 //! Every error Weir can answer: one number, one name, one meaning in every language.
 //!
 //! Made by `cargo xtask gen` from `vectors/errors.toml`; do not edit. The table for readers is
-//! `docs/formats/errors.md`. Invariants: numbers are never reused, 0 is neither success nor error,
-//! and `ErrorCode::from_number(code.number()) == Some(code)`. What must never happen here: a
-//! number typed by hand.
+//! `docs/formats/errors.md`.
+//!
+//! Invariants:
+//! - Numbers are never reused, and no number is typed by hand.
+//! - 0 is neither success nor error.
+//! - `ErrorCode::from_number(code.number()) == Some(code)`.
 
 use core::fmt;
 

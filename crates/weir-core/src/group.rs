@@ -1,9 +1,9 @@
 //! What can be asked of a group: a durable position in a topic that several
 //! readers share (docs/formats/batch.md, "Groups").
 //!
-//! Lists of offsets are read where they lie in the batch; nothing is allocated
-//! for a declared count. What must never happen here: a second form for the
-//! same meaning, so that equal wishes have equal bytes.
+//! Lists of offsets are read in place from the batch; a declared count
+//! allocates nothing. Invariant: each meaning has one form, so that equal
+//! requests have equal bytes.
 
 use std::fmt;
 

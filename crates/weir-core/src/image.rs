@@ -1,9 +1,9 @@
 //! Memory of a program between two calls, in state mode `memory`.
 //!
-//! Kept in pages; one of zeros takes no room, and clones share pages that
-//! neither has changed since: a snapshot clones the machine while writers wait.
-//! What must never happen here: a page of zeros that is kept, since equal
-//! memories are equal images.
+//! The image consists of pages. A page of zeros uses no memory. Clones share
+//! the pages that neither has changed, because a snapshot clones the machine
+//! while writers wait. Invariant: no page of zeros is stored, so equal memories
+//! have equal images.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 //! [`Machine`] that turns one into the other. Equal batches in equal order
 //! give equal state, equal records and equal digests on every node.
 //!
-//! What must never happen in this crate: I/O, a clock, randomness, floating
-//! point, threads, or an outcome that depends on the order of a hash table.
-//! Time and the seed of the hash tables come in as arguments.
+//! This crate has no I/O, clock, randomness, floating point or threads, and no
+//! outcome depends on the order of a hash table. Time and the seed of the hash
+//! tables are arguments.
 #![forbid(unsafe_code)]
 
 pub mod batch;

@@ -4,7 +4,7 @@
 //! one predictable load per allocation. Invariant: every call reaches the
 //! system allocator unchanged.
 //!
-//! What must never happen here: an allocation of its own.
+//! Invariant: this module does not allocate.
 #![allow(unsafe_code)] // `GlobalAlloc` cannot be implemented without it; this is the crate's only such file
 
 use std::alloc::{GlobalAlloc, Layout, System};

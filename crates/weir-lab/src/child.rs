@@ -10,7 +10,7 @@
 //! A server that a contender starts is not of its group. It is started through
 //! [`guarded`], so that the kernel ends it with its parent, even if that is killed.
 //!
-//! What must never happen here: a wait without a deadline.
+//! Invariant: every wait has a deadline.
 
 use std::collections::BTreeSet;
 use std::fs;

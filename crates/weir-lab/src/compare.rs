@@ -6,8 +6,8 @@
 //! corrected for the number of cells (Holm). The first metric that the
 //! experiment shows is the primary one; the others are shown and decide nothing.
 //!
-//! What must never happen here: a verdict from a difference that twins of either
-//! set show too.
+//! Invariant: a difference that the twins of either set show too decides
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -4,8 +4,8 @@
 //! ones built into this program; all others are programs of their own that
 //! speak [`crate::protocol`].
 //!
-//! What must never happen here: work inside the timed part that the contender
-//! would not have to do in a user's program.
+//! Invariant: the timed part has no work that a program of a user would not
+//! need.
 
 pub mod canary;
 pub mod floor;

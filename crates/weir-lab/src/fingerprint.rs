@@ -3,8 +3,8 @@
 //! Two parts: `stable` decides whether a run may be resumed (its hash is in
 //! the plan), `moment` is what changes from run to run.
 //!
-//! What must never happen here: a host name, a user name, an address, a path
-//! or the value of an environment variable.
+//! Invariant: it never has a host name, a user name, an address, a path or the
+//! value of an environment variable.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -13,8 +13,10 @@
 //! - the same result set gives the same report, byte for byte: every random
 //!   draw comes from the seed of the experiment.
 //!
-//! What must never happen here: a figure without its circumstances, a figure
-//! of an unoptimised build, a block with a missing sample taken for whole.
+//! Invariants:
+//! - Every figure is stored with its circumstances.
+//! - No figure is of an unoptimised build.
+//! - A block that lacks a sample never counts as complete.
 #![deny(unsafe_code)]
 
 pub mod alloc;

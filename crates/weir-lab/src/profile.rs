@@ -6,8 +6,7 @@
 //! event, because virtual machines have no counters. Without `perf`, or without
 //! the right to use it, the command says so and does nothing.
 //!
-//! What must never happen here: a figure of a profiled run among those of a
-//! result set.
+//! Invariant: figures of profiled runs are never in a result set.
 
 mod flame;
 mod stacks;

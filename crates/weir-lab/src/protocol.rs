@@ -17,7 +17,7 @@
 //! what one iteration touched, and `run` answers N times it. A contender that
 //! cannot go on answers `error` and a sentence. End of input means `quit`.
 //!
-//! What must never happen here: a value with a TAB or LF in it.
+//! Invariant: no value has a TAB or LF in it.
 
 use std::collections::BTreeMap;
 

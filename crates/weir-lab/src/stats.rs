@@ -8,8 +8,7 @@
 //! test is Wilcoxon's signed rank ([`wilcoxon`]), that of lists which are no pairs Mann and
 //! Whitney's ([`mann_whitney`]).
 //!
-//! What must never happen here: a NaN that orders itself silently. Inputs are
-//! finite; the callers refuse others.
+//! Invariant: all inputs are finite; callers refuse NaN and infinity.
 
 pub mod bootstrap;
 pub mod mann_whitney;

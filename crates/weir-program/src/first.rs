@@ -1,8 +1,8 @@
 //! The memory of a fresh instance, as far as it is not zeros.
 //!
 //! A module of 200 bytes may begin with 16 MiB of zeros, and a store may have
-//! many modules: what is kept here is as large as what data segments wrote, so
-//! never more than the module. What must never happen here: a dense copy.
+//! many modules. Invariant: this module keeps only the bytes that data segments
+//! wrote, so never more than the size of the module.
 
 use std::ops::Range;
 

@@ -5,9 +5,10 @@
 //! interpreter `WasmiHost` (feature `wasmi`) is there to check that an
 //! outcome does not depend on the engine.
 //!
-//! What must never happen in this crate: a clock, randomness, I/O, a pointer
-//! of a guest that is used unchecked, or an instance that remembers an earlier
-//! call outside of state mode `memory`.
+//! Invariants:
+//! - The crate has no clock, randomness or I/O.
+//! - Every pointer of a guest is checked before use.
+//! - An instance remembers an earlier call only in state mode `memory`.
 #![forbid(unsafe_code)]
 
 mod abi;

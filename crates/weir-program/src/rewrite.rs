@@ -18,7 +18,7 @@
 //!   if it says nothing else and nobody calls it, and data segments, which the
 //!   host copies into a fresh memory itself, unless an instruction names one.
 //!
-//! What must never happen here: a write that leaves no mark.
+//! Invariant: every write leaves a mark.
 
 mod depth;
 mod dirty_pages;

@@ -5,7 +5,7 @@
 //! run one by one on a machine in memory, each as a batch of its own. The
 //! words are in docs/guide/programs.md.
 //!
-//! What must never happen here: a path to an outcome other than the machine's.
+//! Invariant: every outcome comes from the machine.
 
 mod bytes;
 mod step;

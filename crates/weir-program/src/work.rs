@@ -8,7 +8,7 @@
 //! module that stays below the limits compiles in seconds at most, whatever it
 //! is made of, and an ordinary one of the largest size is far below.
 //!
-//! What must never happen here: a number that depends on anything but the code.
+//! Invariant: the number depends on the code alone.
 
 use crate::fault::{Fault, rule};
 use crate::host::limits::{WORK_FUNCTION_MAX, WORK_MAX};

@@ -1,8 +1,7 @@
 //! Groups (docs/formats/native.md, "Groups"): a claim and what it brought, and
 //! the lines that describe groups.
 //!
-//! What must never happen here: memory for a number of records or members that
-//! was only announced.
+//! Invariant: a declared number of records or members allocates nothing.
 
 use crate::fields::{hex, number, put_hex, put_number};
 use crate::{CLAIM_RECORDS_MAX, GROUP_MEMBERS_MAX};

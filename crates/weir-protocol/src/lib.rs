@@ -6,8 +6,10 @@
 //! [`ServerConnection`] and [`ClientConnection`] keep what both sides must
 //! know about a connection: its state, nonces, credits, what is unanswered.
 //!
-//! What must never happen here: I/O, a clock, a copy of a value while
-//! reading, memory for a number that was only announced.
+//! Invariants:
+//! - The crate has no I/O and no clock.
+//! - Reading copies no value.
+//! - A declared number allocates nothing.
 #![forbid(unsafe_code)]
 
 mod client;

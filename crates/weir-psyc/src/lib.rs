@@ -1,9 +1,12 @@
 //! PSYC 1.0 syntax: bytes to packets and back.
 //!
-//! Invariants: the parsers copy and allocate nothing and never leave their input; a packet ends at
-//! the same byte in every mode; joined events and the place of an error do not depend on how the
-//! input is cut; parsing what was rendered gives the same things back. What must never happen here:
-//! I/O, a clock, applying an operator, a panic on input bytes.
+//! Invariants:
+//! - The parsers neither copy nor allocate, and never read outside of their input.
+//! - A packet ends at the same byte in every mode.
+//! - Joined events and the positions of errors do not depend on how the input is split.
+//! - Parsing a rendered packet returns an equal packet.
+//! - No input bytes cause a panic.
+//! - The crate has no I/O and no clock, and applies no operator.
 //!
 //! The syntax itself is described in `docs/formats/psyc.md` of the repository; its examples are the
 //! files in `vectors/psyc`.

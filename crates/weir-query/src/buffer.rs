@@ -1,10 +1,10 @@
 //! Bytes that several hold and nobody copies.
 //!
-//! A page comes in as [`Bytes`], which may own its memory or lend that of
-//! somebody else (`Bytes::from_owner`). It is wrapped once; everything handed
-//! out later is a span in it and keeps it alive. When the last holder lets go,
-//! on whatever thread, the memory goes back to its owner, and the query's
-//! account is told. What must never happen here: a copy of a payload byte.
+//! A page arrives as [`Bytes`], which owns its memory or borrows that of its
+//! owner (`Bytes::from_owner`). Everything returned later is a span of the page
+//! and keeps it alive. When the last reference is dropped, on any thread, the
+//! memory returns to its owner, and the account of the query is updated.
+//! Invariant: no payload byte is copied.
 
 use std::fmt;
 use std::ops::Deref;

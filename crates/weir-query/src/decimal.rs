@@ -1,10 +1,13 @@
 //! Numbers as their literals say, without a float.
 //!
 //! A JSON number is a sign, decimal digits and a power of ten. [`Number`] is a
-//! view of a literal; [`Sum`] adds any of them up exactly within ±10^400;
-//! [`Decimal`] is a result, written in one form for equal values. What must
-//! never happen here: rounding, but for [`Decimal::divided`], which says so; a
-//! wrap; a result that depends on the order of the terms.
+//! view of a literal. [`Sum`] adds any number of them exactly within ±10^400.
+//! [`Decimal`] is a result; equal values have equal text.
+//!
+//! Invariants:
+//! - Nothing is rounded, except by [`Decimal::divided`], which documents it,
+//!   and nothing wraps.
+//! - No result depends on the order of the terms.
 
 use weir_core::exact::{to_u8, to_u32, to_usize};
 

@@ -1,9 +1,12 @@
 //! The engine: pages in, results out, in a fixed order.
 //!
-//! Sans-I/O: the caller fetches pages and supplies them; [`Query::next`] returns what
-//! the query needs. Equal queries and calls give equal answers, byte for byte.
-//! What must never happen here: a copy of a payload byte, a wait, a
-//! result that depends on which page came first (but in the mode `Arrival`).
+//! The engine is sans-I/O: the caller fetches pages and supplies them, and [`Query::next`] returns
+//! what the query needs.
+//!
+//! Invariants:
+//! - Equal queries and calls give equal results, byte for byte.
+//! - No payload byte is copied, and no call waits.
+//! - The result does not depend on which page arrived first, except in the mode `Arrival`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

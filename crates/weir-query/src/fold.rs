@@ -1,9 +1,8 @@
 //! Aggregates and groups: many items become one result.
 //!
-//! Sums are exact, smallest and largest are found by the order of values, and
-//! results are written in one form for equal values, so that equal data gives
-//! equal bytes in any order of arrival. What must never happen here: a wrap, a
-//! partial result.
+//! Sums are exact. Minimum and maximum use the order of values. Equal results
+//! have one form, so that equal data gives equal bytes in any order of arrival.
+//! Invariants: no sum wraps, and no result is partial.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

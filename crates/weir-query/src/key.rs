@@ -7,11 +7,10 @@
 //!        15    exact: 1 + length of a string, or 1; else 0
 //! ```
 //!
-//! A number is 2 bytes of sign and power of ten and two digits a byte, all
-//! turned round below zero; a string is its UTF-8. So the first 11 bytes order
-//! any two values that differ in them, and all 16 order two exact ones. What
-//! must never happen here: an order that differs from that of the values
-//! themselves, or a float.
+//! A number is 2 bytes of sign and power of ten, then two digits in each byte, all inverted below
+//! zero; a string is its UTF-8. So the first 11 bytes order any two values that differ in them, and
+//! all 16 bytes order two exact values. Invariants: the order is that of the values themselves, and
+//! no float is used.
 
 use std::cmp::Ordering;
 use weir_core::exact::{to_u8, to_u16, to_u32};

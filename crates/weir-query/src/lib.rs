@@ -40,8 +40,10 @@
 //! | `records`, `pushdown`, `record_filter` | records of topics as items; what of a query runs beside them |
 //! | `explain` | what a query will do |
 //!
-//! What must never happen here: I/O, a clock, a thread, a hash order that
-//! shows, a float, a partial result in place of an error.
+//! Invariants:
+//! - The crate has no I/O, clock, thread or float.
+//! - No result depends on the order of a hash table.
+//! - A query that fails returns an error, never a partial result.
 #![forbid(unsafe_code)]
 
 mod buffer;

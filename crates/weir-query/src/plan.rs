@@ -1,8 +1,8 @@
 //! The text of a query, compiled.
 //!
-//! Everything a query reads of an item is a column: the value at a singular
-//! path, found while the page is scanned, or a property of its record. Equal
-//! columns are there once. What must never happen here: a look at data.
+//! Everything that a query reads of an item is a column: the value at a
+//! singular path, found while the page is scanned, or a property of its record.
+//! Equal columns are stored once. Planning reads no data.
 
 use weir_scan::{BadItem, Level, Path};
 

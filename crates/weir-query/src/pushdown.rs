@@ -1,10 +1,11 @@
 //! The part of a query that runs beside the records: which of them the rest
 //! of the query has to see, and what of them.
 //!
-//! Invariant: a query over what a filter let through has the results of the
-//! query over everything, the first fault included: it scans, checks and
-//! filters with the engine's own code. What must never happen here: a stage
-//! that needs more than one record.
+//! Invariants:
+//! - A query over the records that passed a filter has the results of the query
+//!   over all records, including the first fault: the filter scans, checks and
+//!   filters with the code of the engine.
+//! - A stage needs one record only.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

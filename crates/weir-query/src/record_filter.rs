@@ -1,6 +1,6 @@
 //! The filter of a query, asked about one record after the other by who reads records, not items.
 //!
-//! What must never happen here: an answer that a query over the same record does not give.
+//! Invariant: the result is that of a query over the record.
 
 use std::borrow::Cow;
 

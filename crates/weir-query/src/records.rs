@@ -1,7 +1,7 @@
 //! Records of topics as framed items: where their values lie, and the
 //! properties that a query asks for.
 //!
-//! What must never happen here: a look at a value.
+//! Invariant: no value is read.
 
 use weir_scan::Span;
 

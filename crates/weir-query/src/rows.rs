@@ -1,9 +1,12 @@
 //! Rows: the items of a page that the filter let through, with their keys.
 //!
-//! 24 bytes an item. Its number among all items of the page is its place until
-//! one is left out, and what its keys were made from is there only where it is
-//! looked at again. Invariant: what is not written down for a row is never
-//! asked for. What must never happen here: a change of a row that is in a merge.
+//! A row has 24 bytes for an item. Until an item is left out, the number of an
+//! item in its page is its position. The sources of keys are stored only if
+//! they are needed again.
+//!
+//! Invariants:
+//! - What is not stored for a row is never requested.
+//! - A row in a merge does not change.
 
 use bytes::Bytes;
 use weir_core::exact::to_u32;

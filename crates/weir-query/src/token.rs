@@ -8,9 +8,12 @@
 //! checksum     8 bytes: XXH3-64, seed 5, of all before
 //! ```
 //!
-//! Nothing of a payload is in it but order keys, ties, and the values that
-//! aggregates have so far. What must never happen here: a panic or an
-//! allocation that the bytes ask for; reading another version as this one.
+//! Of the payload, a token has only order keys, ties, and the current values of
+//! aggregates.
+//!
+//! Invariants:
+//! - No bytes cause a panic, or an allocation of a size that they choose.
+//! - A token of another version is an error.
 
 use bytes::Bytes;
 

@@ -1,7 +1,7 @@
 //! Members and elements of a value, one after the other.
 //!
-//! Invariant: stops at the first thing that is not JSON and says so. What must never happen here:
-//! allocation.
+//! Invariants: the iteration stops at the first byte that is not JSON, and reports it; it does not
+//! allocate.
 
 use crate::items::{Span, Tag, Value};
 use crate::kernel::scalar::Fault;

@@ -1,7 +1,9 @@
 //! What a scan finds: items, and values in them, as spans.
 //!
-//! Invariants: a span lies inside the page (I8); an item costs 8 bytes and 12 for each path. What
-//! must never happen here: holding bytes of the page.
+//! Invariants:
+//! - A span lies inside the page (I8).
+//! - An item costs 8 bytes, and 12 for each path.
+//! - No bytes of the page are stored.
 
 /// A run of bytes of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,10 +1,13 @@
 //! JSONPath (RFC 9535) over the bytes of an item: queries that yield values, filters that are true or
 //! false.
 //!
-//! Invariants: what is yielded is a span of the item; what is not there, not of the right type or not
-//! JSON yields nothing; an evaluation fails only where it would take more steps than the item has
-//! room for ([`STEPS_PER_BYTE`]), and that follows from expression and item alone; recursion is as
-//! deep as the expression, not as the data. What must never happen here: a tree of the data.
+//! Invariants:
+//! - Each result is a span of the item.
+//! - A value that is missing, has the wrong type or is not JSON gives no result.
+//! - An evaluation fails only if it needs more steps than the item allows ([`STEPS_PER_BYTE`]),
+//!   which depends on expression and item alone.
+//! - The depth of recursion is bounded by the expression, not by the data.
+//! - No tree of the data is built.
 
 mod ast;
 mod compare;

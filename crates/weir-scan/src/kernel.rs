@@ -4,8 +4,10 @@
 //! a line, checks UTF-8. It says where it got to, or that something is wrong; what is wrong and where
 //! is then found by the portable kernel, which therefore decides all errors.
 //!
-//! Invariants: all kernels accept the same inputs with the same result; none reads outside of the
-//! slice it was given. What must never happen here: choosing at compile time what the machine can do.
+//! Invariants:
+//! - All kernels return equal results for equal inputs.
+//! - No kernel reads outside of its slice.
+//! - The kernel is chosen at run time, by the features of the CPU.
 
 #![allow(
     unsafe_code,

@@ -1,9 +1,12 @@
 //! JSON span scanner: bytes in, spans out.
 //!
-//! Invariants: a span lies inside the page it was found in (I8); every kernel gives the same answer
-//! for the same bytes, the error and its offset included; memory is a fixed number of bytes an item.
-//! What must never happen here: a copy of payload bytes, a tree, a float, I/O, a panic on input
-//! bytes, a read outside the page. Unsafe code stands in `kernel/` only.
+//! Invariants:
+//! - A span lies inside its page (I8).
+//! - Every kernel gives equal results for equal bytes, including an error and its offset.
+//! - Memory is a fixed number of bytes for each item.
+//! - The crate copies no payload bytes, builds no tree, and has no floats and no I/O.
+//! - No input bytes cause a panic, or a read outside of the page.
+//! - Only `kernel/` has unsafe code.
 //!
 //! | need | use |
 //! | --- | --- |

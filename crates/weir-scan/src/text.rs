@@ -1,8 +1,9 @@
 //! A JSON string as it stands in a page, compared without being decoded into memory.
 //!
-//! Invariant: any bytes can be given; what is not a JSON string is read as well as it can be, and two
-//! equal runs of bytes are equal strings. What must never happen here: allocation, except where a
-//! `Vec` is handed in.
+//! Invariants:
+//! - Any bytes are accepted. What is not a JSON string is read as far as possible, and equal runs
+//!   of bytes are equal strings.
+//! - Nothing is allocated, except in a `Vec` that the caller passes.
 
 use std::cmp::Ordering;
 

@@ -4,8 +4,8 @@
 //! (structural) or checked (strict). When all that is wanted in an object was found, the rest of it
 //! is passed over as well.
 //!
-//! Invariants: recursion is as deep as the longest path; the same bytes give the same answer with
-//! every kernel. What must never happen here: allocation.
+//! Invariants: the depth of recursion is that of the longest path; equal bytes give equal results
+//! with every kernel; nothing is allocated.
 
 use std::cmp::Ordering;
 

@@ -1,9 +1,12 @@
 //! Claims of records from groups on behalf of clients, whichever port they
 //! came by.
 //!
-//! Rights are asked for before each look, because a claim may wait for long and
-//! rights are taken back. What must never happen here: a look without room for
-//! what it may bring, or one without a pause when nothing has changed.
+//! Each attempt checks the rights again, because a claim may wait for a long
+//! time and rights can be revoked meanwhile.
+//!
+//! Invariants:
+//! - Each attempt has reserved memory for its records.
+//! - A pause precedes each attempt unless the topic has changed.
 
 use std::sync::Arc;
 use std::time::Duration;

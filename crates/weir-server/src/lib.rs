@@ -6,10 +6,12 @@
 //! its [`ServerConfig`] names; the wall clock only for their expiry, for that of
 //! streams, and for the audit.
 //!
-//! What must never happen here: a rule of the store (they are in
-//! `weir-core`), an answer before the store has answered, a payload that is
-//! parsed or written anew, a buffer or a queue without a limit, or a store call
-//! that makes the reactor wait for a disk (README, "What may block").
+//! Invariants:
+//! - The crate implements no rule of the store (they are in `weir-core`).
+//! - The server responds only after the store does.
+//! - It neither parses nor rewrites a payload.
+//! - Every buffer and queue has a limit.
+//! - No store call on the reactor waits for a disk (README, "What may block").
 //!
 //! The modules form layers; a module imports only modules of the layers before
 //! its own (`tests/edge/layers.rs` checks it):

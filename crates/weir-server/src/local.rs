@@ -1,11 +1,13 @@
 //! The socket in the file system by which processes of the same person reach
 //! the server of a directory.
 //!
-//! Invariants: it has mode 0600 from the moment it has its name, so
-//! only processes of the server's user and of root connect; it goes when the
-//! server takes no more connections. A socket that a killed server left is
-//! replaced, which the lock of the store makes safe. What must never happen
-//! here: a file that is no socket is removed.
+//! Invariants:
+//! - The socket has mode 0600 from the moment it has its name, so only
+//!   processes of the user of the server and of root connect.
+//! - It is removed when the server stops accepting connections.
+//! - A socket of a killed server is replaced, which is safe because the server
+//!   holds the lock of the store.
+//! - A file that is not a socket is never removed.
 
 use std::fs::{self, Permissions};
 use std::io;

@@ -5,8 +5,10 @@
 //! unfinished packet, `OUT_BYTES_HIGH` and one page of bytes to be sent, and
 //! the writes that its credit allows.
 //!
-//! What must never happen here: an answer out of order, a read that waits for
-//! a peer, memory for bytes that have not arrived.
+//! Invariants:
+//! - Answers are in order.
+//! - A read never waits for a peer.
+//! - Bytes that have not arrived use no memory.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

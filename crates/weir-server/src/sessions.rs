@@ -8,7 +8,7 @@
 //! The uses are counted since the start of the server; sessions from before it
 //! count from their next use on.
 //!
-//! What must never happen here: a question to the store under the lock.
+//! Invariant: the store is never called under the lock.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;

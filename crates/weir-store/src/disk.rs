@@ -5,9 +5,8 @@
 //! simulated one that cuts power at a chosen sync. Paths are relative to the
 //! store directory, with `/` between the parts.
 //!
-//! What must never happen here: a decision. A disk does what it is told or
-//! returns the operating system's error; whether an error is final is decided
-//! by its caller.
+//! Invariant: a disk decides nothing. It executes a call or returns the error
+//! of the operating system; the caller decides whether an error is final.
 
 mod file;
 mod prefix;

@@ -1,8 +1,8 @@
 //! The errors of the store.
 //!
-//! Each one says what was touched, whose fault it is ([`StoreError::fault`])
-//! and whether trying again can help ([`StoreError::retry`]). What must never
-//! happen here: an error that is only a text, or one that hides its place.
+//! Each error says what was touched, whose fault it is ([`StoreError::fault`]),
+//! and whether a retry can help ([`StoreError::retry`]). Invariant: no error is
+//! only a text, and none hides its place.
 
 use std::fmt;
 use std::io;

@@ -1,9 +1,10 @@
 //! Groups of an open store: finding what a claim can ask for, and reading what
 //! it got.
 //!
-//! What a claim gets is decided on apply; this only proposes. Claims of one
-//! group take turns here, so that they rarely ask for the same. What must never
-//! happen here: a record handed out whose lease is not in the log.
+//! The machine decides on apply which records a claim gets; this module only
+//! proposes claims. Claims of one group take turns here, so that they rarely
+//! propose the same records. Invariant: no record is returned before its lease
+//! is in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,9 +5,10 @@
 //! syncs, applies and answers, in this order. It knows the model of
 //! `weir-core` and nothing of networks or consensus.
 //!
-//! What must never happen here: an answer before its write is as durable as
-//! the level promises, a write after a failed sync, a byte handed out whose
-//! checksum was not checked.
+//! Invariants:
+//! - A write is acknowledged only after it is as durable as its level promises.
+//! - Nothing is written after a failed sync.
+//! - No byte is returned before its checksum was checked.
 #![forbid(unsafe_code)]
 
 mod agreement;

@@ -3,11 +3,13 @@
 //! The bytes and what recovery concludes from them are in
 //! `docs/formats/log.md`. One writer, any number of readers.
 //!
-//! Invariants: a batch is never overwritten; a sector with exactly one set bit
-//! is never written; what a sync has covered is found again by every later
-//! open; after a failed write or sync nothing is written through this handle
-//! any more. What must never happen here: an index reported durable before the
-//! sync that covers it has returned, or a look into a payload.
+//! Invariants:
+//! - A batch is never overwritten.
+//! - A sector with exactly one set bit is never written.
+//! - Every later open finds what a sync has covered.
+//! - After a failed write or sync, this handle writes nothing more.
+//! - An index is durable only after the sync that covers it has returned.
+//! - No payload is read.
 
 mod format;
 mod options;

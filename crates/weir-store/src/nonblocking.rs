@@ -1,10 +1,10 @@
 //! Reads that do not wait: for callers that must not stop, such as the threads
 //! of a server's reactor.
 //!
-//! Everything here either has the answer at once (it is in memory, or in the
-//! page cache of the system) or says that it would have to wait; then the
-//! caller asks the ordinary way from a thread that may. What must never happen
-//! here: an answer that differs from the ordinary one, or a wait for a device.
+//! Each function either has the answer at once (it is in memory, or in the page
+//! cache of the system) or reports that it would have to wait. The caller then
+//! uses the blocking function, on a thread that may wait. Invariants: an answer
+//! equals that of the blocking function; no call waits for a device.
 
 use std::task::Poll;
 

@@ -1,11 +1,15 @@
 //! Retention: whole segments go from the front of a topic.
 //!
-//! A node does this by itself: it is no intention, keys and offsets stay as
-//! they are, and another node may be at another segment. First readers lose
-//! sight of the records, then a snapshot stops listing them, and only when it
-//! is durable, and older ones that list them are gone, the files are removed.
-//! What must never happen here: a record removed that a group which is waited
-//! for has not passed, or a clock that is not the log's.
+//! A node does this by itself, without an intention: keys and offsets do not
+//! change, and another node may be at another segment. First the records are
+//! hidden from readers. Then a snapshot stops listing the segment. The files
+//! are removed only after this snapshot is durable and the older ones that list
+//! them are removed.
+//!
+//! Invariants:
+//! - A record is not removed before every group that retention waits for has
+//!   passed it.
+//! - The only clock is the time in the log.
 
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 //! waits for a reader: blocks are immutable and shared, and only the tail of
 //! the newest block is copied.
 //!
-//! What must never happen here: a record handed to a reader before it was
-//! published, or after a checksum that did not match.
+//! Invariants: no record is returned before it is published, nor if its
+//! checksum does not match.
 
 pub(crate) mod block;
 pub(crate) mod cache;

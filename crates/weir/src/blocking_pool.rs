@@ -1,7 +1,7 @@
 //! A few threads that wait for the disk, so that tasks do not.
 //!
-//! What must never happen here: a job that waits for anything but a disk, or a
-//! job without its place in the bounded line.
+//! Invariants: a job waits only for a disk; every job has a place in the
+//! bounded queue.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;

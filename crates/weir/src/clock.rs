@@ -1,8 +1,9 @@
 //! Wakes tasks at a time: one thread of the process, made when it is needed.
 //!
-//! Invariant: it sleeps until the earliest time it knows, and is woken only for
-//! an earlier one, so that a deadline far away costs no switch of threads. What
-//! must never happen here: a wait under the lock, or foreign code.
+//! Invariants:
+//! - The thread sleeps until the earliest deadline, and wakes only for an
+//!   earlier one, so that a distant deadline costs no context switch.
+//! - It neither waits nor calls foreign code under the lock.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;

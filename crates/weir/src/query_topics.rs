@@ -1,10 +1,12 @@
 //! Queries over topics, local and remote: filter, order, merge and aggregate their
 //! records without parsing them.
 //!
-//! The engine is that of [`crate::query`]; this module fetches the pages that
-//! it asks for. Invariant: results, faults and tokens do not depend on where
-//! the store is, nor on how records came in pages. What must never happen here:
-//! a stage of a query, or a look into a value.
+//! The engine is that of [`crate::query`]; this module fetches the pages that it needs.
+//!
+//! Invariants:
+//! - Results, faults and tokens depend neither on where the store is, nor on how records are
+//!   divided into pages.
+//! - This module implements no stage of a query, and reads no value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

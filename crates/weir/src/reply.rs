@@ -1,9 +1,9 @@
 //! Answers that can be awaited or waited for.
 //!
-//! There is one mechanism: a future that needs no runtime. Waiting is to poll it
-//! on the caller's thread, which sleeps in between. What must never happen here:
-//! a call that needs a certain executor, or that lets an executor's thread wait
-//! for a disk or a server.
+//! There is one mechanism: a future that needs no runtime. A blocking wait
+//! polls it on the thread of the caller, which sleeps in between. Invariants:
+//! no call needs a certain executor, or makes a thread of an executor wait for
+//! a disk or a server.
 
 use std::cell::RefCell;
 use std::fmt;

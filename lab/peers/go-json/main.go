@@ -9,8 +9,8 @@
 //	sonic           bytedance/sonic as it is by default, RawMessage
 //	sonic-fastest   the same without checks and copies
 //
-// CPU time is that of the process: the collector of garbage is part of a way. What
-// must never happen here: a pass that knows where things are in the page.
+// CPU time is that of the process, so it includes the garbage collector. Invariant:
+// no pass knows the positions of values in the page.
 package main
 
 import (

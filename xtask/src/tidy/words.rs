@@ -33,6 +33,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("key behind", "write `key after`"),
     ("goes on behind", "write `goes on after`"),
     ("go on behind", "write `go on after`"),
+    ("must never happen", "write a list of `Invariants:`"),
+    ("what must never", "write a list of `Invariants:`"),
 ];
 
 /// An opening of a doc comment that makes the reader look for another comment.

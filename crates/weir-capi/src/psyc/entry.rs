@@ -1,7 +1,7 @@
 //! The functions of `weir_psyc.h`: what each is called, what it takes, where it is done.
 //!
-//! `tests/header.rs` reads this list like that of `crate::entry`. What must never happen here: anything
-//! but naming.
+//! `tests/header.rs` reads this list like that of `crate::entry`. Invariant: this module only names
+//! functions.
 #![allow(unsafe_code, reason = "a name that C finds is `unsafe(no_mangle)`")]
 #![allow(
     clippy::wildcard_imports,

@@ -1,9 +1,12 @@
 //! The process that gets killed: three sessions that write one event at a
 //! time and print each answer as soon as they have it.
 //!
-//! An answer is the line `SESSION NONCE OFFSET HOW`, where `HOW` is `new` or
-//! `kept` (the answer to an earlier sending). What must never happen here: a
-//! line before its answer, or two lines in one another.
+//! An answer is the line `SESSION NONCE OFFSET HOW`. `HOW` is `new`, or `kept`
+//! for the answer to a repeated nonce.
+//!
+//! Invariants:
+//! - A line is printed only after its answer.
+//! - Lines are not mixed.
 
 use std::io::Write;
 use std::path::Path;

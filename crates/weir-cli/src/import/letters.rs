@@ -1,10 +1,10 @@
 //! Dead letters: the items that an import could not use, one JSON object a
 //! line, each once however often the import is interrupted and repeated.
 //!
-//! A letter names the import by its session, and where the item stands.
-//! Letters come in the order of the input, so one that is not after the last
-//! letter of the same import was written by an earlier run. What must never
-//! happen here: a cut item that looks whole.
+//! A letter has the session of the import and the position of the item. Letters
+//! are in the order of the input. So an item that is not after the last letter
+//! of its import was written by an earlier run. Invariant: a truncated item is
+//! marked as truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};

@@ -3,8 +3,9 @@
 //! The files stand in `templates/` and, for the libraries of the languages, in
 //! `programs/`; `cargo xtask wasm` writes, builds and runs them all.
 //!
-//! What must never happen here: a file that was there before is changed, or a
-//! project needs anything of this repository.
+//! Invariants:
+//! - No existing file is changed.
+//! - A project needs nothing of this repository.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

@@ -1,6 +1,6 @@
 //! `weir program trace`: an intention of the past, run again and shown.
 //!
-//! What must never happen here: a write to the store; it is not even locked.
+//! Invariant: the store is never written, nor locked.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stdout};

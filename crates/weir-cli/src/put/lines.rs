@@ -1,8 +1,8 @@
 //! `weir put -`: one record for each line of input.
 //!
-//! Lines are sent in batches: as many as `--batch` allows, fewer when no more
-//! input is there at the moment. Verdicts come in the order of the lines. What
-//! must never happen here: a line that gets neither a verdict nor an error.
+//! Lines are sent in batches of up to `--batch` lines; a batch is smaller if no
+//! more input is available. Verdicts are printed in the order of the lines.
+//! Invariant: every line gets a verdict or an error.
 
 use std::collections::VecDeque;
 use std::io::BufRead;

@@ -10,7 +10,7 @@
 //! Of a file: bytes that were read (uncompressed ones), whether that was its end, a hash (XXH3) of the first 4,096 of
 //! them in hexadecimal digits, and its path, in which `%` and control characters are `%` and two digits.
 //!
-//! What must never happen here: half a file in the place of a whole one.
+//! Invariant: an incomplete file never replaces a complete one.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -1,8 +1,11 @@
 //! The program that takes the results: at the other end of a pipe, or started by `--into`.
 //!
-//! Invariant: what a checkpoint names was taken. A pipe holds up to 64 KiB that nobody has read; so a
-//! query that keeps a checkpoint waits until its pipe is empty before it notes how far it came. What must
-//! never happen here: a wait for a program that has ended.
+//! A pipe holds up to 64 KiB that nobody has read. So a query with a checkpoint waits until its
+//! pipe is empty before it saves its position.
+//!
+//! Invariants:
+//! - The consumer has read everything up to the position of a checkpoint.
+//! - The query does not wait for a consumer that has ended.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,8 @@
 //! Where a long array can be cut into pages, after a comma between two of its elements; and where values
 //! that stand one after the other can.
 //!
-//! It counts brackets and knows strings; what is between them the engine
-//! checks. What must never happen here: a cut that makes JSON of what was
-//! none.
+//! This module counts brackets and recognises strings; the engine checks everything else.
+//! Invariant: the pieces of invalid JSON are not all valid JSON.
 
 /// A look over the beginning of an array, as far as it was read.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! Copies of the store while it is served, made on SIGUSR1.
 //!
-//! What must never happen here: a wait for the disk on the thread that hears
-//! signals, or two copies at a time.
+//! Invariants:
+//! - The thread that handles signals never waits for the disk.
+//! - At most one copy runs at a time.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

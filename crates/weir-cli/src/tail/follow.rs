@@ -1,8 +1,10 @@
 //! Following topics of a server.
 //!
-//! Invariant: what was printed is in the state's places, so readers can be
-//! made anew at any time. What must never happen here: a reader that goes on
-//! after an error, for it may be ahead of what was printed.
+//! Invariants:
+//! - The state has the position of every printed record, so readers can be
+//!   recreated at any time.
+//! - A reader is not used after an error, because it may be ahead of the
+//!   printed records.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

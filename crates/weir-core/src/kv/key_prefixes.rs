@@ -1,10 +1,9 @@
 //! What a node knows of its keys without looking at one: the bytes that all of
 //! them begin with, and the four that follow, as a number that sorts like they do.
 //!
-//! A search then reads one piece of memory for each node instead of one for each
-//! key it compares. What must never happen here: an answer other than that of the
-//! keys themselves. Prefixes only narrow down where a key may be; equal prefixes say
-//! nothing of equal keys.
+//! A search then reads one piece of memory for each node, instead of one for each key that it
+//! compares. Invariant: prefixes only limit where a key may be, and never change the result. Keys
+//! with equal prefixes need not be equal.
 
 use std::ops::Range;
 

@@ -1,8 +1,10 @@
 //! A node of the tree of a state: entries, or children and the keys between them.
 //!
-//! Keys are in ascending order and the prefixes are those of the keys, after each
-//! change; a node has at most [`WIDE`]. What must never happen here: prefixes that
-//! are not made anew when a key comes that does not begin like the others.
+//! Invariants, after each change:
+//! - Keys are in ascending order.
+//! - The prefixes are those of the keys. They are recomputed if a new key does not share the common
+//!   beginning.
+//! - A node has at most [`WIDE`] keys.
 
 use super::key_prefixes::{KeyPrefixes, PREFIXES_MAX};
 use std::sync::Arc;

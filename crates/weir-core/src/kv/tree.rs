@@ -1,12 +1,11 @@
 //! An ordered map that is cheap to clone: a snapshot takes the state of a
 //! program while writers wait, so taking it must not depend on its size.
 //!
-//! A tree whose nodes are shared between clones. A change copies the nodes from
-//! the root to its place, and only those that a clone still holds; afterwards,
-//! and without clones, it is made in place. A large tree costs what it reads of
-//! memory that is far away: one node a level, and one entry. What must never
-//! happen here: an answer that depends on the shape, which is not equal on every
-//! machine.
+//! A tree whose nodes are shared between clones. A change copies the nodes on
+//! the path from the root, but only those that a clone still holds; other nodes
+//! change in place. The cost of a large tree is the cache misses: one node for
+//! each level, and one entry. Invariant: no result depends on the shape of the
+//! tree, which differs between machines.
 
 use super::node::{Body, Child, Entry, Node, child_of, entry_of, first};
 use crate::exact::to_u8;

@@ -1,8 +1,10 @@
 //! What an intention does to a plain topic that lives: its records, and what
 //! they leave in the index.
 //!
-//! What must never happen here: a record before everything that can say no was
-//! asked (I10), or an offset that is not the next one of its topic (I1).
+//! Invariants:
+//! - A record is emitted only after every check that can reject the intention
+//!   (I10).
+//! - The offset of a record is the next one of its topic (I1).
 
 use super::topic::Topic;
 use super::{Emitted, Stamp};

@@ -1,7 +1,8 @@
 //! The state of a machine as a snapshot (docs/formats/snapshot.md).
 //!
-//! What must never happen here: two states that are equal and give different
-//! bytes, or a snapshot that is read and leaves something of it out.
+//! Invariants:
+//! - Equal states have equal bytes.
+//! - Reading a snapshot restores everything in it.
 
 use std::sync::Arc;
 

@@ -7,8 +7,9 @@
 //! it is older than [`ONCE_MS_MIN`]; otherwise a new id is refused. A look-up does
 //! not renew an id.
 //!
-//! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], or one
-//! that is found by the index and not in the queue.
+//! Invariants:
+//! - No id is forgotten before [`ONCE_MS_MIN`].
+//! - Every id in the index is in the queue.
 
 use super::chunks::{Index, Queue};
 use super::{Seen, load_commit, save_commit};

@@ -11,8 +11,8 @@
 //! name 0x00 value, `t` text that is not only white space; JSON `k` key, `s`
 //! string; PSYC `v` operator name 0x00 value, `m` method, `d` data.
 //!
-//! What must never happen here: a copy of the input inside the timed part,
-//! but for parsers that destroy it, and those say so.
+//! Invariant: the timed part does not copy the input. Parsers that destroy
+//! their input are exempt, and declare it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,8 @@
 //! A flame graph as one SVG file: width is CPU time, a row is a depth of calls.
 //!
-//! Invariant: equal stacks give equal bytes. What must never happen here: a
-//! script, or a name that ends its element.
+//! Invariants:
+//! - Equal stacks give equal bytes.
+//! - The page has no script, and every name is escaped.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! A server process, and lines to it on which nothing waits.
 //!
-//! What must never happen here: a wait without an end. A line is silent when
-//! the server, asked on another one, has answered so often or for so long and
-//! nothing has come meanwhile.
+//! Invariant: every wait ends. A line counts as silent if it has received
+//! nothing after the server has answered on another line for a given number of
+//! times, or for a given time.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

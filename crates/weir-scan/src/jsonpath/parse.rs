@@ -10,8 +10,8 @@
 //! What begins with an operand is read first and judged by what follows it: with a comparison it must
 //! yield one value, without one it must be a test.
 //!
-//! Invariants: an error names the byte where the text leaves the grammar; recursion stops at
-//! `NESTING_MAX`. What must never happen here: a query evaluated.
+//! Invariants: an error names the byte at which the text leaves the grammar; recursion stops at
+//! `NESTING_MAX`; no query is evaluated.
 
 use super::ast::{Comparison, Inner, Logical, Operand, Pattern, Root, Segment, Selector};
 use super::regex::Regex;

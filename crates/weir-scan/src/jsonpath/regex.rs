@@ -4,8 +4,10 @@
 //! that time is at most characters times program. `^` and `$` outside of brackets stand for the
 //! start and the end of the string, as the compliance suite of RFC 9535 has it.
 //!
-//! Invariants: a program has at most `PROGRAM_MAX` steps, which also bounds what `{n,m}` may blow up
-//! to; recursion stops at `NESTING_MAX`. What must never happen here: going back in the string.
+//! Invariants:
+//! - A program has at most `PROGRAM_MAX` steps, which also bounds the expansion of `{n,m}`.
+//! - Recursion stops at `NESTING_MAX`.
+//! - Matching never goes back in the string.
 
 mod parse;
 

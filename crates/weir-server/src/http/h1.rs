@@ -5,8 +5,10 @@
 //! that are ready are gathered into one write. The state of a connection is two
 //! buffers and a deadline; an idle one keeps [`INPUT_BYTES`] and no more.
 //!
-//! What must never happen here: a wait without a deadline, a buffer that grows
-//! with what a client sends, a byte of one request taken for another's.
+//! Invariants:
+//! - Every wait has a deadline.
+//! - No buffer grows with what a client sends.
+//! - No byte of one request counts as a byte of another.
 
 mod body;
 mod chunked;

@@ -1,8 +1,8 @@
 //! Errors as problem objects (RFC 9457). The `type` names a page of this
 //! server; `code` is the number of docs/formats/errors.md where there is one.
 //!
-//! `type` and members are API, `detail` is for people. What must never stand
-//! in one: bytes of a payload, a file name, an address.
+//! `type` and the members are API, `detail` is for people. Invariant: a problem
+//! has no bytes of a payload, no file name and no address.
 
 use std::sync::Arc;
 

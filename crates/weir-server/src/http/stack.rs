@@ -1,8 +1,8 @@
 //! The connections of the edge with something else behind them: the door for
 //! the lab, which compares them with those of other servers.
 //!
-//! It is the connection's own code, with its limits and deadlines. What must
-//! never happen here: a shortcut that the edge does not have.
+//! It is the code of the connection, with its limits and deadlines. Invariant:
+//! it has no shortcut that the edge lacks.
 
 use std::sync::Arc;
 

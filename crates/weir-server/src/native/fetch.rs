@@ -1,11 +1,11 @@
 //! What a listener needs and has to wait for: pages that are not in memory,
 //! values of keys.
 //!
-//! A connection fetches one thing at a time, on a thread that may wait, and
-//! asks for it again when it was not taken. So it holds one page more than
-//! without. Work that is forgotten ends at the next record, and until then
-//! the connection looks into no others. What must never happen here:
-//! something fetched for one listener that another one takes.
+//! A connection fetches one page at a time, on a thread that may wait, and
+//! fetches it again if it was not used. So it holds at most one page more.
+//! Abandoned work ends at the next record; until then the connection fetches
+//! nothing else. Invariant: what was fetched for one listener is never used by
+//! another.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,10 +1,12 @@
 //! The part of a query that a listener asks for: which records are sent, and
 //! what of them (docs/formats/native.md, "Queries").
 //!
-//! Runs on a thread that may wait and may take long; ends at the next record
-//! when nobody waits for it any more. What must never happen here: a stage
-//! that needs more than one record; looking through more than `FILTER_PAGES` in
-//! one go.
+//! It runs on a thread that may wait for a long time, and ends at the next
+//! record if no caller waits for it.
+//!
+//! Invariants:
+//! - A stage needs one record only.
+//! - One call searches at most `FILTER_PAGES` pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

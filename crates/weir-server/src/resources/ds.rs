@@ -18,10 +18,12 @@
 //! | `lease`, `registry`, `forks` | which streams expire or have forks |
 //! | `expire`, `remove` | the end of streams |
 //!
-//! Rules in words, for users: docs/api/durable-streams.md; why it is so:
-//! docs/decisions/0021-durable-streams.md. What must never happen here: a state
-//! that is only in memory and that a client could miss, or a condition that is
-//! judged anywhere but in the store.
+//! docs/api/durable-streams.md describes the rules for users,
+//! docs/decisions/0021-durable-streams.md gives the reasons.
+//!
+//! Invariants:
+//! - State that a client could miss is never in memory only.
+//! - Every condition is decided in the store.
 
 mod append;
 mod create;

@@ -1,7 +1,7 @@
 //! Groups of a topic: members share its records and say what became of them.
 //!
-//! Rules are in the store; this reads requests and writes answers. What must
-//! never happen here: records in an answer whose lease is not in the log.
+//! The rules are in the store; this module parses requests and writes
+//! responses. Invariant: a response has only records whose lease is in the log.
 
 use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table};
 use crate::http::head::Method;

@@ -1,7 +1,7 @@
 //! Who writes, for writes that are carried out once however often they come.
 //!
-//! What must never happen here: two requests in flight under one idempotency
-//! key, or one key that stands for two requests.
+//! Invariants: an idempotency key has at most one request in flight, and stands
+//! for one request only.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! From a socket to a connection: the handshake, and who it is.
 //!
-//! What must never happen here: a handshake without an end, or a client that
-//! speaks in clear to a port of TLS and is left waiting.
+//! Invariants: every handshake has a deadline; a client that sends clear text
+//! to a TLS port gets an answer.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;

@@ -5,7 +5,7 @@
 //! than [`DENIED_A_SECOND`], is counted, and the next record says how many are
 //! missing: an attacker can neither stop the server nor fill its disk this way.
 //!
-//! What must never happen here: a secret in a note, or a request that waits.
+//! Invariants: no note has a secret; no request waits for a note.
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What an intention needs: the rights of each operation, the same for all
 //! ports.
 //!
-//! What must never happen here: an operation that needs nothing.
+//! Invariant: every operation needs a right.
 
 use weir_core::{GroupStep, Intention, Operation, TxnOp};
 

@@ -6,9 +6,11 @@
 //! that can be guessed; 256 random bits cannot, and a slow hash would be paid
 //! for on each request.
 //!
-//! What must never happen here: a token in a log, an error or a debug print
-//! ([`Token`] has no `Display` and its `Debug` says nothing), or a comparison
-//! whose time depends on how much of a secret was right.
+//! Invariants:
+//! - No token is in a log, an error or debug output ([`Token`] has no
+//!   `Display`, and its `Debug` prints nothing).
+//! - The time of a comparison does not depend on how much of a secret was
+//!   right.
 
 use std::fmt;
 

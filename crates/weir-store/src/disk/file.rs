@@ -1,9 +1,11 @@
 //! A real directory.
 //!
-//! All paths are opened relative to one directory descriptor, without
-//! following symbolic links. Files are made with mode 0600, directories with
-//! 0700. What must never happen here: a retry of a failed sync, or an error
-//! turned into silence.
+//! All paths are opened relative to one directory descriptor, without following
+//! symbolic links. Files are created with mode 0600, directories with 0700.
+//!
+//! Invariants:
+//! - A failed sync is never retried.
+//! - Every error is returned.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};

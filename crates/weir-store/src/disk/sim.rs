@@ -11,8 +11,8 @@
 //! a chosen way. [`cut_at`](SimDisk::cut_at) turns the power off at the n-th
 //! operation, so that a test which counted them once can stop at every one.
 //!
-//! What must never happen here: a clock, or an outcome that depends on
-//! anything but the calls and the seed.
+//! Invariant: outcomes depend on the calls and the seed alone; there is no
+//! clock.
 
 mod node;
 mod state;

@@ -1,9 +1,9 @@
 //! The bytes of `docs/formats/log.md`: segment header, batch header, start
 //! file, cut header.
 //!
-//! Decoding checks magic, format and checksum and nothing else; the caller
-//! that knows the place of a thing checks that it belongs there. What must never
-//! happen here: I/O, or a panic on any input.
+//! Decoding checks magic, format and checksum only. The caller, which knows the
+//! position, checks that the value belongs there. Invariants: no I/O, and no
+//! panic on any input.
 
 use super::sectors::{SECTOR, SECTOR_BYTES, crc};
 

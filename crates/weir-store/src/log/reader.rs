@@ -1,9 +1,12 @@
 //! Reading entries while the writer goes on.
 //!
-//! A reader follows batches through the files in large sequential reads and
-//! hands out payloads as slices of what it read. Every payload was compared
-//! with its checksum since it came from the disk. What must never happen here:
-//! an entry above the index that the caller allowed, or one that was truncated.
+//! A reader reads the files in large sequential reads, batch by batch, and
+//! returns payloads as slices of its buffer.
+//!
+//! Invariants:
+//! - Every payload was compared with its checksum after the read.
+//! - No entry above the index that the caller permits is returned, and no
+//!   truncated one.
 
 use std::sync::Arc;
 

@@ -1,11 +1,13 @@
 //! From any state of the directory to a log that can be served
 //! (`docs/formats/log.md`, section 7).
 //!
-//! Two halves: sorting out and analysing change nothing; then what was found
-//! is acted on, in an order in which a crash at any step leads back here with
-//! the same conclusion. What must never happen here: a removal before the
-//! whole log was read without damage, or a cut of anything that could have
-//! been acknowledged.
+//! Recovery has two halves. Sorting and analysing change nothing. Then recovery
+//! acts on the findings, in an order in which a crash at any step leads to the
+//! same conclusion at the next open.
+//!
+//! Invariants:
+//! - Nothing is removed before the whole log was read without damage.
+//! - Nothing that may have been acknowledged is cut.
 
 pub(crate) mod analyse;
 pub(crate) mod files;

@@ -1,7 +1,7 @@
 //! Looking at the batches of one segment file, one after the other.
 //!
-//! Says what stands at a place; concludes nothing. What must never happen
-//! here: a write, or memory in proportion to a length that was read.
+//! It reports what is at a position, and concludes nothing. Invariants: it
+//! never writes; its memory does not depend on a length that it read.
 
 use super::format::{BATCH_HEADER, BatchHeader, FORMAT, SegmentHeader, Undecodable};
 use super::sectors::{CrcStream, apply_mask, crc, is_payload, is_zero};

@@ -1,9 +1,9 @@
 //! Checksums, masks, and the counting of sectors by their set bits, over bytes
 //! that come in several parts.
 //!
-//! A batch states how many of its sectors are zero on purpose; recovery
-//! compares (`docs/formats/log.md`, section 7.2). What must never happen here:
-//! a copy of the payload.
+//! A batch states how many of its sectors are zero on purpose, and recovery
+//! compares this number (`docs/formats/log.md`, section 7.2). Invariant: the
+//! payload is not copied.
 
 use weir_core::exact::to_u32;
 

@@ -1,8 +1,7 @@
 //! Making segment files and the other small files of the log directory.
 //!
-//! A file is written under a name with `.new`, synced, renamed, and its
-//! directory synced. What must never happen here: a final name on content that
-//! was not synced.
+//! A file is written under a name with `.new`, synced and renamed, and then its
+//! directory is synced. Invariant: a file with its final name was synced.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

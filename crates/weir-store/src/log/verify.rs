@@ -1,9 +1,8 @@
 //! Checking every byte of a log without changing one.
 //!
-//! An open stops at the first damage; this goes on and lists what it finds,
-//! spots included that an open has no reason to look at: zeros after a roll
-//! mark, the second copy of the start file, cut files. What must never happen
-//! here: a write.
+//! An open stops at the first damage. This module continues and lists all
+//! damage, even where an open does not read: zeros after a roll mark, the
+//! second copy of the start file, cut files. Invariant: it never writes.
 
 use std::sync::Arc;
 

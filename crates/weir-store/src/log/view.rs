@@ -1,10 +1,12 @@
 //! Which entries there are and where: the part of the log that the writer and
 //! its readers share.
 //!
-//! Invariants: `checkpoints` hold only entries that count, ascending in index,
-//! sequence and place; the first counting entry of every segment has one;
-//! `truncations` ascend in both of their numbers. What must never happen here:
-//! I/O under the lock.
+//! Invariants:
+//! - `checkpoints` has only valid entries, in ascending order of index,
+//!   sequence and position.
+//! - The first valid entry of every segment has a checkpoint.
+//! - Both numbers of `truncations` ascend.
+//! - There is no I/O under the lock.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Pages on their way between processes (docs/formats/native.md, section 7):
 //! 48 bytes in front of records as they lie in a block.
 //!
-//! What must never happen here: a record that is handed out before the
-//! checksum of the page was checked.
+//! Invariant: no record is returned before the checksum of its page was
+//! checked.
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};

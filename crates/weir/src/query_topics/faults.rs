@@ -1,9 +1,9 @@
 //! When a record that cannot be read ends a query: in its turn.
 //!
-//! Invariant: what comes before the record in the order of the query is handed
-//! out first, where records lie in that order; else the query ends as soon as
-//! it needs the record. What must never happen here: an end that depends on how
-//! records came in pages.
+//! Invariants:
+//! - If the query reads records in order, it first returns everything before
+//!   the faulty record. Otherwise it ends when it needs the record.
+//! - The end does not depend on how records are divided into pages.
 
 use weir_core::{ConsequenceOffset, TopicName};
 use weir_query::{SourceId, quoted};

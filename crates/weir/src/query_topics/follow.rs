@@ -1,9 +1,11 @@
 //! What a query that follows has to know: how far the store has got, and which
 //! topics there are.
 //!
-//! Invariant: a promise to the engine is made only when every record up to it
-//! was looked for after the moment at which the store said that it is settled.
-//! What must never happen here: a record that comes after a later one.
+//! Invariants:
+//! - A watermark is sent to the engine only after every record up to it was
+//!   searched for, later than the moment at which the store reported it as
+//!   settled.
+//! - No record follows a later one.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

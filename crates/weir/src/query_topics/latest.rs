@@ -1,9 +1,11 @@
 //! The latest values of one topic, for a query: each key once, in byte order.
 //!
-//! Invariant: a value is the one that its key has when it is read, so no older
-//! than what was read before; a place is named by the least key that can come
-//! there, so that a query that resumes at it, on any node, meets each key that stays
-//! in the topic once. What must never happen here: two values of a key.
+//! Invariants:
+//! - A value is the current one of its key at the time of the read, so never older than an earlier
+//!   read.
+//! - A position is named by the least key that can follow. A query that resumes there, on any node,
+//!   reads each key that stays in the topic once.
+//! - A key never has two values.
 
 use std::time::Instant;
 

@@ -1,9 +1,11 @@
 //! One topic of a query: its records as framed pages.
 //!
-//! Invariant: a page that the engine gets is the block that the reader has,
-//! not a copy; only the latest values are gathered. What names a page or a
-//! record of a log is the offset before it. What must never happen here: a
-//! record of a log beyond the cut.
+//! The name of a page or a record of a log is the offset before it.
+//!
+//! Invariants:
+//! - The engine gets the block of the reader as a page, not a copy; only the
+//!   latest values are collected.
+//! - No record of a log after the upper bound is read.
 
 use std::time::Instant;
 

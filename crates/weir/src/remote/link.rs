@@ -1,10 +1,10 @@
 //! One connection to a server, over all of its interruptions: its beginning,
 //! its breaks, its end.
 //!
-//! Two threads serve it ([`run`]); callers only leave things here and
-//! wait: writes in [`writes`], questions in [`requests`], all of it under the
-//! lock of [`lock`]. What must never happen here: somebody who waits and is
-//! never told, however often the connection breaks.
+//! Two threads serve the connection ([`run`]). Callers only queue writes
+//! ([`writes`]) and requests ([`requests`]) and wait, all under the lock of
+//! [`lock`]. Invariant: every waiting caller gets an answer, however often the
+//! connection breaks.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};

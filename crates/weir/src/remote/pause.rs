@@ -1,7 +1,7 @@
 //! How long a client waits before it tries again.
 //!
-//! What must never happen here: a pause that ends before the one that the
-//! server asked for, or beyond the patience of the caller.
+//! Invariant: a pause is at least as long as the server asked for, and ends
+//! within the patience of the caller.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

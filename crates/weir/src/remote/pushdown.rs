@@ -1,7 +1,7 @@
 //! What a query asks of a server for one topic.
 //!
-//! What must never happen here: something asked for that the query does not do
-//! itself where there is no server.
+//! Invariant: the server is asked only for stages that the query executes
+//! itself without a server.
 
 use weir_core::codec::put_bytes;
 use weir_core::{ErrorCode, IntentionOffset};

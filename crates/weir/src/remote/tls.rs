@@ -1,10 +1,11 @@
 //! TLS over a socket that one thread reads and another one writes.
 //!
-//! Invariants: bytes leave in the order in which they were encrypted (`out` is
-//! held from the one to the other); nobody waits for the socket while holding
-//! the session, so a reader is never after a writer who waits for the reader
-//! of the other side. What must never happen here: bytes in clear, or a peer
-//! that was not verified.
+//! Invariants:
+//! - Bytes are sent in the order in which they were encrypted (`out` is held
+//!   during both).
+//! - No thread waits for the socket while it holds the session. So a reader
+//!   never waits for a writer that waits for the reader of the peer.
+//! - No bytes are sent in clear text, and every peer is verified.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, Read, Write};

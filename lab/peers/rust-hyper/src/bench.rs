@@ -2,9 +2,8 @@
 //! contenders of the experiment http-json answer. The rules are in
 //! `lab/peers/README.md`, the vectors in `lab/peers/bench.txt`.
 //!
-//! What must never happen here: memory that grows with more than [`BODY_MAX`]
-//! and [`PLAIN_MAX`] allow, or an answer that depends on anything but the
-//! request.
+//! Invariants: memory is bounded by [`BODY_MAX`] and [`PLAIN_MAX`]; a response
+//! depends on the request alone.
 
 // The paths are for those who take this file into a crate of theirs.
 #[path = "bench/json.rs"]

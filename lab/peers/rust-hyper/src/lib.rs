@@ -2,8 +2,7 @@
 //! starts, what is read from the kernel meanwhile, and the endpoints that those
 //! in Rust answer.
 //!
-//! What must never happen here: a request that is late and not counted as
-//! late, or an answer that nobody looked at.
+//! Invariants: every late request counts as late; every response is checked.
 #![forbid(unsafe_code)]
 
 pub mod bench;

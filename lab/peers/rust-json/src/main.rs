@@ -1,8 +1,8 @@
 //! Finds the items of a page and the value of `$.order` in each, in the ways that its argument names;
 //! then the line protocol of the lab.
 //!
-//! Every pass reads the page as it lies in memory and keeps what it found in memory of its own that
-//! is used again. What must never happen here: a pass that knows where things are in the page.
+//! Every pass reads the page in place, and stores its results in memory that is reused. Invariant:
+//! no pass knows the positions of values in the page.
 
 mod engine;
 mod page;

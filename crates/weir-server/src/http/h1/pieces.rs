@@ -1,8 +1,8 @@
 //! What a connection of HTTP/1.1 reads from bytes that come in pieces, without
 //! the connection: the door for tests and fuzzers.
 //!
-//! It is the connection's own code for heads and bodies. What must never happen
-//! here: a rule of its own, or a reading that depends on where the pieces end.
+//! It uses the code of the connection for heads and bodies, and has no rule of
+//! its own. Invariant: the result does not depend on where the pieces end.
 
 use bytes::BytesMut;
 

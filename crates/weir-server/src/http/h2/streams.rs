@@ -1,7 +1,7 @@
 //! What the streams of one connection are doing, so that somebody can see those
 //! that do nothing: hyper looks after the protocol, not after the time.
 //!
-//! What must never happen here: a stream that is waited for and not listed.
+//! Invariant: every stream that the server waits for is listed.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The items of a complete body, one after the other.
 //!
-//! What must never happen here: memory for items that nobody has asked for
-//! yet. A body of 64 MiB may hold half as many items as it has bytes.
+//! Invariant: items that were not requested yet use no memory. A body of 64 MiB
+//! may have half as many items as bytes.
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;

@@ -1,7 +1,7 @@
 //! One item of a batch: from its text to the write that it is.
 //!
-//! What must never happen here: a payload that is parsed further than a check
-//! needs, or a field that is not known and passed over.
+//! Invariants: a payload is parsed only as far as a check needs; an unknown
+//! field is an error.
 
 use std::borrow::Cow;
 

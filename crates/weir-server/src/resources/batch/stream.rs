@@ -1,7 +1,7 @@
 //! Items of a body on its way: one after the other, as they arrive.
 //!
-//! What must never happen here: memory for more than one item and what came
-//! with it, or bytes that were not reserved.
+//! Invariants: memory holds one item and the bytes that arrived with it; all of
+//! them are reserved.
 
 use bytes::Bytes;
 

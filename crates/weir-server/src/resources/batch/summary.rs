@@ -1,7 +1,8 @@
 //! What has come of a batch, and the answer that says so.
 //!
-//! What must never happen here: an answer that grows with the batch. Outcomes
-//! that are alike are one run, and of the runs the first [`RUNS_MAX`] are told.
+//! Invariant: the size of the response does not grow with the batch. Equal
+//! consecutive outcomes are one run, and only the first [`RUNS_MAX`] runs are
+//! reported.
 
 use weir_core::{Detail, Effect, ErrorCode, Outcome, Outcomes};
 

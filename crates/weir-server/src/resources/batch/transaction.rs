@@ -1,7 +1,7 @@
 //! Several writes, all or none: one intention for all of them.
 //!
-//! What must never happen here: a second intention, or a condition that holds
-//! for one operation only.
+//! Invariants: a transaction is one intention; its conditions apply to all of
+//! its operations.
 
 use std::sync::Arc;
 

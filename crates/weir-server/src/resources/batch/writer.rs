@@ -1,7 +1,7 @@
 //! A batch on its way to the store, one log entry at a time.
 //!
-//! What must never happen here: a second entry before the first is answered, or
-//! an item after one that was not taken.
+//! Invariants: the next entry is proposed only after the verdict of the
+//! previous one; no item after a refused one is written.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Making the end of the log certain after an unclean stop
 //! (`docs/formats/log.md`, section 7.4).
 //!
-//! What must never happen here: a change of the old segments. They are trimmed
-//! by the next round, once the new segment has its name.
+//! Invariant: the old segments do not change. The next round trims them, once
+//! the new segment has its name.
 
 use std::io::IoSlice;
 use weir_core::exact::to_usize;

@@ -1,7 +1,7 @@
 //! The lock of a connection, and the two signals beside it.
 //!
-//! What must never happen here: an answer that is given, or a task that is
-//! woken, while the state is locked. A woken task may lock it at once.
+//! Invariant: no answer is delivered and no task is woken while the state is
+//! locked, because a woken task may lock it at once.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};

@@ -1,8 +1,8 @@
 //! The requests of a connection, and what came for them: answers to questions,
 //! pages of listeners, and marks that say how far the server has got.
 //!
-//! What must never happen here: a packet that is kept for somebody who does not
-//! wait any more, or a mark in front of a record that it is about.
+//! Invariants: no packet is kept for a caller that has stopped waiting; a mark
+//! follows the record that it is about.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;

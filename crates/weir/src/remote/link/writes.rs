@@ -1,8 +1,11 @@
 //! The writes of a connection: from the hand of a caller to the answer.
 //!
-//! A write keeps its place and its number until its answer is there. What must
-//! never happen here: an intention that overtakes one before it, or one that may
-//! have been taken and is sent again without a session.
+//! A write keeps its place and its number until its answer arrives.
+//!
+//! Invariants:
+//! - No intention overtakes an earlier one.
+//! - An intention that the server may have executed is resent only in a
+//!   session.
 
 use std::time::{Duration, Instant};
 

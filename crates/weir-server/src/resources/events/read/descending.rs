@@ -1,7 +1,7 @@
 //! A page of records, the newest first.
 //!
-//! What must never happen here: a window that is as large as the topic. It is
-//! small at first, and smaller again when its records are large.
+//! Invariant: a window is never as large as the topic. It begins small, and
+//! shrinks if its records are large.
 
 use std::sync::Arc;
 

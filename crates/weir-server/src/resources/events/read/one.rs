@@ -1,7 +1,7 @@
 //! One record: that of an offset, and the current one of a key.
 //!
-//! What must never happen here: a payload that is not the bytes that were
-//! written, or one that a browser runs as a page of this server.
+//! Invariants: the payload has exactly the written bytes; no browser runs it as
+//! a page of this server.
 
 use std::sync::Arc;
 use std::task::Poll;

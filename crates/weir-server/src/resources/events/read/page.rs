@@ -1,7 +1,7 @@
 //! A page of records, in the order of their offsets.
 //!
-//! What must never happen here: a page that ends before its first record while
-//! there is one, or that says it goes on where a record was left out.
+//! Invariants: a page has at least one record if there is one; the position
+//! after it skips no record.
 
 use std::sync::Arc;
 use std::task::Poll;

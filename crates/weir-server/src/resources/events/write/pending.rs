@@ -1,7 +1,9 @@
 //! A write that was handed over and waits for the store.
 //!
-//! What must never happen here: an answer before the store has given one, but
-//! to those who asked for none; or what is held for a write given back before.
+//! Invariants:
+//! - The server responds only after the store does, except to clients that want
+//!   no verdict.
+//! - What is reserved for a write is released only after its verdict.
 
 use std::future::Future;
 use std::pin::Pin;
