@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// pins has the pages of Go memory that are lent to the library, in all queries.
+// pins has the pages of Go memory that all queries have lent to the library.
 var pins loans
 
-// loans keeps each lent page where it is until its cookie comes back.
+// loans pins each lent page until the library returns its cookie.
 type loans struct {
-	// out counts pages that are lent, so that who lends none pays nothing.
+	// out counts lent pages, so that programs without loans avoid the lock.
 	out   atomic.Int64
 	mutex sync.Mutex
 	next  uint64
@@ -41,7 +41,7 @@ func (l *loans) add(page []byte, returned func([]byte)) uint64 {
 	return l.next
 }
 
-// remove lets go of a page that the library did not take.
+// remove unpins a page that the library refused.
 func (l *loans) remove(cookie uint64) {
 	if lent := l.take(cookie); lent != nil {
 		lent.pinner.Unpin()
@@ -59,7 +59,7 @@ func (l *loans) take(cookie uint64) *loan {
 	return lent
 }
 
-// release releases a page and lets go of what came back with it.
+// release releases a result page and unpins the loans that it returns.
 func (l *loans) release(page pageHandle) {
 	if l.out.Load() == 0 {
 		nativePageRelease(page)
@@ -73,7 +73,7 @@ func (l *loans) release(page pageHandle) {
 	}
 }
 
-// collect lets go of what came back.
+// collect unpins the returned loans.
 func (l *loans) collect() {
 	for l.out.Load() > 0 {
 		var cookies [64]uint64

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// forever is a time without an end.
+// forever is a timeout that never ends.
 const forever time.Duration = -1
 
-// within is a handle on the store for one call, which ends with its context, and
-// what gives it back; that says whether the context ended before.
+// within returns a handle of the store for one call, which is cancelled when the
+// context ends, and a function that closes the handle. The function reports
+// whether the context had already ended.
 func (s *Store) within(ctx context.Context, limited bool) (storeHandle, func() bool, error) {
 	if ctx.Err() != nil {
 		return nil, nil, ended(ctx)
@@ -36,7 +37,8 @@ func (s *Store) within(ctx context.Context, limited bool) (storeHandle, func() b
 	}, nil
 }
 
-// write makes a call at a store that is open, for as long as the context lasts.
+// write calls work with a handle of the store that is cancelled when the context
+// ends.
 func write[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(s)
 	var none T
@@ -49,7 +51,8 @@ func write[T any](ctx context.Context, s *Store, work func(storeHandle) (T, erro
 	return value, because(ctx, err)
 }
 
-// ask does the same for what is there at once in a directory.
+// ask is write for reads. A local store answers them at once, so that its calls
+// ignore the context.
 func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)) (T, error) {
 	if !s.far && ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
@@ -57,8 +60,8 @@ func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)
 	return write(ctx, s, work)
 }
 
-// open makes a call whose result stays when the context ends, so that it has no
-// deadline of it; free gives it back when the context ended a moment too early.
+// open calls work, whose result outlives the context, so that it does not inherit
+// the deadline. If the context ends during the call, free releases the result.
 func open[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error), free func(T)) (T, error) {
 	defer runtime.KeepAlive(s)
 	var none T
@@ -74,8 +77,8 @@ func open[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error
 	return value, because(ctx, err)
 }
 
-// during makes a call in a handle of one goroutine for as long as the context
-// lasts; cancel ends the call that runs, or else the next one.
+// during calls work until the context ends. The function cancel ends the running
+// call of the handle, or else its next one.
 func during[T any](ctx context.Context, cancel func(), work func() (T, error)) (T, error) {
 	for {
 		if ctx.Err() != nil {
@@ -95,25 +98,26 @@ func during[T any](ctx context.Context, cancel func(), work func() (T, error)) (
 		})
 		value, err := work()
 		if !stop() {
-			// It must not come while a later call runs.
+			// A late cancel would end a later call.
 			<-cancelled
 		}
 		if codeOf(err) == ErrCancelled && ctx.Err() == nil {
-			// By what an earlier context left: nothing was done.
+			// An earlier context has cancelled this call, which did nothing.
 			continue
 		}
 		return value, because(ctx, err)
 	}
 }
 
-// because is the error of a call that was ended, with the context that did.
+// because adds the error of the context to the error of a call that the context
+// ended.
 func because(ctx context.Context, err error) error {
 	code := codeOf(err)
 	if code != ErrCancelled && code != ErrDeadline && code != ErrIndeterminate {
 		return err
 	}
 	if deadline, there := ctx.Deadline(); there && !time.Now().Before(deadline) {
-		// Its timer may be a moment late.
+		// The timer of the context may be late.
 		<-ctx.Done()
 	}
 	if ctx.Err() == nil {
@@ -125,8 +129,7 @@ func because(ctx context.Context, err error) error {
 	return ended(ctx)
 }
 
-// indeterminate is the error of a write that was handed over when its context
-// ended.
+// indeterminate is the error of a write that was sent before its context ended.
 func indeterminate(ctx context.Context) error {
 	over := ended(ctx)
 	var failed *Error

@@ -1,4 +1,4 @@
-//! Verdicts, and promises for them that keep no thread busy.
+//! Verdicts, and promises of them, which occupy no thread.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use weir::{Commit, Detail, Outcome, Outcomes, Proposal, StoreError};
 use crate::error::{Answer, Failure};
 use crate::pool::Resolver;
 
-/// A verdict as it crosses.
+/// A verdict, as passed to JavaScript.
 #[napi(object)]
 pub struct VerdictOut {
     pub effect: String,
@@ -26,7 +26,7 @@ pub struct VerdictOut {
     pub fuel: BigInt,
 }
 
-/// More about the reason.
+/// Details of the reason.
 #[napi(object)]
 #[derive(Default)]
 pub struct DetailOut {
@@ -40,7 +40,7 @@ pub struct DetailOut {
 }
 
 impl VerdictOut {
-    /// Of the store's own form.
+    /// Converts a verdict of the store.
     pub(crate) fn new(commit: &Commit, replayed: bool) -> Self {
         let detail = match &commit.detail {
             Detail::None => None,
@@ -84,7 +84,7 @@ impl VerdictOut {
         }
     }
 
-    /// The answers to all intentions of a call.
+    /// The verdicts of all intentions of a call.
     pub(crate) fn all(outcomes: &Outcomes) -> Answer<Vec<Self>> {
         outcomes
             .iter()
@@ -99,17 +99,17 @@ impl VerdictOut {
 
 type Deferred = JsDeferred<Vec<VerdictOut>, Resolver<Vec<VerdictOut>>>;
 
-/// A promise that is kept when what was handed over is queued for the log.
+/// A promise that resolves when the writes are queued for the log.
 type Received = JsDeferred<(), Resolver<()>>;
 
-/// What was handed over, and what is promised about it.
+/// Writes that were sent, and their promises.
 struct Waiting {
     proposal: Proposal,
     received: Option<Received>,
     deferred: Deferred,
 }
 
-/// Promises about what was handed over.
+/// Resolves the promises of sent writes.
 struct Sent(Mutex<Option<Waiting>>);
 
 impl Wake for Sent {
@@ -147,16 +147,16 @@ impl Sent {
 
 fn settle(deferred: Deferred, result: Result<Outcomes, StoreError>) {
     match result.map_err(Failure::from) {
-        // Objects are made on the thread of the event loop, not on that of the store.
+        // JavaScript objects are created on the thread of the event loop, not on that of the store.
         Ok(outcomes) => deferred.resolve(Box::new(move |_| Ok(VerdictOut::all(&outcomes)?))),
         Err(failure) => deferred.reject(failure.into()),
     }
 }
 
-/// A promise for the verdicts of a proposal.
+/// Returns a promise of the verdicts of a proposal.
 ///
 /// # Errors
-/// When the runtime makes no promise.
+/// If the runtime cannot create a promise.
 pub(crate) fn promise(env: &Env, proposal: Proposal) -> napi::Result<Object<'_>> {
     let (deferred, promise) = env.create_deferred()?;
     let waiting = Waiting {
@@ -168,10 +168,11 @@ pub(crate) fn promise(env: &Env, proposal: Proposal) -> napi::Result<Object<'_>>
     Ok(promise)
 }
 
-/// Two promises: that the intentions of a proposal are queued for the log, and their verdicts.
+/// Returns two promises: one resolves when the intentions of a proposal are queued for the log, the
+/// other with their verdicts.
 ///
 /// # Errors
-/// When the runtime makes no promise.
+/// If the runtime cannot create a promise.
 pub(crate) fn promises(env: &Env, proposal: Proposal) -> napi::Result<Vec<Object<'_>>> {
     let (received, first) = env.create_deferred()?;
     let (deferred, second) = env.create_deferred()?;

@@ -14,7 +14,7 @@ use crate::exclusive::Exclusive;
 use crate::result::Page;
 use crate::wait;
 
-/// How topics are seen, by its name.
+/// Parses the name of a view.
 pub(crate) fn view(name: &str) -> Answer<TopicView> {
     match name {
         "log" => Ok(TopicView::Log),
@@ -23,7 +23,7 @@ pub(crate) fn view(name: &str) -> Answer<TopicView> {
     }
 }
 
-/// Where a query ends.
+/// Parses the end of a query.
 pub(crate) fn end(as_of: Option<u64>, follow: bool) -> Answer<TopicEnd> {
     match (as_of, follow) {
         (None, false) => Ok(TopicEnd::Now),
@@ -36,7 +36,7 @@ pub(crate) fn end(as_of: Option<u64>, follow: bool) -> Answer<TopicEnd> {
     }
 }
 
-/// Kinds of records by their names.
+/// Parses the names of kinds of records.
 pub(crate) fn kinds(names: &[String]) -> Answer<Vec<RecordKind>> {
     let all = (1..=u8::MAX).map_while(RecordKind::from_number);
     let all: Vec<RecordKind> = all.collect();
@@ -55,7 +55,7 @@ pub(crate) struct TopicQuery {
     canceller: TopicQueryCanceller,
 }
 
-/// What a wait ends with.
+/// The result of a wait.
 enum Waited {
     Page(weir::query::ResultPage),
     Done,
@@ -105,8 +105,8 @@ impl TopicQuery {
         })
     }
 
-    /// The next results, at most so many and about so many bytes; None at the end, and when a query
-    /// that follows got nothing for `timeout` seconds (None: waits for ever).
+    /// The next results, with limits of their number and, approximately, their bytes. Returns None at
+    /// the end, or if a query that follows has no result for `timeout` seconds (None: no limit).
     #[pyo3(signature = (timeout=None, *, max_items=256, max_bytes=1 << 20))]
     fn next(
         &self,
@@ -125,7 +125,7 @@ impl TopicQuery {
         })
     }
 
-    /// The topic that a result came from, by the number of its source; None for one that was made.
+    /// The topic of a result, by the number of its source; None for a result that the query computed.
     fn topic(&self, source: Option<u32>) -> PyResult<Option<String>> {
         let Some(source) = source else {
             return Ok(None);
@@ -133,26 +133,26 @@ impl TopicQuery {
         Ok(self.with(|query| Ok(query.topic(SourceId(source)).map(str::to_owned)))?)
     }
 
-    /// Where the query stands, to go on later after the last result.
+    /// A token with which a later query resumes after the last result.
     ///
-    /// Raises QueryError NO_TOKEN for what cannot be resumed.
+    /// Raises QueryError NO_TOKEN if the query cannot be resumed.
     fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let token = self.with(|query| Ok(query.token()?))?;
         Ok(PyBytes::new(py, &token))
     }
 
-    /// What the query does, for people.
+    /// A description of the query, for people.
     fn explain(&self) -> PyResult<String> {
         Ok(self.with(|query| Ok(query.explain().to_string()))?)
     }
 
-    /// The last intention of the query; None when it follows.
+    /// The last intention that the query reads; None if it follows.
     #[getter]
     fn as_of(&self) -> PyResult<Option<u64>> {
         Ok(self.with(|query| Ok(query.as_of().map(|offset| offset.0)))?)
     }
 
-    /// Items that are not JSON and were left out so far.
+    /// Number of items that were skipped because they are not JSON.
     #[getter]
     fn skipped(&self) -> PyResult<u64> {
         Ok(self.with(|query| Ok(query.skipped()))?)

@@ -1,4 +1,4 @@
-//! How long calls wait, and who ends them.
+//! Deadlines and cancellation of calls that wait.
 //!
 //! A call that waits for a server ends when its deadline passes or when another thread cancels it.
 //!
@@ -15,27 +15,27 @@ use weir::{ErrorCode, Outcomes, Proposal, interruptible};
 
 use crate::error::Fail;
 
-/// How often a wait looks whether it shall end.
+/// How often a wait checks whether it must end.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What holds for a handle of a store and for all that is opened through it.
+/// The deadline and cancellation of a handle of a store, and of everything opened through it.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// It is of `weir_within`.
+    /// Whether `weir_within` created the handle.
     pub(crate) within: bool,
     /// Longest wait of a call for a server.
     pub(crate) limit: Option<Duration>,
-    /// Every wait shall end.
+    /// Set when every wait must end.
     pub(crate) cancelled: AtomicBool,
-    /// Of the handle that it was made from, and how many are above one another.
+    /// The scope of the handle that it was created from, and the number of scopes above it.
     above: Option<(Arc<Self>, usize)>,
 }
 
-/// Handles of `weir_within` that are made of one another.
+/// Largest depth of nested handles of `weir_within`.
 const DEPTH_MAX: usize = 64;
 
 impl Scope {
-    /// Of a handle of `weir_within` on a store with this one.
+    /// The scope of a `weir_within` handle that is created from a handle with this scope.
     pub(crate) fn within(self: &Arc<Self>, limit: Option<Duration>) -> Result<Self, Fail> {
         let depth = self.above.as_ref().map_or(0, |(_, depth)| *depth) + 1;
         if depth > DEPTH_MAX {
@@ -64,12 +64,12 @@ impl Scope {
     }
 }
 
-/// A source of requests to end a wait.
+/// Something that can end a wait.
 pub(crate) trait CancelSource {
-    /// Whether the wait shall end.
+    /// Whether the wait must end.
     fn is_over(&self) -> bool;
 
-    /// As `is_over`, and takes back a request for one call.
+    /// As `is_over`, and clears a cancellation that is for one call only.
     fn take(&self) -> bool {
         self.is_over()
     }
@@ -90,7 +90,7 @@ fn cancelled(watch: &dyn CancelSource) -> Result<(), Fail> {
 }
 
 impl Term {
-    /// Of a call that begins now.
+    /// The waits of a call that begins now.
     pub(crate) fn new(scope: &Scope, watch: Option<Arc<dyn CancelSource>>) -> Self {
         let limit = scope.limit;
         let every = limit.map_or(LOOK_EVERY, |limit| limit.min(LOOK_EVERY));
@@ -105,10 +105,10 @@ impl Term {
         self.end.is_some_and(|end| end <= Instant::now())
     }
 
-    /// Waits for a server in here.
+    /// Runs `call`, which waits for a server.
     ///
     /// # Errors
-    /// Those of the call; `Cancelled` or `Deadline` when it was broken off.
+    /// Those of the call; `Cancelled` or `Deadline` if the wait ended early.
     pub(crate) fn run<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
         self.broken_off(call, |asked| {
             Fail::of(if asked {
@@ -119,7 +119,7 @@ impl Term {
         })
     }
 
-    /// As `run`, for what writes, which may come about when it was broken off: `Indeterminate`.
+    /// As `run`, for a write. If the wait ended early, the write may still be executed: `Indeterminate`.
     pub(crate) fn write<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
         self.broken_off(call, |_| Fail::of(ErrorCode::Indeterminate))
     }
@@ -141,7 +141,7 @@ impl Term {
         }
     }
 
-    /// Waits for verdicts, of a store of this process as well.
+    /// Waits for verdicts, also those of a local store.
     pub(crate) fn verdicts(&self, mut proposal: Proposal) -> Result<Outcomes, Fail> {
         let Some(watch) = &self.watch else {
             return Ok(proposal.wait()?);
@@ -160,17 +160,17 @@ impl Term {
     }
 }
 
-/// Whether a wait in a handle shall end: because somebody asked for it, because the handle was given
-/// back, or because the store was closed.
+/// Whether a wait in a handle must end: because it was cancelled, because the handle was released,
+/// or because the store was closed.
 #[derive(Debug)]
 pub(crate) struct Mark {
     cancelled: AtomicBool,
     freed: AtomicBool,
     closed: Arc<AtomicBool>,
     scope: Arc<Scope>,
-    /// How often it is looked at.
+    /// How often a wait checks it.
     every: Duration,
-    /// As `every`, while a server owes an answer; none: what is asked ends by itself.
+    /// As `every`, while a request to a server has no answer; `None` if the request ends by itself.
     unanswered: Option<Duration>,
 }
 
@@ -182,8 +182,8 @@ impl CancelSource for Mark {
     }
 
     fn take(&self) -> bool {
-        // A mark is for one call, the others for all. The mark is not read again after the swap: one
-        // that is set in between would end this call and, still set, the next.
+        // A mark ends one call; the other conditions end all. The mark is not read again after the swap,
+        // because one that is set in between would end both this call and the next.
         self.cancelled.swap(false, Ordering::AcqRel)
             || self.freed.load(Ordering::Acquire)
             || self.scope.is_over()
@@ -191,8 +191,8 @@ impl CancelSource for Mark {
 }
 
 impl Mark {
-    /// For what is opened in this scope, with waits that look at it as often as `every`. `closed` is
-    /// set when the store of the scope is closed.
+    /// The mark of a handle that is opened in this scope. Its waits check the mark as often as `every`.
+    /// `closed` is set when the store of the scope is closed.
     pub(crate) fn new(
         (closed, scope): (&Arc<AtomicBool>, &Arc<Scope>),
         every: Duration,
@@ -222,13 +222,13 @@ impl Mark {
         self.freed.store(true, Ordering::Release);
     }
 
-    /// Of a call without a time of its own that begins now.
+    /// The waits of a call without a timeout that begins now.
     pub(crate) fn term(self: &Arc<Self>) -> Term {
         Term::new(&self.scope, Some(Arc::<Self>::clone(self)))
     }
 
-    /// Asks until there is something, or the time is over. What is asked waits until the time it is
-    /// given at most; without one it does not wait.
+    /// Calls `ask` until it returns a value or the timeout passes. `ask` waits at most until the time
+    /// that it gets; without a time it does not wait.
     pub(crate) fn wait<T>(
         self: &Arc<Self>,
         timeout_ms: u64,
@@ -242,7 +242,7 @@ impl Mark {
         })
     }
 
-    /// As `wait`, also when the store was closed.
+    /// As `wait`, but continues after the store was closed.
     pub(crate) fn wait_on<T>(
         self: &Arc<Self>,
         timeout_ms: u64,
@@ -250,7 +250,7 @@ impl Mark {
     ) -> Result<Option<T>, Fail> {
         let begun = Instant::now();
         let end = begun.checked_add(Duration::from_millis(timeout_ms));
-        // What is there already is fetched without a time, but for that of the handle.
+        // A result that is available is fetched with no deadline except that of the handle.
         let patient = match timeout_ms {
             0 => self.scope.limit.and_then(|limit| begun.checked_add(limit)),
             _ => end,

@@ -1,17 +1,17 @@
-//! Options of a topic as words.
+//! Parses and prints the options of a topic, as in `fuel-max=2000000`.
 
 use weir::{Compaction, ErrorCode, GroupName, StateMode, TopicOptions};
 
 use crate::report::Failure;
 use crate::words::{self, bytes, number, optional, time_ms};
 
-/// The names, as typed.
+/// The names of the options.
 const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
                      value-bytes-max, keys-max, retention-age, retention-bytes, \
                      retention-records, hold-for-groups; for a program state, fuel-max, memory-bytes-max, \
                      emits-max, emit-bytes-max, state-entries-max, state-bytes-max";
 
-/// Reads `NAME=VALUE` words on top of what holds now.
+/// Parses `NAME=VALUE` words, and applies them to the current options.
 pub(crate) fn parse(list: &[String], now: &TopicOptions) -> anyhow::Result<TopicOptions> {
     let mut options = now.clone();
     words::each(list, |name, value| set(&mut options, name, value))?;
@@ -72,14 +72,14 @@ fn groups(text: &str) -> Result<Vec<GroupName>, String> {
     Ok(names)
 }
 
-/// The groups that retention waits for, with commas; nothing without any.
+/// The groups that retention waits for, separated by commas; empty without any.
 pub(super) fn hold(options: &TopicOptions) -> Option<String> {
     let names = &options.retention.hold_for_groups;
     let names: Vec<&str> = names.iter().map(GroupName::as_str).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// The compaction in words.
+/// The name of a compaction.
 pub(super) fn compaction(options: &TopicOptions) -> &'static str {
     match options.compaction {
         Compaction::Off => "off",
@@ -87,7 +87,7 @@ pub(super) fn compaction(options: &TopicOptions) -> &'static str {
     }
 }
 
-/// The options that are set, as JSON.
+/// The options that are not at their default, as JSON.
 pub(crate) fn json(options: &TopicOptions) -> String {
     let mut members = vec![format!("\"compaction\":\"{}\"", compaction(options))];
     let mut number = |name: &str, value: Option<u64>| {

@@ -1,4 +1,4 @@
-//! Queries that the site answers, with the last answer of each kept for when it cannot be reached.
+//! Queries that the site answers. The last answer of each is stored, for times without a connection.
 //!
 //! Invariants: a query without a condition is not sent; an answer holds ids only, the issues come from
 //! the replica.
@@ -14,13 +14,13 @@ use crate::overlay::Overlay;
 use crate::replica::Replica;
 use crate::search::Search;
 
-/// Topic of the answers, by query.
+/// Topic with the last answer to each query.
 const TOPIC: &str = "queries";
-/// Longest query whose answer is kept, in bytes.
+/// Longest query whose answer is stored, in bytes.
 const QUERY_BYTES_MAX: usize = 200;
-/// Ids of a page.
+/// Number of ids on a page.
 const PAGE: usize = 5000;
-/// Pages of one query at most.
+/// Largest number of pages of one query.
 const PAGES_MAX: usize = 1000;
 
 /// An answer of the site.
@@ -28,15 +28,15 @@ const PAGES_MAX: usize = 1000;
 pub struct Asked {
     /// Ids of the issues, in the order of the query.
     pub ids: Vec<String>,
-    /// When the site was asked, in milliseconds since 1970-01-01 UTC.
+    /// Time of the request, in milliseconds since 1970-01-01 UTC.
     pub at_ms: i64,
 }
 
-/// Sends a query, and keeps its answer.
+/// Sends a query, and stores its answer.
 ///
 /// # Errors
-/// `EmptyQuery` for one without a condition, `Status` with the words of the site for one that it does
-/// not understand.
+/// `EmptyQuery` if the query has no condition; `Status` with the message of the site if it refuses
+/// the query.
 pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<Asked> {
     let jql = jql.trim();
     let order = jql
@@ -80,11 +80,11 @@ pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result
     Err(JiraError::Paging("its pages do not end"))
 }
 
-/// Sends a query; if the site cannot be reached, the last answer is returned. The answer is of now if its
-/// `at_ms` is `now_ms`.
+/// Sends a query; if the site cannot be reached, returns the last answer. A new answer has `at_ms`
+/// equal to `now_ms`.
 ///
 /// # Errors
-/// As [`ask`]; `Transport` when there is no last answer.
+/// As [`ask`]; `Transport` if the site cannot be reached and there is no last answer.
 pub fn ask_or_last(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<Asked> {
     match ask(client, replica, jql, now_ms) {
         Err(error @ JiraError::Transport { .. }) => replica.read(TOPIC, jql.trim())?.ok_or(error),
@@ -92,7 +92,8 @@ pub fn ask_or_last(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -
     }
 }
 
-/// The issues of an answer that the replica has, with pending edits laid over them, in its order.
+/// The issues of an answer, in its order and with pending edits. Issues that the replica lacks are
+/// left out.
 pub fn issues(replica: &Replica, asked: &Asked) -> Result<Vec<Value>> {
     let overlay = Overlay::load(replica)?;
     let mut found = Vec::new();

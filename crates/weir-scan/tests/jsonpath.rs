@@ -59,7 +59,7 @@ fn yielded(text: &str, item: &str) -> String {
     format!("=> [{}]", values.collect::<Vec<_>>().join(","))
 }
 
-/// Both ways to evaluate a filter agree.
+/// Asserts that a filter has one result, alone and in the scan of a page.
 fn judged(text: &str, item: &str) -> String {
     let filter = match Filter::parse(text) {
         Ok(filter) => filter,
@@ -141,7 +141,7 @@ fn nothing_in_data_makes_a_filter_fail() {
     ] {
         assert!(!filter.matches(broken.as_bytes(), &()).unwrap(), "{broken}");
     }
-    // What can be read of it counts.
+    // The part before the fault is evaluated.
     assert!(filter.matches(b"{\"a\":1,\"c\":[,]}", &()).unwrap());
 }
 
@@ -180,7 +180,7 @@ fn expressions_have_limits() {
     complex(&format!("@{}", ".a".repeat(65)));
     complex(&format!("@.a == '{}'", "x".repeat(64 << 10)));
     complex(&format!("@{}", "[?@".repeat(65)));
-    // What would take a power of the item's size.
+    // Expressions whose work grows with a power of the size of the item.
     complex("@..a..a..a..a..a");
     complex("@..a[?@..a[?@..a[?@..a[?@..a]]]]");
     complex("@[?$.*[?$.*[?$.*[?$.*[?$.*]]]]]");
@@ -224,17 +224,17 @@ fn work_ends_where_the_size_of_the_item_allows_no_more() {
         nested(400)
     );
     for (text, item) in [
-        // By the fourth power of the nesting.
+        // The work grows with the fourth power of the nesting.
         ("@..*..*..*..a", &nested(500)),
         ("count(@..*..*..*) == 0", &nested(500)),
         ("@[?@..*..*..*..a]", &nested(500)),
-        // By the second of the width.
+        // With the square of the width.
         ("@[?count($[?@[0] == $[-1][0]]) == 7]", &wide),
-        // By two to the power of the nesting.
+        // With two to the power of the nesting.
         (&selectors, &nested(100)),
-        // By the program of a regular expression.
+        // With the size of a regular expression.
         ("search(@.a, '(a?){400}b')", &long),
-        // By what is compared.
+        // With the size of the compared values.
         (
             "@[?@ == $[0] && @ == $[1] && @ != $[2] && @[0] == $[3][0] && @ == $]",
             &compared,
@@ -254,7 +254,7 @@ fn work_ends_where_the_size_of_the_item_allows_no_more() {
     assert_eq!((done, visited), (Ok(()), 1));
 }
 
-/// Objects and arrays, `levels` deep and of `width` parts each.
+/// Objects and arrays with `levels` levels, each of `width` parts.
 fn tree(levels: u32, width: usize) -> String {
     if levels == 0 {
         return "\"some text\"".to_owned();
@@ -354,7 +354,7 @@ fn a_pattern_that_the_standard_does_not_know_is_explained() {
     ] {
         assert_eq!(pattern_fault(pattern).as_deref(), Some(why), "{pattern}");
     }
-    // Whatever stands there, there is a reason exactly where there is no pattern.
+    // For any text, there is a reason exactly if the text is not a pattern.
     for pattern in [
         "*", ")", "]", "a**", "{", "a{2,1}", "\\", "[]", "[b-a]", "[[a]]", "\\p{X}",
     ] {

@@ -1,7 +1,7 @@
-// Command foreign merges the partitions of a document data base that has no
-// order across them: it reads pages of each partition over HTTP, in the order
-// that the query asks for them, and prints the documents in one order. A
-// partition that is split meanwhile goes on as its parts.
+// Command foreign merges the partitions of a document database that has no
+// order across partitions. It reads pages of each partition over HTTP when the
+// query needs them, and prints the documents in order. If a partition is split,
+// it continues with the parts.
 //
 //	foreign -limit 20 http://127.0.0.1:8081
 //
@@ -79,10 +79,10 @@ func sourceOf(partition string) weir.SourceOptions {
 	return weir.SourceOptions{Name: partition, Shape: "member:$.Documents", Sorted: true}
 }
 
-// dataBase is the far side.
+// dataBase is a client of the database.
 type dataBase struct {
 	url string
-	// partitions has the partition of each source.
+	// partitions maps the number of a source to its partition.
 	partitions map[uint32]string
 }
 
@@ -112,7 +112,7 @@ func (d *dataBase) ranges(ctx context.Context) ([]keyRange, error) {
 	return answer.Ranges, nil
 }
 
-// fetch gets what the query needs, the pages that are worth fetching ahead too.
+// fetch fetches all pages that the query needs, including those to read ahead.
 func (d *dataBase) fetch(ctx context.Context, needs []weir.Need) error {
 	for _, need := range needs {
 		if err := d.page(ctx, need); err != nil {
@@ -122,7 +122,7 @@ func (d *dataBase) fetch(ctx context.Context, needs []weir.Need) error {
 	return nil
 }
 
-// page gets one page and hands it in.
+// page fetches one page and enqueues it.
 func (d *dataBase) page(ctx context.Context, need weir.Need) error {
 	partition := d.partitions[need.Source.Number()]
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/docs", nil)
@@ -146,7 +146,7 @@ func (d *dataBase) page(ctx context.Context, need weir.Need) error {
 	default:
 		return fmt.Errorf("partition %s: %s", partition, response.Status)
 	}
-	// Straight from the socket into memory of the engine, which keeps it.
+	// The engine takes over this buffer, so the page is not copied.
 	buffer, err := weir.NewBuffer(int(max(response.ContentLength, 0)))
 	if err != nil {
 		return err
@@ -161,15 +161,15 @@ func (d *dataBase) page(ctx context.Context, need weir.Need) error {
 	}
 	err = need.Source.EnqueueBuffer(buffer, next)
 	if !need.Required && errors.Is(err, weir.ErrOverBudget) {
-		// No room for a page ahead: it is asked for again.
+		// The query has no space for a page ahead, and requests it again later.
 		buffer.Free()
 		return nil
 	}
 	return err
 }
 
-// split puts the parts of a partition in its place. They continue after what was
-// read of the whole.
+// split replaces a partition by its parts, which continue after the last page of
+// the partition.
 func (d *dataBase) split(ctx context.Context, need weir.Need, partition string) error {
 	ranges, err := d.ranges(ctx)
 	if err != nil {

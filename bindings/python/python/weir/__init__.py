@@ -1,4 +1,4 @@
-"""An event store to open in your process, and ordered queries over raw JSON pages.
+"""An event store, opened in your process or at a server, and ordered queries over JSON pages.
 
     import weir
 
@@ -9,8 +9,8 @@
         for record in orders.records():
             print(record)
 
-`weir.connect(url)` gives the same for a store behind a server. `weir.aio` has asynchronous forms.
-`weir.Query` merges, filters and groups pages from anywhere.
+`weir.connect(url)` returns a store at a server. `weir.aio` has asynchronous forms. `weir.Query`
+merges, filters and groups pages from any source.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
-//! The functions of `weir_psyc.h`: what each is called, what it takes, where it is done.
+//! The functions of `weir_psyc.h`: the name, parameters and implementation of each.
 //!
 //! `tests/header.rs` reads this list like that of `crate::entry`. Invariant: this module only names
 //! functions.
-#![allow(unsafe_code, reason = "a name that C finds is `unsafe(no_mangle)`")]
+#![allow(
+    unsafe_code,
+    reason = "a name that C can link needs `unsafe(no_mangle)`"
+)]
 #![allow(
     clippy::wildcard_imports,
     reason = "the structures of the header, nearly all of them"
 )]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "what a caller has to keep to is the header, for all functions alike"
+    reason = "the header has the requirements of all functions"
 )]
 #![allow(
     clippy::too_many_arguments,
-    reason = "those of the header: structures for them would have to be filled for each call"
+    reason = "the header has these parameters: a caller would have to fill a structure for each call"
 )]
 
 use super::{names, parser, raw::*, render, text, uniform, walk};
@@ -21,7 +24,7 @@ use crate::guard;
 use crate::handle::Caller;
 use crate::raw::{Error, Slice};
 
-/// Functions that say what went wrong: each gets a last parameter for it.
+/// Defines functions with a last parameter for the error.
 macro_rules! codec {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $place:path;)*) => { $(
         $(#[$doc])*
@@ -34,44 +37,44 @@ macro_rules! codec {
     )* };
 }
 
-/// Where a byte may stand.
+/// The places at which a byte is permitted.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_psyc_byte(byte: u8) -> u32 {
     names::byte(byte)
 }
 
 codec! {
-    /// Begins.
+    /// Initialises a parser.
     fn weir_psyc_parser_init(parser: *mut PsycParser, options: *const PsycParserOptions) = parser::init;
-    /// Reads on.
+    /// Parses the next bytes.
     fn weir_psyc_parser_read(parser: *mut PsycParser, bytes: Slice, events: *mut PsycEvent, room: usize, count: *mut usize, used: *mut usize) = parser::read;
-    /// Where a parser stands.
+    /// The state of a parser.
     fn weir_psyc_parser_describe(parser: *const PsycParser, out: *mut PsycParserInfo) = parser::describe;
 
-    /// Walks on in a value.
+    /// The next parts of a value.
     fn weir_psyc_walk(cursor: *mut PsycCursor, bytes: Slice, parts: *mut PsycPart, room: usize, count: *mut usize, used: *mut usize) = walk::walk;
-    /// A packet id.
+    /// Parses a packet id.
     fn weir_psyc_parse_packet_id(bytes: Slice, out: *mut PsycPacketId) = walk::packet_id;
-    /// An address.
+    /// Parses an address.
     fn weir_psyc_parse_uniform(bytes: Slice, any: u32, out: *mut PsycUniform) = uniform::parse;
-    /// A whole number.
+    /// Parses an integer.
     fn weir_psyc_integer(bytes: Slice, out: *mut i64) = names::integer;
-    /// A position in a list.
+    /// Parses a position in a list.
     fn weir_psyc_list_index(bytes: Slice, out: *mut u64) = names::list_index;
-    /// Unix seconds of a date.
+    /// Converts a date to Unix seconds.
     fn weir_psyc_date(bytes: Slice, unix_seconds: *mut i64) = names::date;
-    /// The other way.
+    /// Converts Unix seconds to a date.
     fn weir_psyc_date_from_unix(unix_seconds: i64, out: *mut i64) = names::date_from_unix;
 
-    /// Whether a word continues another.
+    /// Whether a word inherits from another.
     fn weir_psyc_inherits(base: Slice, word: Slice) = names::inherits;
-    /// Whether subwords are in a word.
+    /// Whether a word has all subwords of another.
     fn weir_psyc_matches(shorter: Slice, longer: Slice) = names::matches;
     /// The longest key that a word inherits from.
     fn weir_psyc_lookup(keys: *const Slice, count: usize, word: Slice, index: *mut usize) = names::lookup;
-    /// What a name means.
+    /// The meaning of a name.
     fn weir_psyc_describe_name(name: Slice, out: *mut PsycName) = names::describe;
-    /// Who talks.
+    /// The kind of peer, by its first bytes.
     fn weir_psyc_talk(bytes: Slice, out: *mut u32) = names::talk;
 
     /// The standard template of a method.
@@ -79,18 +82,18 @@ codec! {
     /// Fills a template.
     fn weir_psyc_render_text(text: *const PsycTemplate, cursor: *mut PsycCursor, bindings: *const PsycBinding, count: usize, out: *mut u8, room: usize, written: *mut usize) = text::render;
 
-    /// Sizes of a packet.
+    /// Computes the sizes of a packet.
     fn weir_psyc_measure(packet: *const PsycPacket, out: *mut PsycSizes) = render::measure;
-    /// A packet's bytes.
+    /// Renders a packet.
     fn weir_psyc_render(packet: *const PsycPacket, out: *mut u8, room: usize, size: *mut usize) = render::packet;
-    /// A modifier's line.
+    /// Renders the line of a modifier.
     fn weir_psyc_render_modifier(modifier: *const PsycModifier, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::modifier;
-    /// A list.
+    /// Renders a list.
     fn weir_psyc_render_list(r#type: Slice, items: *const PsycItem, count: usize, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::list;
-    /// A dict.
+    /// Renders a dict.
     fn weir_psyc_render_dict(r#type: Slice, entries: *const PsycEntry, count: usize, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::dict;
-    /// An update.
+    /// Renders an update.
     fn weir_psyc_render_update(steps: *const PsycStep, count: usize, operation: u32, item: *const PsycItem, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::update;
-    /// A packet id.
+    /// Renders a packet id.
     fn weir_psyc_render_packet_id(id: *const PsycPacketId, out: *mut u8, room: usize, size: *mut usize) = render::packet_id;
 }

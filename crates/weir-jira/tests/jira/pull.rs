@@ -25,7 +25,7 @@ fn the_index_finds_an_issue_by_its_present_key() {
     let id = index.row("AA-1").unwrap().id.clone();
     assert_eq!(index.row("aa-1").unwrap().id, id);
     assert_eq!(index.row(&id).unwrap().key, "AA-1");
-    // A moved issue has another key; enough changes make the numbers of the index dense again.
+    // A moved issue gets another key. After enough changes the index renumbers its rows.
     let body = json!({"issue": "AA-1", "project": "BB"});
     world.sim.control("POST", "/_sim/move", &body);
     for _ in 0..115 {
@@ -176,7 +176,7 @@ fn offline_queries_need_no_request() {
         .to_string();
     assert!(error.contains("character 10"), "{error}");
     assert!(offline::search(&world.replica, " ", now).is_err());
-    // The pull in between is the only one that asked.
+    // Only the pull in between sent requests.
     assert_eq!(world.client.requests(), requests + 1);
 }
 
@@ -199,13 +199,13 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
         keys(&asked::issues(replica, &asked).unwrap()),
         keys(&wanted)
     );
-    // An edit that waits is laid over the answer.
+    // The answer includes a pending edit.
     let first = keys(&wanted).remove(0);
     let edit = [("summary".to_owned(), "Mine".to_owned())];
     world.outbox().edit(&first, &edit).unwrap();
     let shown = asked::issues(replica, &asked).unwrap();
     assert_eq!(shown[0]["fields"]["summary"], "Mine");
-    // Neither a query without a condition nor one that the site refuses has an answer.
+    // A query without a condition, and one that the site refuses, are errors.
     let before = client.requests();
     for empty in ["", "  ", "order by key"] {
         let error = asked::ask(client, replica, empty, 8).unwrap_err();
@@ -217,7 +217,7 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
         matches!(error, JiraError::Status { status: 400, .. }),
         "{error}"
     );
-    // Without the site the last answer is given, with its time.
+    // If the site cannot be reached, the last answer is returned, with its time.
     let fault = serde_json::json!({"name": "reset-before"});
     world.fault("POST", "/rest/api/3/search/jql", 1, 0, &fault);
     assert_eq!(asked::ask_or_last(client, replica, jql, 9).unwrap(), asked);

@@ -1,25 +1,24 @@
-//! The ways in which a server that looks right in a browser stalls under a
-//! benchmark.
+//! Request patterns under which a server stalls that works with a browser.
 
 use std::fmt;
 
 use super::server::{Line, Running};
 use crate::error::Result;
 
-/// A way to ask, and what came of it.
+/// A request pattern and its outcome.
 pub type Check = fn(&mut Running) -> Result<Outcome>;
 
-/// What came of it.
+/// The outcome of a request pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything was answered.
+    /// Every request was answered.
     Good,
-    /// No answer.
+    /// No request was answered.
     Hangs,
-    /// The client was never asked for the body it had announced; it was
-    /// answered when the client gave up waiting and sent it.
+    /// The server did not send `100 Continue`. It responded only after the
+    /// client sent the body without it.
     Unasked,
-    /// Some were answered: so many.
+    /// The server answered only this number of requests.
     Some(usize),
 }
 
@@ -34,7 +33,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// All of them. Each wants a server of its own.
+/// All patterns. Each needs a server of its own.
 pub const COLUMNS: [(&str, Check); 7] = [
     ("one write", one_write),
     ("head, then body", head_then_body),
@@ -77,7 +76,7 @@ fn one_write(server: &mut Running) -> Result<Outcome> {
     echo(server, &mut line, 50)
 }
 
-/// As clients in Python do it.
+/// Sends head and body separately, as clients in Python do.
 fn head_then_body(server: &mut Running) -> Result<Outcome> {
     let mut line = server.connect()?;
     server.send(&mut line, &head(50, ""))?;
@@ -86,7 +85,7 @@ fn head_then_body(server: &mut Running) -> Result<Outcome> {
     echo(server, &mut line, 50)
 }
 
-/// More than one read takes, in one write.
+/// Sends in one write more than the server reads at once.
 fn large_write(server: &mut Running) -> Result<Outcome> {
     let mut line = server.connect()?;
     server.freeze()?;
@@ -108,7 +107,7 @@ fn three_together(server: &mut Running) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// As curl uploads a file.
+/// Waits for `100 Continue`, as curl does for an upload.
 fn expect(server: &mut Running) -> Result<Outcome> {
     let mut line = server.connect()?;
     server.send(&mut line, &head(20_000, "Expect: 100-continue\r\n"))?;
@@ -122,8 +121,8 @@ fn expect(server: &mut Running) -> Result<Outcome> {
     }
 }
 
-/// An answer that no socket takes at once, to a client that reads late: as long
-/// as it has not read, its window stays as small as it was at first.
+/// Requests a response that is larger than the buffers of the sockets, and reads
+/// late. Until the client reads, its window keeps its small initial size.
 fn slow_reader(server: &mut Running) -> Result<Outcome> {
     const BYTES: usize = 3 << 20;
     let mut line = server.connect()?;

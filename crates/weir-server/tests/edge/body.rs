@@ -1,5 +1,5 @@
-//! Bodies on their way in: cut anywhere, with and without expectation, in
-//! chunks, coded, too large.
+//! Request bodies: split at every byte, with and without `Expect`, in chunks,
+//! with content codings, and too large.
 
 use std::io::Write;
 
@@ -73,7 +73,7 @@ fn a_client_that_expects_100_is_asked_for_the_body_or_refused() {
 fn a_body_over_its_limit_is_refused_and_the_answer_arrives() {
     let world = with(&[("payload_max", "1MiB")]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
-    // Declared, and not declared.
+    // With a declared length, and without.
     let large = vec![b'x'; 3 << 20];
     let reply = world.ask("POST /v1/topics/t/events", "", &large[..(1 << 20) + 1]);
     assert_eq!(reply.status, 413);
@@ -81,7 +81,7 @@ fn a_body_over_its_limit_is_refused_and_the_answer_arrives() {
     client.send(b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     for piece in large.chunks(64 << 10) {
         let chunk = format!("{:x}\r\n", piece.len());
-        // The server answers when it has seen enough.
+        // The server responds before it has read the whole body.
         let sent = client
             .stream
             .write_all(chunk.as_bytes())
@@ -194,7 +194,7 @@ fn answers_are_coded_for_those_who_ask() {
             .unwrap(),
         };
         assert_eq!(text, plain);
-        // The tag of the coded form is good for a condition.
+        // A condition may use the tag of the coded form.
         let fields = format!(
             "If-Match: {}\nContent-Type: application/json",
             reply.get("etag").unwrap()

@@ -1,9 +1,11 @@
 //! The load client: one thread, many connections, closed or open loop.
 //!
-//! Invariants: in an open loop a latency counts from the moment the request
-//! was due, whether or not a connection was free then, so a server that stalls
-//! cannot hide the requests that it kept from being sent; nothing due is left
-//! out. Every answer's status and, if known, body is compared.
+//! Invariants:
+//! - In an open loop, a latency starts when the request is due, even if no
+//!   connection is free. So a server that stalls cannot hide the requests that
+//!   it delayed.
+//! - Every request that is due is sent.
+//! - The status of every response is compared, and its body if it is known.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -19,19 +21,19 @@ use crate::machine::now_ns;
 use crate::params::{Params, Rhythm};
 use crate::{Error, fnv, io};
 
-/// Room for what one read brings.
+/// Size of the read buffer.
 const READ_BYTES: usize = 64 << 10;
-/// Longest silence.
+/// Longest time without a response.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What came out.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// From the first request's due time to the last answer, nanoseconds.
+    /// Nanoseconds from the due time of the first request to the last response.
     pub wall_ns: u64,
-    /// Latency of each request, nanoseconds, in order of the answers.
+    /// Latency of each request in nanoseconds, in the order of the responses.
     pub latencies: Vec<u64>,
-    /// FNV-1a of the last body, inflated if it is to be.
+    /// FNV-1a of the last body, after inflating it if requested.
     pub content: u64,
 }
 
@@ -39,9 +41,9 @@ struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
     filled: usize,
-    /// Bytes of the request that are sent; its whole length when all are.
+    /// Number of bytes of the request that were sent.
     sent: usize,
-    /// When the request under way was due.
+    /// Due time of the current request.
     due: Option<u64>,
 }
 
@@ -77,7 +79,7 @@ impl Client {
         Ok(Client { poll, connections })
     }
 
-    /// Sends `params.requests` requests and awaits all answers.
+    /// Sends `params.requests` requests and waits for all responses.
     pub fn run(&mut self, params: &Params, seed: u64) -> Result<Outcome, Error> {
         let mut outcome = Outcome {
             latencies: Vec::with_capacity(params.requests),
@@ -142,7 +144,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what is there; whether the answer is whole now.
+    /// Reads the available bytes. Returns whether the response is complete.
     fn receive(&mut self, params: &Params, outcome: &mut Outcome) -> Result<bool, Error> {
         loop {
             if self.filled == self.input.len() {
@@ -175,7 +177,7 @@ impl Connection {
                 self.filled = 0;
                 return Ok(true);
             }
-            // A short read took everything; the next event tells of more.
+            // A short read has emptied the socket; the next event reports new bytes.
             if count < room {
                 return Ok(false);
             }
@@ -183,7 +185,7 @@ impl Connection {
     }
 }
 
-/// When requests are due.
+/// The due times of requests.
 struct Schedule {
     left: usize,
     due: Option<f64>,
@@ -261,8 +263,8 @@ mod tests {
         assert!((9.5..10.5).contains(&seconds), "{seconds}");
     }
 
-    /// A server that answers nothing until all requests were due: every
-    /// latency must hold the wait, although one connection can send only one.
+    /// A server that responds only after all requests are due: every latency
+    /// must include the wait, although one connection can send only one.
     #[test]
     fn waiting_for_a_connection_counts() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

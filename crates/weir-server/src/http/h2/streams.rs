@@ -1,5 +1,5 @@
-//! What the streams of one connection are doing, so that somebody can see those
-//! that do nothing: hyper looks after the protocol, not after the time.
+//! Tracks the streams of one HTTP/2 connection, to detect idle and stalled ones: hyper
+//! implements the protocol without time limits.
 //!
 //! Invariant: every stream that the server waits for is listed.
 
@@ -14,10 +14,10 @@ use crate::config::ServerConfig;
 use crate::limits::admission::{Admission, Permit};
 use crate::limits::minimum_rate::MinimumRate;
 
-/// Longest time between two looks.
+/// Longest time between two checks.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// All of them.
+/// The streams of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     inner: Mutex<Inner>,
@@ -25,14 +25,14 @@ pub(super) struct Streams {
 
 #[derive(Debug)]
 struct Inner {
-    /// Requests and answers that are under way.
+    /// Number of requests whose responses are not sent completely.
     open: usize,
     tails: usize,
-    /// Since when there is none.
+    /// When the last open request ended.
     idle: Instant,
-    /// Number of the newest one.
+    /// Number of the newest request.
     last: u64,
-    /// Until when the client has to take some of each answer.
+    /// For each response, the time until which the client must accept more of it.
     due: HashMap<u64, Instant>,
 }
 
@@ -48,14 +48,14 @@ impl Default for Inner {
     }
 }
 
-/// What a look at the connection shows.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Somebody works.
+    /// At least one request is open.
     Busy,
-    /// Nobody does, for so long.
+    /// No request is open, for this time.
     Idle(Duration),
-    /// The client takes nothing of an answer.
+    /// The client accepts nothing of a response.
     Stalled,
 }
 
@@ -74,7 +74,7 @@ impl Streams {
         }
     }
 
-    /// How often to look.
+    /// Time between two checks.
     pub(super) fn every(config: &ServerConfig) -> Duration {
         let least = config.write_timeout.min(config.idle_timeout) / 4;
         least.clamp(Duration::from_millis(10), LOOK_MAX)
@@ -97,11 +97,11 @@ impl Streams {
     }
 }
 
-/// A request and its answer, until the last of it is handed over.
+/// A request, until its response is sent completely.
 #[derive(Debug)]
 pub(super) struct Open {
     number: u64,
-    /// No other one of its connection was open.
+    /// Whether no other request of the connection was open.
     is_first: bool,
     permit: Option<Permit>,
     is_tail: bool,
@@ -110,7 +110,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Takes a permit if other streams of the connection are open; false: there is none.
+    /// Takes a permit if other streams of the connection are open. Returns false if there is none.
     pub(super) fn admitted(&mut self, admission: &Admission) -> bool {
         if !self.is_first {
             self.permit = admission.admit_stream();
@@ -118,7 +118,7 @@ impl Open {
         self.is_first || self.permit.is_some()
     }
 
-    /// Makes it a tail if there are fewer than `most` of them.
+    /// Turns the request into a tail if the connection has fewer than `most` tails.
     pub(super) fn tails(&mut self, most: usize) -> bool {
         let mut inner = self.streams.lock();
         let fits = inner.tails < most;
@@ -130,8 +130,8 @@ impl Open {
         fits
     }
 
-    /// So many bytes were handed over; with `holds` there are more, which take
-    /// room that others wait for.
+    /// Records that `bytes` were passed to hyper. With `holds`, more bytes follow, and they use
+    /// memory that other requests wait for.
     pub(super) fn gave(&mut self, bytes: usize, holds: bool, config: &ServerConfig) {
         let due = Instant::now() + config.write_timeout;
         let held = self.rate.until(holds, config);
@@ -140,7 +140,7 @@ impl Open {
         self.streams.lock().due.insert(self.number, due);
     }
 
-    /// The client has room for more.
+    /// Records that the client accepts more bytes.
     pub(super) fn taken(&self) {
         self.streams.lock().due.remove(&self.number);
     }

@@ -1,4 +1,4 @@
-//! State that requests for streams share. All of it can be rebuilt from the store.
+//! State that requests for streams share. The store has everything that is needed to rebuild it.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,8 +13,8 @@ use super::config::{Config, Expiry};
 use super::terms::TURNS;
 use crate::http::problem::{Kind, Problem};
 
-/// Turns of requests that run one after the other. They guard no data and admit nobody:
-/// conditions in the store decide. They only save attempts that would fail.
+/// Locks that serialize requests by key. They guard no data: conditions in the store decide
+/// whether a request succeeds. The locks only avoid attempts that would fail.
 #[derive(Debug)]
 pub(crate) struct KeyedLocks(Vec<tokio::sync::Mutex<()>>, RandomState);
 
@@ -26,7 +26,7 @@ impl Default for KeyedLocks {
 }
 
 impl KeyedLocks {
-    /// Waits for the turn of the writer of this name, at most `limit`.
+    /// Acquires the lock of the writer `name`; waits at most `limit`.
     pub(crate) async fn take(
         &self,
         limit: Duration,
@@ -40,7 +40,7 @@ impl KeyedLocks {
     }
 }
 
-/// Waits for a turn, at most `limit`, the time for the store.
+/// Acquires a lock; waits at most `limit`, the time limit of the store.
 pub(crate) async fn turn(
     limit: Duration,
     row: &tokio::sync::Mutex<()>,
@@ -49,18 +49,18 @@ pub(crate) async fn turn(
     taken.map_err(|_| Problem::new(Kind::Busy, "others who change the stream take too long"))
 }
 
-/// What requests for streams share. All of it can be made again from the store.
+/// State that requests for streams share.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// When streams were used that live only as long as they are.
+    /// The time of the last use of each stream that expires when idle.
     pub(crate) leases: Mutex<Leases>,
-    /// Descriptions, with the incarnation that they are of.
+    /// The description of each stream, with its incarnation.
     pub(crate) configs: Mutex<HashMap<String, (u64, Arc<Config>)>>,
-    /// Turns of producers.
+    /// Locks of producers.
     pub(crate) producers: KeyedLocks,
-    /// Turns of writes with `Stream-Seq`.
+    /// Locks of writes with `Stream-Seq`.
     pub(crate) orders: KeyedLocks,
-    /// Held while a fork or an expiring stream is created, and while one is ended.
+    /// Held while a fork or an expiring stream is created or deleted.
     pub(crate) structure: tokio::sync::Mutex<()>,
 }
 
@@ -69,11 +69,11 @@ pub(crate) struct Streams {
 pub(crate) struct Lease {
     pub(crate) expiry: Expiry,
     pub(crate) used: Instant,
-    /// Readers that wait for more of it.
+    /// Number of readers that wait for new records.
     pub(crate) readers: usize,
 }
 
-/// All of them, by topic.
+/// The leases of all streams that expire, by topic.
 #[derive(Debug, Default)]
 pub(crate) struct Leases(HashMap<String, Lease>);
 
@@ -86,8 +86,8 @@ impl Lease {
         }
     }
 
-    /// Whether the end has come at `now_ms`, a time of the store: a wall clock that
-    /// jumps ends no stream (docs/operating/clocks.md).
+    /// Whether the stream has expired at `now_ms`, a time of the store: a wall clock that
+    /// jumps expires no stream (docs/operating/clocks.md).
     pub(crate) fn is_over(&self, expiry: Expiry, now_ms: u64) -> bool {
         match expiry {
             Expiry::Never => false,
