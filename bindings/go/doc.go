@@ -14,7 +14,7 @@
 //	verdict, err := orders.Put(ctx, []byte("4711"), []byte(`{"state":"open"}`))
 //	for record, err := range orders.Records(ctx, weir.FromStart()) { ... }
 //
-// # Queries over foreign pages
+// # Queries over pages from any source
 //
 // A [Query] does no input and output. Its caller adds sources, supplies
 // the pages that the query asks for, and takes results, which are pieces of

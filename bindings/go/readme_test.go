@@ -12,7 +12,7 @@ import (
 
 // TestReadme does what the README says, in an empty directory for each program.
 func TestReadme(t *testing.T) {
-	for _, heading := range []string{"## Quick start", "## Queries over foreign pages"} {
+	for _, heading := range []string{"## Quick start", "## Queries over pages from any source"} {
 		t.Run(heading, func(t *testing.T) { program(t, heading) })
 	}
 }
