@@ -18,8 +18,8 @@ use crate::types::{Batch, Entry, LogId, Member, Membership, StoredMembership, Ty
 
 type LeaderId = openraft::alias::LeaderIdOf<Types>;
 
-/// Nodes in a membership; more are refused as damage.
-const NODES_MAX: u64 = 64;
+/// Nodes in a membership, learners included. A membership with more cannot be read.
+pub(crate) const NODES_MAX: usize = 64;
 /// Numbers of removed nodes that a membership keeps; with as many, no number can be wanted.
 pub(crate) const REMOVED_MAX: u64 = 1024;
 
@@ -96,6 +96,8 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
 /// docs/formats/cluster.md, "Membership".
 pub(crate) fn encode_members(members: &Membership) -> Bytes {
     let mut out = Vec::new();
+    let count = members.nodes().count();
+    assert!(count <= NODES_MAX, "no node could read {count} members");
     let configurations = members.get_joint_config();
     put_varint(&mut out, configurations.len() as u64);
     for voters in configurations {
@@ -104,7 +106,7 @@ pub(crate) fn encode_members(members: &Membership) -> Bytes {
             put_varint(&mut out, *voter);
         }
     }
-    put_varint(&mut out, members.nodes().count() as u64);
+    put_varint(&mut out, count as u64);
     for (node, member) in members.nodes() {
         put_varint(&mut out, *node);
         put_text(&mut out, &member.peer);
@@ -145,13 +147,13 @@ fn read_members(bytes: &[u8]) -> Result<Members, Short> {
     let mut configurations = Vec::new();
     for _ in 0..up_to(reader.varint()?, 2)? {
         let mut voters = BTreeSet::new();
-        for _ in 0..up_to(reader.varint()?, NODES_MAX)? {
+        for _ in 0..up_to(reader.varint()?, NODES_MAX as u64)? {
             voters.insert(reader.varint()?);
         }
         configurations.push(voters);
     }
     let mut nodes = BTreeMap::new();
-    for _ in 0..up_to(reader.varint()?, NODES_MAX)? {
+    for _ in 0..up_to(reader.varint()?, NODES_MAX as u64)? {
         let node = reader.varint()?;
         let (peer, client) = (read_text(&mut reader)?, read_text(&mut reader)?);
         let member = Member {

@@ -14,7 +14,7 @@ use openraft::{ChangeMembers, Raft, RaftMetrics, ServerState};
 use tokio::sync::Mutex;
 use weir_store::replica::NodeIdentity;
 
-use crate::convert::{REMOVED_MAX, index_of};
+use crate::convert::{NODES_MAX, REMOVED_MAX, index_of};
 use crate::machine::StateMachine;
 use crate::types::{LogId, Member, Types};
 use crate::wire::{Join, JoinAnswer};
@@ -26,6 +26,8 @@ const LAG_MAX: u64 = 64;
 
 /// How long new voters may take to catch up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
+/// The highest number that a directory may ask for: higher ones leave none for the others.
+const NODE_MAX: u64 = 1 << 63;
 /// How long this node may take to show a change that is committed.
 const SHOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -155,6 +157,10 @@ impl Members {
         }
         let current = self.current();
         let nodes = &current.nodes;
+        if let Some(node) = current.joined_as(join) {
+            self.until_committed(&current).await?;
+            return Ok(JoinAnswer::Joined { cluster, node });
+        }
         let known = nodes.get(&join.node);
         let node = match (join.cluster, known) {
             (Some(_), None) => {
@@ -207,8 +213,9 @@ impl Members {
                          address"
                     )));
                 }
+                has_place(nodes)?;
                 let node = match join.node {
-                    0 => self.unused(nodes),
+                    0 => self.unused(nodes)?,
                     wanted => never_removed(wanted, nodes)?,
                 };
                 let added = BTreeMap::from([(node, join.member.clone())]);
@@ -223,12 +230,13 @@ impl Members {
 
     /// A number that no node ever had: the log is longer than when the last one was
     /// given.
-    fn unused(&self, nodes: &BTreeMap<u64, Member>) -> u64 {
+    fn unused(&self, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
         let highest = nodes.keys().next_back().copied().unwrap_or_default();
         let removed = removed(nodes).last().copied().unwrap_or_default();
-        last.max(highest).max(removed) + 1
+        let unused = last.max(highest).max(removed).checked_add(1);
+        unused.ok_or_else(|| Declined::Never("no node number is left".to_owned()))
     }
 
     /// Keeps a number for a node that will listen at a peer address. Its disk is not known yet, so
@@ -250,7 +258,8 @@ impl Members {
             let text = format!("node {node} has the peer address {peer}");
             return Err(Declined::Never(text));
         }
-        let node = self.unused(&current.nodes);
+        has_place(&current.nodes)?;
+        let node = self.unused(&current.nodes)?;
         let member = Member {
             peer: peer.to_owned(),
             ..Member::default()
@@ -351,9 +360,22 @@ impl Members {
         let changed = self.raft.change_membership_if(change, retain, [is_same]);
         let changed = changed.await.map_err(|error| declined(&error))?;
         // The next change is based on this one.
-        let is_shown = |metrics: &RaftMetrics<Types>| {
+        self.until_shown(|metrics| {
             metrics.membership_config.log_id().as_ref() >= Some(changed.log_id())
-        };
+        })
+        .await
+    }
+
+    /// Waits until the membership entry that a caller has seen is committed.
+    async fn until_committed(&self, current: &Current) -> Result<(), Declined> {
+        self.until_shown(|metrics| metrics.cluster_committed >= current.entry)
+            .await
+    }
+
+    async fn until_shown(
+        &self,
+        is_shown: impl Fn(&RaftMetrics<Types>) -> bool + Send,
+    ) -> Result<(), Declined> {
         let wait = self.raft.wait(Some(SHOWN_TIMEOUT));
         wait.metrics(is_shown, "a change of the members")
             .await
@@ -363,12 +385,33 @@ impl Members {
 }
 
 impl Current {
+    /// The number that an empty directory got from a join whose answer was lost.
+    fn joined_as(&self, join: &Join) -> Option<u64> {
+        let Member {
+            peer, incarnation, ..
+        } = &join.member;
+        let is_same = |member: &Member| member.incarnation == *incarnation && member.peer == *peer;
+        let mut nodes = self.nodes.iter();
+        let joined = nodes.find(|(_, member)| is_same(member) && *incarnation != 0)?;
+        join.cluster.is_none().then_some(*joined.0)
+    }
+
     /// Whether the number that an empty directory wants is kept for its address: that of a node
     /// which has not joined yet.
     fn is_kept_for(&self, join: &Join) -> bool {
         let is_same = |member: &Member| member.incarnation == 0 && member.peer == join.member.peer;
         !self.voters.contains(&join.node) && self.nodes.get(&join.node).is_some_and(is_same)
     }
+}
+
+/// Whether the cluster takes one more node.
+fn has_place(nodes: &BTreeMap<u64, Member>) -> Result<(), Declined> {
+    if nodes.len() < NODES_MAX {
+        return Ok(());
+    }
+    Err(Declined::Never(format!(
+        "the cluster has {NODES_MAX} nodes, which is the limit; remove one first (`weir cluster rm`)"
+    )))
 }
 
 /// Whether a learner has caught up with the log.
@@ -393,6 +436,10 @@ fn removed(nodes: &BTreeMap<u64, Member>) -> BTreeSet<u64> {
 
 /// A number that an empty directory wants, unless a removed node may have had it.
 fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
+    if wanted > NODE_MAX {
+        let text = format!("node number {wanted} is too large; the limit is {NODE_MAX}");
+        return Err(Declined::Never(text));
+    }
     let removed = removed(nodes);
     if removed.contains(&wanted) {
         return Err(Declined::Never(format!(

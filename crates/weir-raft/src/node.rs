@@ -26,7 +26,7 @@ use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::agreement::{self, Diverged};
 use crate::client::{Peer, Peers};
-use crate::convert::{encode_members, entry_id};
+use crate::convert::{NODES_MAX, encode_members, entry_id};
 use crate::error::NodeError;
 use crate::exchange;
 use crate::join::{JoinRequest, fingerprint, join_by};
@@ -435,6 +435,10 @@ impl Node {
     /// Forms a cluster of these members, this node among them. Each of them has to
     /// run already, and none may belong to a cluster.
     pub async fn initialize(&self, mut members: BTreeMap<u64, Member>) -> Result<(), NodeError> {
+        if members.len() > NODES_MAX {
+            let text = format!("a cluster has at most {NODES_MAX} nodes");
+            return Err(NodeError::Refused(text));
+        }
         for (node, member) in &mut members {
             self.ask_disk(*node, member).await?;
         }

@@ -495,6 +495,40 @@ mod tests {
         node.close().await.unwrap();
     }
 
+    /// The answer to the first request was lost on its way.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_join_that_is_sent_again_gets_the_same_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        for wanted in [0, 40] {
+            let join = Join {
+                cluster: None,
+                node: wanted,
+                member: Member {
+                    peer: format!("127.0.0.1:{}", wanted + 1),
+                    incarnation: wanted + 8,
+                    ..Member::default()
+                },
+                engine: String::new(),
+            };
+            let mut answers = Vec::new();
+            for _ in 0..2 {
+                let mut stream = TcpStream::connect(node.address()).await.unwrap();
+                frame::write(&mut stream, Kind::Join, 0, &join.encode())
+                    .await
+                    .unwrap();
+                let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await.unwrap();
+                let answer = answer.unwrap();
+                let text = String::from_utf8_lossy(&answer.body).into_owned();
+                assert_eq!(answer.kind, Kind::Answer, "{text}");
+                answers.push(answer.body);
+            }
+            assert_eq!(answers[0], answers[1]);
+        }
+        assert_eq!(node.status().members.len(), 3);
+        node.close().await.unwrap();
+    }
+
     /// openraft ends the core of a node that is handed such a snapshot.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_snapshot_that_contradicts_what_is_committed_is_refused() {

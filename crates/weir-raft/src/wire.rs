@@ -194,7 +194,7 @@ pub(crate) fn encode_index(index: LogIndex) -> Vec<u8> {
 }
 
 pub(crate) fn decode_index(body: &[u8]) -> io::Result<LogIndex> {
-    whole(body, |reader| reader.varint().map(LogIndex))
+    whole(body, read_index)
 }
 
 /// Names of topics.
@@ -237,7 +237,7 @@ pub(crate) fn encode_compare(index: LogIndex, digest: Digest) -> Vec<u8> {
 
 pub(crate) fn decode_compare(body: &[u8]) -> io::Result<(LogIndex, Digest)> {
     whole(body, |reader| {
-        let index = LogIndex(reader.varint()?);
+        let index = read_index(reader)?;
         let digest = reader.take(8)?.try_into().map_err(|_| Short)?;
         Ok((index, Digest(u64::from_le_bytes(digest))))
     })
@@ -312,8 +312,16 @@ fn read_vote(reader: &mut Reader<'_>) -> Result<Vote, Short> {
     }))
 }
 
+/// The last number has no successor, so it is no index.
+fn read_index(reader: &mut Reader<'_>) -> Result<LogIndex, Short> {
+    match reader.varint()? {
+        u64::MAX => Err(Short),
+        index => Ok(LogIndex(index)),
+    }
+}
+
 fn read_id(reader: &mut Reader<'_>) -> Result<Option<LogId>, Short> {
-    let index = LogIndex(reader.varint()?);
+    let index = read_index(reader)?;
     if index == LogIndex::ZERO {
         return Ok(None);
     }
@@ -388,7 +396,7 @@ pub(crate) fn decode_append(body: &Bytes) -> io::Result<AppendEntriesRequest<Typ
 }
 
 fn read_entry(reader: &mut Reader<'_>, body: &Bytes) -> Result<ReplicaEntry, Short> {
-    let index = LogIndex(reader.varint()?);
+    let index = read_index(reader)?;
     let term = reader.varint()?;
     let kind = reader.u8()?;
     let count = u32::try_from(reader.varint()?).map_err(|_| Short)?;
@@ -769,6 +777,17 @@ mod tests {
                 try_all(&bad);
             }
         }
+    }
+
+    #[test]
+    fn an_index_without_a_successor_is_refused() {
+        let mut request = append();
+        request.prev_log_id = Some(id(4, u64::MAX));
+        assert!(decode_append(&Bytes::from(encode_append(request))).is_err());
+        assert!(decode_index(&encode_index(LogIndex(u64::MAX))).is_err());
+        assert!(decode_compare(&encode_compare(LogIndex(u64::MAX), Digest(1))).is_err());
+        let previous = LogIndex(u64::MAX - 1);
+        assert_eq!(decode_index(&encode_index(previous)).unwrap(), previous);
     }
 
     fn try_all(body: &[u8]) {

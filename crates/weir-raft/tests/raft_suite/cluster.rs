@@ -480,6 +480,8 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     };
     let mut taken = empty_at("127.0.0.1:1");
     taken.node = Some(2);
+    let mut high = empty_at("127.0.0.1:1");
+    high.node = Some(u64::MAX);
     let mut long = empty_at("127.0.0.1:1");
     long.member.client = "x".repeat(256);
     for (request, expected) in [
@@ -489,6 +491,7 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
         (taken, "an empty directory cannot be that node"),
         (empty_at(&peer), "has the peer address"),
         (long, "256 bytes are too long"),
+        (high, "is too large"),
     ] {
         let text = asks(&peer, &request).await.unwrap_err();
         assert!(text.contains(expected), "{text}");
@@ -525,6 +528,31 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     for node in 1..=3 {
         cluster.stop(node).await;
     }
+}
+
+/// A membership with more nodes could be read by none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_of_64_nodes_takes_no_other_one() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    for port in 2..=64 {
+        let address = format!("127.0.0.1:{port}");
+        cluster.nodes[&1].expect(&address).await.unwrap();
+    }
+    let more = cluster.nodes[&1].expect("127.0.0.1:65").await;
+    let more = more.unwrap_err().to_string();
+    assert!(more.contains("64 nodes, which is the limit"), "{more}");
+    let peer = cluster.members[&1].peer.clone();
+    let text = asks(&peer, &empty_at("127.0.0.1:65")).await.unwrap_err();
+    assert!(text.contains("64 nodes, which is the limit"), "{text}");
+    cluster.put(2).await;
+    cluster.stop(1).await;
+    cluster.restart(1).await;
+    cluster.put(3).await;
+    assert_eq!(cluster.nodes[&1].status().members.len(), 64);
+    cluster.stop(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
