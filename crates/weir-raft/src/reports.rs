@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -23,7 +24,9 @@ use crate::types::Membership;
 /// What this node has seen of the others, and whether they have seen more of it than it has.
 pub(crate) struct Reports {
     replica: Replica,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
+    /// Held from the moment when records are taken from `seen` until they are on the disk.
+    saving: Arc<tokio::sync::Mutex<()>>,
     /// Why this directory is an older copy; `None` as long as nobody has said so.
     older: watch::Sender<Option<String>>,
 }
@@ -63,7 +66,8 @@ impl Reports {
         };
         Self {
             replica,
-            seen: Mutex::new(seen),
+            seen: Arc::new(Mutex::new(seen)),
+            saving: Arc::default(),
             older: watch::Sender::new(None),
         }
     }
@@ -152,42 +156,49 @@ impl Reports {
         }
     }
 
-    /// What is to be saved, and whether it is to be synced; `None` if nothing is new.
-    fn unsaved(&self) -> Option<(Vec<(u64, DirectoryReport)>, bool)> {
-        let mut seen = self.seen.lock();
-        if !seen.is_changed {
-            return None;
-        }
-        let nodes = seen.nodes.iter().map(|(node, report)| (*node, *report));
-        let unsaved = (nodes.collect(), seen.has_new_run);
-        (seen.is_changed, seen.has_new_run) = (false, false);
-        Some(unsaved)
-    }
-
     /// Saves a report of a node that was started again, before it is answered: from then on that node
     /// takes part, and a copy of its directory from before is to be found out.
     pub(crate) async fn save_new_run(&self) {
-        let has_new_run = self.seen.lock().has_new_run;
-        if has_new_run {
-            self.save().await;
-        }
+        self.save_if(|seen| seen.has_new_run).await;
     }
 
     /// Saves what was seen since the last time.
     pub(crate) async fn save(&self) {
-        let Some((nodes, is_synced)) = self.unsaved() else {
+        self.save_if(|seen| seen.is_changed).await;
+    }
+
+    /// Saves if this holds after the save that is under way.
+    async fn save_if(&self, is_due: fn(&Seen) -> bool) {
+        let saving = Arc::clone(&self.saving).lock_owned().await;
+        if !is_due(&self.seen.lock()) {
             return;
-        };
-        let replica = self.replica.clone();
+        }
+        let (replica, seen) = (self.replica.clone(), Arc::clone(&self.seen));
+        // The caller may be aborted meanwhile: this ends by itself, and holds the lock until then.
         let saved = blocking(move || {
+            let (nodes, is_synced) = seen.lock().take_unsaved();
             let saved = replica.save_seen(nodes, is_synced);
+            if saved.is_err() {
+                let mut seen = seen.lock();
+                seen.is_changed = true;
+                seen.has_new_run |= is_synced;
+            }
+            drop(saving);
             saved.map_err(io::Error::other)
         });
         if let Err(error) = saved.await {
             tracing::warn!(%error, "what was seen of the other nodes was not saved");
-            let mut seen = self.seen.lock();
-            (seen.is_changed, seen.has_new_run) = (true, is_synced);
         }
+    }
+}
+
+impl Seen {
+    /// The records, and whether they are to be synced. Counts them as saved.
+    fn take_unsaved(&mut self) -> (Vec<(u64, DirectoryReport)>, bool) {
+        let is_synced = std::mem::take(&mut self.has_new_run);
+        self.is_changed = false;
+        let nodes = self.nodes.iter().map(|(node, report)| (*node, *report));
+        (nodes.collect(), is_synced)
     }
 }
 
@@ -198,4 +209,50 @@ fn older_copy(node: u64, by: u64, seen: &DirectoryReport) -> String {
          entry {newest}; it has forgotten its votes and what it acknowledged; remove the node (`weir \
          cluster rm {node} --yes`), then join with an empty directory, under a new number"
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::net::TcpListener;
+    use weir_store::OpenOptions;
+
+    use super::*;
+    use crate::node::{Node, NodeConfig};
+
+    /// The reports of other nodes are saved meanwhile.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_report_of_a_new_run_is_saved_before_it_is_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = NodeConfig {
+            node: 1,
+            cluster: [7; 16],
+            incarnation: 0,
+        };
+        let node = Node::open(directory.path(), &OpenOptions::default(), config, listener).await;
+        let node = node.unwrap();
+        let reports = Arc::new(Reports::new(node.replica.clone()));
+        let others = Arc::clone(&reports);
+        let others = tokio::spawn(async move {
+            loop {
+                others.save().await;
+                tokio::task::yield_now().await;
+            }
+        });
+        for run in 1..=100 {
+            let report = DirectoryReport {
+                incarnation: 9,
+                generation: run,
+                run,
+                newest: None,
+            };
+            reports.received(2, &report, &DirectoryReport::default());
+            tokio::task::yield_now().await;
+            reports.save_new_run().await;
+            assert_eq!(node.replica.seen(), [(2, report)]);
+        }
+        others.abort();
+        node.close().await.unwrap();
+    }
 }
