@@ -20,9 +20,11 @@
 (declare-function org-entry-put "org")
 (declare-function org-back-to-heading "org")
 (declare-function org-end-of-subtree "org")
+(declare-function outline-next-heading "outline")
 (declare-function org-parse-time-string "org-macs")
 (declare-function weir--jira-change "ext:weir-module")
 (declare-function weir--jira-conflict "ext:weir-module")
+(declare-function weir--jira-edit-base "ext:weir-module")
 (declare-function weir--jira-offered "ext:weir-module")
 (declare-function weir--jira-outbox "ext:weir-module")
 (declare-function weir--jira-project "ext:weir-module")
@@ -43,16 +45,22 @@ Otherwise `weir-jira-push' sends the outbox."
 
 (defun weir-jira--change (site verb &rest words)
   "Queue the change VERB of SITE with WORDS."
-  (apply #'weir-jira--change-then site #'ignore verb words))
+  (weir-jira--change-then site #'ignore verb words))
 
-(defun weir-jira--change-then (site function verb &rest words)
-  "Queue the change VERB of SITE with WORDS; call FUNCTION once it is durable."
+(defun weir-jira--change-then (site function verb words &optional base failed)
+  "Queue the change VERB of SITE with WORDS; call FUNCTION once it is durable.
+BASE is what an edit began with; nil means the present values.  Call FAILED,
+if it is given, when the change is refused."
   (weir--expect
-   (weir--jira-change (weir-jira--site-handle site) verb (mapcar (lambda (word) (or word "")) words))
+   (weir--jira-change (weir-jira--site-handle site) verb
+                      (mapcar (lambda (word) (or word "")) words) base)
    (lambda (status value)
-     (unless (eq status 'failed)
-       (funcall function))
+     (funcall (if (eq status 'failed) (or failed #'ignore) function))
      (weir-jira--queued site status value))))
+
+(defun weir-jira--edit-base (site key)
+  "Return the issue KEY of SITE as an edit begins with it."
+  (weir--jira-edit-base (weir-jira--site-handle site) key))
 
 (defun weir-jira--queued (site status value)
   "Tell what became of a change of SITE: STATUS and VALUE."
@@ -60,7 +68,8 @@ Otherwise `weir-jira-push' sends the outbox."
       (progn
         (weir-jira--log site (weir--error-text value))
         (message "Jira: %s" (cadr value)))
-    (message "Jira: %s queued" (or (plist-get value :key) "the change"))
+    (message (if (plist-get value :logged) "Jira: %s has this worklog" "Jira: %s queued")
+             (or (plist-get value :key) "the change"))
     (weir-jira--refresh site)
     (when weir-jira-push-at-once
       (weir-jira--push site))))
@@ -148,19 +157,6 @@ Otherwise `weir-jira-push' sends the outbox."
      (allowed (completing-read prompt allowed nil nil nil nil old))
      (t (read-string prompt old)))))
 
-(defun weir-jira--old-value (field)
-  "Return the text of FIELD in the buffer, or nil."
-  (save-excursion
-    (goto-char (point-min))
-    (let ((found nil))
-      (while (and (not found) (not (eobp)))
-        (if (equal (get-text-property (point) 'weir-jira-field) field)
-            (setq found (string-trim (buffer-substring-no-properties
-                                      (min (+ (point) 12) (line-end-position))
-                                      (line-end-position))))
-          (forward-line)))
-      found)))
-
 ;;;; Changes
 
 (defun weir-jira-set-field (field)
@@ -178,11 +174,9 @@ On a comment, edit the comment."
       ('comment (weir-jira-comment-edit (get-text-property (point) 'weir-jira-comment)))
       ("status" (call-interactively #'weir-jira-transition))
       ("description" (weir-jira-edit key))
-      (_ (let ((value (weir-jira--read-value
-                       field (or (and (derived-mode-p 'weir-jira-issue-mode)
-                                      (weir-jira--old-value field))
-                                 ""))))
-           (weir-jira--change site "edit" key field value))))))
+      (_ (let* ((base (weir-jira--edit-base site key))
+                (value (weir-jira--read-value field (weir--jira-text base field nil))))
+           (weir-jira--change-then site #'ignore "edit" (list key field value) base))))))
 
 (defun weir-jira--read-fields (infos)
   "Ask for values of the fields INFOS; return names and values in turn.
@@ -363,7 +357,10 @@ The request is sent at once; the account needs the right ADMINISTER."
 
 ;;;; Texts in a buffer
 
-(defvar-local weir-jira--commit nil "Function of the text of the buffer.")
+(defvar-local weir-jira--commit nil
+  "Function that queues the text of the buffer.
+Its arguments are the text, a function to call once the text is durable, and
+one to call if it is refused.  It returns nil if there is nothing to queue.")
 
 (defvar weir-jira-edit-mode-map
   (let ((map (make-sparse-keymap)))
@@ -393,11 +390,27 @@ The request is sent at once; the account needs the right ADMINISTER."
     buffer))
 
 (defun weir-jira-edit-commit ()
-  "Queue the text of the buffer."
+  "Queue the text of the buffer.
+The buffer is buried, and killed once the text is durable.  If the text is
+refused, the buffer is shown again."
   (interactive)
-  (funcall (or weir-jira--commit (user-error "Nothing is edited here"))
-           (buffer-substring-no-properties (point-min) (point-max)))
-  (quit-window t))
+  (let ((buffer (current-buffer))
+        (commit (or weir-jira--commit (user-error "Nothing is edited here"))))
+    (when buffer-read-only
+      (user-error "The text is being queued"))
+    (if (funcall commit
+                 (buffer-substring-no-properties (point-min) (point-max))
+                 (lambda () (kill-buffer buffer))
+                 (lambda ()
+                   (when (buffer-live-p buffer)
+                     (with-current-buffer buffer
+                       (setq buffer-read-only nil))
+                     (display-buffer buffer))))
+        (progn
+          (setq buffer-read-only t)
+          (quit-window))
+      (message "Jira: nothing changed")
+      (quit-window t))))
 
 (defun weir-jira-edit-abort ()
   "Drop the text of the buffer."
@@ -421,23 +434,24 @@ The request is sent at once; the account needs the right ADMINISTER."
   "Edit the issue KEY in a buffer: fields at its head, then the description."
   (interactive (list (weir-jira--key-to-change)))
   (let* ((site (weir-jira--changeable))
-         (row (weir--jira-row (weir-jira--site-handle site) key))
-         (labels (plist-get row :labels))
-         (value (lambda (name)
-                  (pcase name
-                    ("duedate" (plist-get row :due))
-                    ("labels" (if (listp labels) (string-join labels " ") labels))
-                    (_ (plist-get row (intern (concat ":" name)))))))
-         (head (mapconcat (lambda (name)
-                            (format "#+%s: %s\n" (upcase name) (or (funcall value name) "")))
-                          weir-jira--header ""))
-         (body (weir--jira-text (weir-jira--site-handle site) key nil))
-         (text (concat head "\n" body)))
+         (base (weir-jira--edit-base site key))
+         (head (mapconcat
+                (lambda (name)
+                  (let ((value (weir--jira-text base name nil)))
+                    (format "#+%s: %s\n" (upcase name)
+                            (if (equal name "labels") (string-replace "," " " value) value))))
+                weir-jira--header ""))
+         (text (concat head "\n" (weir--jira-text base "description" nil))))
     (pop-to-buffer
-     (weir-jira--edit-buffer key text (lambda (new) (weir-jira--commit-edit site key text new))))))
+     (weir-jira--edit-buffer
+      key text
+      (lambda (new done failed)
+        (let ((words (weir-jira--edited text new)))
+          (when words
+            (weir-jira--change-then site done "edit" (cons key words) base failed))))))))
 
-(defun weir-jira--commit-edit (site key old new)
-  "Queue for the issue KEY of SITE what differs between the texts OLD and NEW."
+(defun weir-jira--edited (old new)
+  "Return names and values of fields that differ between the texts OLD and NEW."
   (pcase-let* ((`(,before ,body) (weir-jira--header-values old))
                (`(,after ,new-body) (weir-jira--header-values new))
                (words nil))
@@ -453,9 +467,7 @@ The request is sent at once; the account needs the right ADMINISTER."
     ;; A text that was left alone is not sent.
     (unless (equal (string-trim-right body) (string-trim-right new-body))
       (setq words (append words (list "description" new-body))))
-    (if words
-        (apply #'weir-jira--change site "edit" key words)
-      (message "Jira: nothing changed"))))
+    words))
 
 (defun weir-jira-comment ()
   "Write a comment on the issue at point."
@@ -464,7 +476,9 @@ The request is sent at once; the account needs the right ADMINISTER."
         (key (weir-jira--key-or-error)))
     (pop-to-buffer
      (weir-jira--edit-buffer (concat "comment " key) ""
-                             (lambda (text) (weir-jira--change site "comment" key text))))))
+                             (lambda (text done failed)
+                               (weir-jira--change-then site done "comment" (list key text)
+                                                       nil failed))))))
 
 (defun weir-jira--comment-or-error ()
   "Return the id of the comment at point, or signal an error for the user."
@@ -475,14 +489,15 @@ The request is sent at once; the account needs the right ADMINISTER."
   (interactive (list (weir-jira--comment-or-error)))
   (let* ((site (weir-jira--changeable))
          (key (weir-jira--key-or-error))
-         (text (weir--jira-text (weir-jira--site-handle site) key comment)))
+         (base (weir-jira--edit-base site key))
+         (text (weir--jira-text base "comment" comment)))
     (pop-to-buffer
      (weir-jira--edit-buffer
       (concat "comment " key) text
-      (lambda (new)
-        (if (equal new text)
-            (message "Jira: nothing changed")
-          (weir-jira--change site "edit-comment" key comment new)))))))
+      (lambda (new done failed)
+        (unless (equal new text)
+          (weir-jira--change-then site done "edit-comment" (list key comment new)
+                                  base failed)))))))
 
 (defun weir-jira-comment-delete (comment)
   "Delete COMMENT, the id of one of the issue of the buffer."
@@ -518,59 +533,77 @@ The request is sent at once; the account needs the right ADMINISTER."
                        (format "%d" (* 1000 (- (float-time) seconds)))
                        comment)))
 
+(defun weir-jira--logged ()
+  "Return the clocks that the org heading at point notes as logged."
+  (split-string (or (org-entry-get nil "JIRA_LOGGED") "") ";" t))
+
 (defun weir-jira--clocks ()
-  "Return the clocks of the org heading at point: (START SECONDS LINE)."
+  "Return the clocks of the org heading at point that are not noted as logged.
+Those of headings below it count too, except below one that has a JIRA_KEY of
+its own.  A clock is (SPAN START SECONDS HEADING), HEADING a marker."
   (let ((clocks nil))
     (save-excursion
       (org-back-to-heading t)
-      (let ((end (save-excursion (org-end-of-subtree t t) (point))))
-        (while (re-search-forward
-                "^[ \t]*CLOCK: \\[\\([^]]+\\)\\]--\\[[^]]+\\] *=> *\\([0-9]+:[0-9][0-9]\\)" end t)
-          (let ((start (match-string-no-properties 1))
-                (spent (match-string-no-properties 2)))
-            (push (list start (weir-jira--seconds spent) (concat start "  " spent)) clocks)))))
+      (let ((top (point))
+            (end (save-excursion (org-end-of-subtree t t) (point))))
+        (while (< (point) end)
+          (if (and (> (point) top) (org-entry-get nil "JIRA_KEY"))
+              (org-end-of-subtree t t)
+            (let ((heading (point-marker))
+                  (logged (weir-jira--logged))
+                  (next (save-excursion (outline-next-heading) (point))))
+              (while (re-search-forward
+                      "^[ \t]*CLOCK: \\[\\([^]]+\\)\\]--\\[\\([^]]+\\)\\] *=> *\\([0-9]+:[0-9][0-9]\\)"
+                      next t)
+                (let* ((start (match-string-no-properties 1))
+                       (span (concat start "--" (match-string-no-properties 2)))
+                       (seconds (weir-jira--seconds (match-string-no-properties 3))))
+                  (unless (member span logged)
+                    (push (list span start seconds heading) clocks))))
+              (goto-char next))))))
     (nreverse clocks)))
 
 ;;;###autoload
 (defun weir-jira-worklog-from-clocks (&optional dry-run)
   "Log the clocks of the org heading at point on its issue.
-The property JIRA_KEY of the heading names the issue.  Clocks that were logged
-are kept in the property JIRA_LOGGED, and are not logged again.  With a prefix
-argument DRY-RUN only show what would be logged."
+The property JIRA_KEY of the heading names the issue.  Headings below it count
+too, unless they have a JIRA_KEY of their own.  Clocks that were logged are kept
+in the property JIRA_LOGGED of their heading; a clock that the issue has as a
+worklog is not logged again.  With a prefix argument DRY-RUN only show what
+would be logged."
   (interactive "P")
   (unless (derived-mode-p 'org-mode)
     (user-error "This is not an org buffer"))
   (let* ((key (or (org-entry-get nil "JIRA_KEY" t) (user-error "The heading has no JIRA_KEY")))
-         (logged (split-string (or (org-entry-get nil "JIRA_LOGGED") "") ";" t))
-         (new (cl-remove-if (lambda (clock) (member (car clock) logged)) (weir-jira--clocks)))
-         (preview (mapconcat (lambda (clock) (nth 2 clock)) new "\n")))
+         (new (weir-jira--clocks))
+         (preview (mapconcat (lambda (clock)
+                               (format "%s  %d min" (nth 0 clock) (/ (nth 2 clock) 60)))
+                             new "\n")))
     (cond
      ((null new) (message "Jira: no new clocks"))
      (dry-run (message "Jira: would log on %s:\n%s" key preview))
      ((yes-or-no-p (format "%s\nLog this on %s? " preview key))
-      (let ((buffer (current-buffer))
-            (place (point-marker)))
-        (weir-jira--open
-         (weir-jira--default)
-         (lambda (site)
-           (dolist (clock new)
-             (weir-jira--change-then
-              site
-              (lambda () (weir-jira--note-clock buffer place (car clock)))
-              "worklog" key (number-to-string (nth 1 clock))
-              (format "%d" (* 1000 (float-time
-                                    (encode-time (org-parse-time-string (car clock))))))
-              "")))))))))
+      (weir-jira--open
+       (weir-jira--default)
+       (lambda (site)
+         (pcase-dolist (`(,span ,start ,seconds ,heading) new)
+           (weir-jira--change-then
+            site
+            (lambda () (weir-jira--note-clock heading span))
+            "clock"
+            (list key (number-to-string seconds)
+                  (format "%d" (* 1000 (float-time
+                                        (encode-time (org-parse-time-string start))))))))))))))
 
-(defun weir-jira--note-clock (buffer place clock)
-  "Note at PLACE, a heading of BUFFER, that CLOCK is in the outbox."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
+(defun weir-jira--note-clock (heading span)
+  "Note at HEADING, a marker, that the clock SPAN is in the outbox."
+  (when (buffer-live-p (marker-buffer heading))
+    (with-current-buffer (marker-buffer heading)
       (save-excursion
-        (goto-char place)
-        (let ((logged (split-string (or (org-entry-get nil "JIRA_LOGGED") "") ";" t)))
-          (unless (member clock logged)
-            (org-entry-put nil "JIRA_LOGGED" (string-join (append logged (list clock)) ";"))))))))
+        (goto-char heading)
+        (let ((logged (weir-jira--logged)))
+          (unless (member span logged)
+            (org-entry-put nil "JIRA_LOGGED" (string-join (append logged (list span)) ";"))))))))
 
 ;;;; Outbox
 
@@ -632,42 +665,43 @@ argument DRY-RUN only show what would be logged."
   (interactive)
   (pop-to-buffer (weir-jira--show (weir-jira--here) (plist-get (weir-jira--op-here) :key))))
 
-(defun weir-jira--resolve (op choice &optional field value)
-  "Decide CHOICE about the operation OP, about FIELD of it, with VALUE."
-  (let ((site (weir-jira--here)))
-    (weir--expect
-     (weir--jira-resolve (weir-jira--site-handle site) (number-to-string (plist-get op :number))
-                         choice field value)
-     (lambda (status answer)
-       (weir-jira--queued site status answer)
-       (unless (eq status 'failed)
-         (message "Jira: %s" (pcase choice
-                               ("mine" "your value replaces that of the site")
-                               ("theirs" "the value of the site stays")
-                               ("retry" "the change is sent again")
-                               ("drop" "the change is dropped"))))
-       (weir-jira--refresh site)))))
+(defun weir-jira--resolve (site op choice &optional field value done failed)
+  "Decide CHOICE about the operation OP of SITE, about FIELD of it, with VALUE.
+Call DONE once the decision is durable, or FAILED if it is refused."
+  (weir--expect
+   (weir--jira-resolve (weir-jira--site-handle site) (number-to-string (plist-get op :number))
+                       choice field value)
+   (lambda (status answer)
+     (funcall (or (if (eq status 'failed) failed done) #'ignore))
+     (weir-jira--queued site status answer)
+     (unless (eq status 'failed)
+       (message "Jira: %s" (pcase choice
+                             ("mine" "your value replaces that of the site")
+                             ("theirs" "the value of the site stays")
+                             ("retry" "the change is sent again")
+                             ("drop" "the change is dropped"))))
+     (weir-jira--refresh site))))
 
 (defun weir-jira-outbox-mine ()
   "Replace the value of the site by the own one."
   (interactive)
-  (weir-jira--resolve (weir-jira--op-here) "mine"))
+  (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "mine"))
 
 (defun weir-jira-outbox-theirs ()
   "Let the value of the site stay."
   (interactive)
-  (weir-jira--resolve (weir-jira--op-here) "theirs"))
+  (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "theirs"))
 
 (defun weir-jira-outbox-retry ()
   "Send the change at point again."
   (interactive)
-  (weir-jira--resolve (weir-jira--op-here) "retry"))
+  (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "retry"))
 
 (defun weir-jira-outbox-drop ()
   "Do not send the change at point."
   (interactive)
   (when (yes-or-no-p "Drop this change? ")
-    (weir-jira--resolve (weir-jira--op-here) "drop")))
+    (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "drop")))
 
 (defun weir-jira-outbox-merge ()
   "Merge the texts of the conflict at point in a buffer.
@@ -677,8 +711,7 @@ It shows both versions and what was before, as `smerge-mode' knows them."
          (site (weir-jira--here))
          (conflicts (or (plist-get op :conflicts) (user-error "No conflict here")))
          (fields (mapcar (lambda (conflict) (plist-get conflict :field)) conflicts))
-         (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
-         (buffer (current-buffer)))
+         (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields))))
     (pcase-let ((`(,base ,mine ,theirs)
                  (weir--jira-conflict (weir-jira--site-handle site)
                                       (number-to-string (plist-get op :number)) field)))
@@ -686,11 +719,11 @@ It shows both versions and what was before, as `smerge-mode' knows them."
        (weir-jira--edit-buffer
         (format "conflict %s %s" (plist-get op :key) field)
         (weir-jira--marked base mine theirs)
-        (lambda (text)
+        (lambda (text done failed)
           (when (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" text)
             (user-error "A conflict is left in the text"))
-          (with-current-buffer buffer
-            (weir-jira--resolve op "mine" field (string-trim-right text "\n"))))))
+          (weir-jira--resolve site op "mine" field (string-trim-right text "\n")
+                              done failed))))
       (smerge-mode 1))))
 
 (defun weir-jira--marked (base mine theirs)

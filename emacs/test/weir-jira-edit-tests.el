@@ -181,6 +181,51 @@ Changes of the same issue may become one operation."
         (should (string-match-p "^Summary     A new head$" (buffer-string)))
         (should (string-match-p "no valid document" (buffer-string)))))))
 
+(defun weir-jira-edit-tests-elsewhere (url key fields)
+  "Set FIELDS, an alist, of the issue KEY at URL, as somebody else does."
+  (let ((url-request-method "PUT")
+        (url-request-extra-headers '(("Content-Type" . "application/json")))
+        (url-request-data (encode-coding-string (json-serialize `((fields . ,fields))) 'utf-8)))
+    (kill-buffer (url-retrieve-synchronously (concat url "/rest/api/3/issue/" key) t))))
+
+(ert-deftest weir-jira-edit-tests-a-pull-beside-an-edit-buffer-loses-no-change ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (weir-jira-edit key)
+      (let ((buffer (window-buffer)))
+        (weir-jira-edit-tests-elsewhere url key '((summary . "Of a colleague")))
+        (weir-jira--pull site nil nil)
+        (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
+        (with-current-buffer buffer
+          (goto-char (point-min))
+          (re-search-forward "^#\\+SUMMARY: .*$")
+          (replace-match "#+SUMMARY: Of mine" t t)
+          (weir-jira-edit-commit)))
+      (weir-jira-edit-tests-queued site 1)
+      (should (equal (plist-get (car (weir-jira-edit-tests-push site)) :state) "conflict"))
+      (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Of a colleague")))))
+
+(ert-deftest weir-jira-edit-tests-a-refused-text-is-kept ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,_) (weir-jira-edit-tests-site url)))
+      (weir-jira-comment)
+      (let ((buffer (window-buffer)))
+        (with-current-buffer buffer
+          (insert "An hour of work.\n#+begin_src\nnever closed\n")
+          (weir-jira-edit-commit)
+          (should-error (weir-jira-edit-commit) :type 'user-error))
+        (should-not (get-buffer-window buffer))
+        (weir-jira-edit-tests-called)
+        (should-not (weir-jira-edit-tests-ops site))
+        (should (get-buffer-window buffer))
+        (with-current-buffer buffer
+          (should (string-prefix-p "An hour of work." (buffer-string)))
+          (goto-char (point-max))
+          (insert "#+end_src\n")
+          (weir-jira-edit-commit))
+        (weir-jira-edit-tests-queued site 1)
+        (should-not (buffer-live-p buffer))))))
+
 (ert-deftest weir-jira-edit-tests-every-change-reaches-the-site ()
   (weir-jira-tests-with url '("--issues" "10" "--comments" "0")
     (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
@@ -320,6 +365,46 @@ MINE is written here, THEIRS by somebody else."
       (should (string-match-p "1h 30m" (buffer-string)))
       (should (string-match-p "15m" (buffer-string))))))
 
+(ert-deftest weir-jira-edit-tests-clocks-belong-to-their-heading ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
+                 (text (concat "* Work\n:PROPERTIES:\n:JIRA_KEY: " key "\n:END:\n"
+                               "CLOCK: [2026-11-23 Mon 09:00]--[2026-11-23 Mon 09:10] =>  0:10\n"
+                               "CLOCK: [2026-11-23 Mon 09:00]--[2026-11-23 Mon 09:20] =>  0:20\n"
+                               "** Part\n"
+                               "CLOCK: [2026-11-24 Tue 09:00]--[2026-11-24 Tue 09:30] =>  0:30\n"
+                               "** Other issue\n:PROPERTIES:\n:JIRA_KEY: AA-2\n:END:\n"
+                               "CLOCK: [2026-11-25 Wed 09:00]--[2026-11-25 Wed 09:40] =>  0:40\n"
+                               "*** Part of the other issue\n"
+                               "CLOCK: [2026-11-26 Thu 09:00]--[2026-11-26 Thu 09:50] =>  0:50\n"))
+                 (log (lambda ()
+                        (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+                          (weir-jira-worklog-from-clocks))
+                        (weir-jira-edit-tests-called))))
+      (with-temp-buffer
+        (org-mode)
+        (insert text)
+        (goto-char (point-min))
+        (funcall log)
+        (should (= (length (weir-jira-edit-tests-ops site)) 3))
+        (goto-char (point-min))
+        (search-forward "** Part")
+        (should (equal (org-entry-get nil "JIRA_LOGGED")
+                       "2026-11-24 Tue 09:00--2026-11-24 Tue 09:30"))
+        (search-forward "** Other issue")
+        (should-not (org-entry-get nil "JIRA_LOGGED")))
+      ;; The notes were lost, as in an Emacs that was killed before the buffer was saved.
+      (dotimes (_ 2)
+        (with-temp-buffer
+          (org-mode)
+          (insert text)
+          (goto-char (point-min))
+          (funcall log)
+          (should (org-entry-get nil "JIRA_LOGGED")))
+        (should (<= (length (weir-jira-edit-tests-ops site)) 3))
+        (should-not (weir-jira-edit-tests-push site)))
+      (should-not (weir-jira-edit-tests-ops site)))))
+
 (ert-deftest weir-jira-edit-tests-what-is-queued-survives-a-killed-emacs ()
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
@@ -331,7 +416,7 @@ MINE is written here, THEIRS by somebody else."
                        (lambda (new) (setq said (concat said new)))
                        `(weir--expect
                          (weir--jira-change (weir-jira--site-handle site) "edit"
-                                            '(,key "summary" "Survives"))
+                                            '(,key "summary" "Survives") nil)
                          (lambda (status _) (message "%s" status))))))
           (weir-tests-until (lambda () (string-match-p "done" said)))
           (signal-process child 'SIGKILL)
@@ -396,7 +481,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
                  `(dotimes (number 200)
                     (weir--expect
                      (weir--jira-change (weir-jira--site-handle site) "comment"
-                                        (list ,key (format "mark%dx" number)))
+                                        (list ,key (format "mark%dx" number)) nil)
                      (lambda (status _) (when (eq status 'done) (message "mark%dx" number)))))))
           (weir-tests-until (lambda () (not (process-live-p child))))
           (let* ((told (weir-jira-edit-tests-marks said))

@@ -63,6 +63,29 @@ pub struct Outbox<'a> {
     now_ms: i64,
 }
 
+/// An issue as a person begins to edit it. An edit that refers to it conflicts with what others change
+/// after this version.
+#[derive(Clone, Debug)]
+pub struct EditBase {
+    issue: Value,
+    unread: bool,
+}
+
+impl EditBase {
+    /// The value of a field as text: rich text as org.
+    pub fn text(&self, field: &str) -> String {
+        op::text(&self.issue["fields"][field])
+    }
+
+    /// The text of a comment as org.
+    ///
+    /// # Errors
+    /// `Change` when the issue has no such comment.
+    pub fn comment(&self, comment: &str) -> Result<String> {
+        Ok(op::text(&comment_of(&self.issue, comment)?["body"]))
+    }
+}
+
 /// The issue of an operation.
 struct Target {
     /// Id at the site, or temporary key.
@@ -119,14 +142,11 @@ impl<'a> Outbox<'a> {
         Ok(self.target(&Overlay::load(self.replica)?, key)?.issue)
     }
 
-    /// The description as org, to be edited and handed back by [`edit`](Self::edit).
-    pub fn description_org(&self, key: &str) -> Result<String> {
-        Ok(op::text(&self.show(key)?["fields"]["description"]))
-    }
-
-    /// The text of a comment as org, to be edited and handed back by [`edit_comment`](Self::edit_comment).
-    pub fn comment_org(&self, key: &str, comment: &str) -> Result<String> {
-        Ok(op::text(&comment_of(&self.show(key)?, comment)?["body"]))
+    /// The issue with pending operations applied, whose texts a person edits; pass it to
+    /// [`edit_from`](Self::edit_from) or [`edit_comment_from`](Self::edit_comment_from).
+    pub fn edit_base(&self, key: &str) -> Result<EditBase> {
+        let Target { issue, unread, .. } = self.target(&Overlay::load(self.replica)?, key)?;
+        Ok(EditBase { issue, unread })
     }
 
     /// The fields of an issue that can be set, in the order of their names.
@@ -191,18 +211,26 @@ impl<'a> Outbox<'a> {
     /// # Errors
     /// `Field` names the field that cannot be set so; then nothing is queued.
     pub fn edit(&self, key: &str, assignments: &Assignments) -> Result<Op> {
+        self.edit_from(key, &self.edit_base(key)?, assignments)
+    }
+
+    /// Sets fields as [`edit`](Self::edit) does; the values were written over those of `base`.
+    pub fn edit_from(&self, key: &str, base: &EditBase, assignments: &Assignments) -> Result<Op> {
         let target = self.at(key)?;
         let known = meta::fields_of(self.replica, &target.issue)?;
         let (mut fields, mut sets) = (BTreeMap::new(), BTreeMap::new());
         for (name, text) in assignments {
             let info = meta::field(&known, name)?;
-            let current = &target.issue["fields"][info.id.as_str()];
-            match values::read(self.replica, info, text, current)? {
-                Reading::Value(mine) if op::same(current, &mine) => {}
+            let before = &base.issue["fields"][info.id.as_str()];
+            match values::read(self.replica, info, text, before)? {
+                Reading::Value(mine) if op::same(before, &mine) => {}
                 Reading::Value(mine) => {
-                    let base = current.clone();
-                    let unread = target.unread;
-                    fields.insert(info.id.clone(), FieldEdit { base, mine, unread });
+                    let edit = FieldEdit {
+                        base: before.clone(),
+                        mine,
+                        unread: base.unread,
+                    };
+                    fields.insert(info.id.clone(), edit);
                 }
                 Reading::Set(edit) if edit.add.is_empty() && edit.remove.is_empty() => {}
                 Reading::Set(edit) => {
@@ -302,8 +330,19 @@ impl<'a> Outbox<'a> {
 
     /// Changes the text of a comment; `text` is org.
     pub fn edit_comment(&self, key: &str, comment: &str, text: &str) -> Result<Op> {
+        self.edit_comment_from(key, &self.edit_base(key)?, comment, text)
+    }
+
+    /// Changes the text of a comment, written over that in `base`; `text` is org.
+    pub fn edit_comment_from(
+        &self,
+        key: &str,
+        base: &EditBase,
+        comment: &str,
+        text: &str,
+    ) -> Result<Op> {
         let target = self.at(key)?;
-        let base = comment_of(&target.issue, comment)?["body"].clone();
+        let base = comment_of(&base.issue, comment)?["body"].clone();
         let mine = body(text, &base)?;
         if op::same(&base, &mine) {
             let text = format!("comment {comment} has this text already; nothing was queued");
@@ -342,6 +381,33 @@ impl<'a> Outbox<'a> {
             comment,
         };
         self.queue(&self.at(key)?, &action)
+    }
+
+    /// Whether the account has logged so many seconds from `started_ms` on, or the outbox has that worklog.
+    pub fn has_worklog(&self, key: &str, seconds: u64, started_ms: i64) -> Result<bool> {
+        let overlay = Overlay::load(self.replica)?;
+        let target = self.target(&overlay, key)?;
+        let is_it =
+            |of: &Value, began: &str| *of == seconds && time::parse(began) == Some(started_ms);
+        let queued = overlay
+            .of_issue(&target.id)
+            .iter()
+            .any(|op| match &op.action {
+                Action::WorklogAdd {
+                    seconds, started, ..
+                } => is_it(&json!(seconds), started),
+                _ => false,
+            });
+        let Some(location) = self.replica.locate(&target.id)?.filter(|_| !queued) else {
+            return Ok(queued);
+        };
+        let me = meta::account(self.replica)?;
+        let topic = format!("worklogs.{}", location.project);
+        let logged = self.replica.values(&topic, &format!("{}.", location.id))?;
+        Ok(logged.iter().any(|(_, item)| {
+            let began = item["started"].as_str().unwrap_or_default();
+            item["author"]["accountId"] == *me && is_it(&item["timeSpentSeconds"], began)
+        }))
     }
 
     /// Watches an issue, or stops to.
@@ -600,8 +666,15 @@ impl<'a> Outbox<'a> {
             } => {
                 for (name, edit) in fields {
                     let slot = held.entry(name.clone());
-                    slot.and_modify(|old| old.mine = edit.mine.clone())
-                        .or_insert_with(|| edit.clone());
+                    slot.and_modify(|old| {
+                        // An edit that began before the queued one has another base.
+                        let follows = op::same(&old.mine, &edit.base);
+                        if !follows {
+                            *old = edit.clone();
+                        }
+                        old.mine = edit.mine.clone();
+                    })
+                    .or_insert_with(|| edit.clone());
                 }
                 for (name, edit) in sets {
                     let slot = held_sets.entry(name.clone()).or_default();

@@ -1,8 +1,8 @@
 //! Changes of issues: each becomes an operation of the outbox, durable before its result reaches Lisp.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_jira::client::Client;
-use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::outbox::{Choice, EditBase, Outbox};
 use weir_jira::project::{self, NewProject};
 use weir_jira::replica::Replica;
 
@@ -26,11 +26,20 @@ fn number<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
     word.parse().map_err(bad)
 }
 
-/// Queues the change `verb` with its `words`. Returns the operation as JSON.
-pub(super) fn queue(replica: &Replica, verb: &str, words: &[String]) -> Result<Value, Failure> {
+/// Queues the change `verb` with its `words`; an edit was written over `base`, or over the present values.
+/// Returns the operation as JSON.
+pub(super) fn queue(
+    replica: &Replica,
+    verb: &str,
+    words: &[String],
+    base: Option<&EditBase>,
+) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let op = match (verb, words) {
-        ("edit", [key, fields @ ..]) => outbox.edit(key, &pairs(fields))?,
+        ("edit", [key, fields @ ..]) => match base {
+            Some(base) => outbox.edit_from(key, base, &pairs(fields))?,
+            None => outbox.edit(key, &pairs(fields))?,
+        },
         ("transition", [key, status, comment, fields @ ..]) => {
             outbox.transition(key, status, &pairs(fields), given(comment))?
         }
@@ -40,10 +49,20 @@ pub(super) fn queue(replica: &Replica, verb: &str, words: &[String]) -> Result<V
             outbox.link(key, phrase, other, !remove.is_empty())?
         }
         ("comment", [key, text]) => outbox.comment(key, text)?,
-        ("edit-comment", [key, comment, text]) => outbox.edit_comment(key, comment, text)?,
+        ("edit-comment", [key, comment, text]) => match base {
+            Some(base) => outbox.edit_comment_from(key, base, comment, text)?,
+            None => outbox.edit_comment(key, comment, text)?,
+        },
         ("delete-comment", [key, comment]) => outbox.delete_comment(key, comment)?,
         ("worklog", [key, seconds, started_ms, text]) => {
             outbox.worklog(key, number(seconds)?, number(started_ms)?, text)?
+        }
+        ("clock", [key, seconds, started_ms]) => {
+            let (seconds, started_ms) = (number(seconds)?, number(started_ms)?);
+            if outbox.has_worklog(key, seconds, started_ms)? {
+                return Ok(json!({"key": key, "logged": true}));
+            }
+            outbox.worklog(key, seconds, started_ms, "")?
         }
         ("create", [project, kind, summary, parent, fields @ ..]) => {
             outbox.create(project, kind, summary, &pairs(fields), given(parent))?
@@ -177,13 +196,4 @@ fn project_id(replica: &Replica, key: &str) -> Result<String, Failure> {
     let mut all = replica.projects()?.into_iter();
     let project = all.find(|(_, value)| value["project"]["key"] == key);
     Ok(project.map(|(id, _)| id).unwrap_or_default())
-}
-
-/// The text of the description, or of a comment, as org, to be edited.
-pub(super) fn text(replica: &Replica, key: &str, comment: Option<&str>) -> Result<String, Failure> {
-    let outbox = Outbox::new(replica, now_ms());
-    Ok(match comment {
-        Some(comment) => outbox.comment_org(key, comment)?,
-        None => outbox.description_org(key)?,
-    })
 }

@@ -14,7 +14,7 @@ use emacs::{Env, FromLisp, IntoLisp, Result, Value, defun};
 use serde_json::json;
 use weir_jira::access::{Site as Settings, TokenStore};
 use weir_jira::index::Row;
-use weir_jira::outbox::Outbox;
+use weir_jira::outbox::{EditBase, Outbox};
 
 use super::edits;
 use super::page::Page;
@@ -404,14 +404,23 @@ fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<S
     lisp(env, table::export(&rows, &format).ok_or_else(unknown))
 }
 
-/// Queues the change VERB of an issue of JIRA with WORDS, a list of strings. Returns the number of the
+/// Queues the change VERB of an issue of JIRA with WORDS, a list of strings. BASE is the value of
+/// `weir--jira-edit-base` that an edit began with, or nil for the present values. Returns the number of the
 /// operation, whose value is the operation of the outbox.
 #[defun(name = "-jira-change")]
-fn change(env: &Env, jira: &Site, verb: Value<'_>, words: Value<'_>) -> Result<u64> {
+fn change(
+    env: &Env,
+    jira: &Site,
+    verb: Value<'_>,
+    words: Value<'_>,
+    base: Value<'_>,
+) -> Result<u64> {
     let (verb, words) = (text::text(verb)?, text::list(words)?);
+    let base = base.is_not_nil().then(|| base.into_ref::<EditBase>());
+    let base = base.transpose()?.map(|base| base.clone());
     let shared = Arc::clone(&jira.shared);
     let queued = work::write(move || {
-        let op = edits::queue(&shared.replica, &verb, &words)?;
+        let op = edits::queue(&shared.replica, &verb, &words, base.as_ref())?;
         shared.refresh()?;
         Ok(Answer::Json(op))
     });
@@ -527,10 +536,19 @@ fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Re
     json(env, &offered)
 }
 
-/// Returns the description of the issue KEY of JIRA, or its COMMENT, as org text.
+/// Returns the issue KEY of JIRA as an edit begins with it, for `weir--jira-text` and `weir--jira-change`.
+#[defun(user_ptr, name = "-jira-edit-base")]
+fn edit_base(env: &Env, jira: &Site, key: Value<'_>) -> Result<EditBase> {
+    let key = text::text(key)?;
+    let base = Outbox::new(&jira.shared.replica, now_ms()).edit_base(&key);
+    lisp(env, base.map_err(Failure::from))
+}
+
+/// Returns the text of FIELD in BASE; with COMMENT, an id, that of the comment.
 #[defun(name = "-jira-text")]
-fn org_text(env: &Env, jira: &Site, key: Value<'_>, comment: Value<'_>) -> Result<String> {
-    let (key, comment) = (text::text(key)?, text::maybe(comment)?);
-    let found = edits::text(&jira.shared.replica, &key, comment.as_deref());
-    lisp(env, found)
+fn base_text(env: &Env, base: &EditBase, field: Value<'_>, comment: Value<'_>) -> Result<String> {
+    match text::maybe(comment)? {
+        Some(comment) => lisp(env, base.comment(&comment).map_err(Failure::from)),
+        None => Ok(base.text(&text::text(field)?)),
+    }
 }

@@ -190,7 +190,7 @@ fn what_the_site_takes_is_known_without_a_request() {
 fn a_text_is_edited_as_org() {
     let world = pulled();
     let outbox = world.outbox();
-    let org = outbox.description_org("AA-1").unwrap();
+    let org = outbox.edit_base("AA-1").unwrap().text("description");
     let edited = format!("{org}\n- a point with /style/\n");
     outbox
         .edit("AA-1", &[text("description", &edited)])
@@ -203,5 +203,8 @@ fn a_text_is_edited_as_org() {
         .unwrap()
         .clone();
     assert_eq!(last["type"], "bulletList");
-    assert_eq!(outbox.description_org("AA-1").unwrap(), edited);
+    assert_eq!(
+        outbox.edit_base("AA-1").unwrap().text("description"),
+        edited
+    );
 }

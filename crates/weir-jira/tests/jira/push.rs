@@ -240,6 +240,52 @@ fn texts_are_merged_by_their_blocks() {
     );
 }
 
+/// A pull between the begin of an edit and its end: what the edit began with is its base.
+#[test]
+fn a_pull_during_an_edit_hides_no_change_of_others() {
+    let world = pulled();
+    world.edit("AA-1", &json!({"labels": ["old"]}));
+    world.pull();
+    let outbox = world.outbox();
+    let base = outbox.edit_base("AA-1").unwrap();
+    world.edit(
+        "AA-1",
+        &json!({"summary": "theirs", "labels": ["old", "theirs"]}),
+    );
+    world.pull();
+    let edits = [text("summary", "mine"), text("labels", "old,mine")];
+    // An edit of the new version, which is queued, does not become the base either.
+    outbox.edit("AA-1", &[text("summary", "hasty")]).unwrap();
+    outbox.edit_from("AA-1", &base, &edits).unwrap();
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (1, 1), "{report:?}");
+    let op = outbox.ops().unwrap().remove(0);
+    assert_eq!(op.conflicts.len(), 1);
+    assert_eq!(op.conflicts[0].theirs, "theirs");
+    outbox.resolve("1", Choice::Mine, None, None).unwrap();
+    assert_eq!(world.push().sent, 1);
+    let fields = world.there("AA-1")["fields"].clone();
+    assert_eq!(fields["summary"], "mine");
+    assert_eq!(fields["labels"], json!(["old", "theirs", "mine"]));
+    // A comment.
+    let site = world.site();
+    let commented = |issue: &&Value| issue["fields"]["comment"]["total"] != 0;
+    let issue = site.values().find(commented).unwrap();
+    let (key, id) = (
+        &issue["key"],
+        &issue["fields"]["comment"]["comments"][0]["id"],
+    );
+    let (key, id) = (key.as_str().unwrap(), id.as_str().unwrap());
+    let base = outbox.edit_base(key).unwrap();
+    let comment = json!({"id": id, "body": document(&["theirs"])});
+    let body = json!({"issue": key, "comment": comment, "fields": {"labels": ["new"]}});
+    world.advance(1000);
+    world.sim.control("POST", "/_sim/edit", &body);
+    world.pull();
+    outbox.edit_comment_from(key, &base, id, "mine").unwrap();
+    assert_eq!(world.push().conflicts, 1);
+}
+
 #[test]
 fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
     let world = pulled();
