@@ -42,6 +42,10 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Characters of an answer that is no JSON which a message shows.
 const MESSAGE_CHARS_MAX: usize = 200;
+/// Levels of an answer that are kept; `serde_json` reads 128.
+const DEPTH_MAX: usize = 100;
+/// What stands for an object that is nested more deeply.
+pub(crate) const CUT: &str = r#"{"type":"nested-too-deeply"}"#;
 /// Where systems keep the authorities they trust.
 const AUTHORITIES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
@@ -198,7 +202,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<T> {
-        let answer = self.repeated(method, path, body, true)?;
+        let answer = pruned(&self.repeated(method, path, body, true)?);
         serde_json::from_slice(&answer).map_err(|error| JiraError::Garbage {
             method,
             path: path.to_owned(),
@@ -345,6 +349,39 @@ impl Client {
             _ => Sent::Failed(error),
         }
     }
+}
+
+/// Cuts what is nested so deeply that it could not be read: an object becomes [`CUT`], an array one of it.
+/// The whole answer would be lost otherwise.
+fn pruned(answer: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(answer.len());
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for &byte in answer {
+        let inside = depth > DEPTH_MAX;
+        if in_text {
+            in_text = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+        } else {
+            match byte {
+                b'"' => in_text = true,
+                b'{' | b'[' => {
+                    depth += 1;
+                    if depth == DEPTH_MAX + 1 {
+                        let array = byte == b'[';
+                        kept.extend(array.then_some(b'['));
+                        kept.extend_from_slice(CUT.as_bytes());
+                        kept.extend(array.then_some(b']'));
+                    }
+                }
+                b'}' | b']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        if !inside && depth <= DEPTH_MAX {
+            kept.push(byte);
+        }
+    }
+    kept
 }
 
 /// Whether the site may have received a request that failed so.

@@ -3,6 +3,8 @@
 //! All of it is kept in the topic `meta`, so that edits are checked without a request. A site that was
 //! never asked for the fields of a project is described by its list of all fields.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -447,7 +449,7 @@ pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
     let mut writes = 0;
     let links: Value = client.get("issueLinkType")?;
     writes += replica.store("meta", "linktypes", &links["issueLinkTypes"])?;
-    let mut users: Vec<Value> = Vec::new();
+    let (mut users, mut seen): (Vec<Value>, BTreeSet<String>) = Default::default();
     for _ in 0..PAGES_MAX {
         let path = format!("users/search?startAt={}&maxResults=1000", users.len());
         // Not every account may list people: then names are those of the account alone.
@@ -455,10 +457,16 @@ pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
             Err(JiraError::Status { status: 403, .. }) => break,
             page => page?,
         };
-        if page.is_empty() {
+        let known = users.len();
+        for user in page {
+            if seen.insert(user["accountId"].to_string()) {
+                users.push(user);
+            }
+        }
+        // The end, or a site that sends the same page again.
+        if users.len() == known {
             break;
         }
-        users.extend(page);
     }
     let people = users.iter().filter(|user| user["active"] != false);
     let people: Vec<Value> = people

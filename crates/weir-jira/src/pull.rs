@@ -27,6 +27,8 @@ const PAGE: usize = 100;
 const BULK: usize = 100;
 /// Pages of one query at most.
 const PAGES_MAX: usize = 100_000;
+/// Bytes of the comments or worklogs of one issue at most.
+const LIST_BYTES_MAX: usize = 256 << 20;
 /// Empty pages with a token in a row at most.
 const EMPTY_MAX: usize = 3;
 /// Issues of which one query asks for the newest version at most.
@@ -77,6 +79,8 @@ pub struct PullReport {
     pub stored: u64,
     /// Issues that were stored already.
     pub unchanged: u64,
+    /// Issues that the site sent in a form that cannot be read; they are left out.
+    pub unreadable: u64,
     /// Issues that an old index answered with an older version than the stored one.
     pub stale: u64,
     /// Issues removed because the site answered 404.
@@ -92,11 +96,7 @@ pub struct PullReport {
 }
 
 /// Where a pull resumes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(
-    clippy::struct_field_names,
-    reason = "names are in the record, with their unit"
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Cursor {
     /// Every change before this time is stored, in milliseconds; `None`: nothing was pulled.
     watermark_ms: Option<i64>,
@@ -104,6 +104,9 @@ struct Cursor {
     census_ms: Option<i64>,
     /// Time at which the reference data was read.
     reference_ms: Option<i64>,
+    /// Ids of the projects for which the watermark holds.
+    #[serde(default)]
+    projects: BTreeSet<String>,
 }
 
 /// Pulls what changed since the last pull.
@@ -138,6 +141,8 @@ struct Pull<'a> {
     report: PullReport,
     first: u64,
     cursor: Cursor,
+    /// Key of the project that is read from its first change on, in place of the changes of all.
+    whole_project: Option<String>,
     /// Called after each page that was stored.
     progress: Option<&'a mut dyn FnMut(&PullReport)>,
 }
@@ -158,6 +163,7 @@ impl<'a> Pull<'a> {
             report: PullReport::default(),
             first: client.requests(),
             cursor: replica.read("cursors", "issues")?.unwrap_or_default(),
+            whole_project: None,
             progress: None,
         })
     }
@@ -168,9 +174,67 @@ impl<'a> Pull<'a> {
         if reference {
             self.reference()?;
         }
+        let loaded = self.new_projects(reference)?;
         if self.cursor.watermark_ms.is_none() {
             self.newest()?;
         }
+        self.follow()?;
+        self.read_back()?;
+        if census || self.options.census {
+            if !(reference || loaded) {
+                self.projects()?;
+            }
+            self.census()?;
+        }
+        self.report.requests = self.client.requests() - self.first;
+        Ok(self.report)
+    }
+
+    /// The projects of this pull that the account sees: ids and keys.
+    fn wanted(&self) -> Result<BTreeMap<String, String>> {
+        let wanted = &self.options.projects;
+        let all = self.replica.projects()?.into_iter();
+        let all = all.filter(|(_, value)| value["visible"] == true);
+        let all = all.map(|(id, value)| (id, text(&value["project"]["key"])));
+        let fits = |key: &String| wanted.is_empty() || wanted.contains(key);
+        Ok(all.filter(|(_, key)| fits(key)).collect())
+    }
+
+    /// Reads the projects for which the watermark does not hold from their first change on. Returns whether
+    /// the list of projects was read, as it is when a wanted one is unknown; `fresh`: it was just read.
+    fn new_projects(&mut self, fresh: bool) -> Result<bool> {
+        let mut wanted = self.wanted()?;
+        let known: BTreeSet<&String> = wanted.values().collect();
+        let reads = !fresh && self.options.projects.iter().any(|key| !known.contains(key));
+        if reads {
+            self.projects()?;
+            wanted = self.wanted()?;
+        }
+        let before = self.cursor.projects.clone();
+        if self.cursor.watermark_ms.is_none() {
+            self.cursor.projects = wanted.into_keys().collect();
+        } else {
+            // What is not pulled from now on is behind the watermark.
+            self.cursor.projects.retain(|id| wanted.contains_key(id));
+            for (id, key) in wanted {
+                if !self.cursor.projects.contains(&id) {
+                    self.whole_project = Some(key);
+                    let followed = self.follow();
+                    self.whole_project = None;
+                    followed?;
+                    self.cursor.projects.insert(id);
+                    self.save()?;
+                }
+            }
+        }
+        if self.cursor.projects != before {
+            self.save()?;
+        }
+        Ok(reads)
+    }
+
+    /// Reads changes, again where the server pages wrongly.
+    fn follow(&mut self) -> Result<()> {
         let (mut restarts, mut reached) = (0, self.cursor.watermark_ms);
         while let Round::Broken(what) = self.changes()? {
             self.report.restarted += 1;
@@ -184,15 +248,7 @@ impl<'a> Pull<'a> {
                 return Err(JiraError::Paging(what));
             }
         }
-        self.read_back()?;
-        if census || self.options.census {
-            if !reference {
-                self.projects()?;
-            }
-            self.census()?;
-        }
-        self.report.requests = self.client.requests() - self.first;
-        Ok(self.report)
+        Ok(())
     }
 
     fn save(&mut self) -> Result<()> {
@@ -231,13 +287,7 @@ impl<'a> Pull<'a> {
     /// Reads what edits need: people, types of links and fields of projects.
     fn ask_edits(&mut self) -> Result<()> {
         self.report.writes += meta::ask_site(self.client, self.replica)?;
-        let wanted = &self.options.projects;
-        let projects = self.replica.projects()?.into_iter();
-        let projects = projects.filter(|(_, value)| {
-            let key = text(&value["project"]["key"]);
-            value["visible"] == true && (wanted.is_empty() || wanted.contains(&key))
-        });
-        for (project, _) in projects.take(FIELDS_OF_PROJECTS_MAX) {
+        for project in self.wanted()?.into_keys().take(FIELDS_OF_PROJECTS_MAX) {
             self.report.writes += meta::ask_project(self.client, self.replica, &project)?;
         }
         Ok(())
@@ -268,23 +318,39 @@ impl<'a> Pull<'a> {
     /// The projects of Jira Cloud that are neither archived nor deleted.
     fn live_projects(&self) -> Result<Vec<Value>> {
         let mut all: Vec<Value> = Vec::new();
-        for _ in 0..PAGES_MAX {
+        let mut seen = BTreeSet::new();
+        loop {
             let start = all.len();
             let path = format!("project/search?startAt={start}&maxResults=50&status=live");
             let page: Value = self.client.get(&path)?;
-            let found = page["values"].as_array().cloned().unwrap_or_default();
-            let last = found.is_empty() || page["isLast"] == true;
-            all.extend(found);
-            if last {
-                break;
+            // Without this list the page is no answer: it must not hide all projects.
+            let found = page["values"].as_array();
+            let found = found.ok_or_else(|| JiraError::Garbage {
+                method: "GET",
+                path,
+                cause: "it has no `values`".to_owned(),
+            })?;
+            if found.is_empty() {
+                return Ok(all);
+            }
+            let fresh = found.iter().filter(|one| seen.insert(text(&one["id"])));
+            all.extend(fresh.cloned());
+            if page["isLast"] == true {
+                return Ok(all);
+            }
+            if all.len() == start {
+                return Err(JiraError::Paging("a page repeats the projects before it"));
             }
         }
-        Ok(all)
     }
 
     /// The condition for the projects of the replica, with AND after it; empty: all.
     fn scope(&self) -> String {
-        let keys = self.options.projects.iter();
+        let keys = match &self.whole_project {
+            Some(key) => std::slice::from_ref(key),
+            None => self.options.projects.as_slice(),
+        };
+        let keys = keys.iter();
         let keys: Vec<String> = keys.map(|key| crate::offline::quoted(key)).collect();
         if keys.is_empty() {
             return String::new();
@@ -295,6 +361,7 @@ impl<'a> Pull<'a> {
     /// The time from which on changes are asked for.
     fn since(&self) -> i64 {
         let since = match self.cursor.watermark_ms {
+            _ if self.whole_project.is_some() => 0,
             Some(ms) => ms.div_euclid(MINUTE_MS) * MINUTE_MS - self.options.overlap_ms,
             None => 0,
         };
@@ -311,9 +378,20 @@ impl<'a> Pull<'a> {
     fn newest(&mut self) -> Result<()> {
         let jql = format!("{}updated >= 0 ORDER BY updated DESC", self.scope());
         let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
-        self.keep(&parsed(&page.issues)?)?;
+        let rows = self.parsed(&page.issues);
+        self.keep(&rows)?;
         self.tell();
         Ok(())
+    }
+
+    /// Reads rows, each for itself: one that cannot be read is counted and left out.
+    fn parsed<'r>(&mut self, rows: &'r [Box<RawValue>]) -> Vec<(&'r RawValue, Value)> {
+        let read = rows
+            .iter()
+            .filter_map(|raw| Some((&**raw, serde_json::from_str(raw.get()).ok()?)));
+        let read: Vec<_> = read.collect();
+        self.report.unreadable += u64::try_from(rows.len() - read.len()).unwrap_or(0);
+        read
     }
 
     /// Reports a page that was stored.
@@ -327,7 +405,7 @@ impl<'a> Pull<'a> {
     fn keep_changes(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
         self.keep(rows)?;
         let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
-        if newest > self.cursor.watermark_ms {
+        if self.whole_project.is_none() && newest > self.cursor.watermark_ms {
             self.cursor.watermark_ms = newest;
             self.save()?;
         }
@@ -346,15 +424,15 @@ impl<'a> Pull<'a> {
         for _ in 0..PAGES_MAX {
             let jql = self.changes_since(since);
             let page = self.page(&jql, &["*all"], PAGE, start.as_deref(), &[])?;
-            let rows = parsed(&page.issues)?;
+            let rows = self.parsed(&page.issues);
             self.keep_changes(&rows)?;
             for (_, issue) in &rows {
                 fresh |= seen.insert((text(&issue["id"]), updated(issue)));
             }
-            empty = if rows.is_empty() { empty + 1 } else { 0 };
+            let none = page.issues.is_empty();
+            empty = if none { empty + 1 } else { 0 };
             let at = start.as_deref().and_then(|start| start.parse().ok());
-            let cut_short =
-                rows.is_empty() && page.total.is_some_and(|total| total > at.unwrap_or(0));
+            let cut_short = none && page.total.is_some_and(|total| total > at.unwrap_or(0));
             if cut_short {
                 if empty > EMPTY_MAX {
                     return Ok(Round::Broken("it sends only empty pages"));
@@ -401,7 +479,7 @@ impl<'a> Pull<'a> {
                 }
                 page => page?,
             };
-            let rows = parsed(&page.issues)?;
+            let rows = self.parsed(&page.issues);
             seen.extend(rows.iter().map(|(_, issue)| text(&issue["id"])));
             self.keep_changes(&rows)?;
             empty = if page.issues.is_empty() { empty + 1 } else { 0 };
@@ -473,7 +551,8 @@ impl<'a> Pull<'a> {
         let raw = serde_json::value::to_raw_value(&stored)?;
         let rows = [raw];
         for attempt in 1.. {
-            match self.keep(&parsed(&rows)?) {
+            let rows = self.parsed(&rows);
+            match self.keep(&rows) {
                 // Another pull wrote to the same topic at the same time.
                 Err(JiraError::Busy) if attempt < RACES_MAX => {}
                 kept => {
@@ -489,20 +568,33 @@ impl<'a> Pull<'a> {
     fn keep(&mut self, rows: &[(&RawValue, Value)]) -> Result<u64> {
         let mut changes: BTreeMap<String, Vec<Change>> = BTreeMap::new();
         let mut aliases: BTreeMap<String, Change> = BTreeMap::new();
+        let mut moved_aliases: BTreeMap<String, Change> = BTreeMap::new();
+        let mut moved: BTreeSet<(String, String)> = BTreeSet::new();
         let mut kept = BTreeMap::new();
         for (raw, issue) in rows {
             let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
             if id.is_empty() || project.is_empty() {
                 continue;
             }
+            let mut names = vec![text(&issue["key"]), id.clone()];
+            let before = self.replica.locate(&id)?;
+            let before = before.filter(|before| before.project != project);
+            if let Some(before) = &before {
+                let topic = format!("issues.{}", before.project);
+                let held: Value = self.replica.read(&topic, &id)?.unwrap_or_default();
+                if updated(issue) < updated(&held) {
+                    // An old index shows it where it was before it moved.
+                    self.report.stale += 1;
+                    continue;
+                }
+                // The old key finds the new place.
+                names.extend(held["key"].as_str().map(str::to_owned));
+            }
             let topic = format!("issues.{project}");
-            let before = self
-                .replica
-                .locate(&id)?
-                .filter(|before| before.project != project);
             let stored = self.replica.get(&topic, &id)?;
-            match decide(stored.as_ref().map(|stored| stored.bytes.as_slice()), issue)? {
-                Decision::Same => {
+            let bytes = stored.as_ref().map(|stored| stored.bytes.as_slice());
+            match decide(bytes, issue)? {
+                Decision::Same if before.is_none() => {
                     self.report.unchanged += 1;
                     continue;
                 }
@@ -510,34 +602,35 @@ impl<'a> Pull<'a> {
                     self.report.stale += 1;
                     continue;
                 }
-                Decision::Store => {}
-            }
-            if kept.contains_key(&id) {
+                // A pull was cut short after it had stored the issue in its new project.
+                Decision::Same => {}
                 // Twice on one page: the second one is compared when the first one is stored.
-                continue;
+                Decision::Store if kept.contains_key(&id) => continue,
+                Decision::Store => {
+                    kept.insert(id.clone(), issue);
+                    changes.entry(topic).or_default().push(Change {
+                        key: id.clone(),
+                        value: Some(raw.get().as_bytes().to_vec()),
+                        found: stored.map(|stored| stored.offset),
+                    });
+                }
             }
-            kept.insert(id.clone(), issue);
-            let value = Some(raw.get().as_bytes().to_vec());
-            let found = stored.map(|stored| stored.offset);
-            changes.entry(topic).or_default().push(Change {
-                key: id.clone(),
-                value,
-                found,
-            });
-            let mut names = vec![text(&issue["key"]), id.clone()];
-            if let Some(before) = before {
-                self.report.moved += 1;
-                // The old key finds the new place.
-                names.extend(self.forget(&before.project, &id, false)?);
-            }
+            let target = match before {
+                Some(before) => {
+                    moved.insert((before.project, id.clone()));
+                    &mut moved_aliases
+                }
+                None => &mut aliases,
+            };
             for name in names {
                 if let Some(alias) = self.replica.alias(&name, &id, &project)? {
-                    aliases.insert(name, alias);
+                    target.insert(name, alias);
                 }
             }
         }
         // Names first, then comments, then issues: a pull that is cut short finds the issue changed
-        // again and does the rest.
+        // again and does the rest. The old place of a moved issue is the last to go: until its names
+        // lead to the new one, they lead there.
         let aliases: Vec<Change> = aliases.into_values().collect();
         self.write("aliases", &aliases)?;
         for issue in kept.values() {
@@ -546,6 +639,12 @@ impl<'a> Pull<'a> {
         }
         for (topic, changes) in changes {
             self.write(&topic, &changes)?;
+        }
+        let aliases: Vec<Change> = moved_aliases.into_values().collect();
+        self.write("aliases", &aliases)?;
+        for (project, id) in moved {
+            self.report.moved += 1;
+            self.forget(&project, &id, false)?;
         }
         let count = u64::try_from(kept.len()).unwrap_or(0);
         self.report.stored += count;
@@ -564,13 +663,15 @@ impl<'a> Pull<'a> {
     fn parts(&mut self, issue: &Value, field: &str, list: &str) -> Result<()> {
         let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
         let part = &issue["fields"][field];
-        let mut items = part[list].as_array().cloned().unwrap_or_default();
-        let total = part["total"]
-            .as_u64()
-            .and_then(|total| usize::try_from(total).ok());
-        if total.is_some_and(|total| total > items.len()) {
-            items = self.list(&format!("issue/{id}/{field}"), list)?;
-        }
+        let (Some(held), Some(total)) = (part[list].as_array(), part["total"].as_u64()) else {
+            // The answer tells nothing of them: what is stored stays.
+            return Ok(());
+        };
+        let items = if usize::try_from(total).is_ok_and(|total| total <= held.len()) {
+            held.clone()
+        } else {
+            self.list(&format!("issue/{id}/{field}"), list)?
+        };
         let topic = format!("{list}.{project}");
         let prefix = format!("{id}.");
         let mut left: BTreeSet<String> = self.replica.keys(&topic, &prefix)?.into_iter().collect();
@@ -610,29 +711,39 @@ impl<'a> Pull<'a> {
 
     /// All items of a list that is paged by offset.
     fn list(&self, path: &str, list: &str) -> Result<Vec<Value>> {
-        let mut items = Vec::new();
-        for _ in 0..PAGES_MAX {
+        let (mut items, mut seen, mut bytes) = (Vec::new(), BTreeSet::new(), 0);
+        loop {
+            let start = items.len();
             let page: Value = self
                 .client
-                .get(&format!("{path}?startAt={}&maxResults=100", items.len()))?;
-            let found = page[list].as_array().cloned().unwrap_or_default();
-            // An empty page is the end, whatever the total says: it may shrink meanwhile.
+                .get(&format!("{path}?startAt={start}&maxResults=100"))?;
+            let found = page[list].as_array().map_or(&[][..], Vec::as_slice);
             if found.is_empty() {
-                return Ok(items);
+                // The total may shrink meanwhile; that of this page counts.
+                let total = page["total"].as_u64();
+                let whole = total.and_then(|total| usize::try_from(total).ok());
+                if whole.is_some_and(|total| total <= start) {
+                    return Ok(items);
+                }
+                return Err(JiraError::Paging("a list ends before its total"));
             }
-            items.extend(found);
+            for item in found.iter().filter(|item| seen.insert(text(&item["id"]))) {
+                bytes += item.to_string().len();
+                items.push(item.clone());
+            }
+            if items.len() == start {
+                return Err(JiraError::Paging("a page repeats the items before it"));
+            }
+            if bytes > LIST_BYTES_MAX {
+                return Err(JiraError::Paging("a list of an issue is too long"));
+            }
         }
-        Err(JiraError::Paging("its pages do not end"))
     }
 
     /// Compares the ids of each project with those of the replica.
     fn census(&mut self) -> Result<()> {
-        for (project, value) in self.replica.projects()? {
-            let key = text(&value["project"]["key"]);
-            let wanted = &self.options.projects;
-            if value["visible"] == true && (wanted.is_empty() || wanted.contains(&key)) {
-                self.count_project(&project, &key)?;
-            }
+        for (project, key) in self.wanted()? {
+            self.count_project(&project, &key)?;
         }
         self.cursor.census_ms = Some(self.options.now_ms);
         self.save()
@@ -651,7 +762,8 @@ impl<'a> Pull<'a> {
         }
         for ids in missed.chunks(BULK) {
             let page = self.bulk(ids)?;
-            self.report.repaired += self.keep(&parsed(&page.issues)?)?;
+            let rows = self.parsed(&page.issues);
+            self.report.repaired += self.keep(&rows)?;
         }
         let absent: Vec<String> = known
             .into_iter()
@@ -660,15 +772,24 @@ impl<'a> Pull<'a> {
         let mut gone = Vec::new();
         for ids in absent.chunks(BULK) {
             let page = self.bulk(ids)?;
-            let rows = parsed(&page.issues)?;
+            let rows = self.parsed(&page.issues);
             self.keep(&rows)?;
             let found: BTreeSet<String> =
                 rows.iter().map(|(_, issue)| text(&issue["id"])).collect();
+            for id in &found {
+                // A pull that was cut short stored it in another project and left it here.
+                let location = self.replica.locate(id)?;
+                if location.is_some_and(|location| location.project != project) {
+                    self.forget(project, id, false)?;
+                }
+            }
             for id in ids.iter().filter(|id| !found.contains(*id)) {
                 let issue: Result<Box<RawValue>> = self.client.get(&format!("issue/{id}"));
                 match issue {
                     Ok(issue) => {
-                        self.keep(&parsed(&[issue])?)?;
+                        let row = [issue];
+                        let row = self.parsed(&row);
+                        self.keep(&row)?;
                     }
                     Err(JiraError::Status { status: 404, .. }) => gone.push(id.clone()),
                     Err(error) => return Err(error),
@@ -693,7 +814,7 @@ impl<'a> Pull<'a> {
 
     /// Ids and times of change of a project. Asks for more after the greatest id until nothing comes, so
     /// that a server that stops early is found out.
-    fn sweep(&self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+    fn sweep(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         if !self.is_cloud() {
             return self.sweep_by_offset(key);
         }
@@ -706,7 +827,7 @@ impl<'a> Pull<'a> {
             let (mut token, mut tokens): (Option<String>, _) = (None, BTreeSet::new());
             loop {
                 let page = self.page(&jql, &["updated"], 5000, token.as_deref(), &[])?;
-                for (_, issue) in parsed(&page.issues)? {
+                for (_, issue) in self.parsed(&page.issues) {
                     let id = text(&issue["id"]);
                     last = last.max(id.parse().unwrap_or(0));
                     there.insert(id, updated(&issue));
@@ -729,14 +850,14 @@ impl<'a> Pull<'a> {
 
     /// As `sweep` at Data Center, where ids cannot be compared. A deletion meanwhile hides an issue
     /// from the pages; the census then asks for that issue alone.
-    fn sweep_by_offset(&self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+    fn sweep_by_offset(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         let project = crate::offline::quoted(key);
         let jql = format!("project = {project} ORDER BY key ASC");
         let mut there = BTreeMap::new();
         let mut start: Option<String> = None;
         for _ in 0..PAGES_MAX {
             let page = self.page(&jql, &["updated"], 1000, start.as_deref(), &[])?;
-            for (_, issue) in parsed(&page.issues)? {
+            for (_, issue) in self.parsed(&page.issues) {
                 there.insert(text(&issue["id"]), updated(&issue));
             }
             match page.next {
@@ -757,8 +878,8 @@ impl<'a> Pull<'a> {
     }
 
     /// Removes an issue from a project, with its `names` where asked for. Its records stay in the
-    /// history of the topics. Returns the key that it had.
-    fn forget(&mut self, project: &str, id: &str, names: bool) -> Result<Option<String>> {
+    /// history of the topics.
+    fn forget(&mut self, project: &str, id: &str, names: bool) -> Result<()> {
         let topic = format!("issues.{project}");
         let stored: Option<Value> = self.replica.read(&topic, id)?;
         for list in ["comments", "worklogs"] {
@@ -769,7 +890,7 @@ impl<'a> Pull<'a> {
             }
         }
         let Some(stored) = stored else {
-            return Ok(None);
+            return Ok(());
         };
         self.replica.remove(&topic, id)?;
         self.report.writes += 1;
@@ -778,7 +899,7 @@ impl<'a> Pull<'a> {
             self.replica.remove("aliases", name)?;
             self.report.writes += 1;
         }
-        Ok(Some(key))
+        Ok(())
     }
 }
 
@@ -814,12 +935,6 @@ fn content(issue: &Value) -> Value {
         }
     }
     fields
-}
-
-fn parsed(rows: &[Box<RawValue>]) -> Result<Vec<(&RawValue, Value)>> {
-    let rows = rows.iter();
-    let rows = rows.map(|raw| Ok((&**raw, serde_json::from_str(raw.get())?)));
-    rows.collect()
 }
 
 fn updated(issue: &Value) -> Option<i64> {

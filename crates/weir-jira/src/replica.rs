@@ -19,6 +19,8 @@ pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// Most conditional writes of one transaction.
 const WRITES_MAX: usize = 64;
+/// Bytes of values after which a transaction takes no more writes.
+const TXN_BYTES_MAX: usize = 4 << 20;
 
 /// A replica in a store.
 #[derive(Debug)]
@@ -124,7 +126,10 @@ impl Replica {
     /// written. Returns whether all were written.
     pub fn apply(&self, topic: &str, changes: &[Change]) -> Result<bool> {
         let mut all = true;
-        for part in changes.chunks(WRITES_MAX) {
+        let mut rest = changes;
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(transaction_len(rest));
+            rest = others;
             let writable = self.writable(topic)?;
             let expect: Vec<Expect<'_>> = part
                 .iter()
@@ -279,6 +284,16 @@ impl Replica {
         let found = self.values(&topic, &format!("{}.", location.id))?;
         Ok(found.into_iter().map(|(_, comment)| comment).collect())
     }
+}
+
+/// How many of the first changes one transaction takes; at least one.
+fn transaction_len(changes: &[Change]) -> usize {
+    let mut bytes = 0;
+    let fits = changes.iter().take(WRITES_MAX).take_while(|change| {
+        bytes += change.value.as_ref().map_or(0, Vec::len);
+        bytes <= TXN_BYTES_MAX
+    });
+    fits.count().max(1).min(changes.len())
 }
 
 fn checked(verdict: &weir::Verdict) -> Result<()> {

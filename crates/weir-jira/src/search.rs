@@ -22,7 +22,6 @@ pub(crate) struct Search<'a> {
 /// What the site sent.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Page {
-    #[serde(default)]
     pub(crate) issues: Vec<Box<RawValue>>,
     /// Where the next page begins; `None`: this is the last one. At Data Center a decimal offset.
     #[serde(rename = "nextPageToken")]

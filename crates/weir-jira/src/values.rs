@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::CUT;
 use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo, FieldKind};
 use crate::op::{self, SetEdit};
@@ -113,6 +114,9 @@ pub(crate) fn rich(text: &str, current: &Value) -> std::result::Result<Value, St
     } else {
         &empty
     };
+    if base.to_string().contains(CUT) {
+        return Err("it is nested too deeply to be changed here: change it at the site".to_owned());
+    }
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }

@@ -23,6 +23,11 @@ const FIELDS: &[Field] = &[
     field("stored", "number", "issues stored: new or changed"),
     field("unchanged", "number", "issues that were stored already"),
     field(
+        "unreadable",
+        "number",
+        "issues in a form that cannot be read, left out",
+    ),
+    field(
         "stale",
         "number",
         "old versions that the index answered with",
@@ -146,11 +151,12 @@ fn once(
     weir_jira::pull::pull(client, replica, &options)
 }
 
-fn row(report: &PullReport) -> [Cell<'static>; 9] {
+fn row(report: &PullReport) -> [Cell<'static>; 10] {
     [
         report.requests,
         report.stored,
         report.unchanged,
+        report.unreadable,
         report.stale,
         report.gone,
         report.moved,

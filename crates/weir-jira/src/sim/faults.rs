@@ -23,8 +23,10 @@ pub const FAULTS: &[&str] = &[
     "503",
     "503-after",
     "conflict",
+    "deep",
     "drip",
     "dup",
+    "empty-object",
     "empty-page",
     "endless",
     "expired-token",
@@ -37,6 +39,7 @@ pub const FAULTS: &[&str] = &[
     "missing",
     "missing-token",
     "odd",
+    "repeat-page",
     "repeat-token",
     "reset-after",
     "reset-before",
@@ -253,6 +256,7 @@ impl Fault {
     /// What becomes of the bytes of an answer.
     pub(super) fn spoil(&self, response: &mut Response) {
         match self.name.as_str() {
+            "empty-object" => response.body = b"{}".to_vec(),
             "garbage-json" => response.body = b"{\"issues\": [".to_vec(),
             "garbage-utf8" => response.body = b"{\"issues\": \"\xff\xfe\"}".to_vec(),
             "garbage-gzip" => {
@@ -289,6 +293,16 @@ impl Fault {
                     issue["fields"]["description"] = super::world::document(&"x".repeat(10 << 20));
                 }
             }
+            "deep" => {
+                if let Some(issue) = issues.first_mut() {
+                    let mut content = super::world::document("innermost")["content"].clone();
+                    for _ in 0..35 {
+                        let item = json!({"type": "listItem", "content": content});
+                        content = json!([{"type": "bulletList", "content": [item]}]);
+                    }
+                    issue["fields"]["description"]["content"] = content;
+                }
+            }
             "odd" => issues.iter_mut().for_each(odd),
             "stale" => issues.iter_mut().for_each(|issue| {
                 issue["fields"]["summary"] = "a stale version".into();
@@ -305,6 +319,7 @@ fn odd(issue: &mut Value) {
     fields["priority"] = Value::Null;
     fields["assignee"] = json!({"accountId": "unknown", "displayName": null, "active": false});
     fields["customfield_99999"] = json!({"nested": [1, "2", null]});
+    fields["comment"] = Value::Null;
     fields["timeestimate"] = "3600".into();
     fields["description"] = json!({"type": "doc", "version": 1, "content": [
         {"type": "hologram", "attrs": {"depth": 3}, "content": [{"type": "text", "text": "odd"}]}]});

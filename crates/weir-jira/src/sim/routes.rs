@@ -334,11 +334,13 @@ fn issue(
             } else {
                 &one.worklogs
             };
-            let start = request.number("startAt", 0);
+            let mut start = request.number("startAt", 0);
             let mut most = request.number("maxResults", 100).min(100);
             let mut total = items.len();
             match fault.map(|fault| fault.name.as_str()) {
                 Some("short-page") => most = most.div_ceil(2),
+                Some("empty-page") => most = 0,
+                Some("repeat-page") => start = 0,
                 Some("shrink-total") => total = total.saturating_sub(1),
                 _ => {}
             }

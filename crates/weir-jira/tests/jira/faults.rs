@@ -185,6 +185,75 @@ fn comments_are_read_to_the_end_whatever_the_pages_say() {
 }
 
 #[test]
+fn no_comment_is_removed_after_a_page_that_tells_nothing_of_it() {
+    for (fault, error) in [
+        ("empty-page", Some("ends before its total")),
+        ("repeat-page", Some("repeats the items")),
+        ("odd", None),
+    ] {
+        let world = World::new(small());
+        let body = json!({"issue": "AA-1", "count": 250});
+        world.sim.control("POST", "/_sim/comments", &body);
+        world.pull();
+        let location = world.replica.locate("AA-1").unwrap().unwrap();
+        let held = world.replica.comments(&location).unwrap().len();
+        assert!(held >= 250, "{held}");
+        world.edit("AA-1", &json!({"summary": "again"}));
+        match error {
+            // The second page of the comments, and no request after it.
+            Some(text) => {
+                let path = "/rest/api/3/issue/*/comment";
+                world.fault("GET", path, 2, 0, &json!({"name": fault}));
+                let error = world.try_pull().unwrap_err();
+                assert!(matches!(error, JiraError::Paging(_)), "{error}");
+                assert!(error.to_string().contains(text), "{error}");
+            }
+            // An answer without the comments.
+            None => {
+                world.fault("POST", SEARCH, 1, 1, &json!({"name": fault}));
+                world.pull();
+            }
+        }
+        let comments = world.replica.comments(&location).unwrap();
+        assert_eq!(comments.len(), held, "{fault}");
+        world.sim.control("DELETE", "/_sim/faults", &Value::Null);
+        world.pull();
+        world.converged();
+    }
+}
+
+#[test]
+fn a_description_that_is_nested_too_deeply_stops_nothing() {
+    let world = World::new(small());
+    world.fault("POST", SEARCH, 2, 1, &json!({"name": "deep"}));
+    let report = world.pull();
+    assert_eq!((report.stored, report.unreadable), (45, 0), "{report:?}");
+    let issues = world.replica.issues().unwrap();
+    let deep = |issue: &&Value| issue.to_string().contains("nested-too-deeply");
+    let issue = issues.iter().find(deep).unwrap();
+    let key = issue["key"].as_str().unwrap();
+    // Its text, which is not whole here, is not replaced.
+    let outbox = world.outbox();
+    let field = |name: &str| [(name.to_owned(), "mine".to_owned())];
+    let error = outbox.edit(key, &field("description")).unwrap_err();
+    assert!(error.to_string().contains("at the site"), "{error}");
+    outbox.edit(key, &field("summary")).unwrap();
+    assert_eq!(world.push().sent, 1);
+}
+
+#[test]
+fn a_page_without_projects_hides_none() {
+    let world = World::new(small());
+    world.pull();
+    let path = "/rest/api/3/project/search";
+    world.fault("GET", path, 1, 1, &json!({"name": "empty-object"}));
+    let error = world.census().unwrap_err();
+    assert!(matches!(error, JiraError::Garbage { .. }), "{error}");
+    let projects = world.replica.projects().unwrap();
+    assert!(projects.iter().all(|(_, value)| value["visible"] == true));
+}
+
+#[test]
 fn an_issue_of_ten_megabytes_is_stored() {
     let world = World::new(small());
     // The first page has the issues that changed last, which are read again.
@@ -319,8 +388,10 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("503", At::Search, None),
     ("503-after", At::Write, None),
     ("conflict", At::Look, None),
+    ("deep", At::Search, None),
     ("drip", At::Search, None),
     ("dup", At::Search, None),
+    ("empty-object", At::Search, Some("not Jira's")),
     ("empty-page", At::Search, None),
     ("endless", At::Search, None),
     ("expired-token", At::Search, None),
@@ -333,6 +404,7 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("missing", At::Search, None),
     ("missing-token", At::Search, None),
     ("odd", At::Search, None),
+    ("repeat-page", At::Comments, None),
     ("repeat-token", At::Search, None),
     ("reset-after", At::Search, None),
     ("reset-before", At::Search, None),

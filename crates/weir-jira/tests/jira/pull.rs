@@ -64,6 +64,101 @@ fn changes_moves_and_new_issues_are_pulled() {
     assert!(moved["key"].as_str().unwrap().starts_with("BB-"));
 }
 
+/// A search that lags shows a moved issue where it was; a push has read it where it is.
+#[test]
+fn an_old_index_moves_no_issue_back() {
+    let world = World::new(SimOptions {
+        search_lag_ms: 120_000,
+        ..small()
+    });
+    world.pull();
+    world.advance(200_000);
+    world.pull();
+    let body = json!({"issue": "AA-3", "project": "BB"});
+    world.edit("AA-3", &json!({"summary": "still here"}));
+    world.advance(121_000);
+    world.sim.control("POST", "/_sim/move", &body);
+    world.outbox().comment("AA-3", "read back").unwrap();
+    assert_eq!(world.push().sent, 1);
+    let key = || world.replica.issue("AA-3").unwrap()["key"].clone();
+    let moved = key();
+    assert!(moved.as_str().unwrap().starts_with("BB-"), "{moved}");
+    // The first pull after a push asks for what the push has changed.
+    world.pull();
+    let report = world.pull();
+    assert!(report.stale > 0, "{report:?}");
+    assert_eq!(key(), moved);
+    world.advance(121_000);
+    world.pull();
+    world.converged();
+}
+
+/// What a pull leaves that was killed after it had stored a moved issue, and before it removed the old one.
+#[test]
+fn a_moved_issue_that_was_left_in_its_old_project_is_removed() {
+    let world = World::new(small());
+    world.pull();
+    let old = world.replica.issue("AA-3").unwrap();
+    let from = world.replica.locate("AA-3").unwrap().unwrap();
+    let body = json!({"issue": "AA-3", "project": "BB"});
+    world.sim.control("POST", "/_sim/move", &body);
+    world.pull();
+    let topic = format!("issues.{}", from.project);
+    world.replica.store(&topic, &from.id, &old).unwrap();
+    let report = world.census().unwrap();
+    assert_eq!((report.gone, report.moved), (0, 0), "{report:?}");
+    assert!(world.replica.get(&topic, &from.id).unwrap().is_none());
+    assert_eq!(world.replica.issues().unwrap().len(), world.site().len());
+}
+
+#[test]
+fn a_project_that_is_added_is_read_from_its_first_change_on() {
+    let world = World::new(small());
+    let pull = |projects: &[&str]| {
+        let projects = projects.iter().map(|key| (*key).to_owned()).collect();
+        let options = weir_jira::pull::PullOptions {
+            projects,
+            ..world.options()
+        };
+        weir_jira::pull::pull(&world.client, &world.replica, &options).unwrap()
+    };
+    pull(&["AA"]);
+    let count = |key: &str| {
+        let all = world.replica.issues().unwrap().into_iter();
+        all.filter(|issue| issue["fields"]["project"]["key"] == key)
+            .count()
+    };
+    assert!(count("AA") > 0 && count("BB") == 0);
+    world.advance(3_600_000);
+    world.edit("AA-1", &json!({"summary": "the watermark moves on"}));
+    pull(&["AA"]);
+    pull(&["AA", "BB"]);
+    world.converged();
+    // One that is left out and added again.
+    pull(&["AA"]);
+    world.edit("BB-1", &json!({"summary": "not pulled"}));
+    world.advance(3_600_000);
+    world.edit("AA-1", &json!({"summary": "pulled"}));
+    pull(&["AA"]);
+    pull(&[]);
+    world.converged();
+    let report = pull(&[]);
+    assert_eq!((report.requests, report.writes), (1, 0), "{report:?}");
+}
+
+#[test]
+fn a_page_of_large_issues_is_stored() {
+    let world = World::new(small());
+    let change = |number: u32| weir_jira::replica::Change {
+        key: number.to_string(),
+        value: Some(vec![b' '; 2 << 20]),
+        found: None,
+    };
+    let changes: Vec<_> = (0..40).map(change).collect();
+    assert!(world.replica.apply("large", &changes).unwrap());
+    assert_eq!(world.replica.keys("large", "").unwrap().len(), 40);
+}
+
 #[test]
 fn a_census_finds_deletions_and_asks_before_many() {
     let world = World::new(small());
