@@ -139,6 +139,20 @@ fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
 /// Inputs that the codec gets, made of its seeds and of the packets of the vectors.
 const FUZZED: &str = "20000";
 
+/// A number that each commit has another one of, so that other inputs are tried; 1 outside of a repository.
+fn seed_of_commit() -> String {
+    let commit = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(tree::root())
+        .output();
+    let commit = commit.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+    let digits = commit.ok().and_then(|commit| {
+        let digits = commit.get(..15)?;
+        u64::from_str_radix(digits, 16).ok()
+    });
+    digits.filter(|seed| *seed > 0).unwrap_or(1).to_string()
+}
+
 /// Runs what was built for the codec: the vectors, all of them, anything as input, what it allocates.
 fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     let folder = tree::root().join("vectors/psyc");
@@ -166,8 +180,13 @@ fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     println!("C, {link}: {all}");
     tell(&format!("{link}: vectors of the codec"), says(&done, &all));
     let fuzz = || Command::new(place.join("psyc_fuzz"));
-    let done = finish(fuzz().arg(FUZZED)).and_then(|_| finish(fuzz().arg("2000").args(packets)));
-    tell(&format!("{link}: any bytes to the codec"), verdict(&done));
+    let seed = seed_of_commit();
+    let done = finish(fuzz().args([FUZZED, &seed]))
+        .and_then(|_| finish(fuzz().args(["2000", &seed]).args(packets)));
+    tell(
+        &format!("{link}: any bytes to the codec, seed {seed}"),
+        verdict(&done),
+    );
     let done = finish(&mut Command::new(place.join("psyc_allocs")));
     tell(
         &format!("{link}: the codec allocates nothing"),

@@ -91,7 +91,7 @@ static uint64_t parsed(uint32_t mode, const uint8_t *from, size_t len, size_t pi
         }
         used += now;
         if (done == WEIR_NEED && given == len)
-            return mixed(sum, &used, 0);
+            return sum;
         if (done == WEIR_NEED)
             given = given + piece < len ? given + piece : len;
     }
@@ -213,7 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *from, size_t len)
 }
 
 #ifndef LIBFUZZER
-static uint64_t state = 1;
+static uint64_t state;
 
 static uint64_t next(void)
 {
@@ -229,16 +229,17 @@ int main(int count, char **words)
         "\n=\n=_list_a\t_t| a|3 b|c\n_m\n|x\n|\n|\n", "8\n:a 00\t\n_m\n|\n", "_t{k} v{3 a}b}=_u:2 xy", "#1{2 ab}._f =_t:3 abc",
         "psyc://lock.example:4405d/@gauge#north", "Hello [_nick], [_none] and [][", "\x02_a\x03""abc\x02_m\x04""data\x02_t\x05",
     };
-    unsigned long rounds = count > 1 ? strtoul(words[1], NULL, 10) : 0;
+    unsigned long rounds = count > 2 ? strtoul(words[1], NULL, 10) : 0;
+    state = count > 2 ? strtoull(words[2], NULL, 10) : 0;
     uint8_t bytes[4096];
-    if (!rounds) {
-        fprintf(stderr, "psyc_fuzz ROUNDS [FILE...]\n");
+    if (!rounds || !state) {
+        fprintf(stderr, "psyc_fuzz ROUNDS SEED [FILE...]\n");
         return 2;
     }
     for (unsigned long round = 0; round < rounds; round++) {
         size_t len;
-        if (count > 2) {
-            FILE *file = fopen(words[2 + next() % (unsigned)(count - 2)], "rb");
+        if (count > 3) {
+            FILE *file = fopen(words[3 + next() % (unsigned)(count - 3)], "rb");
             CHECK(file);
             len = fread(bytes, 1, sizeof bytes / 2, file);
             fclose(file);

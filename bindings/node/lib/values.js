@@ -24,7 +24,15 @@ function content(value, what) {
   if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return bytes(value, what)
   const kind = Object.getPrototypeOf(value)
   if (!Array.isArray(value) && kind !== Object.prototype && kind !== null) return bytes(value, what)
-  return Buffer.from(JSON.stringify(value))
+  const json = JSON.stringify(value, finite)
+  if (json === undefined) throw new TypeError(`${what ?? 'data'} has no JSON`)
+  return Buffer.from(json)
+}
+
+/** JSON has no NaN and no Infinity; `JSON.stringify` would write null without a word. */
+function finite(key, value) {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`${key || 'a number'} is ${value}, which JSON has not`)
+  return value
 }
 
 /** Characters of a key or value that a record shows of itself. */

@@ -39,6 +39,8 @@ test('arrays and plain objects are written as JSON', async (t) => {
     ;(await topic.put('k', value)).check()
     assert.deepStrictEqual((await topic.get('k')).json(), value === bare ? { a: 1 } : value)
   }
+  await assert.rejects(async () => topic.put('k', { a: [NaN] }), TypeError)
+  await assert.rejects(async () => topic.put('k', { toJSON() {} }), TypeError)
   const first = (await topic.append(order)).check()
   assert.strictEqual((await topic.at(first.offset)).text(), JSON.stringify(order))
   const verdicts = await topic.batch([weir.put('a', order), weir.put('b', [1])])

@@ -6,10 +6,11 @@
  * The syntax: docs/formats/psyc.md. The bytes of every structure: docs/formats/abi.md. The rules of weir.h
  * hold here too (results, errors, slices, struct_size); and these:
  *
- * MEMORY. Nothing here allocates, keeps a pointer beyond a call, locks, or does I/O. What goes out points
+ * MEMORY. Nothing here allocates (but the text of a refused argument), keeps a pointer beyond a call, locks, or does I/O. What goes out points
  * into the bytes that came in. A weir_psyc_parser and a weir_psyc_cursor are memory of the caller, without
  * anything to give back; one thread uses one at a time. Their bytes may be copied as a whole and must not be
- * changed. No memory that a call writes may overlap memory that it reads, else WEIR_E_BAD_OPTION.
+ * changed. No memory that a call writes may overlap memory that it reads. WEIR_E_BAD_OPTION says so of buffers,
+ * arrays and states; overlapping counts and single results are not looked for.
  *
  * BATCHES. A call fills an array as far as it can. An error in the bytes is returned by the call that has
  * nothing else to give: what came before it is given out with WEIR_OK first.

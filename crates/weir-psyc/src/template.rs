@@ -131,8 +131,12 @@ impl<'t> Template<'t> {
                 continue;
             }
             let value = (place.is_name)
-                .then(|| (from + self.open.len(), end.checked_sub(self.close.len())))
-                .and_then(|(start, end)| lookup(self.text.get(start..end?)?));
+                .then(|| from.checked_add(self.open.len()))
+                .flatten()
+                .and_then(|start| {
+                    let end = end.checked_sub(self.close.len())?;
+                    lookup(self.text.get(start..end)?)
+                });
             place.substituted |= value.is_some();
             let all = value.or(self.text.get(from..end)).unwrap_or_default();
             let written = usize::try_from(place.written).unwrap_or(usize::MAX);

@@ -11,13 +11,11 @@ use crate::disk::OpenMode;
 use crate::error::{IoVerb, StoreError};
 use crate::history::History;
 use crate::identity;
-use crate::log::LOG_DIR;
+use crate::log::{LOG_DIR, START_FILE, parse_segment_name};
 use crate::node::files::{COMMITTED, DIRECTORY as CLUSTER};
 use crate::snapshot;
 use crate::store::Store;
-
-/// Bytes of the name of a file.
-const NAME_BYTES_MAX: usize = 64;
+use crate::topic::files::{parse_directory, parse_segment};
 
 /// A directory or file from which a [`History`] is read, relative to the directory of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +32,16 @@ impl HistoryPath {
             (only, None, None) => {
                 ["", identity::PATH, LOG_DIR, snapshot::DIRECTORY, CLUSTER].contains(&only)
             }
-            (LOG_DIR | snapshot::DIRECTORY, Some(name), None) => is_name(name),
-            ("topics", Some(topic), name) => is_name(topic) && name.is_none_or(is_name),
+            (LOG_DIR, Some(name), None) => path == START_FILE || parse_segment_name(name).is_some(),
+            (snapshot::DIRECTORY, Some(name), None) => snapshot::parse_name(name).is_some(),
+            ("topics", Some(topic), name) => {
+                let is_segment = |name| parse_segment(name).is_some();
+                parse_directory(topic).is_some() && name.is_none_or(is_segment)
+            }
             _ => path == COMMITTED,
         };
         (fits && parts.next().is_none()).then(|| Self(path.to_owned()))
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    !name.is_empty()
-        && name.len() <= NAME_BYTES_MAX
-        && !name.starts_with('.')
-        && name.bytes().all(allowed)
 }
 
 impl Store {
@@ -102,11 +96,12 @@ mod tests {
             "",
             "weir.id",
             "log",
-            "log/00000000000000000001.seg",
+            "log/00000000000000000001.log",
+            "log/start",
             "snapshots",
-            "snapshots/00000007.snap",
+            "snapshots/00000000000000000007.snap",
             "topics/0000000a",
-            "topics/0000000a/00000001.seg",
+            "topics/0000000a/0000000001.seg",
             "cluster",
             "cluster/committed",
         ] {
@@ -121,6 +116,11 @@ mod tests {
             "log/..",
             "log/../weir.id",
             "log/.hidden",
+            "log/00000000000000000001.log.new",
+            "log/00000000000000000001.seg",
+            "snapshots/7.snap",
+            "topics/a",
+            "topics/0000000a/1.seg",
             "log/a/b",
             "/log/a",
             "lock",

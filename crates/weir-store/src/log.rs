@@ -41,7 +41,7 @@ use self::recover::analyse::Unproven;
 use self::recover::{Recovered, recover};
 use self::sectors::{SECTOR, SECTOR_BYTES};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
-pub(crate) use self::segment::LOG_DIR;
+pub(crate) use self::segment::{LOG_DIR, START_FILE, parse_segment_name};
 use self::segment::{build_segment, next_segment_bytes, write_start};
 use self::view::{SegmentView, Shared};
 use crate::disk::{Disk, DiskFile, OpenMode, check_place};

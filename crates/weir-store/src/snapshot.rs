@@ -37,19 +37,21 @@ pub(crate) fn path(index: LogIndex) -> String {
     format!("{DIRECTORY}/{:020}.snap", index.0)
 }
 
+/// The log index in the name of a snapshot that is in place.
+pub(crate) fn parse_name(name: &str) -> Option<LogIndex> {
+    let digits = name
+        .strip_suffix(".snap")
+        .filter(|digits| digits.len() == 20)?;
+    let all = digits.bytes().all(|byte| byte.is_ascii_digit());
+    all.then(|| digits.parse().ok().map(LogIndex))?
+}
+
 /// Log indexes of the snapshots that are in place, newest first.
 pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<LogIndex>, StoreError> {
     let names = disk
         .list(DIRECTORY)
         .map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
-    let number = |name: &String| {
-        let digits = name
-            .strip_suffix(".snap")
-            .filter(|digits| digits.len() == 20)?;
-        let all = digits.bytes().all(|byte| byte.is_ascii_digit());
-        all.then(|| digits.parse().ok().map(LogIndex))?
-    };
-    let mut indexes: Vec<LogIndex> = names.iter().filter_map(number).collect();
+    let mut indexes: Vec<LogIndex> = names.iter().filter_map(|name| parse_name(name)).collect();
     indexes.sort_unstable_by(|a, b| b.cmp(a));
     Ok(indexes)
 }
@@ -658,8 +660,13 @@ impl<'a> Chunks<'a> {
             return Err(self.damage("a length"));
         }
         let len = usize::try_from(len).map_err(|_| self.damage("a length"))?;
-        let mut bytes = vec![0; len];
-        self.fill(&mut bytes)?;
+        let mut bytes = Vec::new();
+        // By chunks: a false length takes no more memory than there are bytes.
+        while bytes.len() < len {
+            let filled = bytes.len();
+            bytes.resize(len.min(filled + CHUNK_BYTES), 0);
+            self.fill(&mut bytes[filled..])?;
+        }
         Ok(bytes)
     }
 

@@ -25,8 +25,10 @@
 //!
 //! A caller that reads bytes lends the buffer for them and gets the filled part
 //! of it. With the feature `alloc` there is a heap as well, so that `format!`,
-//! `vec!` and `String` of the crate `alloc` work; what a call allocates is given
-//! back with it. A pointer or a length that the host would refuse cannot be
+//! `vec!` and `String` of the crate `alloc` work. The heap is empty again when all
+//! that was allocated is dropped: a program in mode `memory` that keeps one
+//! allocation from call to call fills the gaps never, so it keeps a fixed table
+//! instead. A pointer or a length that the host would refuse cannot be
 //! written in safe code; only `host.rs`, `heap.rs` and the macro [`program!`]
 //! hold unsafe code.
 #![no_std]

@@ -5,9 +5,11 @@
 //!
 //! Invariants:
 //! - The store is only read.
-//! - The second run differs in the code of that topic alone; limits, arguments, stamps and order stay.
+//! - The second run differs in the code alone; limits, arguments, stamps and order stay. Another topic
+//!   that ran one of the modules runs the other one as well, which a note says.
+//! - A memory that the program of the time left in a snapshot is never given to another program.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +17,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use weir::program::{SubstituteHost, WasmtimeHost, inspect};
-use weir::{CodeHash, Effect, ErrorCode, History, IntentionOffset, ProgramHost, Replayed};
+use weir::{
+    CodeHash, Effect, ErrorCode, History, IntentionOffset, ProgramHost, Replayed, StateMode,
+};
 
 use super::module;
 use super::trace::history_on;
@@ -116,7 +120,11 @@ impl Outcome {
 struct Past {
     outcomes: Vec<(IntentionOffset, Outcome)>,
     codes: BTreeSet<CodeHash>,
+    /// Modules of other topics, with one topic of each.
+    elsewhere: BTreeMap<CodeHash, String>,
     is_known: bool,
+    /// Whether the program had a memory when the run began.
+    began_with_memory: bool,
 }
 
 /// Counts of intentions that differ.
@@ -161,6 +169,20 @@ pub(super) fn judge(
         let why = format!("no intention from {from} on went to one");
         return Err(failure.because(why).into());
     }
+    if past.began_with_memory && from > IntentionOffset(1) {
+        let what = format!("the history of {topic} begins with the memory of its program");
+        let why =
+            "another program cannot use it; replay from the start of the log, or keep `kv` state";
+        return Err(Failure::new(ErrorCode::Unsupported, what)
+            .because(why)
+            .into());
+    }
+    let both =
+        |(code, other): (&CodeHash, &String)| past.codes.contains(code).then(|| other.clone());
+    if let Some(other) = past.elsewhere.iter().find_map(both) {
+        let text = format!("topic {other} ran the same module; it runs the other one here as well");
+        report::note(caller.quiet, &text);
+    }
     let host: Arc<dyn ProgramHost> = Arc::new(SubstituteHost::new(past.codes, code));
     let history = history_on(caller, host)?;
     let mut found = Differences::default();
@@ -203,15 +225,23 @@ fn past(
 ) -> Result<Past, weir::StoreError> {
     let mut past = Past::default();
     history.replay(from..=IntentionOffset(u64::MAX), &mut |replayed| {
+        let view = replayed.machine.topic(replayed.topic);
+        let program = view.as_ref().and_then(|view| view.program.as_ref());
         if replayed.topic != topic {
+            if let Some(program) = program
+                && !past.elsewhere.contains_key(&program.code)
+            {
+                past.elsewhere
+                    .insert(program.code, replayed.topic.to_owned());
+            }
             return;
         }
-        let view = replayed.machine.topic(topic);
+        if !past.is_known {
+            let has_memory = program.is_some_and(|program| program.mode == StateMode::Memory);
+            past.began_with_memory = has_memory && replayed.code.is_empty();
+        }
         past.is_known |= view.is_some();
-        past.codes.extend(
-            view.and_then(|view| view.program)
-                .map(|program| program.code),
-        );
+        past.codes.extend(program.map(|program| program.code));
         if !replayed.code.is_empty() {
             past.codes.insert(host.hash(replayed.code));
         }

@@ -474,8 +474,17 @@ fn a_history_is_judged_again_by_another_program() {
         let done = place.run(line).code(code);
         assert!(done.err.contains(why), "{line}: {}", done.err);
     }
+    // Another topic with the module is judged by the other one as well.
+    place.run("program deploy w2 words.wasm").ok();
+    let same = place.run("program replay w --with words.wasm").code(3);
+    assert!(same.err.contains("topic w2 ran"), "{}", same.err);
+    place.run("program deploy m words.wasm state=memory").ok();
+    place.run("put m x").ok();
     // Without the beginning of the log, both begin with the state that is left.
     place.run("compact").ok();
+    place.run("put m x").ok();
+    let refused = place.run("program replay m --with vanilla.wasm").code(1);
+    assert!(refused.err.contains("memory"), "{}", refused.err);
     place.run("put w x --key d").ok();
     let rest = place.run("program replay w --with words.wasm").ok();
     let said = "w: 1 intentions, 0 differ";

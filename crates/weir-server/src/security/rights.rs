@@ -15,7 +15,7 @@ use weir_core::limits::TOPIC_NAME_BYTES_MAX;
 
 /// Grants of one identity.
 pub const GRANTS_MAX: usize = 64;
-/// What is asked about all topics at once; no topic has this name.
+/// What is asked about all topics at once, those of the store included; no topic has this name.
 pub(crate) const EVERY_TOPIC: &str = "**";
 /// Patterns of one grant.
 pub const PATTERNS_MAX: usize = 64;
@@ -164,16 +164,16 @@ impl Pattern {
         })
     }
 
-    /// Whether it is `**` alone.
-    fn is_every(&self) -> bool {
-        self.deep && self.text.is_empty() && !self.dotted
+    /// Whether it is `**` or `.**` alone.
+    fn is_every(&self, dotted: bool) -> bool {
+        self.deep && self.text.is_empty() && self.dotted == dotted
     }
 
     fn matches(&self, topic: &str) -> bool {
         if topic.starts_with('.') && !self.dotted {
             return false;
         }
-        if self.is_every() {
+        if self.is_every(false) {
             return true;
         }
         if !self.wild {
@@ -251,17 +251,21 @@ impl Grants {
 
     /// Whether this is allowed. An empty topic asks whether the right is had
     /// for any topic at all: for the server as a whole, and for lists, of which
-    /// each entry is asked for again. `**` asks for a grant on all topics. Linear in
-    /// the number of patterns.
+    /// each entry is asked for again. `**` asks for a grant on all topics, which is
+    /// one on `**` and one on `.**`. Linear in the number of patterns.
     #[must_use]
     pub fn allow(&self, right: Right, topic: &str) -> bool {
         if topic.is_empty() {
             return self.any.has(right);
         }
-        let mut on = self.on.iter();
         if topic == EVERY_TOPIC {
-            return on.any(|(set, pattern)| set.has(right) && pattern.is_every());
+            let every = |dotted| {
+                let mut on = self.on.iter();
+                on.any(|(set, pattern)| set.has(right) && pattern.is_every(dotted))
+            };
+            return every(false) && every(true);
         }
+        let mut on = self.on.iter();
         on.any(|(set, pattern)| set.has(right) && pattern.matches(topic))
     }
 }
@@ -279,11 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn every_topic_is_that_of_one_pattern() {
+    fn every_topic_is_that_of_two_patterns() {
         for (grants, expected) in [
-            (&["read **"][..], true),
-            (&["put a", "put,read a **"], true),
-            (&["all **"], true),
+            (&["read ** .**"][..], true),
+            (&["put a", "put,read a **", "read .**"], true),
+            (&["all ** .**"], true),
+            (&["all **"], false),
+            (&["all .**"], false),
+            (&["read **", "put .**"], false),
             (&["read *", "read *.**", "read .**"], false),
             (&["put **"], false),
             (&["admin", "read a.**"], false),

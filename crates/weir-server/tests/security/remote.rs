@@ -62,14 +62,16 @@ fn writes_and_reads_go_over_tls_with_a_token() {
 #[test]
 fn a_history_needs_the_rights_to_administer_and_to_read_everything() {
     let files = files();
-    let both = files.token("operator", &["admin", "read **"]);
+    let both = files.token("operator", &["admin", "read ** .**"]);
     let admin = files.token("admin", &["admin", "read t"]);
-    let reader = files.token("reader", &["read **"]);
+    let reader = files.token("reader", &["read ** .**"]);
+    // The files hold the audit as well.
+    let clients = files.token("clients", &["all **"]);
     let world = files.start(|_| {});
     world.create("t");
     let connect =
         |token: &str| Weir::connect_with(&url(&world), &options(&world, Some(token))).unwrap();
-    for token in [admin, reader] {
+    for token in [admin, reader, clients] {
         let denied = connect(token.expose()).history(None).unwrap_err();
         assert_eq!(code(&denied), ErrorCode::Forbidden);
     }

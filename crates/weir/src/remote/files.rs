@@ -62,6 +62,10 @@ impl Remote {
             return Err(io::Error::other(other(&answer)));
         };
         let length = length.ok_or(io::ErrorKind::NotFound)?;
+        let end = at.checked_add(part.len() as u64);
+        if part.len() as u64 > bytes || (!part.is_empty() && end.is_none_or(|end| end > length)) {
+            return Err(io::Error::other(other(&answer)));
+        }
         Ok((length, part.to_vec()))
     }
 }
