@@ -13,10 +13,12 @@
 
 mod agreement;
 mod client;
+mod connections;
 mod convert;
 mod error;
 mod exchange;
 mod frame;
+mod fuzzed;
 mod gate;
 mod join;
 mod machine;
@@ -45,6 +47,10 @@ pub use join::{JoinRequest, fingerprint, join, join_by};
 pub use node::{Node, NodeConfig, Role, Status};
 pub use secure::{PeerConfigs, PeerTls};
 pub use types::Member;
+
+/// What the fuzz target of the port for peers needs; for tests alone.
+#[doc(hidden)]
+pub use fuzzed::{is_join, peer_frame, peer_hello, read_as_peer};
 
 /// What openraft's storage suite needs; for tests alone.
 #[doc(hidden)]

@@ -494,6 +494,33 @@ impl Node {
         added.map_err(not_changed)
     }
 
+    /// Waits until the members are others than `known`, or have other addresses; returns them.
+    ///
+    /// # Errors
+    /// When the consensus has ended.
+    pub async fn members_other_than(
+        &self,
+        known: &BTreeMap<u64, Member>,
+    ) -> Result<BTreeMap<u64, Member>, NodeError> {
+        // Unlike all metrics, these change with the members, the term and the leader alone.
+        let mut metrics = self.raft.server_metrics();
+        loop {
+            let members = metrics
+                .borrow_watched()
+                .membership_config
+                .membership()
+                .clone();
+            if !members.nodes().eq(known) {
+                let members = members.nodes();
+                return Ok(members
+                    .map(|(node, member)| (*node, member.clone()))
+                    .collect());
+            }
+            let changed = metrics.changed().await;
+            changed.map_err(|error| NodeError::consensus(&error))?;
+        }
+    }
+
     /// Has another voter lead.
     pub async fn transfer(&self, to: u64) -> Result<(), NodeError> {
         let asked = self.raft.trigger().transfer_leader(to).await;

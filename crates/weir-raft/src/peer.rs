@@ -12,12 +12,12 @@ use openraft::alias::SnapshotOf;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::AppendEntriesResponse;
 use openraft::{Raft, ReadPolicy};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
 
 use crate::client::Peers;
+use crate::connections::{Connections, Slot};
 use crate::convert::{self, index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
@@ -30,8 +30,6 @@ use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
 
-/// Connections of peers at a time; further ones are closed.
-const CONNECTIONS_MAX: usize = 256;
 /// How long a connection may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a leader may take for the next part of a snapshot.
@@ -88,32 +86,30 @@ impl Contact {
 
 /// Serves peers until the task is aborted.
 pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
+    let (slots, mut connections) = (Connections::default(), JoinSet::new());
     loop {
         while connections.try_join_next().is_some() {}
-        let stream = match acceptor.accept().await {
-            Ok(stream) => stream,
+        let (stream, from) = match acceptor.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection of a peer was not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            continue;
-        };
         let port = Arc::clone(&port);
-        connections.spawn(async move {
-            if let Err(error) = talk(stream, &port).await {
+        let slot = slots.enter(from);
+        let number = slot.number();
+        let task = connections.spawn(async move {
+            if let Err(error) = talk(stream, &port, &slot).await {
                 tracing::debug!(%error, "a connection of a peer has ended");
             }
-            drop(permit);
         });
+        slots.started(number, task);
     }
 }
 
-async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
+async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Result<()> {
     let accepted = secure::accept(stream, port.tls.as_ref());
     let (mut stream, shown) = match timeout(HELLO_TIMEOUT, accepted).await?? {
         Accepted::Peer(stream, shown) => (stream, shown),
@@ -127,7 +123,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
     let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
     let Some(hello) = hello else { return Ok(()) };
     if hello.kind == Kind::Join {
-        let (kind, body) = join(&hello, port, shown.as_ref()).await;
+        let (kind, body) = join(&hello, port, shown.as_ref(), slot).await;
         return frame::write(&mut stream, kind, hello.number, &body).await;
     }
     let from = match admit(&hello, port, shown.as_ref()) {
@@ -136,6 +132,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port) -> io::Result<()> {
             return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
         }
     };
+    slot.admitted();
     let welcome = wire::encode_welcome(port.identity.incarnation);
     frame::write(&mut stream, Kind::Welcome, hello.number, &welcome).await?;
     let mut incoming = None;
@@ -257,7 +254,7 @@ async fn receive(
 }
 
 /// Answers a process that wants a number for its directory.
-async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>) -> (Kind, Vec<u8>) {
+async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) -> (Kind, Vec<u8>) {
     if port.room.is_full() {
         return (Kind::Failed, FULL.into());
     }
@@ -269,6 +266,7 @@ async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>) -> (Kind, Vec<u
     if let Err(why) = of_node {
         return (Kind::Refused, why.into_bytes());
     }
+    slot.admitted();
     match port.members.join(&join).await {
         Ok(answer) => (Kind::Answer, answer.encode()),
         Err(Declined::Never(why)) => (Kind::Refused, why.into_bytes()),

@@ -28,7 +28,7 @@ use crate::planted::is_planted;
 pub use crate::planted::{Fault, plant};
 use crate::runtime::{self, Runtime};
 use crate::storage::{LogReader, LogStore};
-pub use crate::transport::{Acceptor, Connecting, Connection, Transport};
+pub use crate::transport::{Accepting, Acceptor, Connecting, Connection, Transport};
 use crate::types::{Entry, LogId, Types, Vote};
 
 /// What a simulated node is made of.

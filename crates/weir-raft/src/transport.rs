@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,9 +18,13 @@ pub trait Connection: AsyncRead + AsyncWrite + Debug + Send + Sync + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Debug + Send + Sync + Unpin> Connection for T {}
 
-/// What connecting and accepting wait for.
+/// What connecting waits for.
 pub type Connecting<'a> =
     Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send + 'a>>;
+
+/// What accepting waits for: a connection, and from where it comes.
+pub type Accepting<'a> =
+    Pin<Box<dyn Future<Output = io::Result<(Box<dyn Connection>, IpAddr)>> + Send + 'a>>;
 
 /// Makes connections to peers.
 pub trait Transport: Debug + Send + Sync {
@@ -31,7 +35,7 @@ pub trait Transport: Debug + Send + Sync {
 /// Takes connections of peers.
 pub trait Acceptor: Send {
     /// The next connection.
-    fn accept(&mut self) -> Connecting<'_>;
+    fn accept(&mut self) -> Accepting<'_>;
     /// Where it listens.
     ///
     /// # Errors
@@ -54,11 +58,11 @@ impl Transport for Tcp {
 }
 
 impl Acceptor for TcpListener {
-    fn accept(&mut self) -> Connecting<'_> {
+    fn accept(&mut self) -> Accepting<'_> {
         Box::pin(async move {
-            let (stream, _) = TcpListener::accept(self).await?;
+            let (stream, from) = TcpListener::accept(self).await?;
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn Connection>)
+            Ok((Box::new(stream) as Box<dyn Connection>, from.ip()))
         })
     }
 

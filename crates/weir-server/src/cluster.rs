@@ -4,6 +4,7 @@
 //! heartbeat. Invariant: a node that does not lead answers a write with the
 //! addresses of the leader for clients, never with that for peers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 use weir_protocol::{Consistency, StatusValue};
 use weir_raft::{JoinRequest, Node, NodeConfig, Role, Status};
 use weir_store::{OpenOptions, Store, StoreError};
@@ -113,6 +115,8 @@ pub(crate) struct Gauges {
 /// An open node.
 pub struct ClusterNode {
     node: Arc<Node>,
+    /// The members, whenever they change.
+    members: watch::Receiver<BTreeMap<u64, Member>>,
     runtime: Runtime,
 }
 
@@ -179,9 +183,15 @@ impl ClusterNode {
         let opened = runtime.block_on(start(known, directory, options, settings));
         let node = Arc::new(opened?);
         let (settling, wanted) = (Arc::clone(&node), settings.member.clone());
-        // Ends with the runtime.
+        // Both end with the runtime.
         runtime.spawn(async move { settling.settle(&wanted).await });
-        Ok(Arc::new(Self { node, runtime }))
+        let (sender, members) = watch::channel(BTreeMap::new());
+        runtime.spawn(observe(Arc::clone(&node), sender));
+        Ok(Arc::new(Self {
+            node,
+            members,
+            runtime,
+        }))
     }
 
     /// The store of the node.
@@ -258,6 +268,11 @@ impl ClusterNode {
         (status.term, status.leader, lines.join("\n"))
     }
 
+    /// Hears when the members, or their addresses, change.
+    pub(crate) fn subscribe_members(&self) -> watch::Receiver<BTreeMap<u64, Member>> {
+        self.members.clone()
+    }
+
     /// What the metrics of a node show.
     pub(crate) fn gauges(&self) -> Gauges {
         let status = self.node.status();
@@ -300,6 +315,15 @@ impl ClusterNode {
         fields.push(("cluster_repairs", StatusValue::Number(status.repairs)));
         fields.push(("cluster_digest", text(self.store().digest().to_string())));
         fields
+    }
+}
+
+/// Passes the members on whenever they change, until the consensus ends.
+async fn observe(node: Arc<Node>, members: watch::Sender<BTreeMap<u64, Member>>) {
+    let mut known = BTreeMap::new();
+    while let Ok(now) = node.members_other_than(&known).await {
+        known.clone_from(&now);
+        members.send_replace(now);
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use weir_raft::sim::{Acceptor, Connecting, Connection, Transport};
+use weir_raft::sim::{Accepting, Acceptor, Connecting, Connection, Transport};
 
 use crate::random::Random;
 use crate::trace::Trace;
@@ -44,7 +44,7 @@ struct State {
     weather: Weather,
     /// Links, each in one direction, over which nothing comes.
     cut: BTreeSet<(u64, u64)>,
-    ports: BTreeMap<u64, mpsc::UnboundedSender<DuplexStream>>,
+    ports: BTreeMap<u64, mpsc::UnboundedSender<(u64, DuplexStream)>>,
     /// How often each node was started.
     lives: BTreeMap<u64, u64>,
     pumps: BTreeMap<u64, Vec<AbortHandle>>,
@@ -154,7 +154,7 @@ impl Network {
         let (theirs, far) = duplex(BUFFER_BYTES);
         let port = self.state().ports.get(&to).cloned();
         let port = port.ok_or(io::ErrorKind::ConnectionRefused)?;
-        if port.send(theirs).is_err() {
+        if port.send((from, theirs)).is_err() {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let ((near_read, near_write), (far_read, far_write)) = (split(near), split(far));
@@ -229,14 +229,17 @@ impl Transport for Link {
 
 struct Port {
     node: u64,
-    receiver: mpsc::UnboundedReceiver<DuplexStream>,
+    receiver: mpsc::UnboundedReceiver<(u64, DuplexStream)>,
 }
 
 impl Acceptor for Port {
-    fn accept(&mut self) -> Connecting<'_> {
+    fn accept(&mut self) -> Accepting<'_> {
         Box::pin(async move {
             match self.receiver.recv().await {
-                Some(stream) => Ok(Box::new(stream) as Box<dyn Connection>),
+                Some((from, stream)) => {
+                    let from = Ipv4Addr::from_bits(u32::try_from(from).unwrap_or_default());
+                    Ok((Box::new(stream) as Box<dyn Connection>, from.into()))
+                }
                 None => std::future::pending().await,
             }
         })

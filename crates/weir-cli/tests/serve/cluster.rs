@@ -48,7 +48,7 @@ impl Drop for Cluster {
     }
 }
 
-fn signal(pid: u32, name: &str) -> bool {
+pub(crate) fn signal(pid: u32, name: &str) -> bool {
     let status = Command::new("kill")
         .args(["-s", name, &pid.to_string()])
         .status();
@@ -115,7 +115,16 @@ impl Cluster {
 
     /// Kills a node; returns the command that starts it again.
     pub(crate) fn kill(&mut self, node: u64) -> String {
-        assert!(signal(self.nodes[&node].pid, "KILL"));
+        self.end_by(node, "KILL")
+    }
+
+    /// As `kill`, in order.
+    pub(crate) fn end(&mut self, node: u64) -> String {
+        self.end_by(node, "TERM")
+    }
+
+    fn end_by(&mut self, node: u64, name: &str) -> String {
+        assert!(signal(self.nodes[&node].pid, name));
         let mut line = String::new();
         self.notes.read_line(&mut line).unwrap();
         let text = format!("node {node} has ended");
@@ -259,6 +268,39 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     }
 }
 
+/// A client that was told one address, and keeps its connection, uses the nodes that join later.
+#[test]
+fn an_open_connection_learns_of_the_nodes_that_join() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 1);
+    let client = Weir::connect(&cluster.nodes[&1].native).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    let mut session = client.session(ClientId([9; 16]));
+    session.execute(&[put("1")]).unwrap();
+    let first = cluster.status(1).unwrap().members[0].peer.clone();
+    for directory in ["second", "third"] {
+        let peer = free_peer();
+        let serve = format!(
+            "serve --at {directory} --http off --native 127.0.0.1:0 --peer {peer} --join {first}"
+        );
+        cluster.restart(place.path(), &serve);
+    }
+    let until = Instant::now() + PATIENCE;
+    let votes = || {
+        let members = cluster.status(1).unwrap().members;
+        members.iter().filter(|one| one.votes).count()
+    };
+    while votes() < 3 {
+        assert!(Instant::now() < until, "the nodes do not vote");
+    }
+    cluster.kill(1);
+    // Both the connection with a session and the one without.
+    let verdicts = session.execute(&[put("2")]).unwrap();
+    assert!(verdicts[0].is_valid(), "{verdicts:?}");
+    assert!(topic.get("k").unwrap().is_some());
+}
+
 #[test]
 fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     let place = tempfile::tempdir().unwrap();
@@ -313,6 +355,12 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     }
 }
 
+/// An address on which nobody listened a moment ago.
+fn free_peer() -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    port.local_addr().unwrap().to_string()
+}
+
 /// What a command prints on standard output; it must succeed.
 fn done(place: &Path, words: &[&str]) -> String {
     let output = weir(place).args(words).output().unwrap();
@@ -331,11 +379,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
     topic.put("k", "1").unwrap();
     let at = cluster.at.clone();
     let first = cluster.status(1).unwrap().members[0].peer.clone();
-    let free = || {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        port.local_addr().unwrap().to_string()
-    };
-    let [own, other] = [(); 2].map(|()| free());
+    let [own, other] = [(); 2].map(|()| free_peer());
     for (peer, expected) in [
         ("nowhere", "is no peer address"),
         (&*first, "node 1 has the peer address"),
@@ -510,9 +554,7 @@ fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
     let cluster = Cluster::start(place.path(), 1);
     let before = cluster.status(1).unwrap();
     let peer = before.members[0].peer.clone();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let free = port.local_addr().unwrap().to_string();
-    drop(port);
+    let free = free_peer();
     let check = |words: &[&str], expected: &str| {
         let said = refused(place.path(), words);
         assert!(said.contains(expected), "{words:?}: {said}");

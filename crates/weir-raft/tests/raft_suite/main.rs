@@ -11,3 +11,4 @@ mod cluster;
 mod divergence;
 mod processes;
 mod storage;
+mod strangers;

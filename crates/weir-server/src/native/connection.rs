@@ -1,13 +1,14 @@
 //! One connection: what is read, what is sent, when it ends.
 
-use std::future::{Future, poll_fn};
+use std::collections::BTreeMap;
+use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep};
 use weir_core::{ConsequenceOffset, ErrorCode};
 use weir_protocol::{
@@ -19,6 +20,7 @@ use super::buffer::{Outgoing, Received};
 use super::listeners::Listeners;
 use super::refuse::Refused;
 use super::{Port, reached};
+use crate::cluster::Member;
 use crate::connections::Slot;
 use crate::phase::Phase;
 use crate::security::{Principal, Right};
@@ -116,9 +118,24 @@ fn look_again(looks: u32) -> Duration {
 enum Event {
     Progress,
     Superseded,
+    /// The members of the cluster have changed.
+    Members,
     Drain,
     /// The stream is broken, or everything ends.
     Broken,
+}
+
+type Members = Option<watch::Receiver<BTreeMap<u64, Member>>>;
+
+/// Waits until the members of the cluster change. The result waits for the next time.
+async fn changed(mut members: Members) -> Members {
+    if let Some(receiver) = &mut members
+        && receiver.changed().await.is_ok()
+    {
+        return members;
+    }
+    // No cluster, or its node has ended.
+    pending().await
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -172,6 +189,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let superseded = Arc::clone(&self.superseded);
         let mut superseded = pin!(superseded.notified());
         let mut is_superseded = false;
+        let cluster = self.port.shared.cluster.as_ref();
+        let members = cluster.map(|node| node.subscribe_members());
+        let mut members = pin!(changed(members));
         let mut timer = pin!(tokio::time::sleep(HELLO_TIME));
         loop {
             let progress = self.turn().await;
@@ -202,6 +222,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if cut.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Event::Broken);
                 }
+                if let Poll::Ready(next) = members.as_mut().poll(context) {
+                    members.set(changed(next));
+                    return Poll::Ready(Event::Members);
+                }
                 if !self.draining && draining.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Event::Drain);
                 }
@@ -213,6 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Event::Superseded => {
                     self.fatal(&Refused::plain(ErrorCode::Superseded).fatal());
                 }
+                Event::Members => self.members_changed(),
                 Event::Drain => self.drain(),
                 Event::Broken => break,
             }
@@ -473,6 +498,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.written = Instant::now();
         self.listeners.end(&mut self.encoder, &mut self.out);
         self.claims.leave();
+    }
+
+    /// Sends CONFIG again.
+    fn members_changed(&mut self) {
+        if self.state.phase() == State::Open && self.closing == Closing::No {
+            self.send_config();
+        }
     }
 
     fn drain(&mut self) {

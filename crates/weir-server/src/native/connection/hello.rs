@@ -62,10 +62,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let failure = shared.store.failure().unwrap_or_default();
         let end = failure.floor_char_boundary(TEXT_BYTES_MAX);
         let limits = shared.store.limits();
-        let (term, leader, nodes) = match cluster {
-            Some(node) => node.config(),
-            None => (1, None, String::new()),
-        };
         let answer = HelloOk {
             version: VERSION.as_bytes(),
             store,
@@ -77,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             window,
             window_bytes: WINDOW_BYTES as u64,
             applied: shared.store.applied().0,
-            term,
+            term: cluster.map_or(1, |node| node.config().0),
             key_bytes_max: limits.key_bytes_max as u64,
             value_bytes_max: limits.value_bytes_max as u64,
             idle_ms: u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX),
@@ -86,19 +82,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client: Some(client).filter(|client| *client != hello.client),
         };
         self.send(&Packet::new(Message::HelloOk(answer)));
-        let config = Message::Config {
-            term,
-            leader: match cluster {
-                Some(_) => leader.map(node_id),
-                None => Some(store),
-            },
-            nodes: nodes.as_bytes(),
-        };
-        self.send(&Packet::new(config));
+        self.send_config();
         if !again.is_empty() {
             self.send(&Packet::new(Message::Committed { lines: &again }));
         }
         Ok(())
+    }
+
+    /// Tells which nodes there are, and which one leads.
+    pub(super) fn send_config(&mut self) {
+        let (term, leader, nodes) = match &self.port.shared.cluster {
+            Some(node) => {
+                let (term, leader, nodes) = node.config();
+                (term, leader.map(node_id), nodes)
+            }
+            None => {
+                let store = self.port.shared.store.identity().store_id;
+                (1, Some(store), String::new())
+            }
+        };
+        self.send(&Packet::new(Message::Config {
+            term,
+            leader,
+            nodes: nodes.as_bytes(),
+        }));
     }
 
     /// The id under which the store knows the session.

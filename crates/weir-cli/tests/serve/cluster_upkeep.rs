@@ -1,0 +1,243 @@
+//! The chapters on upgrade, backup and a lost majority of docs/operating/cluster.md: each of their
+//! commands runs here, with addresses and directories of the test.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use weir::{ClientId, ClusterStatus, Intention, Operation, Weir};
+
+use crate::cluster::{Cluster, values};
+use crate::{PATIENCE, weir};
+
+const PAGE: &str = include_str!("../../../../docs/operating/cluster.md");
+
+/// The commands of a chapter.
+fn commands(chapter: &str) -> Vec<&'static str> {
+    let (_, text) = PAGE.split_once(&format!("\n## {chapter}\n")).unwrap();
+    let text = text.split("\n## ").next().unwrap();
+    let blocks = text.split("```").skip(1).step_by(2);
+    let lines = blocks.flat_map(str::lines);
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// A server in the background.
+struct Server {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Runs `weir serve ...`, until it serves.
+    fn start(place: &Path, line: &str) -> Self {
+        let words = line.strip_prefix("weir ").unwrap().split_whitespace();
+        let mut command = weir(place);
+        command.args(words).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let notes = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in notes.lines().map_while(Result::ok) {
+                // The test may have ended.
+                let _ = sender.send(line);
+            }
+        });
+        let started = Self { child, lines };
+        started.wait("acknowledged");
+        started
+    }
+
+    /// Waits for a line with this text.
+    fn wait(&self, text: &str) -> String {
+        let (mut said, until) = (Vec::new(), Instant::now() + PATIENCE);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("no {text}: {said:?}"));
+            if line.contains(text) {
+                return line;
+            }
+            said.push(line);
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(crate::cluster::signal(self.child.id(), name));
+    }
+}
+
+/// Runs a command, which must succeed.
+fn run(place: &Path, line: &str) -> String {
+    let words = line.strip_prefix("weir ").unwrap().split_whitespace();
+    let output = weir(place).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn put(value: &str) -> Intention<'_> {
+    let value = value.as_bytes();
+    Intention::new("orders", Operation::Put { key: b"k", value })
+}
+
+fn status(at: &str) -> Option<ClusterStatus> {
+    Weir::connect(&format!("weir://{at}"))
+        .ok()?
+        .status()
+        .ok()?
+        .server?
+        .cluster
+}
+
+fn free() -> String {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    port.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn nodes_are_upgraded_one_after_the_other() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut cluster = Cluster::start(place, 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    client.topic("orders").unwrap().ensure().unwrap();
+    let mut session = client.session(ClientId([7; 16]));
+    let mut written = Vec::new();
+    let mut write = |what: String| {
+        let verdicts = session.execute(&[put(&what)]).unwrap();
+        assert!(verdicts[0].is_valid(), "{verdicts:?}");
+        written.push(what);
+    };
+    write("first".to_owned());
+    let leader = cluster.leader();
+    let mut nodes: Vec<u64> = (1..=3).filter(|node| *node != leader).collect();
+    nodes.push(leader);
+    for node in nodes {
+        let mut restart = None;
+        for (step, line) in commands("Upgrade").into_iter().enumerate() {
+            let line = line.replace("$AT", &cluster.at);
+            match line.split_whitespace().next().unwrap() {
+                "kill" => restart = Some(cluster.end(node)),
+                _ if line.contains("serve") => {
+                    cluster.restart(place, &restart.take().unwrap());
+                    let until = Instant::now() + PATIENCE;
+                    while cluster.status(node).is_none() {
+                        assert!(Instant::now() < until, "node {node} is not back");
+                    }
+                }
+                _ if line.contains("transfer") => {
+                    if cluster.leader() == node {
+                        let other = (node % 3 + 1).to_string();
+                        run(place, &line.replace(" 2 ", &format!(" {other} ")));
+                        assert_eq!(cluster.leader().to_string(), other);
+                    }
+                }
+                _ => {
+                    cluster.agree();
+                    run(place, &line);
+                }
+            }
+            write(format!("{node}-{step}"));
+        }
+    }
+    cluster.agree();
+    for node in cluster.nodes.values() {
+        assert_eq!(values(&node.native, "orders"), written);
+    }
+}
+
+/// Of three nodes two are lost for good: what is left becomes a new cluster.
+#[test]
+fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut cluster = Cluster::start(place, 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    topic.put("k", "old").unwrap();
+    cluster.agree();
+    let members = cluster.status(1).unwrap().members;
+    let peers: Vec<_> = members.iter().map(|one| one.peer.clone()).collect();
+    let left = cluster.nodes[&2].native.clone();
+    (1..=3).for_each(|node| drop(cluster.kill(node)));
+    drop((topic, client, cluster));
+
+    std::fs::create_dir(place.join("backups")).unwrap();
+    let natives: Vec<_> = (0..3).map(|_| free()).collect();
+    let mut servers: Vec<Server> = Vec::new();
+    for line in commands("Backup and restore") {
+        let mut line = line.to_owned();
+        if line.starts_with("kill") {
+            servers[0].signal("USR1");
+            servers[0].wait("the store was backed up");
+            // The node has no majority: what it has applied is there.
+            assert_eq!(values(&left, "orders"), ["old"]);
+            servers.clear();
+            continue;
+        }
+        if line.contains("backups/weir-") {
+            let mut found = place.join("backups").read_dir().unwrap();
+            let name = found.next().unwrap().unwrap().file_name();
+            let name = name.into_string().unwrap();
+            line = line.replace("weir-20261120T093000Z", &name);
+        }
+        for (n, peer) in peers.iter().enumerate() {
+            line = line.replace(&format!("10.0.0.{}:7072", n + 1), peer);
+        }
+        if !line.starts_with("weir serve") {
+            run(place, &line);
+        } else if line.contains("--at ./data") {
+            let old = "--at nodes/node-2 --config nodes/node-2.toml";
+            servers.push(Server::start(place, &line.replace("--at ./data", old)));
+        } else {
+            let native = &natives[servers.len()];
+            line += &format!(" --http off --native {native}");
+            servers.push(Server::start(place, &line));
+        }
+    }
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let members = status(&natives[0]).unwrap().members;
+        if members.iter().filter(|one| one.votes).count() == 3 {
+            break;
+        }
+        assert!(Instant::now() < until, "{members:?}");
+    }
+    let client = Weir::connect(&format!("weir://{}", natives.join(","))).unwrap();
+    client.topic("orders").unwrap().put("k", "new").unwrap();
+    let members = || {
+        let members = status(&natives[0]).unwrap().members;
+        members.into_iter().map(|one| one.node).collect::<Vec<_>>()
+    };
+    let before = members();
+
+    // Old disks: one whose number a new node has, and one whose number nobody has.
+    for node in [1, 3] {
+        let (peer, native) = (free(), free());
+        let line =
+            format!("weir serve --at nodes/node-{node} --http off --native {native} --peer {peer}");
+        let old = Server::start(place, &line);
+        // It asks for votes, which nobody gives.
+        let said = old.wait("the peer said: ");
+        let why = ["another node listens at this address", "has another disk"];
+        assert!(why.iter().any(|why| said.contains(why)), "{said}");
+        assert_ne!(status(&native).unwrap().role, "leader");
+        drop(old);
+    }
+    assert_eq!(members(), before);
+    client.topic("orders").unwrap().put("k", "newest").unwrap();
+    drop(servers);
+    let verified = run(place, "weir verify ./new");
+    assert!(!verified.is_empty());
+}

@@ -1,0 +1,160 @@
+//! The connections to the port for the other nodes, and which one gives way when there are too many.
+//!
+//! Invariants: a connection that has not said who it is keeps out no other one; the number of
+//! connections is bounded.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+/// Connections at a time that have not said who they are. Of one more, the oldest gives way that comes
+/// from the address with the most.
+const UNKNOWN_MAX: usize = 64;
+/// Connections of nodes at a time: seven nodes need about forty. Of one more, the oldest gives way:
+/// mostly one whose other end has lost its power. A node that still uses it connects again.
+const KNOWN_MAX: usize = 256;
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    from: IpAddr,
+    task: Option<AbortHandle>,
+}
+
+/// Both lists are in the order of arrival.
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    unknown: Vec<Entry>,
+    known: Vec<Entry>,
+}
+
+/// The open connections. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connections(Arc<Mutex<Table>>);
+
+/// The place of a connection until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    number: u64,
+    connections: Connections,
+}
+
+/// The oldest connection from the address that has the most.
+fn first_of_most(unknown: &[Entry]) -> Option<usize> {
+    let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for entry in unknown {
+        *counts.entry(entry.from).or_default() += 1;
+    }
+    let most = counts.values().max().copied()?;
+    unknown
+        .iter()
+        .position(|entry| counts.get(&entry.from) == Some(&most))
+}
+
+fn end(entry: &Entry) {
+    if let Some(task) = &entry.task {
+        task.abort();
+    }
+}
+
+impl Connections {
+    /// Takes a connection from this address, which has not said who it is.
+    pub(crate) fn enter(&self, from: IpAddr) -> Slot {
+        let mut table = self.0.lock();
+        table.next += 1;
+        let number = table.next;
+        table.unknown.push(Entry {
+            number,
+            from,
+            task: None,
+        });
+        if table.unknown.len() > UNKNOWN_MAX
+            && let Some(first) = first_of_most(&table.unknown)
+        {
+            end(&table.unknown.remove(first));
+        }
+        Slot {
+            number,
+            connections: self.clone(),
+        }
+    }
+
+    /// Notes the task of a connection that was entered.
+    pub(crate) fn started(&self, number: u64, task: AbortHandle) {
+        let mut table = self.0.lock();
+        let Table { unknown, known, .. } = &mut *table;
+        let mut all = unknown.iter_mut().chain(known);
+        // It may have ended already.
+        if let Some(entry) = all.find(|entry| entry.number == number) {
+            entry.task = Some(task);
+        }
+    }
+}
+
+impl Slot {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The connection has said who it is, and is that of a node.
+    pub(crate) fn admitted(&self) {
+        let mut table = self.connections.0.lock();
+        let is_this = |entry: &Entry| entry.number == self.number;
+        let Some(at) = table.unknown.iter().position(is_this) else {
+            return;
+        };
+        let entry = table.unknown.remove(at);
+        table.known.push(entry);
+        if table.known.len() > KNOWN_MAX {
+            end(&table.known.remove(0));
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut table = self.connections.0.lock();
+        table.unknown.retain(|entry| entry.number != self.number);
+        table.known.retain(|entry| entry.number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn counts(connections: &Connections) -> (usize, usize) {
+        let table = connections.0.lock();
+        (table.unknown.len(), table.known.len())
+    }
+
+    #[test]
+    fn the_address_with_the_most_gives_way_and_nodes_take_the_place_of_the_oldest() {
+        let connections = Connections::default();
+        let from = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+        let alone = connections.enter(from(2));
+        let many: Vec<_> = (0..1_000).map(|_| connections.enter(from(1))).collect();
+        assert_eq!(counts(&connections), (UNKNOWN_MAX, 0));
+        alone.admitted();
+        assert_eq!(counts(&connections), (UNKNOWN_MAX - 1, 1));
+        // One that gave way is no node's.
+        many[0].admitted();
+        assert_eq!(counts(&connections), (UNKNOWN_MAX - 1, 1));
+        let nodes: Vec<_> = (0..=KNOWN_MAX)
+            .map(|_| {
+                let slot = connections.enter(from(3));
+                slot.admitted();
+                slot
+            })
+            .collect();
+        assert_eq!(counts(&connections).1, KNOWN_MAX);
+        drop((alone, many, nodes));
+        assert_eq!(counts(&connections), (0, 0));
+    }
+}
