@@ -701,7 +701,7 @@ var table = map[Code]row{
 	ErrBadLength: {
 		name:     "BAD_LENGTH",
 		sentence: "A length or count is larger than memory, or than the call allows.",
-		advice:   "Pass the true length, within the limits of docs/formats/abi.md.",
+		advice:   "Pass the true length, within the limits that `weir.h` states.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -757,7 +757,7 @@ var table = map[Code]row{
 	ErrSyntax: {
 		name:     "SYNTAX",
 		sentence: "The text of a query cannot be read at the place that is named.",
-		advice:   "Correct the text at that place; docs/guide/query.md has the grammar.",
+		advice:   "Correct the text at that place; `weir help guide query` prints the grammar.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},

@@ -5,17 +5,22 @@
 
 #![allow(clippy::doc_markdown, reason = "they are help texts")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use weir::{Consistency, Durability, IntentionLimits};
 
 use crate::caller::Caller;
+use crate::completion;
 use crate::credentials::Credentials;
 use crate::output::{Format, Style};
 use crate::overview;
+use crate::report;
+use crate::rows;
 use crate::settings::{self, Flags, Settings};
 
 /// What `weir` alone prints.
@@ -35,7 +40,7 @@ Where: a directory or a server, by `--at DIR`, `--at weir://HOST`, WEIR_AT or `w
        else ./weir-data. `weir serve` makes a server.
 More:  `weir help` lists all commands, `weir help COMMAND` explains one with examples,
        `weir help E104` explains an error, `weir help exit` the exit codes,
-       `weir man DIR` writes the manual pages.
+       `weir help guide` lists the guides, `weir man DIR` writes the manual pages.
 ";
 
 /// An event store in a directory: write, read, follow, import, verify, back up
@@ -62,10 +67,11 @@ pub(crate) struct Cli {
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Common {
     /// Directory, weir://HOST:PORT, weirs:// (TLS) or unix:PATH [else WEIR_AT, context, ./weir-data]
-    #[arg(long, global = true, value_name = "PLACE")]
+    #[arg(long, global = true, value_name = "PLACE", hide_short_help = true)]
     at: Option<String>,
     /// Output format; `help` lists the fields
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    #[arg(hide_short_help = true)]
     output: Option<Format>,
     /// Show these fields only, in this order
     #[arg(
@@ -80,13 +86,14 @@ pub(crate) struct Common {
     #[arg(long, global = true, hide_short_help = true)]
     no_headers: bool,
     /// Print nothing but data and errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, hide_short_help = true)]
     quiet: bool,
     /// Explain what is done
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, hide_short_help = true)]
     verbose: bool,
     /// When a write is answered: group, each, interval:TIME or memory [default: group]
     #[arg(long, global = true, value_parser = settings::durability, value_name = "LEVEL")]
+    #[arg(hide_short_help = true)]
     durability: Option<Durability>,
     /// Maximum size of a value [default: 1MiB, at most 64MiB]
     #[arg(long, global = true, value_parser = settings::value_bytes_max, value_name = "SIZE")]
@@ -189,24 +196,78 @@ enum Command {
     Man(crate::man::ManArgs),
     /// Print version and build
     Version(With<crate::version::VersionArgs>),
-    /// Explain a command, an error code or the exit codes
+    /// Explain a command, an error code or the exit codes; print a guide
     Help(crate::help::HelpArgs),
 }
 
 impl Cli {
     /// Reads the command line; prints help and errors itself.
     pub(crate) fn read() -> Self {
-        let matches = Self::build().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let mut grammar = Self::build();
+        if std::env::args_os().any(|word| word == "-h") {
+            grammar = grammar.max_term_width(SHORT_COLUMNS);
+        }
+        let matches = grammar.try_get_matches();
+        let cli = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        cli.unwrap_or_else(|error| {
+            if error.kind() == ErrorKind::MissingRequiredArgument {
+                let words: Vec<OsString> = std::env::args_os().collect();
+                let (path, common) = Self::read_loosely(&words);
+                if common.output == Some(Format::Help)
+                    && let Some(fields) = rows::of(&path)
+                {
+                    let shown = common.style().explain(fields);
+                    let code =
+                        shown.map_or_else(|error| report::print(&error), |()| ExitCode::SUCCESS);
+                    report::flush();
+                    std::process::exit(i32::from(code != ExitCode::SUCCESS));
+                }
+            }
+            error.exit()
+        })
+    }
+
+    /// The names of the command in these words, joined by blanks, and the common options, also where
+    /// arguments that the command needs are missing.
+    fn read_loosely(words: &[OsString]) -> (String, Common) {
+        fn loose(command: clap::Command) -> clap::Command {
+            let command = command.ignore_errors(true).subcommand_required(false);
+            command
+                .mut_args(|arg| arg.required(false))
+                .mut_subcommands(loose)
+        }
+        let Ok(matches) = loose(Self::build()).try_get_matches_from(words) else {
+            return (String::new(), Common::default());
+        };
+        let read = |matches: &ArgMatches| Common::from_arg_matches(matches).unwrap_or_default();
+        let (mut path, mut common, mut at) = (Vec::new(), read(&matches), &matches);
+        while let Some((name, own)) = at.subcommand() {
+            (common, at) = (read(own).or(common), own);
+            path.push(name);
+        }
+        (path.join(" "), common)
     }
 
     /// The grammar, for help, completion and manual pages.
     pub(crate) fn build() -> clap::Command {
         // After its name each command has these options again, so here they
         // are only for those who put them first.
-        overview::grouped(reflowed(Self::command().mut_args(|arg| arg.global(false))))
+        let command = Self::command().mut_args(|arg| {
+            let hidden = !SHORT.contains(&arg.get_id().as_str());
+            arg.global(false).hide_short_help(hidden)
+        });
+        let command = completion::with_topics(reflowed(command), |words| {
+            Self::read_loosely(words).1.quick_caller()
+        });
+        overview::grouped(command.mut_subcommand("jira", overview::short_verbs))
     }
 }
+
+/// The widest short help, in columns: that of a small terminal, so that its height can be relied on.
+const SHORT_COLUMNS: usize = 80;
+
+/// The common options in the short help of `weir` itself; commands have them in the long help alone.
+const SHORT: [&str; 5] = ["at", "output", "quiet", "verbose", "durability"];
 
 /// A line of help that is at least this long goes on in the next line of its paragraph.
 const WRAPPED_CHARS: usize = 70;
@@ -259,6 +320,22 @@ impl Common {
         }
     }
 
+    /// How rows are printed, without what files set.
+    fn style(self) -> Style {
+        Style {
+            format: self.output,
+            columns: self.columns,
+            no_headers: self.no_headers,
+        }
+    }
+
+    /// These options, for a call that must not take long and prints nothing of its own.
+    fn quick_caller(mut self) -> anyhow::Result<Caller> {
+        (self.quiet, self.verbose) = (true, false);
+        self.lock_wait = Some(completion::WAIT);
+        self.caller()
+    }
+
     fn caller(self) -> anyhow::Result<Caller> {
         let settings = Settings::resolve(&Flags {
             config: self.config,
@@ -300,7 +377,7 @@ impl<T: Args> With<T> {
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let first = cli.common;
     let Some(command) = cli.command else {
-        crate::report::stdout(std::io::Write::write_all(
+        report::stdout(std::io::Write::write_all(
             &mut std::io::stdout(),
             WELCOME.as_bytes(),
         ))?;
@@ -354,7 +431,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Lab(args) => crate::lab::run(&args),
         Command::Man(args) => crate::man::run(&args, Cli::build()),
         Command::Context(with) => call!(context, with),
-        Command::Completion(args) => crate::completion::run(&args, &mut Cli::build()),
+        Command::Completion(args) => crate::completion::run(&args),
         Command::Version(with) => call!(version, with),
         Command::Help(args) => crate::help::run(&args, Cli::build()),
     }
@@ -364,16 +441,78 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 mod tests {
     use super::{Cli, overview};
 
+    /// Lines and columns of the screen that `-h` of a command fits into.
+    const SCREEN: (usize, usize) = (24, super::SHORT_COLUMNS);
+
+    #[test]
+    fn the_short_help_of_every_command_is_one_screen() {
+        let mut too_long = Vec::new();
+        let mut grammar = Cli::build().max_term_width(SCREEN.1);
+        grammar.build();
+        let mut left: Vec<clap::Command> = grammar.get_subcommands().cloned().collect();
+        let mut seen = 0;
+        while let Some(command) = left.pop() {
+            seen += 1;
+            left.extend(command.get_subcommands().cloned());
+            let help = command.clone().render_help().to_string();
+            let widest = help.lines().map(|line| line.chars().count()).max();
+            let size = (help.lines().count(), widest.unwrap_or_default());
+            if size.0 > SCREEN.0 || size.1 > SCREEN.1 {
+                too_long.push(format!("{size:?}\n{help}"));
+            }
+        }
+        assert!(seen > 90, "{seen} commands");
+        assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+    }
+
+    /// Commands with arguments that they need, and without rows.
+    const NO_ROWS: &[&str] = &[
+        "cluster add",
+        "cluster join",
+        "cluster rm",
+        "cluster transfer",
+        "context create",
+        "context rm",
+        "context set",
+        "jira project create",
+        "jira project delete",
+        "jira project edit",
+        "jira show",
+        "program new",
+    ];
+
+    #[test]
+    fn the_fields_of_every_command_are_known_without_its_arguments() {
+        let mut grammar = Cli::build();
+        grammar.build();
+        let (mut left, mut without) = (vec![(String::new(), grammar)], Vec::new());
+        while let Some((path, command)) = left.pop() {
+            let subs = command.get_subcommands().cloned();
+            left.extend(subs.map(|sub| (format!("{path} {}", sub.get_name()), sub)));
+            let has = |test: fn(&clap::Arg) -> bool| command.get_arguments().any(test);
+            let needs = has(clap::Arg::is_required_set) && has(|arg| arg.get_id() == "output");
+            let path = path.trim_start();
+            if needs && super::rows::of(path).is_none() {
+                without.push(path.to_owned());
+            }
+        }
+        without.sort_unstable();
+        assert_eq!(without, NO_ROWS);
+    }
+
     #[test]
     fn each_command_is_in_one_group_of_the_help() {
         let grammar = Cli::build();
-        let mut all: Vec<&str> = grammar
-            .get_subcommands()
-            .map(clap::Command::get_name)
-            .collect();
-        let mut grouped = overview::names();
-        all.sort_unstable();
-        grouped.sort_unstable();
-        assert_eq!(grouped, all);
+        let jira = grammar.find_subcommand("jira").unwrap();
+        for (command, of_jira) in [(&grammar, false), (jira, true)] {
+            let mut all: Vec<&str> = command
+                .get_subcommands()
+                .map(clap::Command::get_name)
+                .collect();
+            let mut grouped = overview::names(of_jira);
+            all.sort_unstable();
+            grouped.sort_unstable();
+            assert_eq!(grouped, all);
+        }
     }
 }

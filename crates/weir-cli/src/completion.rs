@@ -1,15 +1,31 @@
-//! `weir completion`: scripts that complete commands and options.
+//! `weir completion`: scripts that complete commands, options and the names of topics.
+//!
+//! The script of a shell runs `weir` with `COMPLETE=SHELL` and the words that are typed. Invariant: a
+//! completion prints candidates only, writes nothing, and ends within `WAIT`.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::Args;
 use clap_complete::Shell;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::Shells;
+use weir::Weir;
 
+use crate::caller::Caller;
+use crate::place::{self, Access, Where};
 use crate::report;
+
+/// How long a completion waits for the names of topics.
+pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+The script asks this program for candidates, also for the names of topics at --at, WEIR_AT or the context.
+
 Examples:
   weir completion bash > weir.bash
   weir completion zsh > _weir
@@ -21,9 +37,60 @@ pub(crate) struct CompletionArgs {
 }
 
 /// Carries out `weir completion`.
-pub(crate) fn run(args: &CompletionArgs, grammar: &mut clap::Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CompletionArgs) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, grammar, "weir", &mut script);
+    let shell = args.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell);
+    let completer = completer.unwrap_or_else(|| unreachable!("each shell has one"));
+    completer.write_registration("COMPLETE", "weir", "weir", "weir", &mut script)?;
     report::stdout(std::io::stdout().write_all(&script))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the words of a command that is not complete, and resolves where it would work.
+pub(crate) type ReadCaller = fn(&[OsString]) -> anyhow::Result<Caller>;
+
+/// The command whose arguments with the value name TOPIC are completed with the names of topics.
+pub(crate) fn with_topics(command: clap::Command, caller: ReadCaller) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        if names.iter().any(|name| name == "TOPIC") {
+            arg.add(ArgValueCompleter::new(move |typed: &OsStr| {
+                topics(typed, caller)
+            }))
+        } else {
+            arg
+        }
+    });
+    command.mut_subcommands(|sub| with_topics(sub, caller))
+}
+
+/// Names of topics that begin with `typed`, or none if they cannot be read in time.
+fn topics(typed: &OsStr, caller: ReadCaller) -> Vec<CompletionCandidate> {
+    let Some(typed) = typed.to_str() else {
+        return Vec::new();
+    };
+    // The words of the command come after the separator of the completer.
+    let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+    let words = words.collect::<Vec<_>>();
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        // The receiver may be gone when the names come too late.
+        let _ = send.send(caller(&words).ok().and_then(|caller| names(&caller)));
+    });
+    let names = receive.recv_timeout(WAIT).unwrap_or(None);
+    let mut names = names.unwrap_or_default();
+    names.retain(|name| name.starts_with(typed));
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn names(caller: &Caller) -> Option<Vec<String>> {
+    let weir = match place::place(caller).ok()? {
+        // No lock, so that a completion is in nobody's way.
+        Where::Directory(at) => Weir::open_read_only(at).ok()?,
+        Where::Server(_) => place::open(caller, Access::Read).ok()?,
+    };
+    let topics = weir.topics(false).ok()?;
+    Some(topics.into_iter().map(|topic| topic.name).collect())
 }

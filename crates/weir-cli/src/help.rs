@@ -1,4 +1,4 @@
-//! `weir help`: commands, error codes, exit codes.
+//! `weir help`: commands, error codes, exit codes, guides.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,6 +8,17 @@ use clap::Args;
 use weir::ErrorCode;
 
 use crate::report;
+
+/// A guide of docs/, compiled into the command.
+macro_rules! guide {
+    ($name:literal, $about:literal, $file:literal) => {
+        (
+            $name,
+            $about,
+            include_str!(concat!("../../../docs/", $file, ".md")),
+        )
+    };
+}
 
 /// The exit codes, in words.
 const EXITS: &str = "\
@@ -21,6 +32,7 @@ const EXITS: &str = "\
 7    not allowed
 70   internal error, a mistake of ours
 130  interrupted
+141  nobody reads the output any more (the signal PIPE)
 
 verify, topic verify, repair, backup, restore and serve say more about a store:
 65   damaged data
@@ -31,15 +43,71 @@ verify, topic verify, repair, backup, restore and serve say more about a store:
 78   wrong place, version or configuration
 ";
 
+/// The guides: name, what the guide is about, text.
+const GUIDES: &[(&str, &str, &str)] = &[
+    guide!(
+        "first-steps",
+        "write, read and follow, in each language",
+        "guide/first-steps"
+    ),
+    guide!(
+        "query",
+        "filter, order and aggregate files and topics",
+        "guide/query"
+    ),
+    guide!(
+        "groups",
+        "work queues: lease, redelivery, dead letters",
+        "guide/groups"
+    ),
+    guide!("programs", "judge the writes of a topic", "guide/programs"),
+    guide!(
+        "serve",
+        "serve a store, and use it over HTTP",
+        "guide/serve"
+    ),
+    guide!("jira", "keep a replica of a Jira site", "guide/jira"),
+    guide!("emacs", "use a store in Emacs", "guide/emacs"),
+    guide!("lab", "measure", "guide/lab"),
+    guide!(
+        "promises",
+        "what is kept, and under which conditions",
+        "operating/promises"
+    ),
+    guide!("operation", "run a server", "operating/serve"),
+    guide!(
+        "security",
+        "rights, tokens, certificates",
+        "operating/security"
+    ),
+    guide!(
+        "cluster",
+        "several nodes that keep one store",
+        "operating/cluster"
+    ),
+    guide!("backup", "copy and restore a store", "operating/backup"),
+    guide!(
+        "damage",
+        "what to do with a damaged store",
+        "operating/damage"
+    ),
+    guide!("growth", "disk and memory", "operating/growth"),
+    guide!("clocks", "what a wrong clock does", "operating/clocks"),
+    guide!("metrics", "the metrics of a server", "operating/metrics"),
+];
+
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   weir help put
   weir help topic create
   weir help E104
-  weir help exit")]
+  weir help errors
+  weir help exit
+  weir help guide
+  weir help guide query")]
 pub(crate) struct HelpArgs {
-    /// A command, an error code such as E104, or `exit`
+    /// A command, an error code such as E104, `errors`, `exit`, `guide`, or `guide` and a name
     words: Vec<String>,
 }
 
@@ -47,6 +115,9 @@ pub(crate) struct HelpArgs {
 pub(crate) fn run(args: &HelpArgs, grammar: clap::Command) -> anyhow::Result<ExitCode> {
     let text = match args.words.as_slice() {
         [word] if word == "exit" => EXITS.to_owned(),
+        [word] if word == "errors" => errors(),
+        [word] if word == "guide" => guides(),
+        [word, name] if word == "guide" => guide(name)?.to_owned(),
         [word] if error_code(word).is_some() => error_code(word).map(explain).unwrap_or_default(),
         [word] if looks_like_code(word) => {
             let text = format!(
@@ -80,6 +151,36 @@ fn error_code(word: &str) -> Option<ErrorCode> {
     number.and_then(ErrorCode::from_number).or_else(by_name)
 }
 
+/// The guides with what they are about.
+fn guides() -> String {
+    let mut text = "Guides, printed by `weir help guide NAME`:\n".to_owned();
+    for (name, about, _) in GUIDES {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {name:13}{about}");
+    }
+    text
+}
+
+fn guide(name: &str) -> anyhow::Result<&'static str> {
+    let found = GUIDES.iter().find(|(known, _, _)| *known == name);
+    let Some((_, _, text)) = found else {
+        let text = format!("there is no guide {name}; `weir help guide` lists the guides\n");
+        let kind = clap::error::ErrorKind::InvalidValue;
+        return Err(clap::Error::raw(kind, text).into());
+    };
+    Ok(text)
+}
+
+/// Every error code with its name.
+fn errors() -> String {
+    let mut text = "Error codes, explained by `weir help CODE`:\n".to_owned();
+    for code in (100..1000).filter_map(ErrorCode::from_number) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  E{}  {}", code.number(), code.name());
+    }
+    text
+}
+
 fn explain(code: ErrorCode) -> String {
     let mut text = format!(
         "E{} {}\n\n{}\n",
@@ -110,7 +211,7 @@ fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<Strin
             .collect();
         let Some(next) = known.iter().position(|name| name == word) else {
             let text = format!(
-                "there is no command {word}; there are: {}\n",
+                "there is no command {word}; there are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
                 known.join(" ")
             );
             let kind = clap::error::ErrorKind::InvalidSubcommand;

@@ -85,11 +85,11 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "ACTION", default_value = "stop")]
     on_error: OnError,
     /// Items that are sent together
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
     /// Import the file once more from its beginning
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     again: bool,
     /// Read and check the input, write nothing
     #[arg(long)]
@@ -98,7 +98,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     no_create: bool,
     /// Exit with 0 even if a verdict is not VALID
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     accept_invalid: bool,
 }
 

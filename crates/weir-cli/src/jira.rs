@@ -30,6 +30,25 @@ use crate::place::{self, Access, PROGRAM, Where};
 use crate::progress::Progress;
 use crate::report::{Failure, note};
 
+/// The commands that need arguments and print rows, with the fields of the rows.
+pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
+    ("jira login", site::FIELDS),
+    ("jira search", read::FIELDS),
+    ("jira edit", edit::FIELDS),
+    ("jira move", edit::FIELDS),
+    ("jira assign", edit::FIELDS),
+    ("jira label", edit::FIELDS),
+    ("jira watch-issue", edit::FIELDS),
+    ("jira link", edit::FIELDS),
+    ("jira comment", edit::FIELDS),
+    ("jira worklog", edit::FIELDS),
+    ("jira create", edit::FIELDS),
+    ("jira clone", edit::FIELDS),
+    ("jira delete", edit::FIELDS),
+    ("jira resolve", edit::FIELDS),
+    ("jira fields", outbox::KINDS),
+];
+
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The replica lies in topics `jira.SITE.…` of the store: every other command reads them too. Only
@@ -45,7 +64,7 @@ pub(crate) struct JiraArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Keep the address and the token of a site, and test each right that is needed
+    /// Keep address and token of a site, and test the rights needed
     Login(site::LoginArgs),
     /// Bring what changed at the site into the replica
     Pull(sync::PullArgs),
@@ -83,7 +102,7 @@ enum Verb {
     Push(outbox::PushArgs),
     /// List the changes that are not at the site yet
     Outbox(outbox::OutboxArgs),
-    /// Decide what becomes of a change in conflict, or of one that was refused
+    /// Decide about a change in conflict, or one that was refused
     Resolve(outbox::ResolveArgs),
     /// List the fields of an issue that can be edited
     Fields(outbox::FieldsArgs),

@@ -18,7 +18,7 @@ use crate::report::{Failure, note};
 #[command(after_long_help = "\
 It listens at 127.0.0.1 only, keeps its state in memory, and makes the same data for the same seed.
 `POST /_sim/faults` adds a fault, `POST /_sim/edit` is a change by somebody else, `GET /_sim/log` lists
-the requests; docs/guide/jira.md has all of them. Ctrl-C ends it.
+the requests; `weir help guide jira` has all of them. Ctrl-C ends it.
 
 With --against no simulator runs: a site is asked for all that Weir relies on, and a line is printed for each
 expectation. It is only read, unless --write names a project in which an issue is created and deleted. The
@@ -42,26 +42,31 @@ pub(crate) struct JiraSimArgs {
     #[arg(long, default_value_t = 100)]
     issues: usize,
     /// Comments of an issue on average
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, hide_short_help = true)]
     comments: usize,
     /// Number of users
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, hide_short_help = true)]
     users: usize,
     /// Milliseconds by which the search index is late
-    #[arg(long, default_value_t = 0, value_name = "MS")]
+    #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     search_lag: i64,
     /// Most issues of a page
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, hide_short_help = true)]
     page_cap: usize,
     /// Milliseconds before each answer
-    #[arg(long, default_value_t = 0, value_name = "MS")]
+    #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     latency: u64,
     /// Which Jira it answers like; Data Center can only be read
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
     mode: Mode,
     /// E-mail address of the account that is asked for; needs --token-file. With `--mode dc` it is left
     /// out: the token is a personal access token
-    #[arg(long, requires = "token_file", value_name = "EMAIL")]
+    #[arg(
+        long,
+        requires = "token_file",
+        value_name = "EMAIL",
+        hide_short_help = true
+    )]
     email: Option<String>,
     /// Make the data, listen, and end at once
     #[arg(long)]

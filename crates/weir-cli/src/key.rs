@@ -18,10 +18,10 @@ pub(crate) struct KeyArgs {
     #[arg(short, long, value_name = "KEY", value_parser = plain())]
     pub(crate) key: Option<OsString>,
     /// Key in hexadecimal, for bytes that cannot be typed
-    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, hide_short_help = true)]
     key_hex: Option<Bytes>,
     /// Key in base64
-    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64, hide_short_help = true)]
     key64: Option<Bytes>,
 }
 

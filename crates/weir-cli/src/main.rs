@@ -1,7 +1,7 @@
 //! The `weir` command: the store's verbs for people and scripts.
 //!
 //! Data goes to standard output, everything else to standard error; a closed
-//! standard output ends the program quietly. Exit codes are those of the error
+//! standard output ends the program by SIGPIPE. Exit codes are those of the error
 //! table (`weir help exit`). The command implements no rule of the store (they
 //! are in `weir-core`), and uses no interface that the library lacks.
 #![deny(unsafe_code)]
@@ -53,6 +53,7 @@ mod record;
 mod repair;
 mod report;
 mod restore;
+mod rows;
 mod scratch;
 mod serve;
 mod settings;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     crash::watch();
     // Without the handler only that limit kills, which needs no sentence.
     drop(interrupt::survive_file_size_limit());
+    clap_complete::CompleteEnv::with_factory(cli::Cli::build).complete();
     let cli = cli::Cli::read();
     let code = crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)));
     report::flush();

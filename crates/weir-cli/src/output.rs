@@ -202,7 +202,8 @@ impl Style {
         }))
     }
 
-    fn explain(&self, fields: &[Field]) -> anyhow::Result<()> {
+    /// Prints the fields, for `-o help`.
+    pub(crate) fn explain(&self, fields: &[Field]) -> anyhow::Result<()> {
         const HELP: &[Field] = &[
             field("field", "text", "name of the field"),
             field("type", "text", "its type in JSON"),

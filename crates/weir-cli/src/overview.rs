@@ -31,6 +31,54 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("About weir", &["version", "help"]),
 ];
 
+/// The verbs of `weir jira` in its short help, which has no room for a line each.
+const JIRA: &[(&str, &[&str])] = &[
+    (
+        "Site",
+        &["login", "pull", "push", "watch", "outbox", "resolve"],
+    ),
+    ("Read", &["list", "show", "search", "fields"]),
+    (
+        "Change",
+        &[
+            "create",
+            "clone",
+            "edit",
+            "move",
+            "assign",
+            "label",
+            "link",
+            "comment",
+            "worklog",
+            "watch-issue",
+            "delete",
+        ],
+    ),
+    ("Projects", &["project"]),
+];
+
+/// `weir jira`, whose short help names its verbs in groups; the long help explains them.
+pub(crate) fn short_verbs(jira: Command) -> Command {
+    let header = *jira.get_styles().get_header();
+    let mut short = String::new();
+    for (group, verbs) in JIRA {
+        // Writing into a string does not fail.
+        let _ = write!(short, "\n  {group:9} {}", verbs.join("  "));
+    }
+    let mut long = format!("{header}Commands:{header:#}\n");
+    for verb in jira.get_subcommands() {
+        let about = verb.get_about().map(ToString::to_string);
+        let about = about.unwrap_or_default();
+        let _ = writeln!(long, "  {:11}  {about}", verb.get_name());
+    }
+    if let Some(more) = jira.get_after_long_help() {
+        let _ = write!(long, "\n{more}");
+    }
+    jira.help_template("{about-section}\n{usage-heading} {usage}\n\n{options}{after-help}")
+        .after_help(format!("{header}Commands:{header:#}{short}"))
+        .after_long_help(long)
+}
+
 /// The command whose help lists its commands in groups.
 pub(crate) fn grouped(command: Command) -> Command {
     let header = *command.get_styles().get_header();
@@ -56,8 +104,9 @@ pub(crate) fn grouped(command: Command) -> Command {
 }
 
 #[cfg(test)]
-pub(crate) fn names() -> Vec<&'static str> {
-    GROUPS
+pub(crate) fn names(of_jira: bool) -> Vec<&'static str> {
+    let groups = if of_jira { JIRA } else { GROUPS };
+    groups
         .iter()
         .flat_map(|(_, names)| names.iter().copied())
         .collect()

@@ -20,6 +20,20 @@ use weir::ErrorCode;
 use crate::caller::Caller;
 use crate::report::{Because, Failure};
 
+/// The commands that need arguments and print rows, with the fields of the rows.
+pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
+    ("program check", check::CHECKED),
+    ("program test", script::FIELDS),
+    ("program trace", trace::FIELDS),
+    ("program logs", logs::FIELDS),
+    ("program replay", replay::FIELDS),
+    ("program bench", bench::FIELDS),
+    ("program deploy", crate::verdict::FIELDS),
+    ("program replace", crate::verdict::FIELDS),
+    ("program quarantine", crate::verdict::FIELDS),
+    ("program show", show::FIELDS),
+];
+
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
     #[command(subcommand)]

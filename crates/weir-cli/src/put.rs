@@ -46,20 +46,20 @@ pub(crate) struct PutArgs {
     #[arg(long, value_enum, default_value_t = Form::Lines)]
     format: Form,
     /// Records of input that are sent together
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
     /// Name of a session: with --nonce, a repeated call is answered, not executed again
-    #[arg(long, value_name = "NAME", requires = "nonce")]
+    #[arg(long, value_name = "NAME", requires = "nonce", hide_short_help = true)]
     session: Option<String>,
     /// Number of this write in its session, from 1 on without gap
-    #[arg(long, value_name = "N", requires = "session")]
+    #[arg(long, value_name = "N", requires = "session", hide_short_help = true)]
     nonce: Option<u64>,
     /// Do not create the topic
     #[arg(long)]
     no_create: bool,
     /// Exit with 0 even if the verdict is not VALID
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     accept_invalid: bool,
     #[command(flatten)]
     conditions: Conditions,

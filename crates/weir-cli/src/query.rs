@@ -72,19 +72,23 @@ pub(crate) struct QueryArgs {
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
     /// A file with items, also after the options of topics
-    #[arg(long = "file", value_name = "FILE")]
+    #[arg(long = "file", value_name = "FILE", hide_short_help = true)]
     files: Vec<PathBuf>,
-    /// Topics or patterns (`orders.*`, `orders.**`) in place of files
+    /// Topics or patterns (`orders.*`) in place of files
+    ///
+    /// `orders.*` is one more part of a name, `orders.**` any number of parts.
     #[arg(long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["paths", "files"])]
     from: Vec<String>,
-    /// Where items are in a file: array, lines, values, single, or member:PATH
+    /// Items of a file: array, lines, values, single, member:PATH
     #[arg(long, value_name = "SHAPE", value_parser = files::parse_shape)]
     shape: Option<weir::query::Shape>,
     /// Only items for which this is true
     #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
     #[arg(hide_default_value = true, allow_hyphen_values = true)]
     filter: String,
-    /// Order: paths, or names of aggregates (count), each with asc or desc after it if wanted
+    /// Order: paths or aggregates, each with asc or desc
+    ///
+    /// An aggregate is named as in --select: `count desc`.
     #[arg(
         long,
         value_name = "PATHS",
@@ -92,8 +96,9 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     order_by: String,
-    /// Columns to print: paths, or count, sum(PATH), min, max, avg, each with `as NAME` if wanted
-    /// [else the item]
+    /// Columns: paths, or count, sum(PATH), min, max, avg
+    ///
+    /// Each may be followed by `as NAME`. Without --select the whole item is printed.
     #[arg(
         long,
         value_name = "WHAT",
@@ -109,13 +114,16 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     group_by: String,
-    /// Print strings without quotes and escapes, and columns with tabs between
+    /// Print strings without quotes, and columns with tabs
+    ///
+    /// Escapes of strings are resolved.
     #[arg(short = 'r', long)]
     raw_strings: bool,
     /// Only the first of equal results
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     distinct: bool,
     /// Leave out so many results first
+    #[arg(hide_short_help = true)]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     offset: u64,
@@ -124,15 +132,16 @@ pub(crate) struct QueryArgs {
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
     /// A value for param('NAME') in --where: JSON, or else a text
+    #[arg(hide_short_help = true)]
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = text::parse_param)]
     params: Vec<(String, String)>,
     /// The items of each file are in the order of --order-by already; this is checked
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     sorted: bool,
-    /// Only the current value of each key, in the order of the keys
+    /// Only the current value of each key, ordered by key
     #[arg(long, requires = "from", conflicts_with = "follow")]
     latest: bool,
-    /// Only records of this time or later: a time ago (10m, 1h), yesterday, today, a date or a time
+    /// Only records since: 10m, yesterday, a date or a time
     #[arg(long, value_name = "TIME", requires = "from", value_parser = text::parse_since)]
     #[arg(conflicts_with = "checkpoint")]
     since: Option<u64>,
@@ -142,14 +151,18 @@ pub(crate) struct QueryArgs {
     /// Print what the query will do, and do nothing
     #[arg(long)]
     explain: bool,
-    /// Resume after the position recorded in this file, and record there how far this run came
+    /// Resume after the position in FILE, and update FILE
+    ///
+    /// The position is the last result that was printed.
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]
     checkpoint: Option<PathBuf>,
-    /// Run this shell command and give it the results: the exit code is its own, and a checkpoint
-    /// names only what it has read
+    /// Pipe the results to this shell command
+    ///
+    /// The exit code is that of the command. A checkpoint names only what the command has read.
     #[arg(long, value_name = "COMMAND", conflicts_with = "explain")]
     into: Option<String>,
     /// Go on without this file of the first run, and without the rows it had left
+    #[arg(hide_short_help = true)]
     #[arg(
         long,
         value_name = "FILE",

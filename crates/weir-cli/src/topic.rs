@@ -57,6 +57,7 @@ Examples:
         weir put orders x && weir topic show orders -o json --columns name,last")]
     Show {
         /// Name of the topic
+        #[arg(value_name = "TOPIC")]
         name: String,
     },
     /// Change options of a topic; the other options stay
@@ -65,6 +66,7 @@ Examples:
         weir topic create sized && weir topic set sized value-bytes-max=64KiB keys-max=none")]
     Set {
         /// Name of the topic
+        #[arg(value_name = "TOPIC")]
         name: String,
         /// Options of the topic
         #[arg(required = true, value_name = "OPTION=VALUE")]
@@ -76,6 +78,7 @@ Examples:
         weir topic create older && weir topic rm older -y -o json")]
     Rm {
         /// Name of the topic
+        #[arg(value_name = "TOPIC")]
         name: String,
         /// Do not ask
         #[arg(short, long)]
@@ -91,6 +94,7 @@ Examples:
   weir topic retain log -o json")]
     Retain {
         /// Name of the topic
+        #[arg(value_name = "TOPIC")]
         name: String,
     },
     /// Read a topic from end to end and check every byte
@@ -99,6 +103,7 @@ Examples:
         weir put orders x && weir topic verify orders -o json")]
     Verify {
         /// Name of the topic
+        #[arg(value_name = "TOPIC")]
         name: String,
     },
 }

@@ -898,7 +898,7 @@ impl ErrorCode {
             Self::AddressTaken => "End that process, or serve at another address.",
             Self::NullPointer => "Pass a valid address.",
             Self::Misaligned => "Pass the address of an object of the type.",
-            Self::BadLength => "Pass the true length, within the limits of docs/formats/abi.md.",
+            Self::BadLength => "Pass the true length, within the limits that `weir.h` states.",
             Self::BadHandle => "Use a handle that was given out, and until it is given back.",
             Self::HandleBusy => "Use the handle from one thread at a time.",
             Self::Panic => "Give the handle back, and report it with the message.",
@@ -908,7 +908,9 @@ impl ErrorCode {
             }
             Self::AbiMismatch => "Install the library of the version that is named.",
             Self::TooManyHandles => "Give back what is not needed.",
-            Self::Syntax => "Correct the text at that place; docs/guide/query.md has the grammar.",
+            Self::Syntax => {
+                "Correct the text at that place; `weir help guide query` prints the grammar."
+            }
             Self::NotSingular => "Use names and indexes only, such as `$.a.b` or `$['a'][0]`.",
             Self::TooComplex => "Make it simpler, or raise the limit that is named.",
             Self::NoParam => "Give the parameter a value.",

@@ -42,7 +42,7 @@ const PUSHED: &[Field] = &[
 ];
 
 /// Fields of a field.
-const KINDS: &[Field] = &[
+pub(super) const KINDS: &[Field] = &[
     field("id", "text", "id of the field"),
     field("name", "text", "name of the field"),
     field("kind", "text", "kind of its values"),

@@ -17,7 +17,7 @@ use crate::place::Access;
 use crate::report;
 
 /// Fields of an issue in a list.
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("key", "text", "key of the issue"),
     field("type", "text", "type of the issue"),
     field("status", "text", "status"),
@@ -50,7 +50,7 @@ const FIELDS: &[Field] = &[
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The query is the subset of JQL that docs/guide/jira.md describes. Without one all issues are
+The query is the subset of JQL that `weir help guide jira` describes. Without one all issues are
 listed. Nothing is sent to the site, unless --ask says so: then the site answers any query, the issues come
 from the replica, and the last answer is used if the site cannot be reached.
 

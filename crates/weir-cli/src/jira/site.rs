@@ -57,7 +57,7 @@ enum Keep {
 }
 
 /// Fields of a right.
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("right", "text", "name of the right at Jira"),
     field("granted", "flag", "whether the token has it"),
     field("needed_for", "text", "verbs that need it"),

@@ -61,7 +61,7 @@ pub(super) struct BenchArgs {
     state_entries: u32,
 }
 
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("count", "number", "writes to each topic that were measured"),
     field("batch", "number", "writes in one call"),
     field(

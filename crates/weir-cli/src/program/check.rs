@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, note};
 
-const CHECKED: &[Field] = &[
+pub(super) const CHECKED: &[Field] = &[
     field("bytes", "bytes", "of the module"),
     field("functions", "count", "with a body"),
     field("memory", "bytes", "of memory at most"),

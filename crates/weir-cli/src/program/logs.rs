@@ -29,7 +29,7 @@ pub(super) struct LogsArgs {
     from: Option<u64>,
 }
 
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("topic", "text", "topic whose program wrote the line"),
     field(
         "intention",

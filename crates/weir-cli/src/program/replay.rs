@@ -41,7 +41,7 @@ pub(super) struct ReplayArgs {
     from: Option<u64>,
 }
 
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("intention", "number", "offset of the intention"),
     wide("time", "time", "its stamp, RFC 3339 UTC"),
     field(

@@ -38,7 +38,7 @@ pub(super) struct TestArgs {
     from_topic: Option<String>,
 }
 
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("line", "number", "line of the command in the script"),
     field("command", "text", "the command"),
     field("ok", "bool", "whether it led to what is expected"),

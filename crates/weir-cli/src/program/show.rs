@@ -10,7 +10,7 @@ use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::report::{Because, Failure};
 
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("state", "text", "what the program keeps: none, kv, memory"),
     field("entries", "count", "of its state"),

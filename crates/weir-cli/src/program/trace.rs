@@ -39,7 +39,7 @@ pub(super) struct TraceArgs {
     record: Option<u64>,
 }
 
-const FIELDS: &[Field] = &[
+pub(super) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("intention", "number", "offset of the intention"),
     field("operation", "text", "CREATE, PUT, DELETE, TXN or REPLACE"),

@@ -12,6 +12,7 @@ mod examples;
 mod formats;
 mod groups;
 mod health;
+mod help;
 mod import;
 mod jira;
 mod pages;

@@ -278,7 +278,7 @@ public enum ErrorCode {
     /** A length or count is larger than memory, or than the call allows. */
     BAD_LENGTH(603, Fault.CALLER, Retry.NO,
             "A length or count is larger than memory, or than the call allows.",
-            "Pass the true length, within the limits of docs/formats/abi.md."),
+            "Pass the true length, within the limits that `weir.h` states."),
     /** The handle was given back, is of another type, or never was one. */
     BAD_HANDLE(604, Fault.CALLER, Retry.NO,
             "The handle was given back, is of another type, or never was one.",
@@ -310,7 +310,7 @@ public enum ErrorCode {
     /** The text of a query cannot be read at the place that is named. */
     SYNTAX(701, Fault.CALLER, Retry.NO,
             "The text of a query cannot be read at the place that is named.",
-            "Correct the text at that place; docs/guide/query.md has the grammar."),
+            "Correct the text at that place; `weir help guide query` prints the grammar."),
     /** A path that may find several values stands where one value is needed. */
     NOT_SINGULAR(702, Fault.CALLER, Retry.NO,
             "A path that may find several values stands where one value is needed.",
