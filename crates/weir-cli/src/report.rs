@@ -53,6 +53,9 @@ pub(crate) struct Failure {
     tool: bool,
 }
 
+/// The exit code that shells show for the signal PIPE.
+const UNREAD: u8 = 141;
+
 /// Nobody reads standard output any more.
 #[derive(Debug)]
 pub(crate) struct Closed;
@@ -322,7 +325,10 @@ pub(crate) fn note(quiet: bool, text: &str) {
 /// Prints an error and says how to exit.
 pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
     if error.is::<Closed>() {
-        return ExitCode::SUCCESS;
+        flush();
+        // As `cat` and `grep` end, so that a shell with `pipefail` sees it and an endless reader stops.
+        let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+        return ExitCode::from(UNREAD);
     }
     if let Some(error) = error.downcast_ref::<clap::Error>() {
         if AS_JSON.load(Ordering::Relaxed) && error.use_stderr() {

@@ -1172,6 +1172,44 @@ fn what_a_consumer_did_not_take_comes_again() {
 }
 
 #[test]
+fn a_reader_that_ends_ends_the_run_by_its_signal() {
+    let place = Place::new();
+    let line = |n: usize| format!("{{\"n\":{n}}}\n");
+    place.write("a.ndjson", (0..200_000).map(line).collect::<String>());
+    place.run("import a.ndjson -t t -q").ok();
+    let shell = |script: &str| {
+        let mut shell = place.command("bash");
+        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir")).parent();
+        let path = std::env::var("PATH").unwrap();
+        shell.env("PATH", format!("{}:{path}", bin.unwrap().display()));
+        shell.args(["-c", script]);
+        crate::run::done(shell.output().unwrap())
+    };
+    for command in [
+        "query a.ndjson --select '$.n' -r",
+        "query --from t --select '$.n' -r",
+        "tail t -o raw",
+    ] {
+        let done = shell(&format!(
+            "weir {command} | head -n 1; echo ${{PIPESTATUS[0]}} >&2"
+        ));
+        assert_eq!(done.text().lines().count(), 1, "{command}");
+        assert_eq!(done.err, "141\n", "{command}");
+    }
+    // The checkpoint is before the first result that the reader did not take.
+    let query = "weir query a.ndjson --select '$.n' -r --checkpoint here";
+    let some = "(for i in $(seq 1000); do read -r n && echo $n; done)";
+    let taken = shell(&format!("{query} | {some}; echo ${{PIPESTATUS[0]}} >&2"));
+    assert_eq!(taken.err, "141\n");
+    assert_eq!(taken.text().lines().count(), 1000);
+    let rest = shell(query).ok();
+    let rest = rest.text();
+    let first: usize = rest.lines().next().unwrap().parse().unwrap();
+    assert!(first <= 1000, "{first}");
+    assert_eq!(rest.lines().count(), 200_000 - first);
+}
+
+#[test]
 fn a_pattern_of_another_language_is_noted() {
     let place = files();
     let words = ["query", "a.ndjson", "--where", "match(@.s, '\\\\w+')"];
