@@ -92,6 +92,138 @@ proptest! {
     }
 }
 
+/// Text and other inline nodes, of which `numbered` makes words of their own; ` and ` between them.
+fn wide_inlines() -> BoxedStrategy<Value> {
+    let mark = prop_oneof![
+        4 => proptest::sample::select(&["strong", "em", "strike", "underline"][..])
+            .prop_map(|name| json!({ "type": name })),
+        1 => Just(json!({ "type": "link", "attrs": { "href": "https://a.example/b" } })),
+        1 => Just(json!({ "type": "textColor", "attrs": { "color": "#ff0000" } })),
+        1 => Just(json!({ "type": "subsup", "attrs": { "type": "sub" } })),
+    ];
+    let text = vec(mark, 0..3).prop_map(|mut marks| {
+        let mut seen = Vec::new();
+        marks.retain(|mark| {
+            let new = !seen.contains(&mark["type"]);
+            seen.push(mark["type"].clone());
+            new
+        });
+        match marks.as_slice() {
+            [] => json!({ "type": "text", "text": "w" }),
+            _ => json!({ "type": "text", "text": "w", "marks": marks }),
+        }
+    });
+    let node = prop_oneof![
+        10 => text,
+        1 => Just(json!({ "type": "text", "text": "w", "marks": [{ "type": "code" }] })),
+        1 => Just(json!({ "type": "mention", "attrs": { "id": "5:a", "text": "@w" } })),
+        1 => Just(json!({ "type": "status", "attrs": { "text": "w", "color": "red", "localId": "s" } })),
+        1 => Just(json!({ "type": "emoji", "attrs": { "shortName": ":smile:", "text": "\u{1f604}" } })),
+        1 => Just(json!({ "type": "date", "attrs": { "timestamp": "1732752000000" } })),
+        1 => Just(json!({ "type": "inlineCard", "attrs": { "url": "https://a.example/c" } })),
+        1 => Just(json!({ "type": "hardBreak" })),
+    ];
+    vec(node, 1..6)
+        .prop_map(|nodes| {
+            let space = || json!({ "type": "text", "text": " and " });
+            let start = [json!({ "type": "text", "text": "w" })];
+            let nodes = start.into_iter().chain(nodes);
+            let nodes = nodes.flat_map(|node| [node, space()]);
+            let mut nodes: Vec<Value> = nodes.collect();
+            nodes.pop();
+            nodes.into()
+        })
+        .boxed()
+}
+
+/// Every block that holds text, within others.
+fn wide_block() -> BoxedStrategy<Value> {
+    let paragraph =
+        || wide_inlines().prop_map(|nodes| json!({ "type": "paragraph", "content": nodes }));
+    let word = || json!([{ "type": "text", "text": "w" }]);
+    let task = (wide_inlines(), proptest::bool::ANY).prop_map(|(nodes, done)| {
+        let state = if done { "DONE" } else { "TODO" };
+        json!({ "type": "taskItem", "attrs": { "localId": "t", "state": state }, "content": nodes })
+    });
+    let decision = wide_inlines().prop_map(|nodes| {
+        json!({ "type": "decisionItem", "attrs": { "localId": "d", "state": "DECIDED" },
+            "content": nodes })
+    });
+    let row = |kind: &'static str| {
+        vec(paragraph(), 2..3).prop_map(move |cells| {
+            let cell = |block| json!({ "type": kind, "attrs": {}, "content": [block] });
+            json!({ "type": "tableRow", "content": cells.into_iter().map(cell).collect::<Vec<_>>() })
+        })
+    };
+    let table = (row("tableHeader"), vec(row("tableCell"), 1..3)).prop_map(|(head, rows)| {
+        let rows: Vec<Value> = [head].into_iter().chain(rows).collect();
+        json!({ "type": "table", "content": rows })
+    });
+    let leaf = prop_oneof![
+        6 => paragraph(),
+        2 => (1..7, wide_inlines()).prop_map(|(level, nodes)| {
+            json!({ "type": "heading", "attrs": { "level": level }, "content": nodes })
+        }),
+        1 => Just(json!({ "type": "codeBlock", "attrs": { "language": "c" }, "content": word() })),
+        1 => Just(json!({ "type": "rule" })),
+        1 => vec(task, 1..4).prop_map(|items| {
+            json!({ "type": "taskList", "attrs": { "localId": "l" }, "content": items })
+        }),
+        1 => vec(decision, 1..3).prop_map(|items| {
+            json!({ "type": "decisionList", "attrs": { "localId": "l" }, "content": items })
+        }),
+        1 => table,
+    ];
+    leaf.prop_recursive(4, 60, 4, move |inner| {
+        let first = wide_inlines().prop_map(|nodes| json!({ "type": "paragraph", "content": nodes }));
+        let list = vec((first, vec(inner.clone(), 0..3)), 1..4).prop_map(|items| {
+            let item = |(first, rest): (Value, Vec<Value>)| {
+                let blocks: Vec<Value> = [first].into_iter().chain(rest).collect();
+                json!({ "type": "listItem", "content": blocks })
+            };
+            items.into_iter().map(item).collect::<Vec<_>>()
+        });
+        let blocks = vec(inner, 1..4);
+        let kinds = &["info", "note", "warning", "success", "error"][..];
+        prop_oneof![
+            2 => list.clone().prop_map(|items| json!({ "type": "bulletList", "content": items })),
+            2 => list.prop_map(|items| json!({ "type": "orderedList", "content": items })),
+            1 => blocks.clone().prop_map(|blocks| json!({ "type": "blockquote", "content": blocks })),
+            1 => (proptest::sample::select(kinds), blocks.clone()).prop_map(|(kind, blocks)| {
+                json!({ "type": "panel", "attrs": { "panelType": kind }, "content": blocks })
+            }),
+            1 => (proptest::bool::ANY, blocks).prop_map(|(nested, blocks)| {
+                let kind = if nested { "nestedExpand" } else { "expand" };
+                json!({ "type": kind, "attrs": { "title": "Title" }, "content": blocks })
+            }),
+        ]
+    })
+    .boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Our plain text, our org text and both peers have each word of a document, in its order.
+    #[test]
+    fn all_readers_find_every_word(blocks in vec(wide_block(), 1..8)) {
+        let mut document = doc(blocks.into());
+        let mut wanted = Vec::new();
+        numbered(&mut document, &mut wanted);
+        prop_assert_eq!(&words(&to_plain(&document).unwrap()), &wanted);
+        let org = to_org(&document, &Options::default()).unwrap();
+        if org.opaque.is_empty() {
+            prop_assert_eq!(&words(&org.text), &wanted, "{}", org.text);
+        }
+        let peer = jc_adf::to_markdown(&document);
+        prop_assert_eq!(&words(&peer), &wanted, "{}\n{}", document, peer);
+        let options = amdc::Options::default();
+        let theirs = amdc::convert(&document.to_string(), amdc::Format::Adf, amdc::Format::Gfm, &options);
+        let theirs = theirs.unwrap().text;
+        prop_assert_eq!(&words(&theirs), &wanted, "{}\n{}", document, theirs);
+    }
+}
+
 /// Parts of the schema whose text a peer loses, or tells in another order.
 const PEERS_DIFFER: &[(&str, &str)] = &[("jc-adf", "caption")];
 
@@ -109,7 +241,7 @@ fn numbered(value: &mut Value, found: &mut Vec<String>) {
                     .and_then(|attrs| attrs.get_mut("text")),
                 _ => None,
             };
-            if let Some(place) = place {
+            if let Some(place) = place.filter(|place| **place != " and ") {
                 let before = place.as_str().unwrap_or_default();
                 let start = if before.starts_with('@') { "@" } else { "" };
                 let space = if before.ends_with(' ') { " " } else { "" };
