@@ -161,10 +161,11 @@ if it is given, when the change is refused."
 
 (defun weir-jira-set-field (field)
   "Set FIELD of the issue at point: interactively, the field at point.
-On a comment, edit the comment."
+On a comment or worklog, edit that."
   (interactive
    (list (cond
           ((get-text-property (point) 'weir-jira-comment) 'comment)
+          ((get-text-property (point) 'weir-jira-worklog) 'worklog)
           ((get-text-property (point) 'weir-jira-field))
           (t (completing-read "Field: " (mapcar (lambda (info) (plist-get info :id))
                                                 (weir-jira--offered "fields")))))))
@@ -172,6 +173,7 @@ On a comment, edit the comment."
         (site (weir-jira--changeable)))
     (pcase field
       ('comment (weir-jira-comment-edit (get-text-property (point) 'weir-jira-comment)))
+      ('worklog (call-interactively #'weir-jira-worklog-edit))
       ("status" (call-interactively #'weir-jira-transition))
       ("description" (weir-jira-edit key))
       (_ (let* ((base (weir-jira--edit-base site key))
@@ -480,6 +482,13 @@ refused, the buffer is shown again."
                                (weir-jira--change-then site done "comment" (list key text)
                                                        nil failed))))))
 
+(defun weir-jira-delete-part ()
+  "Delete the comment or worklog at point."
+  (interactive)
+  (call-interactively (if (get-text-property (point) 'weir-jira-worklog)
+                          #'weir-jira-worklog-delete
+                        #'weir-jira-comment-delete)))
+
 (defun weir-jira--comment-or-error ()
   "Return the id of the comment at point, or signal an error for the user."
   (or (get-text-property (point) 'weir-jira-comment) (user-error "No comment here")))
@@ -532,6 +541,43 @@ refused, the buffer is shown again."
                        (number-to-string seconds)
                        (format "%d" (* 1000 (- (float-time) seconds)))
                        comment)))
+
+(defun weir-jira--worklog-or-error ()
+  "Return the id of the worklog at point, or signal an error for the user."
+  (or (get-text-property (point) 'weir-jira-worklog) (user-error "No worklog here")))
+
+(defun weir-jira-worklog-edit (worklog time)
+  "Set the time of WORKLOG, the id of one of the issue of the buffer, to TIME.
+Its comment is then edited in a buffer."
+  (interactive
+   (let* ((worklog (weir-jira--worklog-or-error))
+          (seconds (plist-get (weir-jira--worklog-here worklog) :seconds)))
+     (list worklog (read-string "Time: " (format "%dh%dm" (/ seconds 3600)
+                                                 (/ (% seconds 3600) 60))))))
+  (let* ((site (weir-jira--changeable))
+         (key (weir-jira--key-or-error))
+         (seconds (weir-jira--seconds time))
+         (base (weir-jira--edit-base site key))
+         (held (weir-jira--worklog-here worklog))
+         (text (plist-get held :text)))
+    (pop-to-buffer
+     (weir-jira--edit-buffer
+      (concat "worklog " key) text
+      (lambda (new done failed)
+        (unless (and (equal new text) (= seconds (plist-get held :seconds)))
+          (weir-jira--change-then site done "edit-worklog"
+                                  (list key worklog (number-to-string seconds) "" new)
+                                  base failed)))))))
+
+(defun weir-jira--worklog-here (worklog)
+  "Return what is known of WORKLOG, the id of one of the issue of the buffer."
+  (weir-jira--offered "worklog" (concat (weir-jira--key-or-error) "\n" worklog)))
+
+(defun weir-jira-worklog-delete (worklog)
+  "Delete WORKLOG, the id of one of the issue of the buffer."
+  (interactive (list (weir-jira--worklog-or-error)))
+  (when (yes-or-no-p "Delete this worklog? ")
+    (weir-jira--change (weir-jira--changeable) "delete-worklog" (weir-jira--key-or-error) worklog)))
 
 (defun weir-jira--logged ()
   "Return the clocks that the org heading at point notes as logged."
@@ -711,7 +757,10 @@ It shows both versions and what was before, as `smerge-mode' knows them."
          (site (weir-jira--here))
          (conflicts (or (plist-get op :conflicts) (user-error "No conflict here")))
          (fields (mapcar (lambda (conflict) (plist-get conflict :field)) conflicts))
-         (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields))))
+         (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
+         (field (if (string-prefix-p "worklog:" field)
+                    (user-error "Worklogs are not merged: take yours or theirs")
+                  field)))
     (pcase-let ((`(,base ,mine ,theirs)
                  (weir--jira-conflict (weir-jira--site-handle site)
                                       (number-to-string (plist-get op :number)) field)))
@@ -742,7 +791,7 @@ It shows both versions and what was before, as `smerge-mode' knows them."
     (define-key map "a" #'weir-jira-assign)
     (define-key map "A" #'weir-jira-assign-me)
     (define-key map "c" #'weir-jira-comment)
-    (define-key map "k" #'weir-jira-comment-delete)
+    (define-key map "k" #'weir-jira-delete-part)
     (define-key map "+" #'weir-jira-create)
     (define-key map "i" #'weir-jira-worklog)
     (define-key map "L" #'weir-jira-label)

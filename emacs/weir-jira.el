@@ -47,8 +47,11 @@
 (declare-function weir--jira-size "ext:weir-module")
 (declare-function weir--jira-tree "ext:weir-module")
 (declare-function weir--jira-version "ext:weir-module")
+(declare-function weir--jira-visible "ext:weir-module")
+(declare-function weir--jira-offered "ext:weir-module")
 (declare-function weir-jira-doctor "weir-jira-doctor")
 (declare-function weir-jira--push "weir-jira-edit")
+(declare-function weir-jira-delete-part "weir-jira-edit")
 (declare-function weir-jira-project-create "weir-jira-edit")
 (declare-function weir-jira-project-delete "weir-jira-edit")
 (declare-function weir-jira-project-edit "weir-jira-edit")
@@ -85,8 +88,13 @@ While Emacs is idle for five minutes, five minutes."
   '(("Open issues of mine" . "assignee = currentUser() AND resolution IS EMPTY ORDER BY updated DESC")
     ("Open issues" . "resolution IS EMPTY ORDER BY updated DESC")
     ("All issues" . ""))
-  "Saved views: names, each with a query in JQL."
-  :type '(alist :key-type string :value-type string)
+  "Saved views: names, each with a query in JQL.
+A view with columns of its own is (NAME JQL . COLUMNS), with COLUMNS as in
+`weir-jira-columns'."
+  :type '(alist :key-type string
+                :value-type (choice (string :tag "JQL")
+                                    (cons :tag "JQL and columns" string
+                                          (alist :key-type string :value-type integer))))
   :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-default-view "All issues"
@@ -101,6 +109,13 @@ While Emacs is idle for five minutes, five minutes."
                                   (const "updated") (const "summary") (const "priority")
                                   (const "labels") (const "parent") (const "project") (const "due"))
                 :value-type integer)
+  :package-version '(weir-jira . "0.1.0"))
+
+(defcustom weir-jira-on-lost-access 'keep
+  "What becomes of the issues of a project that the account no longer sees.
+The symbol `keep' means that they stay, `hide' that lists leave them out, and
+`purge' that the next look for deletions removes them from the replica."
+  :type '(choice (const keep) (const hide) (const purge))
   :package-version '(weir-jira . "0.1.0"))
 
 (defface weir-jira-key '((t :inherit font-lock-constant-face))
@@ -343,7 +358,7 @@ TELL: report a pull without changes too.  CONFIRM: remove many issues."
         (setf (weir-jira--site-pull site)
               (weir--expect
                (weir--jira-pull (weir-jira--site-handle site) (weir-jira--token site)
-                                census confirm)
+                                census confirm (eq weir-jira-on-lost-access 'purge))
                (lambda (status value)
                  (if (eq status 'part)
                      (weir-jira--stored site (plist-get value :stored))
@@ -488,6 +503,7 @@ TELL: report a pull without changes too."
 (defconst weir-jira--more-rows 1000 "Rows that are added at a time when Emacs is idle.")
 
 (defvar-local weir-jira--query nil "The query of the buffer.")
+(defvar-local weir-jira--columns nil "The columns of the buffer; nil: those of all lists.")
 (defvar-local weir-jira--words nil "The words that the buffer shows the issues of, or nil.")
 (defvar-local weir-jira--asked nil "The answer of the site that the buffer shows, or nil.")
 (defvar-local weir-jira--is-tree nil "Whether the buffer shows a tree.")
@@ -522,6 +538,8 @@ TELL: report a pull without changes too."
     (define-key map "Q" #'weir-jira-ask)
     (define-key map "v" #'weir-jira-view)
     (define-key map "T" #'weir-jira-toggle-tree)
+    (define-key map "O" #'weir-jira-sort)
+    (define-key map "|" #'weir-jira-set-columns)
     (define-key map "x" #'weir-jira-export)
     (define-key map "m" #'weir-jira-mark)
     (define-key map "u" #'weir-jira-unmark)
@@ -560,12 +578,15 @@ TELL: report a pull without changes too."
 
 (defun weir-jira--select ()
   "Return the issues that the buffer is to show."
-  (let ((handle (weir-jira--site-handle weir-jira--site)))
-    (cond
-     (weir-jira--asked (weir--jira-set (append (plist-get weir-jira--asked :ids) nil)))
-     (weir-jira--words (weir--jira-search handle weir-jira--words 1000))
-     (weir-jira--is-tree (weir--jira-tree handle weir-jira--query))
-     (t (weir--jira-list handle weir-jira--query)))))
+  (let* ((handle (weir-jira--site-handle weir-jira--site))
+         (set (cond
+               (weir-jira--asked (weir--jira-set (append (plist-get weir-jira--asked :ids) nil)))
+               (weir-jira--words (weir--jira-search handle weir-jira--words 1000))
+               (weir-jira--is-tree (weir--jira-tree handle weir-jira--query))
+               (t (weir--jira-list handle weir-jira--query)))))
+    (if (eq weir-jira-on-lost-access 'keep)
+        set
+      (weir--jira-visible handle set))))
 
 (defun weir-jira--fill ()
   "Show the issues of the buffer, the first rows now."
@@ -584,7 +605,8 @@ TELL: report a pull without changes too."
       (goto-char (point-max))
       (let ((start (point)))
         (weir-jira--insert (weir--jira-rows (weir-jira--site-handle weir-jira--site) weir-jira--set
-                                            weir-jira--shown count weir-jira-columns))
+                                            weir-jira--shown count
+                                            (or weir-jira--columns weir-jira-columns)))
         (when weir-jira--marks
           (goto-char start)
           (weir-jira--show-marks))))
@@ -687,13 +709,15 @@ Without a mark, return the key of the issue at point in a list."
 
 (defun weir-jira--list-buffer (name site query &rest options)
   "Return the buffer NAME with the issues of SITE for QUERY.
-OPTIONS: `:words' of a search, `:tree', `:asked', an answer of the site."
+OPTIONS: `:words' of a search, `:tree', `:asked', an answer of the site, and
+`:columns' of the list."
   (with-current-buffer (get-buffer-create name)
     (unless (derived-mode-p 'weir-jira-list-mode)
       (weir-jira-list-mode))
     (let ((before (list weir-jira--query weir-jira--words weir-jira--asked weir-jira--is-tree)))
       (setq weir-jira--site site
             weir-jira--query query
+            weir-jira--columns (plist-get options :columns)
             weir-jira--words (plist-get options :words)
             weir-jira--asked (plist-get options :asked)
             weir-jira--is-tree (plist-get options :tree))
@@ -710,17 +734,23 @@ OPTIONS: `:words' of a search, `:tree', `:asked', an answer of the site."
 (defun weir-jira ()
   "List the issues of the view `weir-jira-default-view'."
   (interactive)
-  (weir-jira-list (or (cdr (assoc weir-jira-default-view weir-jira-views)) "")))
+  (weir-jira--list-view (cdr (assoc weir-jira-default-view weir-jira-views))))
+
+(defun weir-jira--list-view (view)
+  "List the issues of VIEW, JQL or a cons of JQL and columns; nil means all."
+  (weir-jira-list (or (if (consp view) (car view) view) "") nil (cdr-safe view)))
 
 ;;;###autoload
-(defun weir-jira-list (query &optional site)
-  "List the issues of SITE for QUERY, which is JQL; all if it is empty."
+(defun weir-jira-list (query &optional site columns)
+  "List the issues of SITE for QUERY, which is JQL; all if it is empty.
+COLUMNS are those of the list, as in the variable `weir-jira-columns'."
   (interactive
-   (list (read-string "JQL: " weir-jira--query 'weir-jira--queries)))
+   (list (read-string "JQL: " weir-jira--query 'weir-jira--queries) nil weir-jira--columns))
   (if site
       (pop-to-buffer-same-window
-       (weir-jira--list-buffer (format "*jira %s*" (weir-jira--site-name site)) site query))
-    (weir-jira--open (weir-jira--default) (lambda (site) (weir-jira-list query site)))))
+       (weir-jira--list-buffer (format "*jira %s*" (weir-jira--site-name site)) site query
+                               :columns columns))
+    (weir-jira--open (weir-jira--default) (lambda (site) (weir-jira-list query site columns)))))
 
 (defvar weir-jira--queries nil "History of queries.")
 
@@ -754,16 +784,101 @@ If the site cannot be reached, its last answer is shown."
 (defun weir-jira-view (name)
   "List the issues of the saved view NAME."
   (interactive (list (completing-read "View: " weir-jira-views nil t)))
-  (weir-jira-list (or (cdr (assoc name weir-jira-views))
-                      (user-error "There is no view %s" name))))
+  (weir-jira--list-view (or (cdr (assoc name weir-jira-views))
+                            (user-error "There is no view %s" name))))
 
 (defun weir-jira-save-view (name)
-  "Save the query of the buffer as the view NAME."
+  "Save the query of the buffer, with its order and its columns, as the view NAME."
   (interactive (list (read-string "Name of the view: ")))
-  (customize-save-variable
-   'weir-jira-views
-   (cons (cons name (or weir-jira--query ""))
-         (assoc-delete-all name (copy-alist weir-jira-views)))))
+  (let ((query (or weir-jira--query "")))
+    (customize-save-variable
+     'weir-jira-views
+     (cons (cons name (if weir-jira--columns (cons query weir-jira--columns) query))
+           (assoc-delete-all name (copy-alist weir-jira-views))))))
+
+(defun weir-jira-import-views (&optional replace)
+  "Add the favourite filters of the account to the saved views.
+Each pull of reference data, once a day, reads them from the site.  A view of
+the same name stays as it is; with a prefix argument REPLACE it is replaced."
+  (interactive "P")
+  (let* ((filters (weir--jira-offered (weir-jira--site-handle (weir-jira--here)) "filters" ""))
+         (new (cl-remove-if (lambda (filter)
+                              (and (not replace)
+                                   (assoc (plist-get filter :name) weir-jira-views)))
+                            (append filters nil)))
+         (views (copy-alist weir-jira-views)))
+    (dolist (filter new)
+      (let ((name (plist-get filter :name)))
+        (setq views (append (assoc-delete-all name views)
+                            (list (cons name (plist-get filter :jql)))))))
+    (when new
+      (customize-save-variable 'weir-jira-views views))
+    (message "Jira: %d of %d favourite filters are new views" (length new) (length filters))))
+
+;; Order and columns
+
+(defconst weir-jira--order-regexp
+  "\"\\(?:[^\"\\]\\|\\\\.\\)*\"\\|'\\(?:[^'\\]\\|\\\\.\\)*'\\|\\(\\_<order[ \t\n]+by\\_>\\)"
+  "Matches a string of JQL, or in its group 1 the words ORDER BY.")
+
+(defun weir-jira--split-order (query)
+  "Return (CONDITION . ORDER) of QUERY; ORDER is nil where it has none."
+  (let ((case-fold-search t)
+        (from 0)
+        (found nil))
+    (while (and (not found) (string-match weir-jira--order-regexp query from))
+      (if (match-beginning 1)
+          (setq found (cons (string-trim (substring query 0 (match-beginning 1)))
+                            (string-trim (substring query (match-end 1)))))
+        (setq from (match-end 0))))
+    (or found (list (string-trim query)))))
+
+(defconst weir-jira--orders
+  '("updated" "created" "due" "priority" "status" "type" "assignee" "reporter" "key" "summary"
+    "project" "resolution")
+  "Fields by which a list can be sorted.")
+
+(defun weir-jira-sort (field)
+  "Sort the list by FIELD; if it is sorted by FIELD already, the other way.
+The order becomes part of the query, so that `weir-jira-save-view' keeps it."
+  (interactive (list (completing-read "Sort by: " weir-jira--orders nil t)) weir-jira-list-mode)
+  (when (or weir-jira--asked weir-jira--words)
+    (user-error "Only a list by a query is sorted, not what was searched or asked for"))
+  (pcase-let ((`(,condition . ,order) (weir-jira--split-order weir-jira--query)))
+    (let* ((dates (member field '("updated" "created")))
+           (first (format "\\`%s\\(?:[ \t]+\\(asc\\|desc\\)\\)?\\(?:,\\|\\'\\)" field))
+           (same (and order (string-match first (downcase order))))
+           (descends (and same (equal (match-string 1 (downcase order)) "desc"))))
+      (setq weir-jira--query
+            (string-trim (format "%s ORDER BY %s %s" condition field
+                                 (if (if same (not descends) dates) "DESC" "ASC"))))
+      (revert-buffer nil t))))
+
+(defconst weir-jira--widths
+  '(("key" . 10) ("status" . 13) ("type" . 8) ("assignee" . 14) ("updated" . 5) ("summary" . 50)
+    ("priority" . 8) ("labels" . 14) ("parent" . 10) ("project" . 8) ("due" . 10))
+  "Columns that a list can have, each with the width of a new one.")
+
+(defun weir-jira-set-columns (names)
+  "Show the columns NAMES in the list, in this order.
+The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
+  (interactive
+   (list (completing-read-multiple
+          "Columns: " weir-jira--widths nil t
+          (mapconcat #'car (or weir-jira--columns weir-jira-columns) ",")))
+   weir-jira-list-mode)
+  (unless names
+    (user-error "A list needs a column"))
+  (let ((held (or weir-jira--columns weir-jira-columns)))
+    (setq weir-jira--columns
+          (mapcar (lambda (name)
+                    (let ((width (cdr (assoc name held))))
+                      (cons name
+                            (cond ((equal name (car (last names))) 0)
+                                  ((and width (> width 0)) width)
+                                  (t (cdr (assoc name weir-jira--widths)))))))
+                  names)))
+  (revert-buffer nil t))
 
 (defun weir-jira-refresh ()
   "Show the present state of the replica, and pull in the background."
@@ -1171,6 +1286,7 @@ If issues are marked, only those."
   "Return a bookmark of the list."
   `(,(format "jira: %s" weir-jira--query)
     (query . ,weir-jira--query)
+    (columns . ,weir-jira--columns)
     (site . ,(weir-jira--site-name weir-jira--site))
     (handler . weir-jira-jump)))
 
@@ -1190,7 +1306,7 @@ If issues are marked, only those."
                      (lambda (site)
                        (if key
                            (pop-to-buffer-same-window (weir-jira--show site key))
-                         (weir-jira-list query site))))))
+                         (weir-jira-list query site (bookmark-prop-get bookmark 'columns)))))))
 
 ;;;; Menu
 
@@ -1203,7 +1319,9 @@ If issues are marked, only those."
     ("s" "Search" weir-jira-search)
     ("j" "Issue by key" weir-jira-visit)
     ("P" "Projects" weir-jira-projects)
-    ("T" "Tree" weir-jira-toggle-tree)]
+    ("T" "Tree" weir-jira-toggle-tree)
+    ("O" "Sort" weir-jira-sort)
+    ("|" "Columns" weir-jira-set-columns)]
    ["Issue"
     ("b" "Browse" weir-jira-browse)
     ("w" "Copy key" weir-jira-copy-key)
@@ -1221,6 +1339,7 @@ If issues are marked, only those."
     ("K" "Link" weir-jira-link)
     ("!" "Watch" weir-jira-watch)]
    ["Create, delete"
+    ("k" "Delete comment, worklog" weir-jira-delete-part)
     ("+" "Issue" weir-jira-create)
     ("u" "Subtask" weir-jira-create-subtask)
     ("C" "Clone" weir-jira-clone)
@@ -1232,7 +1351,8 @@ If issues are marked, only those."
     ("L" "Log" weir-jira-sync-log)
     ("d" "Doctor" weir-jira-doctor)
     ("x" "Export list" weir-jira-export)
-    ("S" "Save view" weir-jira-save-view)]])
+    ("S" "Save view" weir-jira-save-view)
+    ("f" "Import views" weir-jira-import-views)]])
 
 (provide 'weir-jira)
 (require 'weir-jira-edit)

@@ -494,7 +494,7 @@ If READS is non-nil, measure how fast the replica answers as well.  The site is
 (defun weir-bench--idle-pull (issues site)
   "Print the cost of a pull of SITE without any change.  It has ISSUES."
   (let ((report nil))
-    (weir--expect (weir--jira-pull (weir-jira--site-handle site) (weir-jira--token site) nil nil)
+    (weir--expect (weir--jira-pull (weir-jira--site-handle site) (weir-jira--token site) nil nil nil)
                   (lambda (_ value) (setq report value)))
     (while (not report)
       (accept-process-output nil 0.01))

@@ -90,7 +90,7 @@ enum Verb {
     Link(edit::LinkArgs),
     /// Add a comment, change it or delete it
     Comment(edit::CommentArgs),
-    /// Add a worklog to an issue
+    /// Add a worklog to an issue, change it or delete it
     Worklog(edit::WorklogArgs),
     /// Create an issue
     Create(edit::CreateArgs),

@@ -44,6 +44,9 @@ pub(crate) struct JiraSimArgs {
     /// Comments of an issue on average
     #[arg(long, default_value_t = 2, hide_short_help = true)]
     comments: usize,
+    /// Worklogs of an issue on average
+    #[arg(long, default_value_t = 0)]
+    worklogs: usize,
     /// Number of users
     #[arg(long, default_value_t = 5, hide_short_help = true)]
     users: usize,
@@ -56,6 +59,16 @@ pub(crate) struct JiraSimArgs {
     /// Milliseconds before each answer
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     latency: u64,
+    /// Milliseconds before the first answer of a connection
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    connect_latency: u64,
+    /// Requests answered a second, and how many at once; others get 429 [else no limit]
+    #[arg(long, value_parser = rate, value_name = "RATE:BURST")]
+    rate: Option<(u32, u32)>,
+    /// Zone of the account, in which times in JQL are read, such as +05:30
+    #[arg(long, default_value = "+00:00", value_parser = zone, value_name = "OFFSET",
+        allow_hyphen_values = true)]
+    timezone: i64,
     /// Which Jira it answers like; Data Center can only be read
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
     mode: Mode,
@@ -85,6 +98,23 @@ pub(crate) struct JiraSimArgs {
         value_name = "KEY"
     )]
     write: Option<String>,
+}
+
+/// Reads the offset of a zone, `+05:30`; returns it in minutes.
+fn zone(text: &str) -> Result<i64, String> {
+    let offset = jiff::fmt::strtime::parse("%:z", text).map_err(|error| error.to_string())?;
+    let offset = offset.offset().ok_or("it has no offset")?;
+    Ok(i64::from(offset.seconds() / 60))
+}
+
+/// Reads `RATE:BURST`.
+fn rate(text: &str) -> Result<(u32, u32), String> {
+    let (rate, burst) = text.split_once(':').ok_or("it has no `:`")?;
+    let number = |text: &str| match text.parse::<u32>() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("{text:?} is no number from 1 on")),
+    };
+    Ok((number(rate)?, number(burst)?))
 }
 
 /// Fields of a check.
@@ -165,10 +195,14 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         projects: args.projects,
         issues: args.issues,
         comments: args.comments,
+        worklogs: args.worklogs,
         users: args.users,
         search_lag_ms: args.search_lag,
         page_cap: args.page_cap,
         latency_ms: args.latency,
+        connect_latency_ms: args.connect_latency,
+        rate: args.rate,
+        offset_minutes: args.timezone,
         auth,
         data_center,
         ..SimOptions::default()

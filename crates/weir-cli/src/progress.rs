@@ -24,6 +24,39 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Time between two lines about it.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
+/// When a person is told how far something has come.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    terminal: bool,
+    started: Instant,
+    said: Option<Instant>,
+}
+
+impl Pace {
+    /// Begins now.
+    pub(crate) fn new() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            started: Instant::now(),
+            said: None,
+        }
+    }
+
+    /// Whether a line is due now, which the caller then prints. `urgent`: the first line is as early as on
+    /// a terminal.
+    pub(crate) fn is_due(&mut self, urgent: bool) -> bool {
+        let due = match self.said {
+            None if urgent || self.terminal => self.started.elapsed() >= PATIENCE,
+            None => self.started.elapsed() >= LINE_EVERY,
+            Some(at) => at.elapsed() >= LINE_EVERY,
+        };
+        if due {
+            self.said = Some(Instant::now());
+        }
+        due
+    }
+}
+
 /// What an open waits for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress(Arc<State>);
@@ -66,20 +99,11 @@ impl Progress {
         let thread = std::thread::Builder::new()
             .name("weir-progress".into())
             .spawn(move || {
-                let terminal = std::io::stderr().is_terminal();
-                let (started, mut said) = (Instant::now(), None::<Instant>);
+                let mut pace = Pace::new();
                 while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    if started.elapsed() < PATIENCE {
-                        continue;
-                    }
                     let owned = progress.0.owner.load(Ordering::Relaxed) != 0;
-                    let due = match said {
-                        None => owned || terminal || started.elapsed() >= LINE_EVERY,
-                        Some(at) => at.elapsed() >= LINE_EVERY,
-                    };
-                    if due {
+                    if pace.is_due(owned) {
                         note(quiet, &format!("opening {at}: {progress}"));
-                        said = Some(Instant::now());
                     }
                 }
             });
@@ -115,5 +139,42 @@ impl Drop for Shown {
             // Its panic was printed when it happened.
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_EVERY, PATIENCE, Pace};
+    use std::time::Instant;
+
+    #[test]
+    fn lines_are_late_in_scripts_and_seldom() {
+        let ago = |time| Instant::now().checked_sub(time);
+        let mut pace = Pace {
+            terminal: false,
+            started: ago(PATIENCE).unwrap(),
+            said: None,
+        };
+        assert!(!pace.is_due(false));
+        assert!(pace.is_due(true));
+        // Not again at once, however urgent.
+        assert!(!pace.is_due(true));
+        pace.said = ago(LINE_EVERY);
+        assert!(pace.is_due(false));
+        let (started, said) = (ago(PATIENCE).unwrap(), None);
+        let terminal = true;
+        let mut pace = Pace {
+            terminal,
+            started,
+            said,
+        };
+        assert!(pace.is_due(false));
+        let (terminal, started) = (false, ago(LINE_EVERY).unwrap());
+        let mut pace = Pace {
+            terminal,
+            started,
+            said,
+        };
+        assert!(pace.is_due(false));
     }
 }

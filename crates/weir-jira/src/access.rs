@@ -82,6 +82,8 @@ const RIGHTS: &[(&str, &str)] = &[
     ("ASSIGN_ISSUES", "assign"),
     ("LINK_ISSUES", "link"),
     ("WORK_ON_ISSUES", "worklog"),
+    ("EDIT_OWN_WORKLOGS", "worklog --edit"),
+    ("DELETE_OWN_WORKLOGS", "worklog --delete"),
     ("DELETE_ISSUES", "delete"),
     ("ADMINISTER_PROJECTS", "project edit"),
     ("ADMINISTER", "project create and delete"),

@@ -316,6 +316,17 @@ pub fn fields_for(replica: &Replica, project: &str, kind: &str) -> Result<Vec<Fi
     Ok(sorted(found))
 }
 
+/// Names of the favourite filters of the account, each with its query in JQL.
+pub fn filters(replica: &Replica) -> Result<Vec<(String, String)>> {
+    let found: Option<Value> = replica.read("meta", "filters")?;
+    let found = found.unwrap_or_default();
+    let filters = found.as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    Ok(filters
+        .filter_map(|filter| Some((text(&filter["name"])?, text(&filter["jql"])?)))
+        .collect())
+}
+
 /// The types of issues that a project has, with their fields; empty: it was not asked.
 pub fn types(replica: &Replica, project: &str) -> Result<Vec<Value>> {
     let found: Option<Value> = replica.read("meta", &create_key(project))?;

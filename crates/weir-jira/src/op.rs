@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::time;
+
 /// Key of the entity property by which a created thing is found again after an unknown outcome.
 pub const MARKER: &str = "weir.op";
 
@@ -119,7 +121,7 @@ pub struct SetEdit {
 /// A field that two people changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldConflict {
-    /// Id of the field; `comment:ID` for a comment, `status` for a transition.
+    /// Id of the field; `comment:ID` for a comment, `worklog:ID` for a worklog, `status` for a transition.
     pub field: String,
     /// The value that the edit began with.
     pub base: Value,
@@ -127,6 +129,55 @@ pub struct FieldConflict {
     pub mine: Value,
     /// The value at the site.
     pub theirs: Value,
+}
+
+/// The part of a worklog that can be changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Time spent, in seconds.
+    #[serde(rename = "timeSpentSeconds")]
+    pub seconds: u64,
+    /// When the work began, as Jira writes times.
+    pub started: String,
+    /// Rich text (ADF), or null.
+    #[serde(default)]
+    pub comment: Value,
+}
+
+impl Work {
+    /// The part of a worklog as Jira sends it.
+    pub fn of(worklog: &Value) -> Self {
+        Self {
+            seconds: worklog["timeSpentSeconds"].as_u64().unwrap_or(0),
+            started: worklog["started"].as_str().unwrap_or_default().to_owned(),
+            comment: worklog["comment"].clone(),
+        }
+    }
+
+    /// Whether both mean the same: a time can be written in several zones.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let began = |work: &Self| time::parse(&work.started);
+        self.seconds == other.seconds
+            && (self.started == other.started || began(self) == began(other))
+            && same(&self.comment, &other.comment)
+    }
+
+    /// As a request sends it.
+    pub fn wire(&self) -> Value {
+        let mut body = json!({"timeSpentSeconds": self.seconds, "started": self.started});
+        if !self.comment.is_null() {
+            body["comment"] = self.comment.clone();
+        }
+        body
+    }
+
+    /// In one line, for people: the time spent, when the work began, and the comment.
+    pub fn shown(&self) -> Value {
+        let (minutes, comment) = (self.seconds / 60, shown(&self.comment));
+        format!("{minutes} min, {} {comment}", self.started)
+            .trim_end()
+            .into()
+    }
 }
 
 /// A change of an issue.
@@ -189,6 +240,22 @@ pub enum Action {
         /// Rich text (ADF), or null.
         comment: Value,
     },
+    /// Changes a worklog.
+    WorklogEdit {
+        /// Id of the worklog.
+        worklog: String,
+        /// The worklog that the edit began with.
+        base: Work,
+        /// The worklog after it.
+        mine: Work,
+    },
+    /// Deletes a worklog.
+    WorklogDelete {
+        /// Id of the worklog.
+        worklog: String,
+        /// The worklog that was deleted.
+        base: Work,
+    },
     /// Watches the issue, or stops to.
     Watch {
         /// Whether to watch.
@@ -225,6 +292,8 @@ impl Action {
             Self::CommentEdit { .. } => "comment_edit",
             Self::CommentDelete { .. } => "comment_delete",
             Self::WorklogAdd { .. } => "worklog_add",
+            Self::WorklogEdit { .. } => "worklog_edit",
+            Self::WorklogDelete { .. } => "worklog_delete",
             Self::Watch { .. } => "watch",
             Self::Link { .. } => "link",
             Self::Delete { .. } => "delete",
@@ -244,6 +313,9 @@ impl Action {
             Self::CommentAdd { .. } | Self::WorklogAdd { .. } => Vec::new(),
             Self::CommentEdit { comment, .. } | Self::CommentDelete { comment, .. } => {
                 vec![format!("comment:{comment}")]
+            }
+            Self::WorklogEdit { worklog, .. } | Self::WorklogDelete { worklog, .. } => {
+                vec![format!("worklog:{worklog}")]
             }
             Self::Watch { .. } => vec!["watches".to_owned()],
             Self::Link { .. } => vec!["issuelinks".to_owned()],
@@ -337,6 +409,10 @@ impl Op {
             }
             Action::CommentDelete { comment, .. } => format!("delete comment {comment}"),
             Action::WorklogAdd { seconds, .. } => format!("worklog: {} min", seconds / 60),
+            Action::WorklogEdit { worklog, mine, .. } => {
+                format!("worklog {worklog}: {}", text(&mine.shown()))
+            }
+            Action::WorklogDelete { worklog, .. } => format!("delete worklog {worklog}"),
             Action::Watch { on: true } => "watch".to_owned(),
             Action::Watch { on: false } => "stop watching".to_owned(),
             Action::Link {
@@ -389,6 +465,9 @@ pub fn text(value: &Value) -> String {
                 Ok(org) => org.text,
                 Err(_) => crate::jql::plain_text(&Value::Object(object.clone())),
             }
+        }
+        Value::Object(object) if object.contains_key("timeSpentSeconds") => {
+            text(&Work::of(value).shown())
         }
         Value::Object(object) => {
             let names = ["displayName", "name", "value", "key", "accountId", "id"];

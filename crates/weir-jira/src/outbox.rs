@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::client::Deployment;
 use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo};
-use crate::op::{self, Action, FieldEdit, Op, SetEdit, State};
+use crate::op::{self, Action, FieldEdit, Op, SetEdit, State, Work};
 use crate::overlay::{self, Overlay};
 use crate::replica::{Change, Replica};
 use crate::time;
@@ -180,6 +180,7 @@ impl<'a> Outbox<'a> {
         let issue = match (stored, location) {
             (Some(mut issue), Some(location)) => {
                 issue["fields"]["comment"]["comments"] = self.replica.comments(&location)?.into();
+                issue["fields"]["worklog"]["worklogs"] = self.replica.worklogs(&location)?.into();
                 overlay.lay(&mut issue);
                 issue
             }
@@ -408,6 +409,74 @@ impl<'a> Outbox<'a> {
             let began = item["started"].as_str().unwrap_or_default();
             item["author"]["accountId"] == *me && is_it(&item["timeSpentSeconds"], began)
         }))
+    }
+
+    /// Changes a worklog: its seconds, when it began, its comment in org; what is `None` stays.
+    pub fn edit_worklog(
+        &self,
+        key: &str,
+        worklog: &str,
+        seconds: Option<u64>,
+        started_ms: Option<i64>,
+        text: Option<&str>,
+    ) -> Result<Op> {
+        let base = self.edit_base(key)?;
+        self.edit_worklog_from(key, &base, worklog, seconds, started_ms, text)
+    }
+
+    /// Changes a worklog as [`edit_worklog`](Self::edit_worklog) does; the values were written over those
+    /// of `base`.
+    pub fn edit_worklog_from(
+        &self,
+        key: &str,
+        base: &EditBase,
+        worklog: &str,
+        seconds: Option<u64>,
+        started_ms: Option<i64>,
+        text: Option<&str>,
+    ) -> Result<Op> {
+        let target = self.at(key)?;
+        let base = worklog_of(&base.issue, worklog)?;
+        let mut mine = base.clone();
+        mine.seconds = seconds.unwrap_or(base.seconds);
+        if mine.seconds < 60 {
+            let what = "a worklog is at least one minute".to_owned();
+            return Err(JiraError::Change(what));
+        }
+        if let Some(ms) = started_ms {
+            mine.started = time::format(ms);
+        }
+        if let Some(text) = text {
+            mine.comment = values::rich(text, &base.comment).map_err(JiraError::Change)?;
+        }
+        if mine.is_same(&base) {
+            let text = format!("worklog {worklog} has these values already; nothing was queued");
+            return Err(JiraError::Change(text));
+        }
+        let worklog = worklog.to_owned();
+        self.queue(
+            &target,
+            &Action::WorklogEdit {
+                worklog,
+                base,
+                mine,
+            },
+        )
+    }
+
+    /// Deletes a worklog.
+    pub fn delete_worklog(&self, key: &str, worklog: &str) -> Result<Op> {
+        let target = self.at(key)?;
+        let base = worklog_of(&target.issue, worklog)?;
+        let worklog = worklog.to_owned();
+        self.queue(&target, &Action::WorklogDelete { worklog, base })
+    }
+
+    /// A worklog of an issue as it can be changed; its comment as org.
+    pub fn worklog_of(&self, key: &str, worklog: &str) -> Result<(Work, String)> {
+        let work = worklog_of(&self.show(key)?, worklog)?;
+        let text = op::text(&work.comment);
+        Ok((work, text))
     }
 
     /// Watches an issue, or stops to.
@@ -787,7 +856,10 @@ impl<'a> Outbox<'a> {
         }
         let whole = matches!(
             op.action,
-            Action::CommentDelete { .. } | Action::Transition { .. }
+            Action::CommentDelete { .. }
+                | Action::Transition { .. }
+                | Action::WorklogEdit { .. }
+                | Action::WorklogDelete { .. }
         );
         if choice == Choice::Theirs && whole {
             return Ok(false);
@@ -818,6 +890,10 @@ impl<'a> Outbox<'a> {
         let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
         if field.starts_with("comment:") {
             return body(text, &theirs);
+        }
+        if field.starts_with("worklog:") {
+            let text = "take your worklog, or that of the site: the two are not merged".to_owned();
+            return Err(JiraError::Change(text));
         }
         let issue = self.show(&op.issue)?;
         let known = meta::fields_of(self.replica, &issue)?;
@@ -873,6 +949,9 @@ fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
             *base = theirs;
         }
         Action::CommentDelete { base, .. } if choice == Choice::Mine => *base = theirs,
+        Action::WorklogEdit { base, .. } | Action::WorklogDelete { base, .. } => {
+            *base = Work::of(&theirs);
+        }
         Action::Transition { from, .. } => *from = theirs,
         _ => {}
     }
@@ -917,6 +996,20 @@ fn comment_of<'v>(issue: &'v Value, comment: &str) -> Result<&'v Value> {
     found.ok_or_else(|| {
         let text = format!(
             "{} has no comment {comment} that is at the site",
+            op::text(&issue["key"])
+        );
+        JiraError::Change(text)
+    })
+}
+
+/// A worklog of an issue that is at the site.
+fn worklog_of(issue: &Value, worklog: &str) -> Result<Work> {
+    let all = issue["fields"]["worklog"]["worklogs"].as_array();
+    let found = all.into_iter().flatten().find(|item| item["id"] == worklog);
+    let found = found.filter(|_| !worklog.starts_with('+'));
+    found.map(Work::of).ok_or_else(|| {
+        let text = format!(
+            "{} has no worklog {worklog} that is at the site",
             op::text(&issue["key"])
         );
         JiraError::Change(text)

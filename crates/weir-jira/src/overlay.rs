@@ -203,6 +203,18 @@ impl Overlay {
                     "timeSpentSeconds": seconds, "started": started, "comment": comment});
                 push(&mut fields["worklog"], "worklogs", worklog);
             }
+            Action::WorklogEdit { worklog, mine, .. } => {
+                for item in items(&mut fields["worklog"], "worklogs") {
+                    if item["id"] == **worklog {
+                        item["timeSpentSeconds"] = mine.seconds.into();
+                        item["started"] = mine.started.clone().into();
+                        item["comment"] = mine.comment.clone();
+                    }
+                }
+            }
+            Action::WorklogDelete { worklog, .. } => {
+                items(&mut fields["worklog"], "worklogs").retain(|item| item["id"] != **worklog);
+            }
         }
     }
 }

@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::meta;
-use crate::op::{self, Action, Created, FieldConflict, FieldEdit, MARKER, Op, SetEdit, State};
+use crate::op::{
+    self, Action, Created, FieldConflict, FieldEdit, MARKER, Op, SetEdit, State, Work,
+};
 use crate::replica::Replica;
 use crate::time::{self, MINUTE_MS};
 
@@ -127,6 +129,12 @@ impl<'a> Planner<'a> {
                 mine,
             } => self.comment(op, &id, comment, base, Some(mine)),
             Action::CommentDelete { comment, base } => self.comment(op, &id, comment, base, None),
+            Action::WorklogEdit {
+                worklog,
+                base,
+                mine,
+            } => self.worklog(op, &id, worklog, base, Some(mine)),
+            Action::WorklogDelete { worklog, base } => self.worklog(op, &id, worklog, base, None),
             Action::Watch { on } => self.watch(&id, *on),
             Action::Link {
                 name,
@@ -489,6 +497,47 @@ impl<'a> Planner<'a> {
                 }
                 Compared::Conflict => return conflict(),
             },
+        };
+        Ok(Plan::Send(Request { method, path, body }, None))
+    }
+
+    /// Changes a worklog, or deletes it where `mine` is `None`.
+    fn worklog(
+        &self,
+        op: &Op,
+        id: &str,
+        worklog: &str,
+        base: &Work,
+        mine: Option<&Work>,
+    ) -> Result<Plan> {
+        let path = format!("issue/{id}/worklog/{worklog}");
+        let there: Value = match self.client.get(&path) {
+            Err(JiraError::Status { status: 404, .. }) => {
+                return Ok(match mine {
+                    None => Plan::Already(None),
+                    Some(_) => Plan::Reject(format!("worklog {worklog} was deleted at the site")),
+                });
+            }
+            there => there?,
+        };
+        let theirs = Work::of(&there);
+        if mine.is_some_and(|mine| mine.is_same(&theirs)) {
+            return Ok(Plan::Already(None));
+        }
+        if !theirs.is_same(base) {
+            let mut rest = op.clone();
+            rest.conflicts = vec![FieldConflict {
+                field: format!("worklog:{worklog}"),
+                base: serde_json::to_value(base)?,
+                mine: serde_json::to_value(mine)?,
+                theirs: serde_json::to_value(&theirs)?,
+            }];
+            rest.problem = Some(format!("somebody else changed worklog {worklog}"));
+            return Ok(Plan::Conflict(Box::new(rest)));
+        }
+        let (method, body) = match mine {
+            Some(mine) => ("PUT", mine.wire()),
+            None => ("DELETE", Value::Null),
         };
         Ok(Plan::Send(Request { method, path, body }, None))
     }

@@ -54,6 +54,8 @@ pub struct PullOptions {
     pub census: bool,
     /// Whether a census may remove more than a fifth of a project.
     pub confirm_removal: bool,
+    /// Whether a census removes the issues of projects that the account no longer sees; else they stay.
+    pub purge_lost: bool,
     /// The time, in milliseconds since 1970-01-01 UTC.
     pub now_ms: i64,
 }
@@ -65,6 +67,7 @@ impl Default for PullOptions {
             overlap_ms: 5 * MINUTE_MS,
             census: false,
             confirm_removal: false,
+            purge_lost: false,
             now_ms: jiff::Timestamp::now().as_millisecond(),
         }
     }
@@ -83,7 +86,7 @@ pub struct PullReport {
     pub unreadable: u64,
     /// Issues that an old index answered with an older version than the stored one.
     pub stale: u64,
-    /// Issues removed because the site answered 404.
+    /// Issues removed because the site answered 404, or because their project is no longer seen.
     pub gone: u64,
     /// Issues that moved into another project.
     pub moved: u64,
@@ -185,6 +188,9 @@ impl<'a> Pull<'a> {
                 self.projects()?;
             }
             self.census()?;
+            if self.options.purge_lost {
+                self.purge_lost()?;
+            }
         }
         self.report.requests = self.client.requests() - self.first;
         Ok(self.report)
@@ -271,6 +277,14 @@ impl<'a> Pull<'a> {
                 value.remove("serverTime");
             }
             self.report.writes += self.replica.store("meta", key, &value)?;
+        }
+        // A site that has no filters for the account is no reason to stop.
+        match self.client.get::<Value>("filter/favourite") {
+            Ok(filters) => {
+                self.report.writes += self.replica.store("meta", "filters", &filters)?;
+            }
+            Err(JiraError::Status { .. }) => {}
+            Err(error) => return Err(error),
         }
         self.projects()?;
         if self.is_cloud() {
@@ -747,6 +761,20 @@ impl<'a> Pull<'a> {
         }
         self.cursor.census_ms = Some(self.options.now_ms);
         self.save()
+    }
+
+    /// Removes the issues of the projects that the account no longer sees.
+    fn purge_lost(&mut self) -> Result<()> {
+        for (project, value) in self.replica.projects()? {
+            if value["visible"] == true {
+                continue;
+            }
+            for id in self.replica.keys(&format!("issues.{project}"), "")? {
+                self.forget(&project, &id, true)?;
+                self.report.gone += 1;
+            }
+        }
+        Ok(())
     }
 
     fn count_project(&mut self, project: &str, key: &str) -> Result<()> {

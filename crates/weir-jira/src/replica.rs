@@ -280,9 +280,18 @@ impl Replica {
 
     /// The comments of an issue, in the order of their ids.
     pub fn comments(&self, location: &Location) -> Result<Vec<Value>> {
-        let topic = format!("comments.{}", location.project);
+        self.parts("comments", location)
+    }
+
+    /// The worklogs of an issue, in the order of their ids.
+    pub fn worklogs(&self, location: &Location) -> Result<Vec<Value>> {
+        self.parts("worklogs", location)
+    }
+
+    fn parts(&self, list: &str, location: &Location) -> Result<Vec<Value>> {
+        let topic = format!("{list}.{}", location.project);
         let found = self.values(&topic, &format!("{}.", location.id))?;
-        Ok(found.into_iter().map(|(_, comment)| comment).collect())
+        Ok(found.into_iter().map(|(_, part)| part).collect())
     }
 }
 

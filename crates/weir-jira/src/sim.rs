@@ -46,13 +46,15 @@ pub struct SimOptions {
     pub issues: usize,
     /// Comments of an issue on average; default 2.
     pub comments: usize,
+    /// Worklogs of an issue on average; default none.
+    pub worklogs: usize,
     /// Number of users; default 5.
     pub users: usize,
     /// Milliseconds by which the search index is late; default 0.
     pub search_lag_ms: i64,
     /// Most issues of a page; default 100.
     pub page_cap: usize,
-    /// Offset of the zone of the account in minutes; default 0.
+    /// Offset of the zone of the account in minutes, in which JQL reads times; default 0.
     pub offset_minutes: i64,
     /// Whether it answers as Data Center, which can only be read; default no.
     pub data_center: bool,
@@ -64,6 +66,10 @@ pub struct SimOptions {
     pub virtual_clock: bool,
     /// Milliseconds before each answer; default 0.
     pub latency_ms: u64,
+    /// Milliseconds before the first answer of a connection; default 0.
+    pub connect_latency_ms: u64,
+    /// Requests that are answered a second, and how many at once; more get 429. Default: no limit.
+    pub rate: Option<(u32, u32)>,
     /// Whether writes to one issue are limited as at Jira; default yes.
     pub issue_write_limits: bool,
 }
@@ -76,6 +82,7 @@ impl Default for SimOptions {
             projects: 2,
             issues: 100,
             comments: 2,
+            worklogs: 0,
             users: 5,
             search_lag_ms: 0,
             page_cap: 100,
@@ -85,6 +92,8 @@ impl Default for SimOptions {
             denied: Vec::new(),
             virtual_clock: false,
             latency_ms: 0,
+            connect_latency_ms: 0,
+            rate: None,
             issue_write_limits: true,
         }
     }
@@ -107,6 +116,33 @@ struct State {
     world: World,
     rules: Vec<Rule>,
     log: Vec<Value>,
+    bucket: Bucket,
+}
+
+/// Requests that may be answered now: the rate fills it up to its burst.
+#[derive(Debug, Default)]
+struct Bucket {
+    /// Thousandths of requests; `None`: it was never used, so it is full.
+    level: Option<i64>,
+    at_ms: i64,
+}
+
+impl Bucket {
+    /// Takes one request. Returns the seconds to wait where there is none.
+    fn take(&mut self, (rate, burst): (u32, u32), now_ms: i64) -> Result<(), i64> {
+        let (rate, most) = (i64::from(rate.max(1)), 1000 * i64::from(burst.max(1)));
+        // The rate a second is also that of thousandths a millisecond.
+        let filled = (now_ms - self.at_ms).max(0).saturating_mul(rate);
+        let level = self.level.unwrap_or(most).saturating_add(filled).min(most);
+        self.at_ms = now_ms;
+        self.level = Some(level);
+        if level < 1000 {
+            // Whole seconds until the next request is in it.
+            return Err((1000 - level - 1) / (1000 * rate) + 1);
+        }
+        self.level = Some(level - 1000);
+        Ok(())
+    }
 }
 
 impl Shared {
@@ -126,6 +162,7 @@ impl Simulator {
             world: World::new(options),
             rules: Vec::new(),
             log: Vec::new(),
+            bucket: Bucket::default(),
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
@@ -162,6 +199,8 @@ impl Simulator {
 
 fn converse(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let connect_ms = shared.state().world.options.connect_latency_ms;
+    std::thread::sleep(Duration::from_millis(connect_ms));
     let mut kept = Vec::new();
     while let Some(request) = wire::read(&mut stream, &mut kept)? {
         if ends.load(Ordering::SeqCst) {
@@ -206,7 +245,21 @@ fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Res
         return Ok(false);
     }
     let instead = fault.as_ref().and_then(faults::Fault::instead);
-    let mut response = if let Some(response) = instead {
+    let limited = {
+        let state = &mut *shared.state();
+        let (rate, now) = (state.world.options.rate, state.world.now_ms());
+        rate.and_then(|rate| state.bucket.take(rate, now).err())
+    };
+    let mut response = if let Some(seconds) = limited {
+        Response {
+            status: 429,
+            headers: vec![
+                ("Retry-After", seconds.to_string()),
+                ("RateLimit-Reason", "jira-burst-based".to_owned()),
+            ],
+            body: Vec::new(),
+        }
+    } else if let Some(response) = instead {
         response
     } else {
         let mut state = shared.state();
@@ -286,15 +339,17 @@ fn control(state: &mut State, request: &Request) -> Response {
                     world.set_as(id, name, value.clone(), &world.another());
                 }
             }
-            // A comment by its id, with another text.
-            let comment = &body["comment"];
-            if let Some(issue) = issue.and_then(|id| world.issues.get_mut(&id)) {
-                for item in issue
-                    .comments
-                    .iter_mut()
-                    .filter(|item| item["id"] == comment["id"])
-                {
-                    item["body"] = comment["body"].clone();
+            // A comment or worklog by its id, with other values.
+            for list in ["comment", "worklog"] {
+                let Some(given) = body[list].as_object() else {
+                    continue;
+                };
+                let issue = issue.and_then(|id| world.issues.get_mut(&id));
+                let parts = issue.into_iter().flat_map(|issue| issue.parts_mut(list));
+                for part in parts.filter(|part| part["id"] == given["id"]) {
+                    for (name, value) in given {
+                        part[name.as_str()] = value.clone();
+                    }
                 }
             }
             json!({"found": issue.is_some()})

@@ -187,19 +187,28 @@ pub(super) struct CommentArgs {
 #[command(after_long_help = "\
 Examples:
   weir jira worklog AA-1 90m --comment 'Looked for it.'
+  weir jira worklog AA-1 2h --edit 10042
+  weir jira worklog AA-1 --delete 10042
   weir jira worklog AA-1 2h --started '2026-11-23 09:00'")]
 pub(super) struct WorklogArgs {
     /// Key of the issue
     key: String,
-    /// Time spent, such as 90m
-    #[arg(value_parser = settings::duration, value_name = "TIME")]
-    spent: Duration,
+    /// Time spent, such as 90m; with --edit it may be left out
+    #[arg(value_parser = settings::duration, value_name = "TIME",
+        required_unless_present_any = ["edit", "delete"], conflicts_with = "delete")]
+    spent: Option<Duration>,
     /// When the work began, `YYYY-MM-DD HH:MM` UTC [else that long ago]
     #[arg(long, value_name = "TIME")]
     started: Option<String>,
     /// What was done, in org
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
+    /// Change the worklog with this id; what is not given stays
+    #[arg(long, value_name = "ID", conflicts_with = "delete")]
+    edit: Option<String>,
+    /// Delete the worklog with this id
+    #[arg(long, value_name = "ID", conflicts_with_all = ["started", "comment"])]
+    delete: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -315,7 +324,7 @@ fn what(change: &Change<'_>) -> String {
         Change::Watch(args) => format!("cannot watch {}", args.key),
         Change::Link(args) => format!("cannot link {}", args.key),
         Change::Comment(args) => format!("cannot comment on {}", args.key),
-        Change::Worklog(args) => format!("cannot add a worklog to {}", args.key),
+        Change::Worklog(args) => format!("cannot change the worklogs of {}", args.key),
         Change::Create(args) => format!("cannot create an issue in {}", args.project),
         Change::Clone(args) => format!("cannot clone {}", args.key),
         Change::Delete(args) => format!("cannot delete {}", args.key),
@@ -391,15 +400,25 @@ fn queue(
             }
         }
         Change::Worklog(args) => {
-            let spent = i64::try_from(args.spent.as_millis()).unwrap_or(i64::MAX);
-            let started = match &args.started {
-                None => now_ms().saturating_sub(spent),
-                Some(text) => time::parse_literal(text, 0).ok_or_else(|| {
+            let literal = |text: &String| {
+                time::parse_literal(text, 0).ok_or_else(|| {
                     JiraError::Change(format!("{text:?} is no time `YYYY-MM-DD HH:MM`"))
-                })?,
+                })
             };
-            let text = args.comment.as_deref().unwrap_or_default();
-            outbox.worklog(&args.key, args.spent.as_secs(), started, text)
+            let started = args.started.as_ref().map(literal).transpose()?;
+            let comment = args.comment.as_deref();
+            let seconds = args.spent.map(|spent| spent.as_secs());
+            match (&args.edit, &args.delete) {
+                (_, Some(id)) => outbox.delete_worklog(&args.key, id),
+                (Some(id), None) => outbox.edit_worklog(&args.key, id, seconds, started, comment),
+                (None, None) => {
+                    let spent = args.spent.unwrap_or_default();
+                    let ms = i64::try_from(spent.as_millis()).unwrap_or(i64::MAX);
+                    let started = started.unwrap_or(now_ms().saturating_sub(ms));
+                    let text = comment.unwrap_or_default();
+                    outbox.worklog(&args.key, spent.as_secs(), started, text)
+                }
+            }
         }
         Change::Create(args) => {
             let parent = args.parent.as_deref();

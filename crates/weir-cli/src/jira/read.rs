@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use weir_jira::op::Op;
 use weir_jira::outbox::Outbox;
-use weir_jira::{JiraError, asked, offline, rich, time};
+use weir_jira::{JiraError, asked, meta, offline, rich, time};
 
 use super::{chosen, client, failed, now_ms, replica};
 use crate::caller::Caller;
@@ -57,10 +57,14 @@ from the replica, and the last answer is used if the site cannot be reached.
 Examples:
   weir jira list
   weir jira list 'assignee = currentUser() AND status != Done ORDER BY updated DESC'
+  weir jira list --filter 'Open bugs'
   weir jira list --ask 'project = AA ORDER BY key'")]
 pub(super) struct ListArgs {
     /// Query in JQL
     jql: Option<String>,
+    /// Use the query of the favourite filter with this name, which the last pull has read
+    #[arg(long, conflicts_with = "jql", value_name = "NAME")]
+    filter: Option<String>,
     /// Send the query to the site
     #[arg(long, requires = "jql")]
     ask: bool,
@@ -120,6 +124,17 @@ pub(super) fn list(
         });
     }
     print(caller, named, Access::Read, args.limit, |replica| {
+        let Some(filter) = &args.filter else {
+            return offline::select(replica, jql, now_ms());
+        };
+        let filters = meta::filters(replica)?;
+        let found = filters.iter().find(|(name, _)| name == filter);
+        let (_, jql) = found.ok_or_else(|| {
+            let names: Vec<&str> = filters.iter().map(|(name, _)| name.as_str()).collect();
+            let what = format!("{filter:?} is no favourite; there are {}", names.join(", "));
+            let field = "filter".to_owned();
+            JiraError::Field { field, what }
+        })?;
         offline::select(replica, jql, now_ms())
     })
 }

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use weir_jira::JiraError;
-use weir_jira::client::Client;
-use weir_jira::pull::{PullOptions, PullReport};
-use weir_jira::replica::Replica;
+use weir_jira::pull::{PullOptions, PullReport, pull_with};
 
 use super::{chosen, client, failed, now_ms, outbox, replica};
 use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::Access;
-use crate::report::{self, Because};
+use crate::progress::Pace;
+use crate::report::{self, Because, note};
 use crate::settings;
 
 /// Fields of a pull.
@@ -54,6 +53,9 @@ pub(super) struct PullArgs {
     /// Remove more than a fifth of a project where the site no longer has it
     #[arg(long)]
     confirm_removal: bool,
+    /// With the look for deletions, remove issues of projects that the account no longer sees
+    #[arg(long)]
+    purge_lost: bool,
 }
 
 #[derive(Debug, Args)]
@@ -82,12 +84,24 @@ pub(super) fn pull(
     let (name, site) = chosen(named)?;
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
-    let report = once(
-        &client,
-        &replica,
-        &site.projects,
-        (args.census, args.confirm_removal),
-    );
+    let options = PullOptions {
+        projects: site.projects.clone(),
+        census: args.census,
+        confirm_removal: args.confirm_removal,
+        purge_lost: args.purge_lost,
+        now_ms: now_ms(),
+        ..PullOptions::default()
+    };
+    let mut pace = Pace::new();
+    let report = pull_with(&client, &replica, &options, |report| {
+        if pace.is_due(false) {
+            let stored = report.stored;
+            note(
+                caller.quiet,
+                &format!("pulling {name}: {stored} issues stored"),
+            );
+        }
+    });
     let report = report.map_err(|error| failed(&format!("cannot pull {name}"), &error))?;
     out.row(&row(&report))?;
     out.finish()?;
@@ -112,7 +126,12 @@ pub(super) fn watch(
     let replica = replica(caller, Access::Write, &name)?;
     while !interrupt.asked() {
         let pushed = outbox::send(caller, &client, &replica);
-        let pulled = |_| once(&client, &replica, &site.projects, (false, false));
+        let options = PullOptions {
+            projects: site.projects.clone(),
+            now_ms: now_ms(),
+            ..PullOptions::default()
+        };
+        let pulled = |_| weir_jira::pull::pull(&client, &replica, &options);
         match pushed.and_then(pulled) {
             Ok(report) if report.writes > 0 => {
                 out.row(&row(&report))?;
@@ -133,22 +152,6 @@ pub(super) fn watch(
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn once(
-    client: &Client,
-    replica: &Replica,
-    projects: &[String],
-    (census, confirm_removal): (bool, bool),
-) -> weir_jira::Result<PullReport> {
-    let options = PullOptions {
-        projects: projects.to_vec(),
-        census,
-        confirm_removal,
-        now_ms: now_ms(),
-        ..PullOptions::default()
-    };
-    weir_jira::pull::pull(client, replica, &options)
 }
 
 fn row(report: &PullReport) -> [Cell<'static>; 10] {

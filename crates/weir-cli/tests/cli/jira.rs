@@ -219,6 +219,71 @@ fn changes_wait_in_the_outbox_and_are_pushed() {
 
 /// What cannot be done is refused with the field and the values that are possible.
 #[test]
+fn worklogs_and_favourites_of_a_site_in_another_zone() {
+    let place = Place::new();
+    let options = "--issues 20 --worklogs 2 --timezone +05:30 --connect-latency 1 --rate 500:500";
+    let options: Vec<&str> = options.split(' ').collect();
+    let site = Site::new(&place, &options);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    let list = |words: &[&str]| {
+        let all: Vec<&str> = ["jira", "list", "-o", "jsonl"]
+            .iter()
+            .chain(words)
+            .copied()
+            .collect();
+        place.words(&all).ok().text()
+    };
+    let done = list(&["status = Done ORDER BY key ASC"]);
+    assert!(!done.is_empty());
+    assert_eq!(list(&["--filter", "Done by key"]), done);
+    let failed = place.words(&["jira", "list", "--filter", "Nothing"]);
+    assert!(
+        failed.err.contains("there are Open bugs, Done by key"),
+        "{}",
+        failed.err
+    );
+    let issues = place.run("jira list -o json").ok().json();
+    let mut issues = issues.as_array().unwrap().iter().map(|issue| {
+        let key = issue["key"].as_str().unwrap();
+        place.run(&format!("jira show {key} -o json")).ok().json()
+    });
+    let worked = issues.find(|issue| issue["fields"]["worklog"]["worklogs"][0].is_object());
+    let worked = worked.unwrap();
+    let (key, first) = (
+        worked["key"].as_str().unwrap(),
+        &worked["fields"]["worklog"]["worklogs"][0],
+    );
+    let id = first["id"].as_str().unwrap();
+    let there = || {
+        let shown = place.run(&format!("jira show {key} -o json")).ok().json();
+        let all = shown["fields"]["worklog"]["worklogs"]
+            .as_array()
+            .unwrap()
+            .clone();
+        all.into_iter().find(|worklog| worklog["id"] == id)
+    };
+    place
+        .run(&format!("jira worklog {key} 9h --edit {id}"))
+        .ok();
+    assert_eq!(there().unwrap()["timeSpentSeconds"], 32_400);
+    assert_eq!(there().unwrap()["comment"], first["comment"]);
+    place.run("jira push").ok();
+    assert_eq!(there().unwrap()["timeSpentSeconds"], 32_400);
+    place.run(&format!("jira worklog {key} --delete {id}")).ok();
+    place.run("jira push").ok();
+    assert!(there().is_none());
+    for wrong in [
+        format!("jira worklog {key}"),
+        format!("jira worklog {key} 1h --delete {id}"),
+        "jira-sim --check --port 0 --timezone Nowhere".to_owned(),
+        "jira-sim --check --port 0 --rate 0:1".to_owned(),
+    ] {
+        place.run(&wrong).code(2);
+    }
+}
+
+#[test]
 fn a_wrong_change_is_refused_before_it_is_queued() {
     let place = Place::new();
     let site = Site::new(&place, &["--issues", "5"]);

@@ -64,6 +64,14 @@ pub(super) fn queue(
             }
             outbox.worklog(key, seconds, started_ms, "")?
         }
+        ("edit-worklog", [key, worklog, seconds, started_ms, text]) => {
+            let seconds = given(seconds).map(number).transpose()?;
+            let started = given(started_ms).map(number).transpose()?;
+            let present = outbox.edit_base(key)?;
+            let base = base.unwrap_or(&present);
+            outbox.edit_worklog_from(key, base, worklog, seconds, started, Some(text))?
+        }
+        ("delete-worklog", [key, worklog]) => outbox.delete_worklog(key, worklog)?,
         ("create", [project, kind, summary, parent, fields @ ..]) => {
             outbox.create(project, kind, summary, &pairs(fields), given(parent))?
         }
@@ -160,7 +168,8 @@ pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value
 
 /// What completion offers: `fields`, `transitions`, `people`, `phrases` of an issue, `types` of a project;
 /// `required`, the fields that a new issue needs, for PROJECT and type, and `screen`, the fields of a
-/// transition, for an issue and a status, with a line break between the two.
+/// transition, for an issue and a status, `worklog` of an issue and an id, with a line break between the
+/// two; `filters`, the favourites of the account.
 pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let value = match what {
@@ -174,6 +183,16 @@ pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value,
             let (project, kind) = key.split_once('\n').unwrap_or((key, ""));
             let id = project_id(replica, project)?;
             serde_json::to_value(weir_jira::meta::required(replica, &id, kind)?)
+        }
+        "filters" => {
+            let filters = weir_jira::meta::filters(replica)?.into_iter();
+            let one = |(name, jql)| serde_json::json!({"name": name, "jql": jql});
+            Ok(filters.map(one).collect())
+        }
+        "worklog" => {
+            let (key, worklog) = key.split_once('\n').unwrap_or((key, ""));
+            let (work, text) = outbox.worklog_of(key, worklog)?;
+            Ok(serde_json::json!({"seconds": work.seconds, "started": work.started, "text": text}))
         }
         "people" => serde_json::to_value(weir_jira::meta::people(replica)?),
         "phrases" => serde_json::to_value(weir_jira::meta::link_phrases(replica)?),

@@ -109,8 +109,8 @@ fn about<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
 }
 
 /// Pulls what changed at the site JIRA with TOKEN (nil: that of its file). With CENSUS it looks for
-/// deletions, which CONFIRM allows for more than a fifth of a project. Returns the number of the
-/// operation; its parts have the number of issues that are stored.
+/// deletions, which CONFIRM allows for more than a fifth of a project, and with PURGE then removes the
+/// issues of projects that are no longer seen. Returns the number of the operation; its parts have the number of issues that are stored.
 #[defun(name = "-jira-pull")]
 fn pull(
     env: &Env,
@@ -118,9 +118,11 @@ fn pull(
     token: Value<'_>,
     census: Value<'_>,
     confirm: Value<'_>,
+    purge: Value<'_>,
 ) -> Result<u64> {
     let client = text::maybe(token).map(|token| jira.client(token))?;
-    let options = jira.pull_options(census.is_not_nil(), confirm.is_not_nil());
+    let mut options = jira.pull_options(census.is_not_nil(), confirm.is_not_nil());
+    options.purge_lost = purge.is_not_nil();
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-pull", move |parts| {
         let tell = |stored| {
@@ -195,6 +197,26 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
         stack.extend(below.map(|child| (*child, (depth + 1).min(DEPTH_MAX))));
     }
     Ok(IssueSet { issues })
+}
+
+/// Returns the issues of SET whose projects the account of JIRA sees, as a set.
+#[defun(user_ptr, name = "-jira-visible")]
+fn visible(env: &Env, jira: &Site, set: &IssueSet) -> Result<IssueSet> {
+    let found = jira.shared.replica.projects().map_err(Failure::from);
+    let found = lisp(env, found)?;
+    let lost = found.iter().filter(|(_, value)| value["visible"] != true);
+    let lost: BTreeSet<&str> = lost
+        .filter_map(|(_, value)| value["project"]["key"].as_str())
+        .collect();
+    let index = locked(&jira.shared.index);
+    let seen = |id: &str| {
+        let row = index.row(id);
+        row.is_some_and(|row| !lost.contains(row.project.as_str()))
+    };
+    let issues = set.issues.iter().filter(|(id, _)| seen(id));
+    Ok(IssueSet {
+        issues: issues.cloned().collect(),
+    })
 }
 
 /// Returns the number of issues in SET.
@@ -286,17 +308,12 @@ fn shown_page(jira: &Site, key: &str) -> std::result::Result<Page, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let issue = outbox.show(key)?;
     let pending = edits::ops(replica, Some(key))?;
-    let mut worklogs = Vec::new();
-    if let Some(location) = replica.locate(key)? {
-        let topic = format!("worklogs.{}", location.project);
-        let found = replica.values(&topic, &format!("{}.", location.id))?;
-        worklogs.extend(found.into_iter().map(|(_, worklog)| worklog));
-    }
     let comments = issue["fields"]["comment"]["comments"].as_array();
+    let worklogs = issue["fields"]["worklog"]["worklogs"].as_array();
     let shown = Shown {
         issue: &issue,
         comments: comments.map_or(&[], Vec::as_slice),
-        worklogs: &worklogs,
+        worklogs: worklogs.map_or(&[], Vec::as_slice),
         pending: pending.as_array().map_or(&[], Vec::as_slice),
         url: &jira.settings.browse_url(key),
     };
@@ -528,7 +545,8 @@ fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> R
 }
 
 /// Returns what completion offers as WHAT for KEY of JIRA: fields, transitions, people, phrases, types,
-/// required (KEY: project, line break, type), screen (KEY: issue, line break, status).
+/// required (KEY: project, line break, type), screen (KEY: issue, line break, status), worklog (KEY:
+/// issue, line break, id), filters.
 #[defun(name = "-jira-offered")]
 fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
     let (what, key) = (text::text(what)?, text::text(key)?);

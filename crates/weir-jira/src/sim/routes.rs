@@ -28,6 +28,10 @@ fn missing() -> Refusal {
     )
 }
 
+fn no_part(list: &str) -> Refusal {
+    (404, format!("Can not find a {list} for the id."))
+}
+
 /// Executes a request.
 pub(super) fn route(world: &mut World, request: &Request, fault: Option<&Fault>) -> Response {
     let path = request.path.trim_matches('/').to_owned();
@@ -85,7 +89,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
         )),
         ("GET", ["myself"]) => {
             let mut me = world.me();
-            me["timeZone"] = "Etc/UTC".into();
+            me["timeZone"] = zone(world.options.offset_minutes).into();
             Ok((200, me))
         }
         ("GET", ["mypermissions"]) => {
@@ -126,6 +130,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             let page: Vec<&Value> = world.users.iter().skip(start).take(most).collect();
             Ok((200, json!(page)))
         }
+        ("GET", ["filter", "favourite"]) => Ok((200, favourites())),
         ("GET", ["issue", "createmeta", project, "issuetypes", rest @ ..]) => {
             createmeta(world, request, project, rest)
         }
@@ -215,6 +220,30 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             format!("the simulator has no {method} {}", path.join("/")),
         )),
     }
+}
+
+/// The name of a zone with an offset in minutes.
+fn zone(offset: i64) -> String {
+    let sign = if offset < 0 { '-' } else { '+' };
+    let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);
+    match offset {
+        0 => "Etc/UTC".to_owned(),
+        _ => format!("GMT{sign}{hours:02}:{minutes:02}"),
+    }
+}
+
+/// The favourite filters of the account.
+fn favourites() -> Value {
+    let all = [
+        (
+            "10000",
+            "Open bugs",
+            "issuetype = Bug AND statusCategory != done ORDER BY updated DESC",
+        ),
+        ("10001", "Done by key", "status = Done ORDER BY key ASC"),
+    ];
+    let one = |(id, name, jql)| json!({"id": id, "name": name, "jql": jql, "favourite": true});
+    all.into_iter().map(one).collect()
 }
 
 /// Refuses more writes to an issue than Jira takes: 20 in 2 s and 100 in 30 s.
@@ -329,11 +358,7 @@ fn issue(
         }
         ("GET", [list @ ("comment" | "worklog")]) => {
             let comments = *list == "comment";
-            let items = if comments {
-                &one.comments
-            } else {
-                &one.worklogs
-            };
+            let items = one.parts(list);
             let mut start = request.number("startAt", 0);
             let mut most = request.number("maxResults", 100).min(100);
             let mut total = items.len();
@@ -379,41 +404,43 @@ fn issue(
                 item["comment"] = given["comment"].clone();
             }
             if let Some(one) = world.issues.get_mut(&id) {
-                let items = if *list == "comment" {
-                    &mut one.comments
-                } else {
-                    &mut one.worklogs
-                };
-                items.push(item.clone());
+                one.parts_mut(list).push(item.clone());
             }
             world.touch(id, now);
             Ok((201, item))
         }
-        ("GET", ["comment", comment]) => {
-            let found = one.comments.iter().find(|item| item["id"] == **comment);
-            let none = || (404, "Can not find a comment for the id.".to_owned());
-            Ok((200, found.cloned().ok_or_else(none)?))
+        ("GET", [list @ ("comment" | "worklog"), item]) => {
+            let found = one.parts(list).iter().find(|part| part["id"] == **item);
+            Ok((200, found.cloned().ok_or_else(|| no_part(list))?))
         }
-        ("PUT", ["comment", comment]) => {
-            writes::allow(world, "EDIT_OWN_COMMENTS")?;
+        ("PUT", [list @ ("comment" | "worklog"), item]) => {
+            let rights = ["EDIT_OWN_WORKLOGS", "EDIT_OWN_COMMENTS"];
+            writes::allow(world, rights[usize::from(*list == "comment")])?;
             let given = body()?;
             let one = world.issues.get_mut(&id).ok_or_else(missing)?;
-            let found = one.comments.iter_mut().find(|item| item["id"] == **comment);
-            let none = || (404, "Can not find a comment for the id.".to_owned());
-            let found = found.ok_or_else(none)?;
-            found["body"] = given["body"].clone();
+            let found = one.parts_mut(list).iter_mut();
+            let found = found.into_iter().find(|part| part["id"] == **item);
+            let found = found.ok_or_else(|| no_part(list))?;
+            let names: &[&str] = match *list {
+                "comment" => &["body"],
+                _ => &["timeSpentSeconds", "started", "comment"],
+            };
+            for name in names.iter().filter(|name| given.get(**name).is_some()) {
+                found[*name] = given[*name].clone();
+            }
             found["updated"] = time::format(now).into();
             let found = found.clone();
             world.touch(id, now);
             Ok((200, found))
         }
-        ("DELETE", ["comment", comment]) => {
-            writes::allow(world, "DELETE_OWN_COMMENTS")?;
+        ("DELETE", [list @ ("comment" | "worklog"), item]) => {
+            let rights = ["DELETE_OWN_WORKLOGS", "DELETE_OWN_COMMENTS"];
+            writes::allow(world, rights[usize::from(*list == "comment")])?;
             let one = world.issues.get_mut(&id).ok_or_else(missing)?;
-            let before = one.comments.len();
-            one.comments.retain(|item| item["id"] != **comment);
-            if one.comments.len() == before {
-                return Err((404, "Can not find a comment for the id.".to_owned()));
+            let before = one.parts(list).len();
+            one.parts_mut(list).retain(|part| part["id"] != **item);
+            if one.parts(list).len() == before {
+                return Err(no_part(list));
             }
             world.touch(id, now);
             Ok((204, Value::Null))

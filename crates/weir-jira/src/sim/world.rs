@@ -32,6 +32,26 @@ pub(super) struct Issue {
     pub(super) writes: Vec<i64>,
 }
 
+impl Issue {
+    /// The comments, or the worklogs.
+    pub(super) fn parts(&self, list: &str) -> &Vec<Value> {
+        if list == "comment" {
+            &self.comments
+        } else {
+            &self.worklogs
+        }
+    }
+
+    /// The comments, or the worklogs, to be changed.
+    pub(super) fn parts_mut(&mut self, list: &str) -> &mut Vec<Value> {
+        if list == "comment" {
+            &mut self.comments
+        } else {
+            &mut self.worklogs
+        }
+    }
+}
+
 /// The state.
 #[derive(Debug)]
 pub(super) struct World {
@@ -218,10 +238,25 @@ impl World {
                 let text = self.words(words);
                 comments.push(self.comment(id, &document(&text), at));
             }
+            let mut worklogs = Vec::new();
+            if self.options.worklogs > 0 {
+                let count = self.below(2 * self.options.worklogs + 1);
+                for _ in 0..count {
+                    let (id, minutes) = (self.new_id(), 1 + self.below(480));
+                    let words = 1 + self.below(8);
+                    let text = self.words(words);
+                    let mut worklog = self.comment(id, &Value::Null, at);
+                    worklog["timeSpentSeconds"] = (60 * minutes).into();
+                    worklog["started"] = time::format(at).into();
+                    worklog["comment"] = document(&text);
+                    worklogs.push(worklog);
+                }
+            }
             if let Some(issue) = self.issues.get_mut(&id) {
                 issue.fields.insert("status".to_owned(), status_of(status));
                 issue.fields.insert("assignee".to_owned(), assignee);
                 issue.comments = comments;
+                issue.worklogs = worklogs;
             }
             self.touch(id, at);
         }

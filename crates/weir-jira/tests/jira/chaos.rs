@@ -33,6 +33,8 @@ struct Expected {
     /// Marks of comments, worklogs and new issues: each is at the site once.
     once: Vec<String>,
     summaries: BTreeMap<String, String>,
+    /// Seconds of worklogs that were changed, by key of their issue and id.
+    worked: BTreeMap<(String, String), u64>,
     /// Labels that were added last, or removed.
     labels: BTreeMap<(String, String), bool>,
 }
@@ -50,7 +52,7 @@ fn operate(world: &World, random: &mut Random, number: usize, expected: &mut Exp
         format!("AA-{}", 1 + random.below(8))
     };
     let mark = format!("mark{number}x");
-    match random.below(6) {
+    match random.below(7) {
         0 => {
             let op = outbox.create("AA", "Task", &mark, &[], None).unwrap();
             expected.summaries.insert(op.key, mark);
@@ -64,6 +66,23 @@ fn operate(world: &World, random: &mut Random, number: usize, expected: &mut Exp
             expected.once.push(mark);
         }
         3 => {
+            let issue = outbox.show(&key).unwrap();
+            let all = issue["fields"]["worklog"]["worklogs"].as_array();
+            let ids = all
+                .into_iter()
+                .flatten()
+                .filter_map(|item| item["id"].as_str());
+            let ids: Vec<&str> = ids.filter(|id| !id.starts_with('+')).collect();
+            if !ids.is_empty() {
+                let id = ids[random.below(ids.len())];
+                let seconds = 1200 + 60 * u64::try_from(number).unwrap();
+                outbox
+                    .edit_worklog(&key, id, Some(seconds), None, None)
+                    .unwrap();
+                expected.worked.insert((key, id.to_owned()), seconds);
+            }
+        }
+        4 => {
             outbox
                 .edit(&key, &[("summary".to_owned(), mark.clone())])
                 .unwrap();
@@ -111,6 +130,16 @@ fn check(world: &World, expected: &Expected, seed: u64) {
             assert_eq!(issue["fields"]["summary"], summary.as_str(), "seed {seed}");
             count(found.count());
         }
+    }
+    for ((key, id), seconds) in &expected.worked {
+        let name = world.outbox().show(key).unwrap()["key"].clone();
+        let issue = site.values().find(|issue| issue["key"] == name).unwrap();
+        let all = issue["fields"]["worklog"]["worklogs"].as_array().unwrap();
+        let found = all.iter().find(|item| item["id"] == id.as_str()).unwrap();
+        assert_eq!(
+            found["timeSpentSeconds"], *seconds,
+            "seed {seed}: {key} {id}"
+        );
     }
     for ((key, label), add) in &expected.labels {
         let name = world.outbox().show(key).unwrap()["key"].clone();

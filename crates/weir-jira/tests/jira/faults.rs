@@ -67,6 +67,40 @@ fn limits_are_waited_for_as_long_as_the_server_says() {
 }
 
 #[test]
+fn a_site_with_a_rate_answers_its_burst_and_then_says_when() {
+    let world = World::new(SimOptions {
+        rate: Some((2, 3)),
+        ..small()
+    });
+    let ask = || world.client.get::<serde_json::Value>("myself");
+    for _ in 0..3 {
+        ask().unwrap();
+    }
+    assert!(matches!(
+        ask().unwrap_err(),
+        JiraError::Status { status: 429, .. }
+    ));
+    // Its clock stands still while the client waits.
+    assert!(!world.pauses.lock().unwrap().is_empty());
+    world.advance(1000);
+    for _ in 0..2 {
+        ask().unwrap();
+    }
+    ask().unwrap_err();
+}
+
+#[test]
+fn a_new_connection_takes_as_long_as_it_is_told() {
+    let world = World::new(SimOptions {
+        connect_latency_ms: 50,
+        ..small()
+    });
+    let began = std::time::Instant::now();
+    world.client.get::<serde_json::Value>("myself").unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(50));
+}
+
+#[test]
 fn failures_of_the_server_are_repeated_or_reported() {
     heals(&json!({"name": "502-html"}), 2);
     heals(&json!({"name": "503", "retry_after": "1"}), 2);

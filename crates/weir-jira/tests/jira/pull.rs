@@ -209,6 +209,80 @@ fn issues_of_a_revoked_project_are_kept_and_it_is_marked() {
 }
 
 #[test]
+fn issues_of_a_revoked_project_are_purged_where_that_is_asked_for() {
+    let world = World::new(small());
+    world.pull();
+    world
+        .sim
+        .control("POST", "/_sim/revoke", &json!({"project": "AA"}));
+    let mut options = world.options();
+    options.purge_lost = true;
+    // Without a look for deletions nothing is purged.
+    assert_eq!(
+        weir_jira::pull::pull(&world.client, &world.replica, &options)
+            .unwrap()
+            .gone,
+        0
+    );
+    options.census = true;
+    let report = weir_jira::pull::pull(&world.client, &world.replica, &options).unwrap();
+    assert!(report.gone > 0, "{report:?}");
+    let left = world.replica.issues().unwrap();
+    assert!(
+        !left.is_empty()
+            && left
+                .iter()
+                .all(|issue| issue["fields"]["project"]["key"] == "BB")
+    );
+    assert!(world.replica.locate("AA-1").unwrap().is_none());
+    // The project is seen again: its issues come back.
+    let body = json!({"project": "AA", "visible": true});
+    world.sim.control("POST", "/_sim/revoke", &body);
+    world.census().unwrap();
+    world.converged();
+}
+
+#[test]
+fn favourite_filters_are_read_and_a_site_without_them_is_pulled_too() {
+    let world = World::new(small());
+    world.fault(
+        "GET",
+        "/rest/api/3/filter/favourite",
+        1,
+        1,
+        &json!({"name": "403"}),
+    );
+    world.pull();
+    assert!(weir_jira::meta::filters(&world.replica).unwrap().is_empty());
+    world.advance(2 * 86_400_000);
+    world.pull();
+    let filters = weir_jira::meta::filters(&world.replica).unwrap();
+    assert_eq!(filters.len(), 2);
+    for (name, jql) in filters {
+        assert!(weir_jira::jql::parse(&jql).is_ok(), "{name}: {jql}");
+    }
+}
+
+#[test]
+fn worklogs_are_pulled_beyond_those_that_an_issue_shows() {
+    let world = World::new(SimOptions {
+        worklogs: 30,
+        issues: 12,
+        ..small()
+    });
+    world.pull();
+    let site = world.site();
+    let mut long = 0;
+    for (id, issue) in &site {
+        let there = issue["fields"]["worklog"]["worklogs"].as_array().unwrap();
+        let location = world.replica.locate(id).unwrap().unwrap();
+        assert_eq!(&world.replica.worklogs(&location).unwrap(), there, "{id}");
+        long += usize::from(there.len() > 20);
+    }
+    assert!(long > 0);
+}
+
+#[test]
 fn an_index_that_lags_loses_nothing_within_the_overlap() {
     let world = World::new(SimOptions {
         search_lag_ms: 120_000,

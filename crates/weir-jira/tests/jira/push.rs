@@ -328,6 +328,80 @@ fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
 }
 
 #[test]
+fn a_worklog_is_changed_and_deleted_where_nobody_else_did() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.worklog("AA-1", 5400, world.now(), "worked").unwrap();
+    // One that is not at the site has no id there.
+    let pending = outbox.show("AA-1").unwrap()["fields"]["worklog"]["worklogs"][0].clone();
+    assert_eq!(pending["timeSpentSeconds"], 5400);
+    let id = pending["id"].as_str().unwrap();
+    let error = outbox.delete_worklog("AA-1", id).unwrap_err().to_string();
+    assert!(
+        error.contains("no worklog +1 that is at the site"),
+        "{error}"
+    );
+    assert_eq!(world.push().sent, 1);
+    let there = || world.there("AA-1")["fields"]["worklog"]["worklogs"].clone();
+    let first = there()[0].clone();
+    let id = first["id"].as_str().unwrap();
+    let error = outbox.edit_worklog("AA-1", id, Some(30), None, None);
+    assert!(error.unwrap_err().to_string().contains("one minute"));
+    let error = outbox.edit_worklog("AA-1", id, Some(5400), None, Some("worked"));
+    assert!(error.unwrap_err().to_string().contains("already"));
+    outbox
+        .edit_worklog("AA-1", id, Some(7200), None, None)
+        .unwrap();
+    let shown = outbox.show("AA-1").unwrap()["fields"]["worklog"]["worklogs"][0].clone();
+    assert_eq!(shown["timeSpentSeconds"], 7200);
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(there()[0]["timeSpentSeconds"], 7200);
+    assert_eq!(there()[0]["started"], first["started"]);
+    assert_eq!(there()[0]["comment"], first["comment"]);
+    // Somebody else changes it: each of the three ends.
+    let theirs = |seconds: u64| {
+        let body = json!({"issue": "AA-1", "worklog": {"id": id, "timeSpentSeconds": seconds}});
+        world.sim.control("POST", "/_sim/edit", &body);
+        let report = world.push();
+        assert_eq!((report.sent, report.conflicts), (0, 1), "{report:?}");
+        let op = outbox.ops().unwrap().remove(0);
+        let texts = op.conflict_texts(&format!("worklog:{id}")).unwrap();
+        assert!(
+            texts[2].starts_with(&format!("{} min", seconds / 60)),
+            "{texts:?}"
+        );
+        op.id
+    };
+    outbox
+        .edit_worklog("AA-1", id, Some(600), None, None)
+        .unwrap();
+    let op = theirs(1200);
+    assert!(
+        outbox
+            .resolve(&op, Choice::Theirs, None, None)
+            .unwrap()
+            .is_none()
+    );
+    world.pull();
+    outbox
+        .edit_worklog("AA-1", id, Some(1800), None, Some("more"))
+        .unwrap();
+    let op = theirs(2400);
+    outbox.resolve(&op, Choice::Mine, None, None).unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(there()[0]["timeSpentSeconds"], 1800);
+    assert_eq!(there()[0]["comment"], document(&["more"]));
+    outbox.delete_worklog("AA-1", id).unwrap();
+    let op = theirs(3000);
+    assert_eq!(there().as_array().unwrap().len(), 1);
+    outbox.resolve(&op, Choice::Mine, None, None).unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert!(there().as_array().unwrap().is_empty());
+    assert!(outbox.ops().unwrap().is_empty());
+    world.converged();
+}
+
+#[test]
 fn a_status_that_cannot_be_reached_is_a_conflict_that_says_what_can() {
     let world = pulled();
     let outbox = world.outbox();

@@ -35,6 +35,23 @@ fn queue(world: &World) {
     outbox.watch("AA-2", true).unwrap();
 }
 
+/// Changes one of the two worklogs that [`heals`] has made, and deletes the other one.
+fn queue_worklogs(world: &World) {
+    let [edited, deleted] = worklogs(world);
+    let outbox = world.outbox();
+    outbox
+        .edit_worklog("AA-3", &edited, Some(7200), None, None)
+        .unwrap();
+    outbox.delete_worklog("AA-3", &deleted).unwrap();
+}
+
+/// Ids of the two worklogs of an issue, which [`heals`] has made.
+fn worklogs(world: &World) -> [String; 2] {
+    let issue = world.outbox().show("AA-3").unwrap();
+    let id = |at: usize| issue["fields"]["worklog"]["worklogs"][at]["id"].clone();
+    [0, 1].map(|at| id(at).as_str().unwrap().to_owned())
+}
+
 /// Checks that each change of [`queue`] is at the site once, and in the replica.
 fn arrived(world: &World) {
     let site = world.site();
@@ -79,8 +96,15 @@ fn arrived(world: &World) {
 fn heals(fault: &Value, count: u64) -> World {
     let world = pulled();
     world.edit("AA-4", &json!({"status": {"id": "1", "name": "To Do"}}));
+    for minutes in [10, 20] {
+        let started = "2024-11-28T09:00:00.000+0000";
+        let body = json!({"timeSpentSeconds": 60 * minutes, "started": started});
+        let path = "issue/AA-3/worklog";
+        world.client.write("POST", path, &body).unwrap();
+    }
     world.pull();
     queue(&world);
+    queue_worklogs(&world);
     for (method, path) in [
         ("PUT", "/rest/api/3/issue/*"),
         ("POST", "/rest/api/3/issue"),
@@ -89,11 +113,16 @@ fn heals(fault: &Value, count: u64) -> World {
         ("POST", "/rest/api/3/issue/*/transitions"),
         ("POST", "/rest/api/3/issue/*/watchers"),
         ("POST", "/rest/api/3/issueLink"),
+        ("PUT", "/rest/api/3/issue/*/worklog/*"),
+        ("DELETE", "/rest/api/3/issue/*/worklog/*"),
     ] {
         world.fault(method, path, 1, count, fault);
     }
     world.push_all();
     arrived(&world);
+    let worked = world.there("AA-3")["fields"]["worklog"].clone();
+    assert_eq!(worked["total"], 1);
+    assert_eq!(worked["worklogs"][0]["timeSpentSeconds"], 7200);
     world
 }
 
