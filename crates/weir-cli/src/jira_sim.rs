@@ -45,7 +45,7 @@ pub(crate) struct JiraSimArgs {
     #[arg(long, default_value_t = 2, hide_short_help = true)]
     comments: usize,
     /// Worklogs of an issue on average
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, hide_short_help = true)]
     worklogs: usize,
     /// Number of users
     #[arg(long, default_value_t = 5, hide_short_help = true)]
@@ -60,14 +60,14 @@ pub(crate) struct JiraSimArgs {
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     latency: u64,
     /// Milliseconds before the first answer of a connection
-    #[arg(long, default_value_t = 0, value_name = "MS")]
+    #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     connect_latency: u64,
     /// Requests answered a second, and how many at once; others get 429 [else no limit]
-    #[arg(long, value_parser = rate, value_name = "RATE:BURST")]
+    #[arg(long, value_parser = rate, value_name = "RATE:BURST", hide_short_help = true)]
     rate: Option<(u32, u32)>,
     /// Zone of the account, in which times in JQL are read, such as +05:30
     #[arg(long, default_value = "+00:00", value_parser = zone, value_name = "OFFSET",
-        allow_hyphen_values = true)]
+        allow_hyphen_values = true, hide_short_help = true)]
     timezone: i64,
     /// Which Jira it answers like; Data Center can only be read
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
