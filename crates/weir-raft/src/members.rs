@@ -7,16 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use openraft::alias::InstantOf;
 use openraft::async_runtime::WatchReceiver;
 use openraft::error::{ClientWriteError, RaftError};
 use openraft::raft::Precondition;
-use openraft::{ChangeMembers, Raft, RaftMetrics, ServerState};
+use openraft::{ChangeMembers, Instant as _, Raft, RaftMetrics, ServerState};
 use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
 use weir_store::replica::NodeIdentity;
 
 use crate::convert::{NODES_MAX, REMOVED_MAX, index_of};
 use crate::machine::StateMachine;
-use crate::types::{LogId, Member, Types};
+use crate::types::{LogId, Member, Membership, Types};
 use crate::wire::{Join, JoinAnswer};
 
 /// Bytes of a peer address.
@@ -26,6 +28,12 @@ const LAG_MAX: u64 = 64;
 
 /// How long new voters may take to catch up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a change may take until it is committed.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the voters that stay may take to answer before one leaves.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause before an unfinished change is continued again.
+const FINISH_PAUSE: Duration = Duration::from_millis(100);
 /// The highest number that a directory may ask for: higher ones leave none for the others.
 const NODE_MAX: u64 = 1 << 63;
 /// How long this node may take to show a change that is committed.
@@ -46,6 +54,8 @@ pub(crate) enum Declined {
 struct Current {
     nodes: BTreeMap<u64, Member>,
     voters: BTreeSet<u64>,
+    /// The voters after a change that is committed by half; `None` if there is no such change.
+    joint: Option<BTreeSet<u64>>,
     /// The membership entry that says so.
     entry: Option<LogId>,
 }
@@ -94,6 +104,10 @@ impl Members {
         Current {
             nodes: nodes.collect(),
             voters: members.voter_ids().collect(),
+            joint: match members.get_joint_config().as_slice() {
+                [_, .., last] => Some(last.clone()),
+                _ => None,
+            },
             entry: *metrics.membership_config.log_id(),
         }
     }
@@ -114,16 +128,20 @@ impl Members {
         members.get_node(&node).map(|member| member.peer.clone())
     }
 
-    /// Whether this node leads.
+    /// Whether this node leads, and no change of the voters is unfinished.
     fn leads(&self) -> Result<(), Declined> {
         let metrics = self.raft.metrics().borrow_watched().clone();
+        let members = metrics.membership_config.membership();
+        if metrics.state == ServerState::Leader && members.get_joint_config().len() > 1 {
+            let text = "a change of the voters is being finished";
+            return Err(Declined::Later(text.to_owned()));
+        }
         if metrics.state == ServerState::Leader {
             return Ok(());
         }
         let leader = metrics
             .current_leader
             .filter(|leader| *leader != metrics.id);
-        let members = metrics.membership_config.membership();
         match leader.and_then(|leader| members.get_node(&leader)) {
             Some(member) => Err(Declined::Elsewhere(member.peer.clone())),
             None => Err(Declined::Later("no leader is known at present".to_owned())),
@@ -285,6 +303,7 @@ impl Members {
                 has_caught_up(&self.raft.metrics().borrow_watched(), *node)?;
             }
         }
+        self.until_answered(&voters).await?;
         let leave = current.voters.difference(&voters).copied();
         let leave: BTreeSet<u64> = leave.collect();
         if let Some(note) = note_removal(&leave, &current.nodes) {
@@ -329,6 +348,11 @@ impl Members {
             let text = format!("node {node} is the only voter");
             return Err(Declined::Never(text));
         }
+        if is_voter {
+            let mut stay = current.voters.clone();
+            stay.remove(&node);
+            self.until_answered(&stay).await?;
+        }
         if let Some(note) = note_removal(&[node].into(), &current.nodes) {
             self.change(ChangeMembers::SetNodes(note), true, &current)
                 .await?;
@@ -358,12 +382,75 @@ impl Members {
             last_membership_log_id: current.entry,
         };
         let changed = self.raft.change_membership_if(change, retain, [is_same]);
-        let changed = changed.await.map_err(|error| declined(&error))?;
+        let Ok(changed) = timeout(CHANGE_TIMEOUT, changed).await else {
+            let text = "no majority has committed the change in time; it may still be committed";
+            return Err(Declined::Later(text.to_owned()));
+        };
+        let changed = changed.map_err(|error| declined(&error))?;
         // The next change is based on this one.
         self.until_shown(|metrics| {
             metrics.membership_config.log_id().as_ref() >= Some(changed.log_id())
         })
         .await
+    }
+
+    /// Waits until a majority of these voters has answered a request that begins now. Without one, making
+    /// them the voters would end all writes, and could not be taken back.
+    async fn until_answered(&self, voters: &BTreeSet<u64>) -> Result<(), Declined> {
+        let begun = InstantOf::<Types>::now();
+        let answers = |metrics: &RaftMetrics<Types>, node: u64| {
+            let answered = metrics
+                .heartbeat
+                .as_ref()
+                .and_then(|nodes| *nodes.get(&node)?);
+            node == metrics.id || answered.is_some_and(|time| *time > begun)
+        };
+        let has_majority = |metrics: &RaftMetrics<Types>| {
+            let answering = voters.iter().filter(|node| answers(metrics, **node));
+            answering.count() * 2 > voters.len()
+        };
+        let wait = self.raft.wait(Some(ANSWER_TIMEOUT));
+        if wait.metrics(has_majority, "voters answer").await.is_ok() {
+            return Ok(());
+        }
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let silent = voters.iter().filter(|node| !answers(&metrics, **node));
+        let silent: Vec<_> = silent.map(u64::to_string).collect();
+        Err(Declined::Later(format!(
+            "without a majority of the voters that stay the cluster would take no writes, and these \
+             do not answer: {}; start or remove them first",
+            silent.join(", ")
+        )))
+    }
+
+    /// Finishes every change of the voters that its leader, or the caller of this one, has left
+    /// committed by half. Ends with the consensus.
+    pub(crate) async fn finish_changes(&self) {
+        let mut metrics = self.raft.server_metrics();
+        loop {
+            let is_unfinished = {
+                let metrics = metrics.borrow_and_update();
+                let members = metrics.membership_config.membership();
+                metrics.state == ServerState::Leader && members.get_joint_config().len() > 1
+            };
+            if !is_unfinished {
+                if metrics.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            // A caller that is still there finishes it.
+            let changing = self.changes.lock().await;
+            let current = self.current();
+            if let Some(voters) = &current.joint {
+                let voters = ChangeMembers::ReplaceAllVoters(voters.clone());
+                if let Err(why) = self.change(voters, false, &current).await {
+                    tracing::debug!(?why, "a change of the voters is not finished yet");
+                }
+            }
+            drop(changing);
+            sleep(FINISH_PAUSE).await;
+        }
     }
 
     /// Waits until the membership entry that a caller has seen is committed.
@@ -432,6 +519,12 @@ fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), Declined
 fn removed(nodes: &BTreeMap<u64, Member>) -> BTreeSet<u64> {
     let noted = nodes.values().flat_map(|member| &member.removed);
     noted.copied().collect()
+}
+
+/// Whether a node was removed from these members.
+pub(crate) fn is_removed(node: u64, members: &Membership) -> bool {
+    let mut noted = members.nodes().flat_map(|(_, member)| &member.removed);
+    members.get_node(&node).is_none() && noted.any(|removed| *removed == node)
 }
 
 /// A number that an empty directory wants, unless a removed node may have had it.

@@ -101,6 +101,9 @@ pub struct Status {
     pub applied: Option<EntryId>,
     /// The members, and whether each one votes.
     pub members: BTreeMap<u64, (Member, bool)>,
+    /// Whether a change of the voters is committed by half: both the voters before and those after
+    /// it have to agree to every write. Its leader finishes it.
+    pub joint: bool,
     /// On a leader: the newest entry that each member is known to have.
     pub matching: BTreeMap<u64, Option<EntryId>>,
     /// Time since a leader was heard of; on a leader, since a majority was. `None`
@@ -164,7 +167,7 @@ pub struct Node {
     port: Arc<Port>,
     pub(crate) peers: Peers,
     reads: Reads,
-    tasks: [JoinHandle<()>; 5],
+    tasks: [JoinHandle<()>; 6],
     diverged: Diverged,
     #[cfg(test)]
     pub(crate) repairs: Arc<Repairs>,
@@ -337,6 +340,10 @@ impl Node {
         let tasks = [
             tokio::spawn(propose(received.batches, raft.clone(), room)),
             tokio::spawn(peer::serve(acceptor, Arc::clone(&port))),
+            tokio::spawn({
+                let port = Arc::clone(&port);
+                async move { port.members.finish_changes().await }
+            }),
             tokio::spawn(purge(received.purgeable, raft.clone())),
             tokio::spawn(agreement::watch(
                 {
@@ -558,6 +565,7 @@ impl Node {
                 ServerState::Leader => metrics.last_quorum_acked.map(|acked| acked.elapsed()),
                 _ => self.port.contact.age(),
             },
+            joint: members.get_joint_config().len() > 1,
             members: members
                 .nodes()
                 .map(|(node, member)| (*node, (member.clone(), voters.contains(node))))

@@ -21,7 +21,7 @@ use crate::connections::{Connections, Slot};
 use crate::convert::{self, index_of, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
-use crate::members::{Declined, Members, other_disk};
+use crate::members::{Declined, Members, is_removed, other_disk};
 use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::room::{FULL, Room};
@@ -299,6 +299,14 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, Strin
     if hello.from == identity.node {
         return Err("this node has the number of the caller".to_owned());
     }
+    // Of committed members only: until then, the node that is removed may lead.
+    let members = port.reports.members();
+    if members.is_some_and(|members| is_removed(hello.from, &members)) {
+        return Err(format!(
+            "node {} was removed from the cluster; join with an empty directory, under a new number",
+            hello.from
+        ));
+    }
     if let Some(shown) = shown {
         // A node that has not heard of the members yet believes any node.
         shown.check(port.members.address_of(hello.from).as_deref())?;
@@ -490,6 +498,44 @@ mod tests {
         let answer = peer.pre_vote(ask(term + 1), option).await.unwrap();
         assert!(!answer.vote_granted, "a log that lacks everything");
         assert_eq!(node.status().term, term);
+        node.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_removed_node_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let removed = node.expect("127.0.0.1:1").await.unwrap();
+        let mut peer = client(&node, CLUSTER, removed, 1).await;
+        peer.read_index().await.unwrap();
+        node.remove(removed).await.unwrap();
+        let is_applied = |status: &crate::Status| status.applied == status.last;
+        node.until(is_applied).await.unwrap();
+        let mut peer = client(&node, CLUSTER, removed, 1).await;
+        let error = peer.read_index().await.unwrap_err().to_string();
+        assert!(error.contains("was removed from the cluster"), "{error}");
+        node.close().await.unwrap();
+    }
+
+    /// As a leader leaves it that ends between the two entries of a change.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_unfinished_change_of_the_voters_is_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let nodes = node.status().members.into_iter();
+        let nodes: BTreeMap<u64, Member> = nodes.map(|(id, (member, _))| (id, member)).collect();
+        let joint = crate::types::Membership::new(vec![[1].into(), [1].into()], nodes).unwrap();
+        let written = node
+            .raft
+            .append_membership(joint, openraft::EntryPayload::Blank, []);
+        let joint = written.await.unwrap().log_id().index;
+        let is_finished = |status: &crate::Status| {
+            !status.joint
+                && status
+                    .applied
+                    .is_some_and(|last| last.index > index_of(joint))
+        };
+        node.until(is_finished).await.unwrap();
         node.close().await.unwrap();
     }
 

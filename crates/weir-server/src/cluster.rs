@@ -308,6 +308,7 @@ impl ClusterNode {
             fields.extend(number.map(|number| (name, StatusValue::Number(number))));
         }
         fields.push(("cluster_members", text(members(&status))));
+        fields.push(("cluster_joint", StatusValue::Number(status.joint.into())));
         let is_synced = self.store().durability().is_synced();
         fields.push(("cluster_synced", StatusValue::Number(is_synced.into())));
         let diverged = status.diverged.into();

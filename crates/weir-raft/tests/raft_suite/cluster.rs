@@ -530,6 +530,35 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     }
 }
 
+/// The joint membership could be committed by nobody, and not be taken back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_voter_that_the_rest_needs_is_not_removed() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.agreed().await;
+    let leader = cluster.leader().await;
+    let [lost, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    cluster.stop(lost).await;
+    cluster.put(2).await;
+    let refused = [
+        cluster.nodes[&leader].remove(other).await,
+        cluster.nodes[&leader].change_voters([leader, lost]).await,
+    ];
+    for refused in refused {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(&format!("do not answer: {lost};")), "{text}");
+    }
+    cluster.put(3).await;
+    cluster.nodes[&leader].remove(lost).await.unwrap();
+    cluster.put(4).await;
+    cluster.agreed().await;
+    for node in [leader, other] {
+        cluster.stop(node).await;
+    }
+}
+
 /// A membership with more nodes could be read by none of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_cluster_of_64_nodes_takes_no_other_one() {
