@@ -171,7 +171,7 @@ impl Peer {
         }
     }
 
-    async fn exchange(&mut self, kind: Kind, body: &[u8]) -> io::Result<Bytes> {
+    pub(crate) async fn exchange(&mut self, kind: Kind, body: &[u8]) -> io::Result<Bytes> {
         // A connection to a process that has ended is found out by using it.
         if let Some(stream) = self.stream.take()
             && let Ok(answer) = self.exchange_on(stream, kind, body).await

@@ -123,12 +123,32 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     stream.flush().await
 }
 
+/// The start of a frame, whose body has not come yet.
+pub(crate) struct Head {
+    bytes: [u8; HEAD_BYTES],
+    kind: Kind,
+    /// Bytes of the body.
+    pub(crate) len: usize,
+}
+
 /// Reads a frame with a body of at most `most` bytes; `None` when the stream ended
 /// before it.
 pub(crate) async fn read<R: AsyncRead + Unpin>(
     stream: &mut R,
     most: usize,
 ) -> io::Result<Option<Frame>> {
+    match read_head(stream, most).await? {
+        Some(head) => read_body(stream, head).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Reads the start of a frame with a body of at most `most` bytes; `None` when the stream ended
+/// before it.
+pub(crate) async fn read_head<R: AsyncRead + Unpin>(
+    stream: &mut R,
+    most: usize,
+) -> io::Result<Option<Head>> {
     let mut head = [0; HEAD_BYTES];
     if stream.read(&mut head[..1]).await? == 0 {
         return Ok(None);
@@ -140,6 +160,20 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
         return Err(invalid("a peer sent a frame that is too long"));
     }
     let kind = Kind::from_byte(kind).ok_or_else(|| invalid("a peer sent an unknown frame"))?;
+    let bytes = head;
+    Ok(Some(Head { bytes, kind, len }))
+}
+
+/// Reads the body of a frame.
+pub(crate) async fn read_body<R: AsyncRead + Unpin>(
+    stream: &mut R,
+    head: Head,
+) -> io::Result<Frame> {
+    let Head {
+        bytes: head,
+        kind,
+        len,
+    } = head;
     let mut body = BytesMut::new();
     while body.len() < len {
         let part = (len - body.len()).min(RESERVED_BYTES_MAX.max(body.len()));
@@ -153,11 +187,11 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
         return Err(invalid("a frame of a peer is not as it was sent"));
     }
     let number = covered.get(8..).and_then(|number| number.first_chunk());
-    Ok(Some(Frame {
+    Ok(Frame {
         kind,
         number: u64::from_le_bytes(number.copied().unwrap_or_default()),
         body: body.freeze(),
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use openraft::raft::ClientWriteResult;
 use openraft::storage::RaftLogStorage;
 use openraft::{Instant as _, Raft, RaftMetrics, ReadPolicy, ServerState};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_core::ErrorCode;
@@ -32,7 +32,7 @@ use crate::exchange;
 use crate::join::{JoinRequest, fingerprint, join_by};
 use crate::machine::StateMachine;
 use crate::members::{Declined, Members};
-use crate::peer::{self, Contact, Port};
+use crate::peer::{self, BODIES_BYTES_MAX, Contact, Port};
 use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::room::{FULL, Room};
@@ -164,7 +164,7 @@ pub struct Node {
     pub(crate) replica: Replica,
     pub(crate) raft: Raft<Types, StateMachine>,
     address: SocketAddr,
-    port: Arc<Port>,
+    pub(crate) port: Arc<Port>,
     pub(crate) peers: Peers,
     reads: Reads,
     tasks: [JoinHandle<()>; 6],
@@ -334,6 +334,7 @@ impl Node {
             peers: peers.clone(),
             replica: replica.clone(),
             tls,
+            bodies: Semaphore::new(BODIES_BYTES_MAX),
             has_warned: AtomicBool::new(false),
         });
         let diverged = Diverged::default();

@@ -12,6 +12,8 @@ use openraft::alias::SnapshotOf;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::AppendEntriesResponse;
 use openraft::{Raft, ReadPolicy};
+use tokio::io::AsyncRead;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
@@ -32,6 +34,13 @@ use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
 
 /// How long a connection may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be without a request, and a request may take to come whole. The peer
+/// connects again.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Bytes of the bodies of all requests that are in memory at a time; two of the longest ones fit.
+pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a body that is not counted: heartbeats and votes do not wait for the long ones.
+const SHORT_BYTES: usize = 64 << 10;
 /// How long a leader may take for the next part of a snapshot.
 const PART_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for want of a descriptor.
@@ -49,6 +58,8 @@ pub(crate) struct Port {
     pub(crate) peers: Peers,
     pub(crate) replica: Replica,
     pub(crate) tls: Option<PeerTls>,
+    /// Bytes that the bodies of long requests may still take.
+    pub(crate) bodies: Semaphore,
     /// Whether the log says already that a disk was refused.
     pub(crate) has_warned: AtomicBool,
 }
@@ -137,13 +148,12 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
     frame::write(&mut stream, Kind::Welcome, hello.number, &welcome).await?;
     let mut incoming = None;
     loop {
-        let next = frame::read(&mut stream, BODY_BYTES_MAX);
         // A snapshot on its way keeps space, and others from being received.
-        let next = match &incoming {
-            Some(_) => timeout(PART_TIMEOUT, next).await??,
-            None => next.await?,
+        let patience = incoming.as_ref().map_or(IDLE_TIMEOUT, |_| PART_TIMEOUT);
+        let next = timeout(patience, next_request(&mut stream, port)).await??;
+        let Some((request, permit)) = next else {
+            return Ok(());
         };
-        let Some(request) = next else { return Ok(()) };
         let answered = match request.kind {
             Kind::Snapshot | Kind::Part | Kind::Install | Kind::Restore => {
                 receive(&request, &mut incoming, port).await
@@ -154,8 +164,28 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
             Ok(body) => (Kind::Answer, body),
             Err(why) => (Kind::Failed, why.into_bytes()),
         };
-        frame::write(&mut stream, kind, request.number, &body).await?;
+        let number = request.number;
+        drop((request, permit));
+        frame::write(&mut stream, kind, number, &body).await?;
     }
+}
+
+/// The next request, and its share of the memory for bodies.
+async fn next_request<'a>(
+    stream: &mut (impl AsyncRead + Unpin),
+    port: &'a Port,
+) -> io::Result<Option<(Frame, Option<SemaphorePermit<'a>>)>> {
+    let Some(head) = frame::read_head(stream, BODY_BYTES_MAX).await? else {
+        return Ok(None);
+    };
+    let permit = match u32::try_from(head.len) {
+        Ok(len) if head.len > SHORT_BYTES => {
+            let permit = port.bodies.acquire_many(len).await;
+            Some(permit.map_err(io::Error::other)?)
+        }
+        _ => None,
+    };
+    Ok(Some((frame::read_body(stream, head).await?, permit)))
 }
 
 /// A snapshot that a leader sends, as far as it has come.
@@ -570,6 +600,29 @@ mod tests {
             assert_eq!(answers[0], answers[1]);
         }
         assert_eq!(node.status().members.len(), 3);
+        node.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn long_requests_share_a_budget_that_short_ones_do_not_wait_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let all = u32::try_from(BODIES_BYTES_MAX).unwrap();
+        let all = node.port.bodies.acquire_many(all).await.unwrap();
+        let mut long = client(&node, CLUSTER, 2, 1).await;
+        let body = vec![0; SHORT_BYTES + 1];
+        let answer = long.exchange(Kind::Compare, &body);
+        tokio::pin!(answer);
+        let mut short = client(&node, CLUSTER, 3, 1).await;
+        tokio::select! {
+            biased;
+            _ = &mut answer => panic!("a long request was read"),
+            index = short.read_index() => drop(index.unwrap()),
+        }
+        drop(all);
+        // It is no comparison: the connection ends.
+        assert!(answer.await.is_err());
+        assert_eq!(node.port.bodies.available_permits(), BODIES_BYTES_MAX);
         node.close().await.unwrap();
     }
 

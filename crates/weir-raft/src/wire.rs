@@ -20,6 +20,10 @@ use crate::convert::{
 use crate::frame::invalid;
 use crate::types::{Entry, LogId, Member, Types, Vote};
 
+/// Entries in one request; a leader sends at most 64.
+const ENTRIES_MAX: u64 = 4096;
+/// Files of a snapshot, and names of topics in an answer.
+const FILES_MAX: u64 = 1 << 20;
 const MAGIC: &[u8; 8] = b"WEIRPEER";
 const VERSION: u16 = 2;
 
@@ -209,7 +213,7 @@ pub(crate) fn encode_names(names: &[String]) -> Vec<u8> {
 
 pub(crate) fn decode_names(body: &[u8]) -> io::Result<Vec<String>> {
     whole(body, |reader| {
-        let count = reader.varint()?;
+        let count = read_count(reader, FILES_MAX)?;
         let mut names = Vec::new();
         for _ in 0..count {
             names.push(read_text(reader)?);
@@ -296,6 +300,12 @@ fn put_bool(out: &mut Vec<u8>, is_so: bool) {
     out.push(u8::from(is_so));
 }
 
+/// The number of what follows, at most this many.
+fn read_count(reader: &mut Reader<'_>, most: u64) -> Result<u64, Short> {
+    let count = reader.varint()?;
+    if count > most { Err(Short) } else { Ok(count) }
+}
+
 fn read_bool(reader: &mut Reader<'_>) -> Result<bool, Short> {
     match reader.u8()? {
         0 => Ok(false),
@@ -371,7 +381,7 @@ pub(crate) fn decode_append(body: &Bytes) -> io::Result<AppendEntriesRequest<Typ
     let (vote, prev_log_id, leader_commit, entries) = whole(body, |reader| {
         let vote = read_vote(reader)?;
         let (previous, committed) = (read_id(reader)?, read_id(reader)?);
-        let count = reader.varint()?;
+        let count = read_count(reader, ENTRIES_MAX)?;
         let mut entries = Vec::new();
         for _ in 0..count {
             entries.push(read_entry(reader, body)?);
@@ -481,7 +491,7 @@ pub(crate) fn decode_snapshot(body: &[u8]) -> io::Result<SnapshotHead> {
     whole(body, |reader| {
         let vote = read_vote(reader)?;
         let id = read_id(reader)?.ok_or(Short)?;
-        let count = reader.varint()?;
+        let count = read_count(reader, FILES_MAX)?;
         let mut files = Vec::new();
         for _ in 0..count {
             let number = |reader: &mut Reader<'_>| {
@@ -777,6 +787,27 @@ mod tests {
                 try_all(&bad);
             }
         }
+    }
+
+    /// 5 bytes of an entry become more than a hundred in memory.
+    #[test]
+    fn more_entries_than_a_leader_sends_are_refused() {
+        let blanks = |count| {
+            let entries = (8..).take(count).map(|index| {
+                let index = LogIndex(index);
+                let id = EntryId { term: 5, index };
+                let body = EntryBody::Blank;
+                entry(ReplicaEntry { id, body }).unwrap()
+            });
+            let entries = entries.collect();
+            let request = AppendEntriesRequest {
+                entries,
+                ..append()
+            };
+            decode_append(&Bytes::from(encode_append(request)))
+        };
+        assert_eq!(blanks(4096).unwrap().entries.len(), 4096);
+        assert!(blanks(4097).is_err());
     }
 
     #[test]
