@@ -15,7 +15,6 @@ use std::time::Duration;
 use openraft::Raft;
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use weir_core::Intention;
 use weir_core::intention::Operation;
@@ -33,31 +32,12 @@ const APPLY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Pause before it is looked at again.
 const APPLY_PAUSE: Duration = Duration::from_millis(5);
 
-/// A gate that is not open, until this is dropped.
-pub(crate) struct Closed(Gate);
-
-impl Closed {
-    /// Lets nothing more be applied.
-    pub(crate) fn new(gate: &Gate) -> Self {
-        gate.set(0);
-        Self(gate.clone())
-    }
-}
-
-impl Drop for Closed {
-    fn drop(&mut self) {
-        self.0.set(u64::MAX);
-    }
-}
-
 /// What a node needs to repair others, and to be repaired.
 pub(crate) struct Repairs {
     pub(crate) gate: Gate,
     pub(crate) store: Arc<Store>,
     /// Topics that differed on a node since this one was opened.
     differed: Mutex<BTreeSet<String>>,
-    /// Held while this node waits for the state of the leader.
-    pub(crate) is_asking: watch::Sender<bool>,
 }
 
 impl Repairs {
@@ -66,7 +46,6 @@ impl Repairs {
             gate,
             store,
             differed: Mutex::default(),
-            is_asking: watch::Sender::new(false),
         }
     }
 
@@ -136,11 +115,10 @@ impl Repairs {
         staged: StagedSnapshot,
         replica: &Replica,
     ) -> Result<Vec<String>, String> {
-        if !*self.is_asking.borrow() {
+        let index = staged.id().index;
+        if !self.gate.raise(index) {
             return Err("this node has not asked for a state".to_owned());
         }
-        let index = staged.id().index;
-        self.gate.set(index.0);
         let until = Instant::now() + APPLY_TIMEOUT;
         // openraft learns of an entry only with those after it, which wait at the gate.
         while replica.applied().last.is_none_or(|last| last.index < index) {
@@ -161,8 +139,7 @@ pub(crate) async fn ask(
     raft: &Raft<Types, StateMachine>,
     peers: &Peers,
 ) -> io::Result<()> {
-    let closed = Closed::new(&repairs.gate);
-    repairs.is_asking.send_replace(true);
+    let closed = repairs.gate.close();
     let metrics = raft.metrics().borrow_watched().clone();
     // What may be on its way to be applied.
     let committed = metrics.local_committed.as_ref();
@@ -171,10 +148,26 @@ pub(crate) async fn ask(
     let leader = metrics.current_leader.filter(|node| *node != metrics.id);
     let found = leader.and_then(|node| Some((node, members.get_node(&node)?)));
     let repaired = match found {
-        Some((node, member)) => peers.client(node, member).repair(applied).await,
+        Some((node, member)) => {
+            let mut peer = peers.client(node, member);
+            // A new leader, perhaps this node, must apply what it commits.
+            tokio::select! {
+                repaired = peer.repair(applied) => repaired,
+                () = until_another_leads(node, raft) => Err(io::Error::other("the leader has changed")),
+            }
+        }
         None => Err(io::Error::other("no leader is known at present")),
     };
-    repairs.is_asking.send_replace(false);
     drop(closed);
     repaired
+}
+
+/// Waits until this node does not follow the leader `node` any more.
+async fn until_another_leads(node: u64, raft: &Raft<Types, StateMachine>) {
+    let mut metrics = raft.server_metrics();
+    while metrics.borrow_and_update().current_leader == Some(node) {
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
 }
