@@ -397,6 +397,16 @@ impl Committer {
         Ok(())
     }
 
+    /// Bytes that must be free beside those of the files of a snapshot.
+    pub(crate) fn install_bytes(&self) -> u64 {
+        self.log.reset_bytes_needed()
+    }
+
+    /// Fails with `DiskFull` if a staged snapshot could not be installed.
+    pub(crate) fn check_room_for_install(&self) -> Result<(), StoreError> {
+        self.log.check_room_for_reset()
+    }
+
     /// What maintenance knows of files that are gone does not hold.
     fn installed(&mut self, _permit: &ExclusivePermit) {
         self.read_back.marks.lock().clear();

@@ -534,6 +534,12 @@ impl Log {
         next_segment_bytes(0, first, self.options.segment_bytes_max, MARK_ROOM)
     }
 
+    /// Bytes that must be free for a reset, with the reserve.
+    pub(crate) fn reset_bytes_needed(&self) -> u64 {
+        let reserve_bytes = self.options.reserve_bytes;
+        self.reset_bytes().saturating_add(reserve_bytes)
+    }
+
     /// Fails with `DiskFull` if there is no space for a reset.
     pub(crate) fn check_room_for_reset(&self) -> Result<(), StoreError> {
         self.enough_space(self.reset_bytes())

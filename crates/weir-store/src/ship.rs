@@ -55,6 +55,8 @@ pub struct StagedSnapshot {
     files: Vec<(SnapshotFile, u64)>,
     disk: Arc<dyn Disk>,
     staging: Arc<PrefixDisk>,
+    /// What it says, after all of it was read and checked.
+    checked: Option<Box<Snapshot>>,
     is_installing: bool,
     _permit: ExclusivePermit,
 }
@@ -149,6 +151,7 @@ impl StagedSnapshot {
         let done = opened.write_all_at(&mut [IoSlice::new(bytes)], at);
         done.map_err(StoreError::io_at(IoVerb::Write, &path, at))?;
         *written += bytes.len() as u64;
+        self.checked = None;
         Ok(())
     }
 
@@ -251,9 +254,10 @@ impl Replica {
         }
         let disk = &self.handle.disk;
         clear_staged(&**disk)?;
+        let log_bytes = self.handle.ask(|committer| committer.install_bytes())?;
         let needed_bytes = files
             .iter()
-            .fold(0, |sum: u64, file| sum.saturating_add(file.bytes));
+            .fold(log_bytes, |sum, file| sum.saturating_add(file.bytes));
         let free_bytes = disk
             .free_bytes()
             .map_err(StoreError::io(IoVerb::Find, STAGED))?;
@@ -271,9 +275,30 @@ impl Replica {
             files: files.into_iter().map(|file| (file, 0)).collect(),
             disk: Arc::clone(disk),
             staging: Arc::new(PrefixDisk::new(Arc::clone(disk), STAGED)),
+            checked: None,
             is_installing: false,
             _permit: permit,
         })
+    }
+
+    /// Reads all of a staged snapshot, and checks whether it can be installed. The install does not
+    /// read it again.
+    ///
+    /// # Errors
+    /// `Damage` for a snapshot that is not whole, and `DiskFull`.
+    pub fn check(&self, staged: &mut StagedSnapshot) -> Result<(), StoreError> {
+        if staged.checked.is_none() {
+            staged.settle()?;
+            staged.checked = Some(Box::new(self.check_staged(staged)?));
+        }
+        self.handle
+            .ask(|committer| committer.check_room_for_install())?
+    }
+
+    fn checked(&self, staged: &mut StagedSnapshot) -> Result<Snapshot, StoreError> {
+        self.check(staged)?;
+        let snapshot = staged.checked.take().map(|snapshot| *snapshot);
+        snapshot.ok_or(StoreError::Closed)
     }
 
     /// Puts a staged snapshot in the place of the state, and lets the log begin after it
@@ -282,9 +307,8 @@ impl Replica {
     /// # Errors
     /// `Damage` for a snapshot that is not whole, `IndexOutOfRange` for one before what is
     /// applied and `DiskFull` change nothing.
-    pub fn install(&self, staged: StagedSnapshot) -> Result<(), StoreError> {
-        staged.settle()?;
-        let snapshot = self.check_staged(&staged)?;
+    pub fn install(&self, mut staged: StagedSnapshot) -> Result<(), StoreError> {
+        let snapshot = self.checked(&mut staged)?;
         self.put_in_place(staged, snapshot)
     }
 
@@ -293,9 +317,8 @@ impl Replica {
     ///
     /// # Errors
     /// As for `install`; `IndexOutOfRange` for the state after another entry.
-    pub fn restore(&self, staged: StagedSnapshot) -> Result<Vec<String>, StoreError> {
-        staged.settle()?;
-        let snapshot = self.check_staged(&staged)?;
+    pub fn restore(&self, mut staged: StagedSnapshot) -> Result<Vec<String>, StoreError> {
+        let snapshot = self.checked(&mut staged)?;
         let (index, applied) = (staged.id.index, self.handle.engine.applied_index());
         if index != applied {
             return Err(StoreError::IndexOutOfRange {

@@ -272,8 +272,19 @@ fn a_full_disk_refuses_an_install_and_the_node_goes_on() {
     receiver(&disk, Tail::None);
     let (store, replica, _) = open(&disk).unwrap();
     let digest = store.digest();
-    let staged = stage(&ship(&sender), &replica).unwrap();
+    let shipped = ship(&sender);
+    let bytes: u64 = shipped.files.iter().map(|file| file.bytes).sum();
+    disk.set_capacity(used_bytes(&disk) + bytes + (1 << 20));
+    let error = replica
+        .stage(shipped.id, shipped.files.clone())
+        .unwrap_err();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+    disk.set_capacity(u64::MAX);
+    let mut staged = stage(&shipped, &replica).unwrap();
+    replica.check(&mut staged).unwrap();
     disk.set_capacity(used_bytes(&disk) + (1 << 20));
+    let error = replica.check(&mut staged).unwrap_err();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     let error = replica.install(staged).unwrap_err();
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     assert!(store.poison_cause().is_none());
