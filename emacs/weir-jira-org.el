@@ -137,7 +137,8 @@ leaves alone."
                  (format "DEADLINE: <%s>\n" due))
             (format ":PROPERTIES:\n:JIRA_KEY: %s\n:END:\n[[%s][%s]] %s %s\n"
                     key (weir-jira-org--link site key) key
-                    (or (plist-get row :status) "") (or (plist-get row :assignee) "")))))
+                    (weir--one-line (or (plist-get row :status) ""))
+                    (weir--one-line (or (plist-get row :assignee) ""))))))
 
 (defun weir-jira-org-agenda ()
   "Write the issues of the list to `weir-jira-org-agenda-file'.

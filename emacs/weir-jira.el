@@ -37,7 +37,7 @@
 (declare-function weir--jira-list "ext:weir-module")
 (declare-function weir--jira-login "ext:weir-module")
 (declare-function weir--jira-open "ext:weir-module")
-(declare-function weir--jira-outbox "ext:weir-module")
+(declare-function weir--jira-has-operations "ext:weir-module")
 (declare-function weir--jira-projects "ext:weir-module")
 (declare-function weir--jira-pull "ext:weir-module")
 (declare-function weir--jira-row "ext:weir-module")
@@ -159,16 +159,22 @@ The symbol `keep' means that they stay, `hide' that lists leave them out, and
       (car (weir-jira--names))
       (user-error "No site is set up; use `M-x weir-jira-setup'")))
 
+(defun weir-jira--find (name)
+  "Return the site NAME if it is open or being opened."
+  (cl-find name weir-jira--sites :key #'weir-jira--site-name :test #'equal))
+
 (defun weir-jira--open (name function)
   "Call FUNCTION with the site NAME, once its replica is open."
   (weir--ensure)
-  (let ((site (cl-find name weir-jira--sites :key #'weir-jira--site-name :test #'equal)))
+  (let ((site (weir-jira--find name)))
     (cond
      ((and site (weir-jira--site-handle site)) (funcall function site))
-     (site (push function (weir-jira--site-waiting site)))
+     ((and site (weir-jira--site-waiting site)) (push function (weir-jira--site-waiting site)))
      (t
-      (setq site (make-weir-jira--site :name name :waiting (list function)))
-      (push site weir-jira--sites)
+      (unless site
+        (setq site (make-weir-jira--site :name name))
+        (push site weir-jira--sites))
+      (setf (weir-jira--site-waiting site) (list function))
       (weir--expect (weir--jira-open (expand-file-name "store" weir-jira-directory)
                                      (expand-file-name weir-jira-directory) name)
                     (lambda (status value) (weir-jira--opened site status value)))))))
@@ -182,16 +188,16 @@ The symbol `keep' means that they stay, `hide' that lists leave them out, and
     (setf (weir-jira--site-handle site) value)
     (weir-jira--start-timer)
     (weir-jira--warn-of-expiry site)
-    (dolist (function (nreverse (weir-jira--site-waiting site)))
-      (funcall function site))
-    (setf (weir-jira--site-waiting site) nil)))
+    (let ((waiting (nreverse (weir-jira--site-waiting site))))
+      (setf (weir-jira--site-waiting site) nil)
+      (dolist (function waiting)
+        (funcall function site)))))
 
 (defun weir-jira--here ()
   "Return the open site of the buffer, or signal an error for the user.
 A buffer without a site has the default one."
   (let ((site (or weir-jira--site
-                  (cl-find (weir-jira--default) weir-jira--sites
-                           :key #'weir-jira--site-name :test #'equal)
+                  (weir-jira--find (weir-jira--default))
                   (user-error "The replica is not open; M-x weir-jira opens it"))))
     (unless (weir-jira--site-handle site)
       (user-error "The replica is being opened"))
@@ -209,16 +215,28 @@ A buffer without a site has the default one."
                "Jira: the token of %s expires in %d days")
              (weir-jira--site-name site) days)))
 
+(defun weir-jira--close (site &optional function)
+  "Close the replica of SITE, then call FUNCTION.  SITE can be opened again."
+  (let ((handle (weir-jira--site-handle site)))
+    (setf (weir-jira--site-handle site) nil
+          (weir-jira--site-failure site) nil)
+    (weir--expect (weir--jira-close handle)
+                  (lambda (&rest _) (when function (funcall function))))))
+
 (defun weir-jira-close ()
   "Close all replicas, so that another process can open them."
   (interactive)
   (when weir-jira--timer
     (cancel-timer weir-jira--timer)
     (setq weir-jira--timer nil))
-  (dolist (site weir-jira--sites)
-    (when (weir-jira--site-handle site)
-      (weir--jira-close (weir-jira--site-handle site))))
-  (setq weir-jira--sites nil))
+  (let ((open 0))
+    (dolist (site weir-jira--sites)
+      (when (weir-jira--site-handle site)
+        (setq open (1+ open))
+        (weir-jira--close site (lambda () (setq open (1- open))))))
+    (setq weir-jira--sites nil)
+    (while (> open 0)
+      (accept-process-output nil 0.05))))
 
 ;;;; Tokens
 
@@ -260,25 +278,27 @@ A buffer without a site has the default one."
 GATEWAY is the address for requests of a token with scopes, EXPIRES the date
 on which the token expires, PROJECTS a list of keys; nil means all projects.
 An empty EMAIL means a site without authentication, such as `weir jira-sim',
-or Jira Data Center with the personal access token BEARER.
+or Jira Data Center with the personal access token BEARER; the symbol `ask'
+means to ask for it.
 The token is read from auth-source, or asked for.  Data Center is only read."
   (interactive
    (let* ((url (read-string "Address of the site: " "https://"))
           (email (read-string "E-mail address of the account (Data Center: empty): "))
-          (with-token (not (equal email "")))
-          (bearer (and (not with-token)
-                       (or (weir-jira--secret url weir-jira--bearer-login)
-                           (weir-jira--or-nil
-                            (read-passwd "Personal access token (Data Center, else empty): "))))))
+          (with-token (not (equal email ""))))
      (list url email
            (and with-token
                 (weir-jira--or-nil
                  (read-string "Gateway address (for a token with scopes, else empty): ")))
-           (and (or with-token bearer)
-                (weir-jira--or-nil (read-string "Token expires on (YYYY-MM-DD, or empty): ")))
+           (and with-token (weir-jira--read-expiry))
            (split-string (read-string "Keys of projects (empty: all): ") "[ ,]+" t)
-           bearer)))
+           ;; `command-history' keeps the arguments.
+           (and (not with-token) 'ask))))
   (weir--ensure)
+  (when (eq bearer 'ask)
+    (setq bearer (or (weir-jira--secret url weir-jira--bearer-login)
+                     (weir-jira--or-nil
+                      (read-passwd "Personal access token (Data Center, else empty): ")))
+          expires (and bearer (weir-jira--read-expiry))))
   (let* ((with-token (not (equal email "")))
          (login (if with-token email weir-jira--bearer-login))
          (known (and (or with-token bearer) (weir-jira--secret url login)))
@@ -299,6 +319,10 @@ The token is read from auth-source, or asked for.  Data Center is only read."
                                               (cadr value) login (weir-jira--host url)))))
        (weir-jira--logged-in status value)))))
 
+(defun weir-jira--read-expiry ()
+  "Ask for the date on which a token expires; return nil if there is none."
+  (weir-jira--or-nil (read-string "Token expires on (YYYY-MM-DD, or empty): ")))
+
 (defun weir-jira--or-nil (text)
   "Return TEXT, or nil if it is empty."
   (unless (equal text "") text))
@@ -316,9 +340,15 @@ The token is read from auth-source, or asked for.  Data Center is only read."
                    (format "; missing rights: %s"
                            (mapconcat (lambda (right) (plist-get right :name)) missing ", "))
                  ""))
-      (weir-jira--open name (lambda (site)
-                              (weir-jira-list "" site)
-                              (weir-jira--pull site nil nil))))))
+      ;; An open site has the settings of before.
+      (let ((site (weir-jira--find name))
+            (open (lambda ()
+                    (weir-jira--open name (lambda (site)
+                                            (weir-jira-list "" site)
+                                            (weir-jira--pull site nil nil))))))
+        (if (and site (weir-jira--site-handle site))
+            (weir-jira--close site open)
+          (funcall open))))))
 
 ;;;; Pulls
 
@@ -339,7 +369,7 @@ The token is read from auth-source, or asked for.  Data Center is only read."
                     (eq (car-safe (weir-jira--site-failure site)) 'weir-auth)
                     (and idle last (> (float-time idle) 300)
                          (< (- (float-time) last) 300)))
-          (if (weir--jira-outbox (weir-jira--site-handle site) nil)
+          (if (weir--jira-has-operations (weir-jira--site-handle site))
               (weir-jira--push site)
             (weir-jira--pull site nil nil)))))))
 
@@ -387,6 +417,8 @@ TELL: report a pull without changes too."
       (progn
         (setf (weir-jira--site-failure site) value)
         (weir-jira--log site (weir--error-text value))
+        (when (and (eq (car value) 'weir-unconfirmed) tell)
+          (weir-jira--confirm-removal site value))
         (when (eq (car value) 'weir-auth)
           (auth-source-forget+ :host (weir-jira--host (weir-jira--about site :site-url))))
         (message "Jira: %s" (weir--error-text value)))
@@ -401,6 +433,11 @@ TELL: report a pull without changes too."
   (weir-jira--update-headers site)
   (when (weir-jira--site-push-wanted site)
     (weir-jira--push site)))
+
+(defun weir-jira--confirm-removal (site failure)
+  "Ask whether to remove the issues of SITE that FAILURE counts."
+  (when (yes-or-no-p (format "%s.  Remove them from the replica? " (cadr failure)))
+    (weir-jira--pull site t t t)))
 
 (defun weir-jira--log (site text)
   "Add TEXT about SITE to the log."
@@ -425,10 +462,11 @@ TELL: report a pull without changes too."
     (with-current-buffer buffer
       (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode 'weir-jira-outbox-mode
                               'weir-jira-projects-mode)
-        (condition-case error
-            (revert-buffer nil t)
-          ;; An issue that was deleted meanwhile.
-          (weir-not-found (setq header-line-format (concat " " (cadr error)))))))))
+        (setq weir-jira--problem
+              (condition-case error
+                  (progn (revert-buffer nil t) nil)
+                ;; An issue that was deleted meanwhile.
+                (weir-not-found (cadr error))))))))
 
 (defun weir-jira--update-headers (site)
   "Make the header lines of the buffers of SITE show its state."
@@ -502,6 +540,7 @@ TELL: report a pull without changes too."
 (defconst weir-jira--first-rows 200 "Rows that are shown at once.")
 (defconst weir-jira--more-rows 1000 "Rows that are added at a time when Emacs is idle.")
 
+(defvar-local weir-jira--problem nil "Why the buffer shows an old state, or nil.")
 (defvar-local weir-jira--query nil "The query of the buffer.")
 (defvar-local weir-jira--columns nil "The columns of the buffer; nil: those of all lists.")
 (defvar-local weir-jira--words nil "The words that the buffer shows the issues of, or nil.")
@@ -998,7 +1037,9 @@ RET leaves the issues that were found in a list."
   (setq-local imenu-generic-expression '((nil "^\\*+ \\(.*\\)" 1)))
   (setq-local bookmark-make-record-function #'weir-jira--issue-bookmark)
   (setq-local revert-buffer-function #'weir-jira--revert-issue)
-  (setq header-line-format '(:eval (concat " " weir-jira--key " · " (weir-jira--state))))
+  (setq header-line-format '(:eval (concat " " (or weir-jira--problem
+                                                 (concat weir-jira--key " · "
+                                                         (weir-jira--state))))))
   (visual-line-mode 1)
   (outline-minor-mode 1))
 
@@ -1024,7 +1065,8 @@ RET leaves the issues that were found in a list."
       (unless (derived-mode-p 'weir-jira-issue-mode)
         (weir-jira-issue-mode))
       (setq weir-jira--site site
-            weir-jira--key key)
+            weir-jira--key key
+            weir-jira--problem nil)
       (when list
         (setq next-error-last-buffer list))
       (let ((inhibit-read-only t))

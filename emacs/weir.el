@@ -82,6 +82,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
 (define-error 'weir-auth "No permission" 'weir-http)
 (define-error 'weir-throttled "Too many requests" 'weir-http)
 (define-error 'weir-protocol "The server broke the protocol" 'weir-error)
+(define-error 'weir-unconfirmed "It needs a confirmation" 'weir-error)
 (define-error 'weir-cancelled "Cancelled" 'weir-error)
 (define-error 'weir-panic "A fault of the module" 'weir-error)
 

@@ -118,6 +118,7 @@ impl From<JiraError> for Failure {
             | JiraError::EmptyQuery
             | JiraError::Settings(_)
             | JiraError::ReadOnly => "weir-usage",
+            JiraError::TooManyGone { .. } => "weir-unconfirmed",
             JiraError::UnknownIssue(_) => "weir-not-found",
             _ => "weir-error",
         };
@@ -127,6 +128,17 @@ impl From<JiraError> for Failure {
                 symbol,
                 "the site refused the token (HTTP 401): it may have expired; replace it where it is kept, \
                  which `M-x weir-jira-doctor' shows, then use `M-x weir-jira-sync'. The replica stays readable",
+            ),
+            JiraError::TooManyGone {
+                project,
+                gone,
+                known,
+            } => Self::new(
+                symbol,
+                format!(
+                    "the site lacks {gone} of {known} issues of {project}; they stay until `C-u M-x weir-jira-sync' \
+                     is confirmed"
+                ),
             ),
             error => Self::new(symbol, error.to_string()),
         }

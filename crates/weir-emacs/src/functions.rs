@@ -287,10 +287,18 @@ fn drain(env: &Env) -> Result<Value<'_>> {
     let (results, more) = work::drain(DRAIN_MAX);
     let mut items = Vec::new();
     for (id, done) in results {
-        let (status, value) = match done {
-            Done::Part(answer) => ("part", answer.into_value(env)?),
-            Done::End(Ok(answer)) => ("done", answer.into_value(env)?),
-            Done::End(Err(error)) => ("failed", failure(env, &error)?),
+        let converted = match done {
+            Done::Part(answer) => answer.into_value(env).map(|value| ("part", value)),
+            Done::End(Ok(answer)) => answer.into_value(env).map(|value| ("done", value)),
+            Done::End(Err(error)) => failure(env, &error).map(|value| ("failed", value)),
+        };
+        // The other results were taken already: they must reach Lisp.
+        let (status, value) = match converted {
+            Ok(converted) => converted,
+            Err(error) => {
+                let error = Failure::new("weir-error", format!("no value of Lisp: {error}"));
+                ("failed", failure(env, &error)?)
+            }
         };
         items.push(env.list((id, env.intern(status)?, value))?);
     }

@@ -10,8 +10,9 @@ mod page;
 mod shown;
 mod table;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
 use weir::{OpenOptions, Weir};
@@ -25,7 +26,7 @@ use weir_jira::replica::{Replica, VALUE_BYTES_MAX};
 
 use crate::failure::Failure;
 use crate::store::Handle;
-use crate::threads::locked;
+use crate::threads::{locked, thread};
 
 /// Issues that are brought up to date while lists wait; more are read anew beside them.
 const REFRESH_MAX: usize = 100;
@@ -35,14 +36,20 @@ pub(crate) struct Site {
     name: String,
     folder: PathBuf,
     settings: Settings,
-    store: Handle,
+    /// The store, which all open sites of the directory share; `None` after the site was closed.
+    store: Mutex<Option<Arc<Handle>>>,
     shared: Arc<Shared>,
 }
+
+/// Stores of open sites, by directory.
+static STORES: Mutex<BTreeMap<PathBuf, Weak<Handle>>> = Mutex::new(BTreeMap::new());
 
 /// What the tasks of a site use too.
 struct Shared {
     replica: Replica,
     index: Mutex<Index>,
+    /// Held while the index is brought up to date, which holds `index` only at the end.
+    refreshing: Mutex<()>,
 }
 
 /// What a login gives.
@@ -90,30 +97,55 @@ impl Login {
     }
 }
 
+/// The store in a directory: that of an open site, or a new one.
+fn opened(directory: &Path) -> Result<(Arc<Handle>, Weir), Failure> {
+    let mut stores = locked(&STORES);
+    if let Some(store) = stores.get(directory).and_then(Weak::upgrade)
+        && let Ok(weir) = store.weir()
+    {
+        return Ok((store, weir));
+    }
+    let mut options = OpenOptions::default();
+    options.limits.value_bytes_max = VALUE_BYTES_MAX;
+    let weir = Weir::open_with(directory, &options)?;
+    let store = Arc::new(Handle::new(weir.clone()));
+    stores.insert(directory.to_owned(), Arc::downgrade(&store));
+    Ok((store, weir))
+}
+
 impl Site {
     /// Opens the store in a directory, and the replica of the site with this name in it. Reads all
     /// issues into memory: on a task only.
     pub(crate) fn open(directory: &Path, folder: &Path, name: &str) -> Result<Self, Failure> {
         let settings = Settings::load(folder, name)?;
-        let mut options = OpenOptions::default();
-        options.limits.value_bytes_max = VALUE_BYTES_MAX;
-        let weir = Weir::open_with(directory, &options)?;
-        let store = Handle::new(weir.clone());
+        let (store, weir) = opened(directory)?;
         let replica = Replica::new(weir, name);
         let index = Mutex::new(Index::load(&replica)?);
         Ok(Self {
             name: name.to_owned(),
             folder: folder.to_owned(),
             settings,
-            store,
-            shared: Arc::new(Shared { replica, index }),
+            store: Mutex::new(Some(store)),
+            shared: Arc::new(Shared {
+                replica,
+                index,
+                refreshing: Mutex::default(),
+            }),
         })
     }
 
-    fn close(&self) -> Result<bool, Failure> {
-        match self.store.take() {
-            Some(weir) => Ok(weir.close().map(|()| true)?),
-            None => Ok(false),
+    /// Closes the site, on a task, and the store after its last site.
+    fn close(&self) -> impl FnOnce() -> Result<(), Failure> + Send + use<> {
+        let store = locked(&self.store).take();
+        move || {
+            // No site opens the store between its last use and its end.
+            let stores = locked(&STORES);
+            let last = store.and_then(Arc::into_inner);
+            if let Some(weir) = last.and_then(|store| store.take()) {
+                weir.close()?;
+            }
+            drop(stores);
+            Ok(())
         }
     }
 
@@ -170,16 +202,35 @@ impl Site {
     }
 }
 
+impl Drop for Site {
+    fn drop(&mut self) {
+        // The finalizer must not wait for the rows of all issues to be freed.
+        if Arc::strong_count(&self.shared) == 1 {
+            let index = std::mem::take(&mut *locked(&self.shared.index));
+            // Without a thread they are freed here.
+            let _ = thread("weir-drop", move || drop(index));
+        }
+    }
+}
+
 impl Shared {
     /// Brings the rows in memory up to date. Returns how many changed.
     fn refresh(&self) -> Result<usize, Failure> {
-        Ok(locked(&self.index).refresh(&self.replica)?)
+        let refreshing = locked(&self.refreshing);
+        let reading = locked(&self.index).reading();
+        let update = reading.read(&self.replica)?;
+        let changed = locked(&self.index).apply(update);
+        drop(refreshing);
+        Ok(changed)
     }
 
     /// As `refresh`, after many changes: lists answer from the old rows meanwhile. Returns `changed`.
     fn replace(&self, changed: usize) -> Result<usize, Failure> {
+        let refreshing = locked(&self.refreshing);
         let index = Index::load(&self.replica)?;
-        *locked(&self.index) = index;
+        let old = std::mem::replace(&mut *locked(&self.index), index);
+        drop(refreshing);
+        drop(old);
         Ok(changed)
     }
 

@@ -45,7 +45,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // The finalizer must not wait: closing may sync.
         if let Some(weir) = self.take() {
-            let _ = std::thread::Builder::new().spawn(move || drop(weir));
+            // Without a thread the store is closed here.
+            let _ = thread("weir-drop", move || drop(weir));
         }
     }
 }

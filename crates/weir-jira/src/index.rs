@@ -82,6 +82,75 @@ struct Entry {
     order: (String, u64),
 }
 
+/// A refresh of an index, which reads what is new.
+#[derive(Debug)]
+pub struct Reading {
+    marks: HashMap<String, u64>,
+    /// Issues with operations.
+    pending: BTreeSet<String>,
+    /// Issues that the replica does not have yet.
+    created: Vec<Value>,
+}
+
+/// What a refresh has read.
+#[derive(Debug)]
+pub struct Update {
+    marks: HashMap<String, u64>,
+    changed: BTreeSet<String>,
+    issues: Vec<Value>,
+    /// The outbox and the account, if they may have changed.
+    outbox: Option<(Overlay, String)>,
+}
+
+impl Reading {
+    /// Reads what is new in the replica.
+    pub fn read(mut self, replica: &Replica) -> Result<Update> {
+        let mut changed: BTreeSet<String> = BTreeSet::new();
+        for (project, _) in replica.projects()? {
+            for list in ["issues", "comments"] {
+                let topic = format!("{list}.{project}");
+                if let Some(before) = mark(&mut self.marks, replica, &topic)? {
+                    collect(replica, &topic, before, &mut changed)?;
+                }
+            }
+        }
+        // The account and the statuses are in `meta`.
+        let meta = mark(&mut self.marks, replica, "meta")?.is_some();
+        let mut outbox = None;
+        if mark(&mut self.marks, replica, "outbox")?.is_some() || meta {
+            let overlay = Overlay::load(replica)?;
+            changed.append(&mut self.pending);
+            changed.extend(overlay.issues().map(str::to_owned));
+            self.created = overlay.created();
+            outbox = Some((overlay, meta::account(replica)?));
+        }
+        let mut issues = Vec::new();
+        for id in &changed {
+            match replica.locate(id)?.filter(|_| !id.contains('+')) {
+                Some(location) => issues.extend(whole(replica, &location)?),
+                None => {
+                    let mut created = self.created.iter();
+                    issues.extend(created.find(|issue| issue["id"] == id.as_str()).cloned());
+                }
+            }
+        }
+        Ok(Update {
+            marks: self.marks,
+            changed,
+            issues,
+            outbox,
+        })
+    }
+}
+
+/// Notes how far a topic is. Returns where it was noted before, if it went on since.
+fn mark(marks: &mut HashMap<String, u64>, replica: &Replica, topic: &str) -> Result<Option<u64>> {
+    let info = replica.topic(topic)?.try_info()?;
+    let last = info.map_or(0, |info| info.last.0);
+    let before = marks.insert(topic.to_owned(), last).unwrap_or(0);
+    Ok((last > before).then_some(before))
+}
+
 /// A set of entries.
 #[derive(Clone, Debug)]
 struct Bits(Vec<u64>);
@@ -129,12 +198,14 @@ impl Index {
     pub fn load(replica: &Replica) -> Result<Self> {
         let mut index = Self::default();
         for (project, _) in replica.projects()? {
-            index.mark(replica, &format!("issues.{project}"))?;
-            index.mark(replica, &format!("comments.{project}"))?;
+            mark(&mut index.marks, replica, &format!("issues.{project}"))?;
+            mark(&mut index.marks, replica, &format!("comments.{project}"))?;
         }
-        index.mark(replica, "projects")?;
-        index.mark(replica, "outbox")?;
-        index.read_outbox(replica)?;
+        for topic in ["projects", "meta", "outbox"] {
+            mark(&mut index.marks, replica, topic)?;
+        }
+        index.overlay = Overlay::load(replica)?;
+        index.me = meta::account(replica)?;
         for (project, _) in replica.projects()? {
             let mut comments: HashMap<String, Vec<Value>> = HashMap::new();
             for (key, comment) in replica.values(&format!("comments.{project}"), "")? {
@@ -153,52 +224,40 @@ impl Index {
         Ok(index)
     }
 
-    /// Notes how far a topic is. Returns where it was noted before, if it went on since.
-    fn mark(&mut self, replica: &Replica, topic: &str) -> Result<Option<u64>> {
-        let info = replica.topic(topic)?.try_info()?;
-        let last = info.map_or(0, |info| info.last.0);
-        let before = self.marks.insert(topic.to_owned(), last).unwrap_or(0);
-        Ok((last > before).then_some(before))
-    }
-
-    fn read_outbox(&mut self, replica: &Replica) -> Result<()> {
-        self.overlay = Overlay::load(replica)?;
-        self.me = meta::account(replica)?;
-        Ok(())
-    }
-
     /// Reads what is new in the replica. Returns the number of issues that are read again.
     pub fn refresh(&mut self, replica: &Replica) -> Result<usize> {
-        let mut changed: BTreeSet<String> = BTreeSet::new();
-        for (project, _) in replica.projects()? {
-            for list in ["issues", "comments"] {
-                let topic = format!("{list}.{project}");
-                if let Some(before) = self.mark(replica, &topic)? {
-                    collect(replica, &topic, before, &mut changed)?;
-                }
-            }
+        Ok(self.apply(self.reading().read(replica)?))
+    }
+
+    /// Where a refresh begins. It reads without the index, which answers meanwhile; apply what it read before
+    /// the next one begins.
+    pub fn reading(&self) -> Reading {
+        Reading {
+            marks: self.marks.clone(),
+            pending: self.overlay.issues().map(str::to_owned).collect(),
+            created: self.overlay.created(),
         }
-        if self.mark(replica, "outbox")?.is_some() {
-            changed.extend(self.overlay.issues().map(str::to_owned));
-            self.read_outbox(replica)?;
-            changed.extend(self.overlay.issues().map(str::to_owned));
+    }
+
+    /// Takes over what a refresh has read. Returns the number of issues that it read again.
+    pub fn apply(&mut self, update: Update) -> usize {
+        self.marks = update.marks;
+        if let Some((overlay, me)) = update.outbox {
+            (self.overlay, self.me) = (overlay, me);
         }
-        let created = self.overlay.created();
-        for id in &changed {
+        for id in &update.changed {
             self.remove(id);
-            let Some(location) = replica.locate(id)?.filter(|_| !id.contains('+')) else {
-                let waiting = created.iter().find(|issue| issue["id"] == id.as_str());
-                if let Some(issue) = waiting {
-                    self.insert(issue.clone());
-                }
-                continue;
-            };
-            if let Some(issue) = whole(replica, &location)? {
-                self.insert(issue);
-            }
+        }
+        for issue in update.issues {
+            self.insert(issue);
         }
         self.compact();
-        Ok(changed.len())
+        update.changed.len()
+    }
+
+    /// Whether the outbox has operations.
+    pub fn has_operations(&self) -> bool {
+        !self.overlay.is_empty()
     }
 
     fn insert(&mut self, mut issue: Value) {

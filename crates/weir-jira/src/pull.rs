@@ -756,11 +756,19 @@ impl<'a> Pull<'a> {
 
     /// Compares the ids of each project with those of the replica.
     fn census(&mut self) -> Result<()> {
+        let mut unconfirmed = None;
         for (project, key) in self.wanted()? {
-            self.count_project(&project, &key)?;
+            match self.count_project(&project, &key) {
+                Err(error @ JiraError::TooManyGone { .. }) => {
+                    unconfirmed.get_or_insert(error);
+                }
+                counted => counted?,
+            }
         }
+        // Also one that asks: the next pull would ask again.
         self.cursor.census_ms = Some(self.options.now_ms);
-        self.save()
+        self.save()?;
+        unconfirmed.map_or(Ok(()), Err)
     }
 
     /// Removes the issues of the projects that the account no longer sees.

@@ -7,7 +7,14 @@ use crate::{jql, wiki};
 
 /// Returns rich text under a headline with so many stars: a document as org text, wiki markup of Data Center
 /// as it is, null as no text. Of a document that is not valid the words are shown, and a line that says so.
+/// Control characters other than line ends and tabs are left out: a terminal would execute them.
 pub fn shown(value: &Value, stars: usize) -> String {
+    let mut text = org(value, stars);
+    text.retain(|c| matches!(c, '\n' | '\t') || !c.is_control());
+    text
+}
+
+fn org(value: &Value, stars: usize) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(markup) => wiki::shown(markup),

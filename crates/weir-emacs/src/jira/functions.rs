@@ -95,10 +95,20 @@ fn open(env: &Env, directory: Value<'_>, folder: Value<'_>, name: Value<'_>) -> 
     lisp(env, started)
 }
 
-/// Closes the store of JIRA. Returns t if it was open.
+/// Closes the site JIRA, and the store after its last site. Returns the number of the operation.
 #[defun(name = "-jira-close")]
-fn close(env: &Env, jira: &Site) -> Result<bool> {
-    lisp(env, jira.close())
+fn close(env: &Env, jira: &Site) -> Result<u64> {
+    let close = jira.close();
+    let started = work::task("weir-jira-close", move |_| {
+        close().map(|()| Answer::Nothing)
+    });
+    lisp(env, started)
+}
+
+/// Returns t if the outbox of JIRA has operations.
+#[defun(name = "-jira-has-operations")]
+fn has_operations(jira: &Site) -> Result<bool> {
+    Ok(locked(&jira.shared.index).has_operations())
 }
 
 /// Returns what is known of the site JIRA, as a property list.

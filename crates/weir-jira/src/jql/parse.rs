@@ -24,7 +24,6 @@ const FIELDS: &[&str] = &[
     "parent",
     "component",
     "fixversion",
-    "sprint",
     "summary",
     "description",
     "comment",
@@ -294,7 +293,6 @@ impl Parser {
             "endofday",
             "startofweek",
             "startofmonth",
-            "opensprints",
         ];
         if !known.contains(&name.as_str()) {
             self.at = self.at.saturating_sub(1);

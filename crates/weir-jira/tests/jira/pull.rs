@@ -41,6 +41,17 @@ fn the_index_finds_an_issue_by_its_present_key() {
 }
 
 #[test]
+fn an_index_of_before_the_first_pull_learns_who_the_account_is() {
+    let world = World::new(small());
+    let mut index = Index::load(&world.replica).unwrap();
+    world.pull();
+    index.refresh(&world.replica).unwrap();
+    let mine = "assignee = currentUser()";
+    let found = index.select(mine, world.now(), usize::MAX).unwrap();
+    assert!(!found.is_empty());
+}
+
+#[test]
 fn changes_moves_and_new_issues_are_pulled() {
     let world = World::new(small());
     world.pull();
@@ -147,6 +158,22 @@ fn a_project_that_is_added_is_read_from_its_first_change_on() {
 }
 
 #[test]
+fn a_shown_text_has_no_control_characters() {
+    for text in ["red\u{1b}[31m", "\u{9b}31mred\u{7}"] {
+        let part = json!({"type": "paragraph", "content": [{"type": "text", "text": text}]});
+        let document = json!({"type": "doc", "version": 1, "content": [part]});
+        for value in [document, json!(format!("{text}\r\nnext\tline"))] {
+            let shown = weir_jira::rich::shown(&value, 1);
+            let harmless = |c: char| matches!(c, '\n' | '\t') || !c.is_control();
+            assert!(
+                shown.contains("red") && shown.chars().all(harmless),
+                "{shown:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_page_of_large_issues_is_stored() {
     let world = World::new(small());
     let change = |number: u32| weir_jira::replica::Change {
@@ -181,6 +208,14 @@ fn a_census_finds_deletions_and_asks_before_many() {
         matches!(error, JiraError::TooManyGone { gone: 10, .. }),
         "{error}"
     );
+    // It asks for one project, does not hold up the others, and does not ask again by itself.
+    world
+        .sim
+        .control("POST", "/_sim/delete", &json!({"issue": "BB-1"}));
+    world.census().unwrap_err();
+    assert!(world.replica.issue("BB-1").is_err());
+    world.advance(60_000);
+    world.pull();
     let mut options = world.options();
     (options.census, options.confirm_removal) = (true, true);
     let report = weir_jira::pull::pull(&world.client, &world.replica, &options).unwrap();
@@ -344,6 +379,10 @@ fn offline_queries_need_no_request() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("character 10"), "{error}");
+    // What the replica cannot answer is refused, not answered with nothing.
+    for query in ["sprint = 4", "sprint in openSprints()"] {
+        assert!(offline::select(&world.replica, query, now).is_err());
+    }
     assert!(offline::search(&world.replica, " ", now).is_err());
     // Only the pull in between sent requests.
     assert_eq!(world.client.requests(), requests + 1);
