@@ -27,7 +27,7 @@ pub(crate) const BATCH_RECORDS_MAX: usize = 256;
 /// Longest time until a task sees that it was cancelled.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// What became of a piece of work.
+/// A result of a write or task.
 pub(crate) enum Done {
     /// More will come.
     Part(Answer),

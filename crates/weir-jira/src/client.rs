@@ -338,7 +338,7 @@ impl Client {
             message,
         };
         match status {
-            // The caller waits, so that a write under way never lies still.
+            // The caller waits: it first records that the write was not executed.
             429 if !reads => Sent::Failed(JiraError::Limited {
                 path: path.to_owned(),
                 wait: pause.unwrap_or(if own_limit { ISSUE_PAUSE } else { WRITE_PAUSE }),

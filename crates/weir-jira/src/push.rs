@@ -249,7 +249,7 @@ impl Push<'_> {
         self.stay(op, found)
     }
 
-    /// Deals with an error that says that a write was not executed. Returns whether to try again.
+    /// Records why the site did not execute a write. Returns whether to try again.
     fn refused(
         &mut self,
         op: &mut Op,
