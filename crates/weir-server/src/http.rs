@@ -25,6 +25,8 @@ pub(crate) mod problem;
 pub(crate) mod query;
 pub(crate) mod reply;
 pub(crate) mod responder;
+#[cfg(test)]
+pub(crate) mod self_signed;
 #[doc(hidden)]
 pub mod stack;
 

@@ -1,16 +1,34 @@
-//! Where a long array can be cut into pages, after a comma between two of its elements; and where values
-//! that stand one after the other can.
+//! Finds where a page can be cut: in a long array after a comma between two elements, and in a sequence of
+//! values after a value.
 //!
 //! This module counts brackets and recognises strings; the engine checks everything else.
 //! Invariant: the pieces of invalid JSON are not all valid JSON.
 
-/// A look over the beginning of an array, as far as it was read.
+/// Recognises strings, byte by byte.
+#[derive(Debug, Default)]
+struct StringState {
+    open: bool,
+    escaped: bool,
+}
+
+impl StringState {
+    /// Reads a byte of an open string.
+    fn read(&mut self, byte: u8) {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' => self.escaped = true,
+            b'"' => self.open = false,
+            _ => {}
+        }
+    }
+}
+
+/// Reads an array in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     at: usize,
     depth: u32,
-    string: bool,
-    escaped: bool,
+    string: StringState,
     /// Whether the array has ended, or never began.
     over: bool,
     /// The last comma between two elements.
@@ -18,24 +36,18 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// Goes on over what is new of `page`. Returns the last comma between two
-    /// elements.
+    /// Reads the new bytes of `page`. Returns the last comma between two elements.
     pub(super) fn look(&mut self, page: &[u8]) -> Option<usize> {
         for (at, byte) in page.iter().enumerate().skip(self.at) {
             if self.over {
                 break;
             }
-            if self.string {
-                match byte {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => self.string = false,
-                    _ => {}
-                }
+            if self.string.open {
+                self.string.read(*byte);
                 continue;
             }
             match byte {
-                b'"' if self.depth > 0 => self.string = true,
+                b'"' if self.depth > 0 => self.string.open = true,
                 b'[' => self.depth += 1,
                 b'{' if self.depth > 0 => self.depth += 1,
                 b']' | b'}' if self.depth > 1 => self.depth -= 1,
@@ -51,39 +63,33 @@ impl Cutter {
     }
 }
 
-/// A look over values one after the other, as far as they were read.
+/// Reads values that follow each other, in pieces.
 #[derive(Debug, Default)]
 pub(super) struct ValueCutter {
     at: usize,
     depth: u32,
-    string: bool,
-    escaped: bool,
+    string: StringState,
     /// The last byte of a value, or white space after one.
     end: Option<usize>,
 }
 
 impl ValueCutter {
-    /// Goes on over what is new of `page`. Returns the last byte at which no value is under way.
+    /// Reads the new bytes of `page`. Returns the last byte at which no value is open.
     pub(super) fn look(&mut self, page: &[u8]) -> Option<usize> {
         for (at, byte) in page.iter().enumerate().skip(self.at) {
-            if self.string {
-                match byte {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => self.string = false,
-                    _ => {}
-                }
+            if self.string.open {
+                self.string.read(*byte);
             } else {
                 match byte {
-                    b'"' => self.string = true,
+                    b'"' => self.string.open = true,
                     b'[' | b'{' => self.depth += 1,
                     b']' | b'}' => self.depth = self.depth.saturating_sub(1),
                     b' ' | b'\t' | b'\n' | b'\r' => {}
-                    // Of a number or a word the end is seen at what follows.
+                    // The next byte shows the end of a number or a word.
                     _ => continue,
                 }
             }
-            if self.depth == 0 && !self.string {
+            if self.depth == 0 && !self.string.open {
                 self.end = Some(at);
             }
         }
@@ -92,7 +98,7 @@ impl ValueCutter {
     }
 }
 
-/// What is left of an array after a comma, as a page: an array again.
+/// Checks the page with the rest of an array after a comma; the page is an array again.
 pub(super) fn last(page: &mut Vec<u8>) {
     let mut inside = page.iter().skip(1);
     let first = inside.find(|byte| !byte.is_ascii_whitespace());

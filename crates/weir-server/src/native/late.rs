@@ -1,5 +1,5 @@
-//! A client of TLS that takes its answers late. A pipe of a few bytes is its
-//! window.
+//! A TLS client that reads answers late. Its receive window is a pipe of a few
+//! bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,22 +9,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 use weir_core::{Intention, Operation, TopicOptions};
 use weir_store::{Durability, OpenOptions, Store};
 
 use super::{Port, connect};
 use crate::config::ServerConfig;
+use crate::http::self_signed;
 use crate::security::Security;
 use crate::shared::Shared;
 
-/// Far beyond what anything takes: only a hang reaches it.
+/// Much longer than the test takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// All of it fits into the session of TLS, and little into the window.
+/// The TLS session can hold the whole value, the window only a small part.
 const VALUE_BYTES: usize = 40_000;
 
 fn port(folder: &std::path::Path) -> Arc<Port> {
@@ -56,31 +53,6 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
     )))
 }
 
-/// Both sides of TLS.
-fn ends() -> (TlsAcceptor, TlsConnector) {
-    let provider = || Arc::new(rustls::crypto::ring::default_provider());
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    let own = params.self_signed(&key).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(own.der().clone()).unwrap();
-    let server = rustls::ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![own.der().clone()],
-            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
-        )
-        .unwrap();
-    let client = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    (Arc::new(server).into(), Arc::new(client).into())
-}
-
 #[test]
 fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +60,7 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
     let runtime = builder.enable_time().build().unwrap();
     let test = async {
         let port = port(folder.path());
-        let (acceptor, connector) = ends();
+        let (acceptor, connector) = self_signed::ends();
         let (near, far) = duplex(1000);
         let owner = port.shared.security.owner();
         let served = tokio::spawn(async move {
@@ -111,7 +83,7 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
         {
             assert!(client.read_buf(&mut answer).await.unwrap() > 0);
         }
-        // What is after the value in its packet, and the farewell.
+        // The rest of the packet with the value, and the farewell.
         client.write_all(b"\n_request_bye\n|\n").await.unwrap();
         client.flush().await.unwrap();
         while client.read_buf(&mut answer).await.unwrap_or(0) > 0 {}

@@ -1,5 +1,5 @@
-//! Clients of TLS that take their answers late, or never. A pipe of a few bytes
-//! is their window.
+//! TLS clients that read responses late, or never. Their receive window is a pipe
+//! of a few bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,9 +9,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::{ClientConfig, RootCertStore, ServerConfig as TlsConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,13 +22,14 @@ use crate::http::head::{Bad, Head};
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::http::responder::Responder;
+use crate::http::self_signed;
 use crate::limits::admission::Admission;
 use crate::phase::Phase;
 
-/// Far beyond what anything takes: only a hang reaches it.
+/// Much longer than any test takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers everything with so many bytes.
+/// Responds to every request with `count` bytes.
 #[derive(Clone)]
 struct Bytes {
     count: usize,
@@ -70,7 +68,7 @@ impl Responder for Bytes {
     fn timed_out(&self, _: &'static str) {}
 }
 
-/// Both sides of TLS.
+/// The TLS set-up of the server and of its clients.
 struct Ends {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
@@ -78,33 +76,14 @@ struct Ends {
 
 impl Ends {
     fn new() -> Self {
-        let provider = || Arc::new(rustls::crypto::ring::default_provider());
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let own = params.self_signed(&key).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(own.der().clone()).unwrap();
-        let server = TlsConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![own.der().clone()],
-                PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
-            )
-            .unwrap();
-        let client = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let (acceptor, connector) = self_signed::ends();
         Self {
-            acceptor: Arc::new(server).into(),
-            connector: Arc::new(client).into(),
+            acceptor,
+            connector,
         }
     }
 
-    /// A client whose window is `window` bytes, and the server of it.
+    /// Connects a client whose window is `window` bytes, and serves it.
     async fn meet(
         &self,
         window: usize,
@@ -136,7 +115,7 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
         let (count, config) = (40_000, Arc::default());
         let mut served = JoinSet::new();
         let host = Bytes { count, config };
-        // All of the answer fits into the session, and little into the window.
+        // The TLS session can hold the whole response, the window only a small part.
         let mut client = Ends::new().meet(1000, host, &mut served).await;
         for _ in 0..2 {
             let get = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
