@@ -595,8 +595,6 @@ fn refusal<'a>(fields: &Fields<'_, 'a>) -> Read<RefusalMessage<'a>> {
         address: fields.or_empty(var!("_address"), TEXT_BYTES_MAX)?,
         at: fields.maybe(var!("_at"))?,
         versions: fields.words(var!("_versions"))?,
-        text: text
-            .get(..text.len().min(TEXT_BYTES_MAX))
-            .unwrap_or_default(),
+        text: text.split_at(text.len().min(TEXT_BYTES_MAX)).0,
     })
 }

@@ -37,11 +37,15 @@ impl Encoder {
         let mut modifiers = [Modifier::set(b"_", b""); DRAFT_MAX];
         let mut start = 0;
         for (slot, (name, end)) in modifiers.iter_mut().zip(&self.ends) {
-            let value = self.scratch.get(start..*end).unwrap_or_default();
+            let Some(value) = self.scratch.get(start..*end) else {
+                unreachable!("the ends of values ascend within the scratch buffer")
+            };
             *slot = Modifier::set(name, value);
             start = *end;
         }
-        let entity = modifiers.get(..self.ends.len()).unwrap_or_default();
+        let Some(entity) = modifiers.get(..self.ends.len()) else {
+            unreachable!("a message has at most {DRAFT_MAX} variables")
+        };
         let name: &[u8] = if is_request(method) {
             b"_tag"
         } else {

@@ -30,7 +30,7 @@ pub(super) fn put_number(out: &mut Vec<u8>, number: u64) {
             break;
         }
     }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+    out.extend(digits.iter().skip(at));
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

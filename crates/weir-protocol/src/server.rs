@@ -87,8 +87,10 @@ impl ServerConnection {
         let Some(size) = self.deframer.find(buffer)? else {
             return Ok(None);
         };
-        let packet = self.deframer.read(buffer.get(..size).unwrap_or_default())?;
-        Ok(Some((packet, size)))
+        let Some(packet) = buffer.get(..size) else {
+            unreachable!("a packet that was found lies in the buffer")
+        };
+        Ok(Some((self.deframer.read(packet)?, size)))
     }
 
     /// Bytes that the packet begun lacks at least.

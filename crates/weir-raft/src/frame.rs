@@ -99,7 +99,10 @@ fn checksum(head: &[u8], body: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(head);
     digest.update(body);
-    u32::try_from(digest.finalize()).unwrap_or(u32::MAX)
+    let Ok(sum) = u32::try_from(digest.finalize()) else {
+        unreachable!("a CRC-32C has 32 bits")
+    };
+    sum
 }
 
 /// Writes a frame and sends it.
@@ -186,10 +189,12 @@ pub(crate) async fn read_body<R: AsyncRead + Unpin>(
     if crc != checksum(covered, &body).to_le_bytes() {
         return Err(invalid("a frame of a peer is not as it was sent"));
     }
-    let number = covered.get(8..).and_then(|number| number.first_chunk());
+    let Some(number) = covered.last_chunk() else {
+        unreachable!("a head ends with a number of 8 bytes")
+    };
     Ok(Frame {
         kind,
-        number: u64::from_le_bytes(number.copied().unwrap_or_default()),
+        number: u64::from_le_bytes(*number),
         body: body.freeze(),
     })
 }

@@ -647,9 +647,9 @@ impl Node {
         let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
         let index = asked.map_err(|error| NodeError::consensus(&error))??;
         turn.peer = Some((leader, peer));
-        let raft_index = index.0.saturating_sub(1);
+        let raft_index = index.0.checked_sub(1);
         let wait = self.raft.wait(Some(ROUND_TIMEOUT));
-        let applied = wait.applied_index_at_least(Some(raft_index), "a read waits");
+        let applied = wait.applied_index_at_least(raft_index, "a read waits");
         applied
             .await
             .map(drop)

@@ -1,4 +1,4 @@
-//! Defaults that stand for a value that is missing, in the machine and the store.
+//! Defaults for missing values in the machine, the store, the native protocol and the cluster.
 //!
 //! A default hides an impossible case as well as it fills in a possible one. So each is listed with its reason;
 //! an impossible case is an assertion with a sentence, or a typed error.
@@ -15,7 +15,12 @@ use std::collections::BTreeMap;
 const LIST: &str = "xtask/src/tidy/defaults.toml";
 
 /// Folders in which the rule holds.
-const FOLDERS: &[&str] = &["crates/weir-core/src/", "crates/weir-store/src/"];
+const FOLDERS: &[&str] = &[
+    "crates/weir-core/src/",
+    "crates/weir-protocol/src/",
+    "crates/weir-raft/src/",
+    "crates/weir-store/src/",
+];
 
 /// Simulated disks: tests alone use them.
 const SIMULATED: &str = "crates/weir-store/src/disk/sim/";
