@@ -61,9 +61,10 @@ pub(crate) enum Detail {
 
 /// Names that the text of an error lists.
 const NAMES_SHOWN_MAX: usize = 16;
-/// Why an item is `TOO_COMPLEX`.
-const FILTER_STEPS: &str = "the filter takes more steps in the item than its size allows: 128 a byte, \
-                            times one more than its walks (at most 8), and at least 4194304";
+/// Why an item is `TOO_COMPLEX`. With the sentence of the code and the place, it fits the 240 bytes of a
+/// message of the C interface.
+const FILTER_STEPS: &str = "the filter takes more steps than the size of the item allows: 128 a byte \
+                            and walk (1 to 9 walks), at least 4194304";
 
 const _: () = assert!(
     weir_scan::STEPS_PER_BYTE == 128
