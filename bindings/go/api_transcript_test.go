@@ -593,7 +593,10 @@ func (w *stores) group(ctx context.Context, word string, words []string) error {
 	case "leave":
 		err = group.Leave(ctx)
 	case "reset":
-		err = group.Reset(ctx, numberOf(w.t, words[1]))
+		var to weir.From
+		if to, err = w.place(words[1]); err == nil {
+			err = group.Reset(ctx, to)
+		}
 	case "end":
 		err = group.Delete(ctx)
 	case "group-info":
@@ -625,7 +628,11 @@ func (w *stores) join(ctx context.Context, name string, words []string) error {
 		case "dead":
 			options.DeadLetters = value
 		case "start":
-			options.Start = numberOf(w.t, value)
+			from, err := w.place(value)
+			if err != nil {
+				return err
+			}
+			options.Start = from
 		default:
 			w.t.Fatalf("no option %s", word)
 		}

@@ -26,8 +26,9 @@ type GroupOptions struct {
 	ClaimLease time.Duration
 	// Existing makes a group that is not there an error.
 	Existing bool
-	// Start is the offset up to which everything counts as done.
-	Start uint64
+	// Start is the position at which a group that is made now starts; the
+	// zero value is the first record.
+	Start From
 	// Lease is for how long a member may be silent (30 s).
 	Lease time.Duration
 	// Attempts is how often a record is handed out before it goes to the topic
@@ -175,20 +176,21 @@ func (g *Group) settle(ctx context.Context, claims []Claimed, verb uint32, span 
 }
 
 // TakeOver makes this member the owner of an exclusive group, in place of the present owner.
-func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, 0) }
+func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, From{}) }
 
 // Leave gives up an exclusive group, so that another member need not wait.
-func (g *Group) Leave(ctx context.Context) error { return g.step(ctx, 2, 0) }
+func (g *Group) Leave(ctx context.Context) error { return g.step(ctx, 2, From{}) }
 
-// Reset makes everything up to an offset count as done, and nothing after it.
-func (g *Group) Reset(ctx context.Context, offset uint64) error { return g.step(ctx, 3, offset) }
+// Reset moves the group to a position: everything before it counts as done, and
+// nothing after it. Members lose the records that they have claimed.
+func (g *Group) Reset(ctx context.Context, to From) error { return g.step(ctx, 3, to) }
 
 // Delete ends the group for all its members.
-func (g *Group) Delete(ctx context.Context) error { return g.step(ctx, 4, 0) }
+func (g *Group) Delete(ctx context.Context) error { return g.step(ctx, 4, From{}) }
 
-func (g *Group) step(ctx context.Context, verb uint32, offset uint64) error {
+func (g *Group) step(ctx context.Context, verb uint32, to From) error {
 	_, err := in(ctx, g, func(group groupHandle) (struct{}, error) {
-		return struct{}{}, nativeGroupStep(group, verb, offset)
+		return struct{}{}, nativeGroupStep(group, verb, to)
 	})
 	return err
 }

@@ -166,6 +166,6 @@ func nativeGroupSettle(groupHandle, []Claimed, uint32, time.Duration, string) ([
 	return nil, errNoCgo
 }
 
-func nativeGroupStep(groupHandle, uint32, uint64) error { return errNoCgo }
+func nativeGroupStep(groupHandle, uint32, From) error { return errNoCgo }
 
 func nativeGroupDescribe(groupHandle) (GroupInfo, error) { return GroupInfo{}, errNoCgo }

@@ -528,7 +528,8 @@ func nativeGroupOpen(store storeHandle, topic, name string, mode GroupMode, o *G
 		flags:          flag(o.Existing, C.WEIR_GROUP_EXISTING),
 		member:         pin.text(o.Member),
 		claim_lease_ms: millis(o.ClaimLease),
-		start:          C.uint64_t(o.Start),
+		from:           C.uint32_t(o.Start.kind),
+		value:          C.uint64_t(o.Start.value),
 		lease_ms:       millis(o.Lease),
 		attempts_max:   C.uint32_t(o.Attempts),
 		pending_max:    C.uint32_t(o.Pending),
@@ -565,9 +566,10 @@ func nativeGroupSettle(group groupHandle, claims []Claimed, verb uint32, span ti
 	return lost[:count], nil
 }
 
-func nativeGroupStep(group groupHandle, verb uint32, offset uint64) error {
+func nativeGroupStep(group groupHandle, verb uint32, to From) error {
 	var said C.weir_error
-	return fine(C.weir_group_step(group, C.uint32_t(verb), C.uint64_t(offset), &said), &said)
+	from, value := C.uint32_t(to.kind), C.uint64_t(to.value)
+	return fine(C.weir_group_step(group, C.uint32_t(verb), from, value, &said), &said)
 }
 
 func nativeGroupDescribe(group groupHandle) (GroupInfo, error) {

@@ -225,7 +225,8 @@ export class Page implements Iterable<Item> {
   release(): void
 }
 
-export interface From extends Waiting {
+/** A position in a topic; at most one field. */
+export interface Position {
   /**
    * A position as the command `weir` takes it: `start`, `end`, an offset (the first record), `-N` (the last N
    * records), a time ago such as `10m`, a date or a time. The error of any other text is `BAD_OPTION`.
@@ -240,6 +241,7 @@ export interface From extends Waiting {
   start?: boolean
   end?: boolean
 }
+export interface From extends Position, Waiting {}
 export interface Listening extends From {
   /** Ends when nothing came for so long; without it, never. */
   timeoutMs?: number
@@ -254,8 +256,8 @@ export interface TopicInfo {
   readonly bytes: bigint
 }
 export type GroupMode = 'shared' | 'keyed' | 'exclusive'
-export interface GroupOptions {
-  start?: Int
+/** The position is that at which a group that is made starts; by default the first record. */
+export interface GroupOptions extends Position {
   leaseMs?: number
   /** Deliveries after which a record goes to `deadLetters`; 0: never. */
   attempts?: number
@@ -301,7 +303,8 @@ export class Group {
   ackSoon(work: Claim[]): Promise<void>
   nack(work: Claim[], options?: { delayMs?: number; reason?: string }): Promise<bigint[]>
   extend(work: Claim[], leaseMs: number): Promise<bigint[]>
-  reset(offset: Int): Promise<Verdict>
+  /** Moves the group: everything before the position counts as done, and nothing after it. */
+  reset(to?: Position): Promise<Verdict>
   takeOver(): Promise<void>
   leave(): Promise<void>
   info(): Promise<GroupInfo>

@@ -366,22 +366,28 @@ static size_t records(weir_page *page, text *out)
     return info.item_count;
 }
 
+static int32_t position(char *text, uint32_t *from, uint64_t *number_of)
+{
+    char *value = strchr(text, ':');
+    if (value && !strncmp(text, "text:", 5))
+        return weir_position(slice(value + 1), from, number_of, NULL);
+    if (value) {
+        *value++ = 0;
+        *number_of = number(value);
+    }
+    *from = !strcmp(text, "start")   ? WEIR_FROM_START
+            : !strcmp(text, "end")   ? WEIR_FROM_END
+            : !strcmp(text, "after") ? WEIR_FROM_AFTER
+                                     : WEIR_FROM_LAST;
+    return WEIR_OK;
+}
+
 static int32_t reader(world *in, const char *topic, char *from, uint32_t flags, weir_reader **out)
 {
     weir_read_options options = {.struct_size = sizeof options, .flags = flags};
-    char *value = strchr(from, ':');
-    if (value && !strncmp(from, "text:", 5)) {
-        int32_t result = weir_position(slice(value + 1), &options.from, &options.value, NULL);
-        return result < 0 ? result : weir_reader_open(in->store, slice(topic), &options, out, NULL);
-    }
-    if (value) {
-        *value++ = 0;
-        options.value = number(value);
-    }
-    options.from = !strcmp(from, "start")   ? WEIR_FROM_START
-                   : !strcmp(from, "end")   ? WEIR_FROM_END
-                   : !strcmp(from, "after") ? WEIR_FROM_AFTER
-                                            : WEIR_FROM_LAST;
+    int32_t result = position(from, &options.from, &options.value);
+    if (result < 0)
+        return result;
     return weir_reader_open(in->store, slice(topic), &options, out, NULL);
 }
 
@@ -551,9 +557,11 @@ static int32_t group(world *in, char *rest)
             options.attempts_max = (uint32_t)number(value);
         else if (!strcmp(option, "dead"))
             options.dead_letters = slice(value);
-        else if (!strcmp(option, "start"))
-            options.start = number(value);
-        else if (!strcmp(option, "existing"))
+        else if (!strcmp(option, "start")) {
+            int32_t result = position(value, &options.from, &options.value);
+            if (result < 0)
+                return result;
+        } else if (!strcmp(option, "existing"))
             options.flags |= WEIR_GROUP_EXISTING;
         else
             abort();
@@ -687,7 +695,14 @@ static int32_t act(world *in, const char *verb, char *rest, text *out)
                     : !strcmp(verb, "leave")   ? WEIR_GROUP_LEAVE
                     : !strcmp(verb, "reset")   ? WEIR_GROUP_RESET
                                                : WEIR_GROUP_DELETE;
-    return weir_group_step(of->group, step, number(rest), NULL);
+    uint32_t from = WEIR_FROM_START;
+    uint64_t value = 0;
+    if (step == WEIR_GROUP_RESET) {
+        int32_t result = position(rest, &from, &value);
+        if (result < 0)
+            return result;
+    }
+    return weir_group_step(of->group, step, from, value, NULL);
 }
 
 static int32_t open_store(world *in)

@@ -80,12 +80,12 @@ function crossing(topic, op) {
   }
 }
 
-/** Where reading starts. */
+/** Where reading, or a group, starts. */
 function start(options, usual) {
   const given = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
     (name) => options[name] !== undefined && options[name] !== false,
   )
-  if (given.length > 1) throw new TypeError(`reading starts at one place, not at ${given.join(' and ')}`)
+  if (given.length > 1) throw new TypeError(`there is one position, not ${given.join(' and ')}`)
   const kind = given[0] ?? usual
   if (kind === 'position') return { kind, text: String(options.position) }
   const number = kind === 'start' || kind === 'end' ? undefined : big(options[kind])
@@ -215,7 +215,7 @@ class Topic {
     }
   }
   async group(name, mode = 'shared', options = {}) {
-    const given = { ...options, name, mode, start: big(options.start) }
+    const given = { ...options, name, mode, from: start(options, 'start') }
     return new Group(await this.#store._run((inner) => inner.group(this.name, given)), name)
   }
   groups() {
@@ -265,8 +265,9 @@ class Group {
   extend(work, leaseMs) {
     return this.#settle(work, 'extend', leaseMs)
   }
-  async reset(offset) {
-    return new Verdict(await this.#run(() => this.#inner.reset(BigInt(offset))))
+  async reset(to = {}) {
+    const from = start(to, 'start')
+    return new Verdict(await this.#run(() => this.#inner.reset(from)))
   }
   takeOver() {
     return this.#run(() => this.#inner.takeOver())

@@ -1,4 +1,4 @@
-//! Members of groups: they take records, and say what became of them.
+//! Members of groups, which claim records and settle them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use weir::{Claim, ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, Settle};
 use crate::error::{Answer, Failure};
 use crate::input::number;
 use crate::pool::promise;
-use crate::reader::with;
+use crate::reader::{FromIn, with};
 use crate::records::RecordsOut;
 use crate::verdict::VerdictOut;
 
-/// A group that is joined, and how it is made.
+/// The arguments of `Topic.group`: the group, and the options of a new one.
 #[napi(object)]
 pub struct GroupIn {
     pub name: String,
     pub mode: String,
-    pub start: Option<BigInt>,
+    pub from: FromIn,
     pub lease_ms: Option<u32>,
     pub attempts: Option<u32>,
     pub pending: Option<u32>,
@@ -29,14 +29,14 @@ pub struct GroupIn {
     pub existing: Option<bool>,
 }
 
-/// What names a record that a member has.
+/// Identifies a claimed record.
 #[napi(object)]
 pub struct ClaimIn {
     pub claim: BigInt,
     pub offset: BigInt,
 }
 
-/// A group as it is.
+/// The state of a group.
 #[napi(object)]
 pub struct GroupInfoOut {
     pub topic: String,
@@ -77,14 +77,11 @@ impl From<weir::GroupInfo> for GroupInfoOut {
 pub struct Group(Arc<Mutex<weir::Group>>);
 
 impl Group {
-    /// Joins a group, which is made if it is not there.
+    /// Joins a group. Creates it if it does not exist, unless `existing` is set.
     pub(crate) fn open(topic: &weir::Topic, given: &GroupIn) -> Answer<Self> {
         let modes = [GroupMode::Exclusive, GroupMode::Keyed, GroupMode::Shared];
         let mode = modes.into_iter().find(|mode| mode.name() == given.mode);
         let mut setup = GroupSetup::new(mode.ok_or_else(|| Failure::option("mode", &given.mode))?);
-        if let Some(start) = &given.start {
-            setup.start = number("start", start)?;
-        }
         setup.lease_ms = given.lease_ms.map_or(setup.lease_ms, u64::from);
         setup.attempts_max = given.attempts.unwrap_or(setup.attempts_max);
         setup.pending_max = given.pending.unwrap_or(setup.pending_max);
@@ -93,6 +90,7 @@ impl Group {
             let text = format!("topic {} has no group {}", topic.name(), given.name);
             return Err(Failure::new(ErrorCode::GroupUnknown, text));
         }
+        setup.start = topic.offset_before(given.from.get()?)?.0;
         let mut group = topic.group_with(&given.name, &setup)?;
         if let Some(member) = &given.member {
             group = group.member(member);
@@ -112,7 +110,7 @@ impl Group {
 
 #[napi]
 impl Group {
-    /// Takes up to so many records, waiting so long for the first one.
+    /// Claims up to `max` records; waits up to `wait_ms` for the first one.
     #[napi]
     pub fn claim<'env>(
         &self,
@@ -127,8 +125,8 @@ impl Group {
         })
     }
 
-    /// Says what became of records: "done", "doneSoon", "fail" or "extend". The offsets of those
-    /// that are with somebody else by now.
+    /// Settles records; `how` is "done", "doneSoon", "fail" or "extend". Returns the offsets of those
+    /// that this member no longer holds.
     #[napi]
     pub fn settle<'env>(
         &self,
@@ -164,12 +162,12 @@ impl Group {
         })
     }
 
-    /// Puts the group anywhere.
+    /// Moves the group to a position.
     #[napi]
-    pub fn reset<'env>(&self, env: &'env Env, offset: BigInt) -> napi::Result<Object<'env>> {
-        let offset = ConsequenceOffset(number("an offset", &offset)?);
+    pub fn reset<'env>(&self, env: &'env Env, to: FromIn) -> napi::Result<Object<'env>> {
+        let to = to.get()?;
         self.job(env, move |group| {
-            let verdict = group.reset(offset)?;
+            let verdict = group.reset(to)?;
             Ok(VerdictOut::new(verdict.commit(), verdict.is_replayed()))
         })
     }
@@ -186,13 +184,13 @@ impl Group {
         self.job(env, |group| Ok(group.leave()?))
     }
 
-    /// The group as it is now.
+    /// The current state of the group.
     #[napi]
     pub fn info<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.job(env, |group| Ok(GroupInfoOut::from(group.info()?)))
     }
 
-    /// Ends the group.
+    /// Deletes the group.
     #[napi]
     pub fn delete<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.job(env, |group| {

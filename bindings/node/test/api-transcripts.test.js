@@ -252,6 +252,7 @@ class World {
       if (option === 'lease') given.leaseMs = Number(text)
       else if (option === 'dead') given.deadLetters = text
       else if (option === 'existing') given.existing = true
+      else if (option === 'start') Object.assign(given, from(text))
       else given[option] = Number(text)
     }
     const made = await this.topic(topic).group(group, mode, given)
@@ -298,8 +299,8 @@ class World {
     return this.groups.get(name).group.leave()
   }
   async reset(rest) {
-    const [name, offset] = cut(rest)
-    ;(await this.groups.get(name).group.reset(BigInt(offset))).check()
+    const [name, place] = cut(rest)
+    ;(await this.groups.get(name).group.reset(from(place))).check()
   }
   async end(name) {
     ;(await this.groups.get(name).group.delete()).check()

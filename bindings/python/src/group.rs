@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use weir::{Claim, ConsequenceOffset, Settle};
+use weir::{Claim, ConsequenceOffset, ReadFrom, Settle};
 
 use crate::error::Answer;
 use crate::exclusive::Exclusive;
+use crate::reader::start;
 use crate::record::Record;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
@@ -170,11 +171,20 @@ impl Group {
         Ok(offsets(lost))
     }
 
-    /// Moves the group: everything up to `offset` counts as done. Members lose the records that
-    /// they have claimed.
-    fn reset(&self, py: Python<'_>, offset: u64) -> PyResult<Verdict> {
-        let offset = ConsequenceOffset(offset);
-        let verdict = wait::heard(py, || self.anew(|group| Ok(group.reset(offset)?)))?;
+    /// Moves the group to a position, as for `Topic.pages`: everything before it counts as done, and
+    /// nothing after it. Members lose the records that they have claimed.
+    #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, end=false))]
+    fn reset(
+        &self,
+        py: Python<'_>,
+        position: Option<&str>,
+        after: Option<u64>,
+        last: Option<u64>,
+        time_ms: Option<u64>,
+        end: bool,
+    ) -> PyResult<Verdict> {
+        let to = start(position, after, last, time_ms, end, ReadFrom::Start)?;
+        let verdict = wait::heard(py, || self.anew(|group| Ok(group.reset(to)?)))?;
         Ok(Verdict::new(&verdict))
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn start(
     let mut given = given.into_iter().flatten();
     let from = given.next().unwrap_or(usual);
     if given.next().is_some() {
-        let text = "reading starts at one place: position, after, last, time_ms or end";
+        let text = "there is one position: position, after, last, time_ms or end";
         return Err(Failure::new(weir::ErrorCode::BadOption, text));
     }
     Ok(from)

@@ -380,17 +380,21 @@ impl Topic {
     /// A member of the group of this name, which is made if it is not there. The topic must live.
     ///
     /// `mode` is "shared" (each record to one member), "keyed" (each key with one member at a time,
-    /// in order) or "exclusive" (one member reads). For a group that is made: `start`, everything
-    /// up to this offset counts as done; `lease` in seconds; `attempts`, after which a record goes
-    /// to the topic `dead_letters` (0: never); `pending`, records that may be with members. `member`
+    /// in order) or "exclusive" (one member reads). For a new group: the position at which it starts,
+    /// as for `pages`, by default the first record; `lease` in seconds; `attempts`, after which a record
+    /// goes to the topic `dead_letters` (0: never); `pending`, records that may be with members. `member`
     /// is a name that comes back as the same member. With `existing` the group is not made.
-    #[pyo3(signature = (name, mode="shared", *, start=0, lease=None, attempts=0, pending=None, dead_letters="", member=None, existing=false))]
+    #[pyo3(signature = (name, mode="shared", *, position=None, after=None, last=None, time_ms=None, end=false, lease=None, attempts=0, pending=None, dead_letters="", member=None, existing=false))]
     fn group(
         &self,
         py: Python<'_>,
         name: &str,
         mode: &str,
-        start: u64,
+        position: Option<&str>,
+        after: Option<u64>,
+        last: Option<u64>,
+        time_ms: Option<u64>,
+        end: bool,
         lease: Option<f64>,
         attempts: u32,
         pending: Option<u32>,
@@ -399,7 +403,7 @@ impl Topic {
         existing: bool,
     ) -> PyResult<Group> {
         let mut setup = weir::GroupSetup::new(options::mode(mode)?);
-        setup.start = start;
+        let from = start(position, after, last, time_ms, end, ReadFrom::Start)?;
         setup.attempts_max = attempts;
         setup.dead_letters = dead_letters;
         if let Some(lease) = lease {
@@ -414,7 +418,9 @@ impl Topic {
                 let text = format!("topic {} has no group {name}", self.name());
                 return Err(Failure::new(weir::ErrorCode::GroupUnknown, text));
             }
-            Ok(self.live()?.group_with(name, &setup)?)
+            let topic = self.live()?;
+            setup.start = topic.offset_before(from)?.0;
+            Ok(topic.group_with(name, &setup)?)
         })?;
         let group = match &member {
             Some(member) => group.member(member),

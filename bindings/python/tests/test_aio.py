@@ -95,7 +95,7 @@ def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
             work = await waiting
             assert [one.record.key for one in work] == [b"k"]
             assert await group.ack(work) == [] and (await group.info()).lag == 0
-            assert (await group.reset(0)).valid and (await group.info()).lag == 2
+            assert (await group.reset()).valid and (await group.info()).lag == 2
             assert [info.name for info in await topic.groups()] == ["g"]
             assert (await group.delete()).valid and await topic.groups() == []
 

@@ -336,6 +336,8 @@ class World:
                 given["dead_letters"] = text
             elif option == "existing":
                 given["existing"] = True
+            elif option == "start":
+                given.update(start(text))
             else:
                 given[option] = int(text)
         made = self.topic(topic).group(group, mode, member=member, **given)  # type: ignore[arg-type]
@@ -380,8 +382,8 @@ class World:
         self.groups[rest].leave()
 
     def do_reset(self, rest: str) -> None:
-        name, offset = rest.split()
-        self.groups[name].reset(int(offset)).check()
+        name, place = rest.split()
+        self.groups[name].reset(**start(place)).check()
 
     def do_end(self, rest: str) -> None:
         self.groups[rest].delete().check()

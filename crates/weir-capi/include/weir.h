@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 /* Version of this interface: major << 16 | minor. Minor versions only add. */
-#define WEIR_ABI_VERSION 0x00000005u
+#define WEIR_ABI_VERSION 0x00000006u
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers");
@@ -480,7 +480,8 @@ enum {
 };
 enum { WEIR_READ_AWAIT = 1 }; /* the topic need not be there yet */
 
-/* Reads a position from a text, for `from` and `value` of weir_read_options: `start`, `end`, an offset
+/* Reads a position from a text, for `from` and `value` of weir_read_options, weir_group_options and
+ * weir_group_step: `start`, `end`, an offset
  * (the first record that is read), `-N` (the last N records), a time ago with its unit (`10m`, `2d`),
  * `today`, `yesterday`, a date in UTC (`2026-11-01`) or a time of RFC 3339. WEIR_E_BAD_OPTION for any
  * other text. Neither pointer may be NULL. */
@@ -503,11 +504,11 @@ typedef struct weir_group_options {
     uint32_t struct_size;
     uint32_t mode;           /* 1 exclusive, 2 keyed, 3 shared */
     uint32_t flags;          /* WEIR_GROUP_EXISTING: it is not made; WEIR_E_GROUP_UNKNOWN */
-    uint32_t reserved;
+    uint32_t from;           /* WEIR_FROM_...: where the group starts, if it is made now */
     weir_slice member;       /* 1 to 64 bytes; empty: made of process and time */
     uint64_t claim_lease_ms; /* of what this member claims; 0: the group's */
     /* of the group, if it is made now */
-    uint64_t start;          /* everything up to this offset counts as done */
+    uint64_t value;          /* as in weir_read_options */
     uint64_t lease_ms;       /* 0: 30,000 */
     uint32_t attempts_max;   /* 0: any number */
     uint32_t pending_max;    /* 0: 100,000 */
@@ -545,7 +546,7 @@ enum {
 enum {
     WEIR_GROUP_TAKE_OVER = 1, /* of an exclusive group: from its owner */
     WEIR_GROUP_LEAVE = 2,     /* of an exclusive group: another need not wait */
-    WEIR_GROUP_RESET = 3,     /* everything up to `offset` counts as done */
+    WEIR_GROUP_RESET = 3,     /* everything before the position counts as done, nothing after it */
     WEIR_GROUP_DELETE = 4     /* ends the group for all; GROUP_ABSENT when there is none */
 };
 
@@ -561,7 +562,10 @@ int32_t weir_group_claim(weir_group *group, uint64_t limit, uint64_t timeout_ms,
 int32_t weir_group_settle(weir_group *group, const weir_claim *claims, size_t count, uint32_t verb,
                           uint64_t time_ms, weir_slice reason, uint64_t *lost, size_t *lost_count,
                           weir_error *error);
-int32_t weir_group_step(weir_group *group, uint32_t verb, uint64_t offset, weir_error *error);
+/* `from` and `value`, as in weir_read_options, are the position of WEIR_GROUP_RESET; other verbs ignore
+ * them. */
+int32_t weir_group_step(weir_group *group, uint32_t verb, uint32_t from, uint64_t value,
+                        weir_error *error);
 int32_t weir_group_describe(weir_group *group, weir_group_info *out, weir_error *error);
 /* As weir_reader_cancel, for weir_group_claim, and at a server for every call of the member; one that
  * writes and had begun fails with WEIR_E_INDETERMINATE. */

@@ -249,7 +249,7 @@ calls! {
     /// What became of records.
     fn weir_group_settle(group: *mut Group, claims: *const Claim, count: usize, verb: u32, time_ms: u64, reason: Slice, lost: *mut u64, lost_count: *mut usize) = group::settle;
     /// Changes a group.
-    fn weir_group_step(group: *mut Group, verb: u32, offset: u64) = group::step;
+    fn weir_group_step(group: *mut Group, verb: u32, from: u32, value: u64) = group::step;
     /// What a group is.
     fn weir_group_describe(group: *mut Group, out: *mut GroupInfo) = group::describe;
 

@@ -9,6 +9,7 @@ use crate::error::{Fail, Kind};
 use crate::handle::{Caller, zeroed};
 use crate::page::Page;
 use crate::raw;
+use crate::read::position_of;
 use crate::registry::{self, Exclusive};
 use crate::store::{get_store, known};
 use crate::term::{LOOK_EVERY, Mark};
@@ -48,7 +49,6 @@ pub(crate) fn open(
     let mode = mode.and_then(GroupMode::from_number);
     let mode = mode.ok_or_else(|| Fail::option("the mode", given.mode))?;
     let mut setup = GroupSetup::new(mode);
-    setup.start = given.start;
     if given.lease_ms != 0 {
         setup.lease_ms = given.lease_ms;
     }
@@ -57,12 +57,14 @@ pub(crate) fn open(
     }
     setup.attempts_max = given.attempts_max;
     setup.dead_letters = c.text(given.dead_letters, "the topic for dead letters")?;
+    let from = position_of(given.from, given.value)?;
     let room = registry::room()?;
     let mut member = store.term().write(|| {
         let topic = store.weir.topic(topic)?;
         if given.flags & EXISTING != 0 && topic.group_info(name)?.is_none() {
             return Err(Fail::of(ErrorCode::GroupUnknown));
         }
+        setup.start = topic.offset_before(from)?.0;
         Ok(topic.group_with(name, &setup)?)
     })?;
     let called = c.short(given.member)?;
@@ -189,9 +191,11 @@ pub(crate) fn step(
     _: &Caller,
     group: *mut raw::Group,
     verb: u32,
-    offset: u64,
+    from: u32,
+    value: u64,
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
+    let to = position_of(from, value)?;
     let verdict = with(&group, |member| {
         group.write(|| {
             Ok(match verb {
@@ -203,7 +207,7 @@ pub(crate) fn step(
                     member.leave()?;
                     return Ok(None);
                 }
-                3 => member.reset(ConsequenceOffset(offset))?,
+                3 => member.reset(to)?,
                 4 => member.delete()?,
                 other => return Err(Fail::option("the verb", other)),
             }

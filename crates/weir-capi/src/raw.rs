@@ -472,14 +472,14 @@ pub struct GroupOptions {
     pub mode: u32,
     /// `WEIR_GROUP_EXISTING`: it is not made; `WEIR_E_GROUP_UNKNOWN`.
     pub flags: u32,
-    /// Reserved.
-    pub reserved: u32,
+    /// `WEIR_FROM_...`: the position at which a new group starts.
+    pub from: u32,
     /// 1 to 64 bytes; empty: made of process and time.
     pub member: Slice,
     /// Of what this member claims; 0: the group's.
     pub claim_lease_ms: u64,
-    /// Everything up to this offset counts as done.
-    pub start: u64,
+    /// As `value` of `weir_read_options`.
+    pub value: u64,
     /// 0: 30,000.
     pub lease_ms: u64,
     /// 0: any number.

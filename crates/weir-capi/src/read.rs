@@ -46,6 +46,18 @@ pub(crate) fn position(
     Ok(Kind::Ok)
 }
 
+/// The position with these numbers, as `weir_position` writes them.
+pub(crate) fn position_of(from: u32, value: u64) -> Result<ReadFrom, Fail> {
+    Ok(match from {
+        0 => ReadFrom::Start,
+        1 => ReadFrom::End,
+        2 => ReadFrom::After(ConsequenceOffset(value)),
+        3 => ReadFrom::Last(value),
+        4 => ReadFrom::Time(value),
+        other => return Err(Fail::option("the position", other)),
+    })
+}
+
 pub(crate) fn open(
     c: &Caller,
     store: *mut raw::Weir,
@@ -58,14 +70,7 @@ pub(crate) fn open(
     let topic = c.text(topic, "the topic")?;
     let given = c.options(options)?;
     known(given.flags, AWAIT, "flags")?;
-    let from = match given.from {
-        0 => ReadFrom::Start,
-        1 => ReadFrom::End,
-        2 => ReadFrom::After(ConsequenceOffset(given.value)),
-        3 => ReadFrom::Last(given.value),
-        4 => ReadFrom::Time(given.value),
-        other => return Err(Fail::option("where reading starts", other)),
-    };
+    let from = position_of(given.from, given.value)?;
     let reader = store.call(|weir| {
         let topic = weir.topic(topic)?;
         Ok(if given.flags & AWAIT == 0 {

@@ -359,13 +359,7 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
 /// The offset up to which everything counts as done when `from` is the first record.
 fn done_before(topic: &Topic, from: ReadFrom) -> anyhow::Result<u64> {
     let failed = || format!("cannot read {}", topic.name());
-    Ok(match from {
-        ReadFrom::Start => 0,
-        // The store takes the newest offset for it when it executes the step.
-        ReadFrom::End => u64::MAX,
-        ReadFrom::After(offset) => offset.0,
-        from => topic.reader(from).failed(failed)?.position().0 - 1,
-    })
+    Ok(topic.offset_before(from).failed(failed)?.0)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_core::group::Offsets;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, RecordKind};
-use weir_store::{Ask, GroupInfo, Page, StoreError};
+use weir_store::{Ask, GroupInfo, Page, ReadFrom, StoreError};
 
 pub use self::work::{Settle, Works};
 use crate::work::{Claim, LOOK_EVERY, Work, left, sleep};
@@ -105,7 +105,15 @@ impl Topic {
         Ok(self.backend().group(self.name().as_str(), name)?)
     }
 
-    /// The groups of the topic, by name. Behind a server a group names its
+    /// The offset before the first record at a position: `start` of a group that begins there.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn offset_before(&self, from: ReadFrom) -> Result<ConsequenceOffset, WeirError> {
+        offset_before(self.backend(), self.name().as_str(), from)
+    }
+
+    /// The groups of the topic, by name. At a server a group names its
     /// first 1,000 members.
     ///
     /// # Errors
@@ -113,6 +121,23 @@ impl Topic {
     pub fn groups(&self) -> Result<Vec<GroupInfo>, WeirError> {
         Ok(self.backend().groups(self.name().as_str())?)
     }
+}
+
+fn offset_before(
+    backend: &Backend,
+    topic: &str,
+    from: ReadFrom,
+) -> Result<ConsequenceOffset, WeirError> {
+    Ok(match from {
+        ReadFrom::Start => ConsequenceOffset::ZERO,
+        // The machine replaces it by the newest offset.
+        ReadFrom::End => ConsequenceOffset(u64::MAX),
+        ReadFrom::After(offset) => offset,
+        from => {
+            let reader = backend.read(topic)?.starting(from)?;
+            ConsequenceOffset(reader.position().0 - 1)
+        }
+    })
 }
 
 impl Group {
@@ -439,14 +464,15 @@ impl Group {
         }
     }
 
-    /// Moves the group: everything up to `offset` counts as done. Members lose
-    /// the records that they have claimed.
+    /// Moves the group to a position: every earlier record counts as done, and no
+    /// later one. Members lose the records that they have claimed.
     ///
     /// # Errors
-    /// Those of writing.
-    pub fn reset(&mut self, offset: ConsequenceOffset) -> Result<Verdict, WeirError> {
+    /// Those of writing, and those of reading the position.
+    pub fn reset(&mut self, to: ReadFrom) -> Result<Verdict, WeirError> {
+        let offset = offset_before(&self.backend, &self.topic, to)?.0;
         self.generation = 0;
-        self.step(GroupStep::Reset { offset: offset.0 })
+        self.step(GroupStep::Reset { offset })
     }
 
     /// Ends the group; its position is forgotten. It can be tried again when it

@@ -107,7 +107,11 @@ fn one_reads_and_another_takes_over() {
     bert.leave().unwrap();
     topic.put("k6", "v").unwrap();
     assert_eq!(anna.claim(10, NOW).unwrap().len(), 1, "free again");
-    assert!(anna.reset(weir::ConsequenceOffset(1)).unwrap().is_valid());
+    assert!(
+        anna.reset(weir::ReadFrom::After(weir::ConsequenceOffset(1)))
+            .unwrap()
+            .is_valid()
+    );
     assert_eq!(anna.claim(10, NOW).unwrap().len(), 7);
     assert!(anna.delete().unwrap().is_valid());
     assert!(bert.info().is_err());

@@ -474,7 +474,11 @@ class Topic:
         name: str,
         mode: GroupMode = "shared",
         *,
-        start: int = 0,
+        position: str | None = None,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
+        end: bool = False,
         lease: float | None = None,
         attempts: int = 0,
         pending: int | None = None,
@@ -649,9 +653,17 @@ class Group:
         """The member is still at them: their leases end in `lease` seconds. The offsets of those
         that it has not any more.
         """
-    def reset(self, offset: int) -> Verdict:
-        """Moves the group: everything up to `offset` counts as done. Members lose the records that
-        they have claimed.
+    def reset(
+        self,
+        position: str | None = None,
+        *,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
+        end: bool = False,
+    ) -> Verdict:
+        """Moves the group to a position, as for `Topic.pages`: everything before it counts as done, and
+        nothing after it. Members lose the records that they have claimed.
         """
     def take_over(self) -> None:
         """Makes this member the owner of an exclusive group, in place of the present owner."""

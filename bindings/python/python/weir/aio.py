@@ -432,9 +432,19 @@ class Group:
         """Makes this member the owner of an exclusive group, in place of the present owner."""
         await _pool.run(self.blocking.take_over)
 
-    async def reset(self, offset: int) -> Verdict:
-        """Puts the group anywhere: everything up to `offset` counts as done."""
-        return await _pool.run(self.blocking.reset, offset)
+    async def reset(
+        self,
+        position: str | None = None,
+        *,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
+        end: bool = False,
+    ) -> Verdict:
+        """Moves the group to a position; see `weir.Group.reset`."""
+        return await _pool.run(
+            self.blocking.reset, position, after=after, last=last, time_ms=time_ms, end=end
+        )
 
     async def delete(self) -> Verdict:
         """Ends the group; its position is forgotten."""

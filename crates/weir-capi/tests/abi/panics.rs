@@ -52,7 +52,7 @@ fn at_each_entry() {
         weir_group_open(null_mut(), NOTHING, NOTHING, null_mut(), null_mut(), null_mut());
         weir_group_claim(null_mut(), 0, 0, null_mut(), null_mut());
         weir_group_settle(null_mut(), null_mut(), 0, 0, 0, NOTHING, null_mut(), null_mut(), null_mut());
-        weir_group_step(null_mut(), 0, 0, null_mut());
+        weir_group_step(null_mut(), 0, 0, 0, null_mut());
         weir_group_describe(null_mut(), null_mut(), null_mut());
         weir_group_cancel(null_mut());
         weir_query_open(null_mut(), null_mut(), null_mut());

@@ -322,11 +322,11 @@ fn what_is_opened_through_it_has_its_deadline() {
     assert_eq!(claim(group, 0), DEADLINE);
     assert_eq!(settle(group), INDETERMINATE);
     unsafe {
-        let step = weir_group_step(group, 3, 1, null_mut());
+        let step = weir_group_step(group, 3, 2, 1, null_mut());
         assert_eq!(step, INDETERMINATE);
         // It may be there still, and can be asked again.
         for _ in 0..2 {
-            let delete = weir_group_step(group, 4, 0, null_mut());
+            let delete = weir_group_step(group, 4, 0, 0, null_mut());
             assert_eq!(delete, INDETERMINATE);
         }
         let mut info = sized!(GroupInfo);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir::{
     ConsequenceOffset, Current, Durability, ErrorCode, Group, GroupMode, GroupSetup, OpenOptions,
-    StoreError, Topic, Weir, WeirError, Work,
+    ReadFrom, StoreError, Topic, Weir, WeirError, Work,
 };
 
 use crate::proxy::Proxy;
@@ -82,7 +82,7 @@ fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
     say(format!("{:?}", weir.topic("none").unwrap().groups().err()));
     let none = weir.topic("none").unwrap();
     say(format!("{:?}", none.group("g", GroupMode::Shared).err()));
-    say(format!("{:?}", bert.reset(ConsequenceOffset(0)).unwrap()));
+    say(format!("{:?}", bert.reset(ReadFrom::Start).unwrap()));
     say(format!("{:?}", offsets(&anna.claim(1, NOW).unwrap())));
     say(format!("{:?}", anna.delete().unwrap()));
     say(format!("{:?}", bert.claim(1, NOW).err()));
@@ -138,7 +138,10 @@ fn exclusive(weir: &Weir, say: &mut impl FnMut(String)) {
     let next = anna.claim(10, PATIENCE).unwrap();
     say(format!("{:?}", offsets(&next)));
     say(format!("{:?}", anna.extend(&next, NOW).unwrap()));
-    say(format!("{:?}", anna.reset(ConsequenceOffset(3)).unwrap()));
+    say(format!(
+        "{:?}",
+        anna.reset(ReadFrom::After(ConsequenceOffset(3))).unwrap()
+    ));
     say(format!("{:?}", offsets(&anna.claim(2, NOW).unwrap())));
     say(info(&anna));
 }

@@ -530,7 +530,7 @@ impl World {
                 "lease" => setup.lease_ms = value.parse().unwrap(),
                 "attempts" => setup.attempts_max = value.parse().unwrap(),
                 "dead" => setup.dead_letters = value,
-                "start" => setup.start = value.parse().unwrap(),
+                "start" => setup.start = topic.offset_before(from(value)?)?.0,
                 "existing" => {
                     let known = topic.group_info(group)?;
                     known.ok_or(Failed(ErrorCode::GroupUnknown))?;
@@ -583,8 +583,7 @@ impl World {
             "take-over" => return Ok(member.group.take_over()?),
             "leave" => return Ok(member.group.leave()?),
             "reset" => {
-                let offset = ConsequenceOffset(words.next().unwrap().parse().unwrap());
-                let verdict = member.group.reset(offset)?;
+                let verdict = member.group.reset(from(words.next().unwrap())?)?;
                 return verdict.reason().map_or(Ok(()), |code| Err(Failed(code)));
             }
             "done" => Settle::Done,

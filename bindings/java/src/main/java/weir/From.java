@@ -7,7 +7,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Instant;
 
-/** Where reading begins. */
+/** A position in a topic: where reading begins, or where a group starts. */
 public final class From {
     final int kind;
     final long value;

@@ -43,7 +43,8 @@ public final class Group implements AutoCloseable {
             given.set(JAVA_INT, 8, options.existing ? 1 : 0);
             Lib.putText(call, given, 16, options.member);
             given.set(JAVA_LONG, 32, Weir.millis(options.claimLease));
-            given.set(JAVA_LONG, 40, options.start);
+            given.set(JAVA_INT, 12, options.start.kind);
+            given.set(JAVA_LONG, 40, options.start.value);
             given.set(JAVA_LONG, 48, Weir.millis(options.lease));
             given.set(JAVA_INT, 56, options.attempts);
             given.set(JAVA_INT, 60, options.pending);
@@ -133,28 +134,32 @@ public final class Group implements AutoCloseable {
 
     /** Makes this member the owner of an exclusive group, in place of the present owner. */
     public void takeOver() {
-        step(1, 0);
+        step(1, From.start());
     }
 
     /** Gives up an exclusive group, so that another member need not wait. */
     public void leave() {
-        step(2, 0);
+        step(2, From.start());
     }
 
-    /** Makes everything up to an offset count as done, and nothing after it. */
-    public void reset(long offset) {
-        step(3, offset);
+    /**
+     * Moves the group to a position: everything before it counts as done, and nothing after it. Members lose
+     * the records that they have claimed.
+     */
+    public void reset(From to) {
+        step(3, to);
     }
 
     /** Ends the group for all its members. */
     public void delete() {
-        step(4, 0);
+        step(4, From.start());
     }
 
-    private void step(int verb, long offset) {
+    private void step(int verb, From to) {
         try (Arena call = Arena.ofConfined()) {
             long group = handle.get();
-            marks.check(call, error -> (int) Lib.GROUP_STEP.invokeExact(group, verb, offset, error));
+            marks.check(call, error ->
+                    (int) Lib.GROUP_STEP.invokeExact(group, verb, to.kind, to.value, error));
         }
     }
 

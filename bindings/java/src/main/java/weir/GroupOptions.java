@@ -7,7 +7,7 @@ public final class GroupOptions {
     String member = "";
     Duration claimLease = Duration.ZERO;
     boolean existing;
-    long start = 0;
+    From start = From.start();
     Duration lease = Duration.ZERO;
     int attempts = 0;
     String deadLetters = "";
@@ -34,8 +34,8 @@ public final class GroupOptions {
         return this;
     }
 
-    /** Everything up to this offset counts as done. */
-    public GroupOptions start(long start) {
+    /** The position at which a group that is made now starts; by default the first record. */
+    public GroupOptions start(From start) {
         this.start = start;
         return this;
     }

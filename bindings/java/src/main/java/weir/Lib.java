@@ -21,7 +21,7 @@ import java.util.List;
  */
 final class Lib {
     /** The version of the interface that this package was written for. */
-    private static final int ABI_VERSION = 5;
+    private static final int ABI_VERSION = 6;
 
     static final int READY = 2;
     static final int NEED = 3;
@@ -97,7 +97,7 @@ final class Lib {
     static final MethodHandle GROUP_SETTLE = call("weir_group_settle", JAVA_LONG, ADDRESS, JAVA_LONG,
             JAVA_INT, JAVA_LONG, SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle GROUP_STEP =
-            call("weir_group_step", JAVA_LONG, JAVA_INT, JAVA_LONG, ADDRESS);
+            call("weir_group_step", JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
     static final MethodHandle GROUP_DESCRIBE = call("weir_group_describe", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle GROUP_CANCEL = call("weir_group_cancel", JAVA_LONG);
     static final MethodHandle GROUP_FREE = give("weir_group_free");

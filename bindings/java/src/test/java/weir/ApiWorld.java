@@ -324,7 +324,7 @@ final class ApiWorld implements TranscriptTest.World {
                 case "lease" -> options.lease(millis(sides[1]));
                 case "attempts" -> options.attempts(Integer.parseInt(sides[1]));
                 case "dead" -> options.deadLetters(sides[1]);
-                case "start" -> options.start(Long.parseLong(sides[1]));
+                case "start" -> options.start(place(sides[1]));
                 default -> throw new AssertionError("no option " + word);
             }
         }
@@ -347,7 +347,7 @@ final class ApiWorld implements TranscriptTest.World {
             case "extend" -> lost = group.extend(claimed(words, 3), millis(words[2]));
             case "take-over" -> group.takeOver();
             case "leave" -> group.leave();
-            case "reset" -> group.reset(Long.parseLong(words[2]));
+            case "reset" -> group.reset(place(words[2]));
             case "end" -> group.delete();
             case "group-info" -> {
                 Group.Info info = group.info();

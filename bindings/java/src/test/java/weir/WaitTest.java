@@ -175,7 +175,7 @@ class WaitTest {
             try (Group group = store.topic("t").group("g", GroupMode.SHARED)) {
                 Thread.currentThread().interrupt();
                 // In a store of this process it waits for nobody.
-                group.reset(0);
+                group.reset(From.start());
                 assertTrue(Thread.interrupted());
                 assertTrue(group.claim(1, Duration.ZERO).isEmpty());
                 Thread.currentThread().interrupt();
