@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{FlockOperation, flock};
-use weir::{ErrorCode, Weir};
+use weir::{ErrorCode, Store, Weir};
 
 use crate::caller::Caller;
 use crate::place::{self, Access, FOLLOWER};
@@ -143,6 +143,16 @@ fn changes(from: &OwnedFd) -> Option<usize> {
 /// Opens the store as a follower.
 pub(crate) fn open(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
     place::open_as(caller, access, FOLLOWER, wait)
+}
+
+/// How to open a directory again that was opened for reading. Beside a writer the next open waits
+/// until the writer ends. In a directory that cannot be written, it stays read-only.
+pub(crate) fn access(first: &Weir, at: &Path) -> Access {
+    if first.local().is_some_and(Store::is_read_only) && !place::is_locked(at) {
+        Access::Read
+    } else {
+        Access::Change
+    }
 }
 
 /// The store, or nothing while somebody else has it open.

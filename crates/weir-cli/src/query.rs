@@ -319,20 +319,31 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         return Err(usage(&why));
     }
     let consumer = args.into.as_deref().map(Consumer::start).transpose()?;
-    let result = query(caller, args, (&text, &plan), budgets);
-    match consumer {
-        Some(consumer) => consumer.end(result),
-        None => result,
+    let done = query(caller, args, (&text, &plan), budgets);
+    let Some(consumer) = consumer else {
+        return done.map(|_| ExitCode::SUCCESS);
+    };
+    let (result, last) = match done {
+        Ok(last) => (Ok(ExitCode::SUCCESS), last),
+        Err(error) => (Err(error), None),
+    };
+    let code = consumer.end(result)?;
+    // What a consumer has read and not worked through is only known when it has ended.
+    if code == ExitCode::SUCCESS
+        && let (Some(path), Some(place)) = (&args.checkpoint, last)
+    {
+        checkpoint::write(path, &place, true)?;
     }
+    Ok(code)
 }
 
-/// Runs the query and prints its results.
+/// Runs the query and prints its results. Returns the last position if `run` has to save it.
 fn query(
     caller: &Caller,
     args: &QueryArgs,
     (text, plan): (&QueryText, &Plan),
     budgets: Budgets,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Option<Checkpoint>> {
     let printer = Printer::open(
         &caller.style,
         &plan.columns(),
@@ -340,7 +351,7 @@ fn query(
         args.raw_strings,
     )?;
     let Some(mut printer) = printer else {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(None);
     };
     let before = match &args.checkpoint {
         Some(path) => checkpoint::read(path)?,
@@ -351,18 +362,19 @@ fn query(
     if paths.is_empty() && args.from.is_empty() {
         return Err(usage("name files, or topics with --from"));
     }
+    let last;
     if args.from.is_empty() {
         let mut files = Files::new(args, &paths, text, budgets, before.as_ref())?;
-        drive(caller, args, &mut files, &mut printer, goes_on)?;
+        last = drive(caller, args, &mut files, &mut printer, goes_on)?;
     } else if let Some(at) = directory(caller, args)? {
-        follow_directory(caller, args, (text, budgets), &at, &mut printer)?;
+        last = follow_directory(caller, args, (text, budgets), &at, &mut printer)?;
     } else {
         let token = before.map(|before| before.token);
         let mut topics = Topics::new(caller, args, text.clone(), budgets, token)?;
-        drive(caller, args, &mut topics, &mut printer, goes_on)?;
+        last = drive(caller, args, &mut topics, &mut printer, goes_on)?;
     }
     printer.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(last)
 }
 
 /// The directory whose topics are followed; `None` when they are not, or of a server.
@@ -384,9 +396,11 @@ fn follow_directory(
     (text, budgets): (&QueryText, Budgets),
     at: &std::path::Path,
     printer: &mut Printer,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<Checkpoint>> {
     let mut watch = FollowerProgress::new(at);
-    let mut opened = Some(follower::open(caller, Access::Read, caller.lock_wait)?);
+    let first = follower::open(caller, Access::Read, caller.lock_wait)?;
+    let access = follower::access(&first, at);
+    let mut opened = Some(first);
     let mut token = None;
     loop {
         if let Some(weir) = opened.take() {
@@ -395,8 +409,14 @@ fn follow_directory(
             if is_served {
                 return drive(caller, args, &mut topics, printer, false);
             }
+            if let Some(why) = topics.explain().no_token {
+                let what = "cannot follow the topics of a directory with this query";
+                let failure = Failure::new(ErrorCode::NoToken, what).because(why);
+                let advice = "serve the directory (`weir serve`), and ask the server";
+                return Err(failure.advise(advice).into());
+            }
             if print_until_idle(&mut topics, printer)? {
-                return Ok(());
+                return Ok(None);
             }
             token = Some(topics.place()?.token);
             drop(topics);
@@ -407,8 +427,9 @@ fn follow_directory(
             }
         }
         std::thread::sleep(FOLLOW_PAUSE);
+        consumer::check()?;
         if !watch.is_quiet() {
-            opened = follower::open_now(caller, Access::Change)?;
+            opened = follower::open_now(caller, access)?;
         }
     }
 }
@@ -455,9 +476,10 @@ fn drive(
     query: &mut dyn Run,
     printer: &mut Printer,
     goes_on: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<Checkpoint>> {
     if args.explain {
-        return print::explain(&caller.style, &query.explain());
+        print::explain(&caller.style, &query.explain())?;
+        return Ok(None);
     }
     if args.checkpoint.is_some()
         && let Some(why) = query.explain().no_token
@@ -476,6 +498,8 @@ fn drive(
     let polite = args.follow || args.reads_stdin();
     let mut waits = !polite;
     let mut over = goes_on;
+    // A consumer is given one page of time to work through what it has read.
+    let mut held = None;
     while left > 0 {
         let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
         let bounds = Bounds {
@@ -491,7 +515,11 @@ fn drive(
                 if let Some(path) = &args.checkpoint {
                     printer.flush()?;
                     consumer::wait_until_taken()?;
-                    if let Some(place) = place_now(query)? {
+                    let mut place = place_now(query)?;
+                    if args.into.is_some() {
+                        std::mem::swap(&mut place, &mut held);
+                    }
+                    if let Some(place) = place {
                         checkpoint::write(path, &place, false)?;
                     }
                 }
@@ -517,10 +545,13 @@ fn drive(
     if let Some(path) = &args.checkpoint {
         let place = query.place()?;
         printer.flush()?;
+        if args.into.is_some() {
+            return Ok(Some(place));
+        }
         consumer::wait_until_taken()?;
         checkpoint::write(path, &place, true)?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The position of a query; `None` where it has none at this result (`NoToken`) and gets one later.

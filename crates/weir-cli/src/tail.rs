@@ -19,14 +19,13 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use weir::query::RecordFilter;
 use weir::{
-    ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Store, TopicReader, Weir,
-    pattern_matches,
+    ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, TopicReader, Weir, pattern_matches,
 };
 
 use self::follow::Follow;
 use self::merge::Merge;
 use crate::caller::Caller;
-use crate::follower::{FOLLOW_PAUSE, FollowerProgress, open, open_now};
+use crate::follower::{FOLLOW_PAUSE, FollowerProgress, access, open, open_now};
 use crate::group::{self, Until};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access, Where};
@@ -251,14 +250,7 @@ fn directory(
 ) -> anyhow::Result<()> {
     let mut watch = FollowerProgress::new(at);
     let first = open(caller, Access::Read, caller.lock_wait)?;
-    // Beside a writer the next open waits until the writer ends. In a directory that cannot be
-    // written, it stays read-only.
-    let read_only = first.local().is_some_and(Store::is_read_only) && !place::is_locked(at);
-    let access = if read_only {
-        Access::Read
-    } else {
-        Access::Change
-    };
+    let access = access(&first, at);
     let mut opened = Some(first);
     while state.left > 0 {
         if let Some(weir) = opened.as_ref().filter(|weir| weir.local().is_none()) {

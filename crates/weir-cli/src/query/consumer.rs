@@ -95,6 +95,25 @@ pub(super) fn wait_until_taken() -> anyhow::Result<()> {
     }
 }
 
+/// Returns at once.
+///
+/// # Errors
+/// Nobody reads what is printed any more.
+pub(super) fn check() -> anyhow::Result<()> {
+    let out = stdout();
+    let mut fds = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let looked = poll(&mut fds, Some(&at_once));
+    let [fd] = fds;
+    if is_pipe() && looked.is_ok() && fd.revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+        return report::stdout(Err(io::ErrorKind::BrokenPipe.into()));
+    }
+    Ok(())
+}
+
 fn is_pipe() -> bool {
     fstat(stdout()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }

@@ -269,12 +269,12 @@ impl Bare {
             (_, value) => value,
         };
         let on_one_line = self.format == Format::Jsonl || !apart.is_empty();
-        let value = if on_one_line && value.contains(&b'\n') | value.contains(&b'\r') {
-            // A line feed in JSON is white space between tokens.
-            let line = value.iter().map(|byte| match byte {
-                b'\n' | b'\r' => b' ',
-                byte => *byte,
-            });
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r') || apart.contains(byte);
+        let value = if on_one_line && value.iter().any(ends) {
+            // Such a byte in JSON is white space between tokens.
+            let line = value
+                .iter()
+                .map(|byte| if ends(byte) { b' ' } else { *byte });
             Cow::Owned(line.collect())
         } else {
             Cow::Borrowed(value)

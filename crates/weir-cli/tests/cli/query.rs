@@ -1140,7 +1140,7 @@ fn what_a_consumer_did_not_take_comes_again() {
     assert_eq!(done.text(), "");
     assert!(!place.path("here").exists());
     // It takes some pages, and dies with the next before it: those come again and no other.
-    let died = run("dd bs=1 count=1500 2>/dev/null; kill -9 $$");
+    let died = run("dd bs=1 count=3000 2>/dev/null; kill -9 $$");
     assert_eq!(died.code, 1, "{}", died.err);
     assert!(died.err.contains("was killed"), "{}", died.err);
     let seen: Vec<String> = died.text().lines().map(str::to_owned).collect();
@@ -1153,8 +1153,13 @@ fn what_a_consumer_did_not_take_comes_again() {
         rest[0],
         seen.len()
     );
+    // One that has read everything, and fails, gets the end again.
+    std::fs::remove_file(place.path("here")).unwrap();
+    run("cat >/dev/null; exit 7").code(7);
+    let again = run("cat").ok();
+    assert!(again.text().ends_with("1999\n"), "{}", again.text());
     // Nothing is left; a command that is none fails as the shell says.
-    run("cat").ok();
+    assert_eq!(run("cat").ok().text(), "");
     assert_eq!(
         place
             .words(&["query", "a.ndjson", "--into", "no-such-command"])
