@@ -216,18 +216,26 @@ static void packets(test *of)
 
 /* ---------------------------------------------------------------- values */
 
-static const char *parts_wrong[] = {"", "elem-start", "elem-type", "elem-length", "key-start", "key-length", "key-end", "value-type", "value-length", "short", "index", "oper", "type", "length"};
+static const char *parts_wrong[] = {"", "elem-start", "elem-type", "elem-length", "key-start", "key-length", "key-end", "value-type", "value-length", "short", "index", "oper", "type", "length", "", "",
+                                    "field", "too-many", "declaration", "not-a-struct", "width", "cells"};
 
 static void part(text *to, uint32_t what, const weir_psyc_part *of)
 {
     char operation[] = {(char)of->operation, 0};
     switch (of->kind) {
     case WEIR_PSYC_TYPE: text_put(to, what == WEIR_PSYC_LIST ? "list-type\t" : "dict-type\t"); shown(to, of->type); break;
-    case WEIR_PSYC_ELEM: text_put(to, "elem\t"); shown(to, of->type); text_put(to, "\t"); shown(to, of->value); break;
-    case WEIR_PSYC_KEY: text_put(to, "key\t"); shown(to, of->value); break;
+    case WEIR_PSYC_ELEM: text_put(to, what == WEIR_PSYC_TABLE ? "column\t" : "elem\t"); shown(to, of->type); text_put(to, "\t"); shown(to, of->value); break;
+    case WEIR_PSYC_KEY:
+        text_put(to, what == WEIR_PSYC_TABLE ? "row\t" : "key\t");
+        shown(to, of->value);
+        if (what == WEIR_PSYC_TABLE) {
+            text_put(to, "\t");
+            shown(to, of->type);
+        }
+        break;
     case WEIR_PSYC_VALUE:
         text_put(to, "value\t");
-        if (what == WEIR_PSYC_DICT) {
+        if (what != WEIR_PSYC_UPDATE) {
             shown(to, of->type);
             text_put(to, "\t");
         }
@@ -244,16 +252,18 @@ static void part(text *to, uint32_t what, const weir_psyc_part *of)
 static void value(test *of, uint32_t what)
 {
     weir_slice input = bytes_of(setting(of, "in"));
+    weir_slice declaration = bytes_of(what == WEIR_PSYC_STRUCT ? setting(of, "type") : "");
     for (size_t room = 1; room <= ROOM; room += ROOM - 1) {
         weir_psyc_cursor cursor = {.what = what};
         weir_psyc_part parts[ROOM];
         weir_slice rest = input;
         weir_error error;
         text printed = {0};
-        size_t count, used;
+        size_t count, used = 0;
         int32_t done;
         do {
-            done = weir_psyc_walk(&cursor, rest, parts, room, &count, &used, &error);
+            done = what == WEIR_PSYC_STRUCT ? weir_psyc_walk_struct(&cursor, declaration, rest, parts, room, &count, &error)
+                                            : weir_psyc_walk(&cursor, rest, parts, room, &count, &used, &error);
             if (done > 0) {
                 rest = (weir_slice){rest.ptr + used, rest.len - used};
                 for (size_t at = 0; at < count; at++)
@@ -271,12 +281,15 @@ static void value(test *of, uint32_t what)
         text_free(&printed);
     }
     release(input);
+    release(declaration);
 }
 
 static void lists(test *of) { value(of, WEIR_PSYC_LIST); }
 static void dicts(test *of) { value(of, WEIR_PSYC_DICT); }
 static void indexes(test *of) { value(of, WEIR_PSYC_INDEX); }
 static void updates(test *of) { value(of, WEIR_PSYC_UPDATE); }
+static void structs(test *of) { value(of, WEIR_PSYC_STRUCT); }
+static void tables(test *of) { value(of, WEIR_PSYC_TABLE); }
 
 static void uniforms(test *of)
 {
@@ -388,6 +401,31 @@ static void names(test *of)
     check(of, &printed, "described");
     text_free(&printed);
     release(bytes);
+}
+
+static void compact(test *of)
+{
+    weir_psyc_compact table[SETTINGS];
+    char *rows[SETTINGS];
+    size_t count = 0;
+    const char *expand = setting(of, "expand"), *contract = setting(of, "contract");
+    weir_slice name;
+    text printed = {0};
+    for (size_t at = 0; at < of->count; at++) {
+        if (strncmp(of->settings[at], "entry ", 6) != 0)
+            continue;
+        char *row = rows[count] = copied(of->settings[at] + 6, strlen(of->settings[at] + 6)), *one = word(&row);
+        table[count++] = (weir_psyc_compact){slice(one), slice(row)};
+    }
+    if ((expand ? weir_psyc_expand : weir_psyc_contract)(table, count, slice(expand ? expand : contract), &name, NULL) != WEIR_OK)
+        abort();
+    text_put(&printed, "name\t");
+    shown(&printed, name);
+    text_put(&printed, "\n");
+    check(of, &printed, "looked up");
+    text_free(&printed);
+    while (count)
+        free(rows[--count]);
 }
 
 static void packet_ids(test *of)
@@ -525,6 +563,10 @@ static int32_t container_of(void *from, uint8_t *out, size_t room, size_t *size,
         return weir_psyc_render_list(of->type, of->items, of->item_count, WEIR_PSYC_THRESHOLD, out, room, size, error);
     if (strcmp(of->kind, "dict") == 0)
         return weir_psyc_render_dict(of->type, of->entries, of->entry_count, WEIR_PSYC_THRESHOLD, out, room, size, error);
+    if (strcmp(of->kind, "key") == 0)
+        return weir_psyc_render_key(of->entries[0].key, WEIR_PSYC_LENGTH_AUTO, WEIR_PSYC_THRESHOLD, out, room, size, error);
+    if (strcmp(of->kind, "value") == 0)
+        return weir_psyc_render_value(&of->entries[0].value, WEIR_PSYC_THRESHOLD, out, room, size, error);
     return weir_psyc_render_update(of->steps, of->step_count, of->operation, of->items, WEIR_PSYC_THRESHOLD, out, room, size, error);
 }
 
@@ -606,11 +648,14 @@ static const file files[] = {
     {"dicts.txt", dicts, " in "},
     {"indexes.txt", indexes, " in "},
     {"updates.txt", updates, " in "},
+    {"structs.txt", structs, " type in "},
+    {"tables.txt", tables, " in "},
     {"uniforms.txt", uniforms, " in "},
     {"templates.txt", templates, " in "},
     {"standard-templates.txt", standard, " "},
     {"keywords.txt", keywords, " inherits matches "},
     {"names.txt", names, " "},
+    {"compact.txt", compact, " entry expand contract "},
     {"packet-ids.txt", packet_ids, " parts in "},
     {"render.txt", render, " item threshold "},
     {"render-containers.txt", render_containers, " item kind "},

@@ -61,7 +61,8 @@ static uint64_t parsed(uint32_t mode, const uint8_t *from, size_t len, size_t pi
     weir_psyc_parser_options options = {.struct_size = sizeof options, .mode = mode};
     weir_psyc_event events[ROOM];
     weir_error error;
-    uint64_t sum = 0xcbf29ce484222325u;
+    /* A value in parts counts when its last part is there: an error may come in its place. */
+    uint64_t sum = 0xcbf29ce484222325u, open = sum;
     size_t used = 0, given = 0, count = 0, now = 0;
     if (mode == WEIR_PSYC_BARE_CONTENT)
         options.content_length = len;
@@ -83,11 +84,13 @@ static uint64_t parsed(uint32_t mode, const uint8_t *from, size_t len, size_t pi
             uint8_t part = kind >= WEIR_PSYC_ENTITY && kind < WEIR_PSYC_COMPLETE ? (uint8_t)((kind - WEIR_PSYC_ENTITY) % 4) : 0;
             uint16_t whole = (uint16_t)(kind - part);
             if (part < 2) {
-                sum = mixed(sum, &whole, sizeof whole);
-                sum = mixed(sum, &events[at].sized, 1);
-                sum = mixed(sum, events[at].name.ptr, events[at].name.len);
+                open = mixed(sum, &whole, sizeof whole);
+                open = mixed(open, &events[at].sized, 1);
+                open = mixed(open, events[at].name.ptr, events[at].name.len);
             }
-            sum = mixed(sum, events[at].value.ptr, events[at].value.len);
+            open = mixed(open, events[at].value.ptr, events[at].value.len);
+            if (part == 0 || part == 3)
+                sum = open;
         }
         used += now;
         if (done == WEIR_NEED && given == len)
@@ -101,7 +104,9 @@ static void walked(const uint8_t *from, size_t len)
 {
     weir_slice all = placed(from, len);
     weir_psyc_part parts[ROOM];
-    for (uint32_t what = WEIR_PSYC_LIST; what <= WEIR_PSYC_UPDATE; what++) {
+    for (uint32_t what = WEIR_PSYC_LIST; what <= WEIR_PSYC_TABLE; what++) {
+        if (what == WEIR_PSYC_TEXT || what == WEIR_PSYC_STRUCT)
+            continue;
         weir_psyc_cursor cursor = {.what = what};
         weir_slice rest = all;
         size_t count, used, calls = 0;
@@ -124,6 +129,23 @@ static void walked(const uint8_t *from, size_t len)
         done = weir_psyc_walk(&cursor, all, parts, ROOM, &count, &used, NULL);
         CHECK(done > 0 || done == WEIR_E_PROTOCOL);
     }
+    /* The front of the bytes as the declaration of all of them. */
+    weir_slice declaration = {all.ptr, len / 2};
+    weir_psyc_cursor cursor = {.what = WEIR_PSYC_STRUCT};
+    size_t count, calls = 0;
+    int32_t done;
+    do {
+        CHECK(calls++ <= 2 * len + 4);
+        done = weir_psyc_walk_struct(&cursor, declaration, all, parts, 1 + len % ROOM, &count, NULL);
+        for (size_t at = 0; done > 0 && at < count; at++) {
+            inside(parts[at].type, all);
+            inside(parts[at].value, all);
+        }
+    } while (done == WEIR_OK);
+    if (len >= sizeof cursor.state)
+        memcpy(cursor.state, from, sizeof cursor.state);
+    done = weir_psyc_walk_struct(&cursor, declaration, all, parts, ROOM, &count, NULL);
+    CHECK(done > 0 || done == WEIR_E_PROTOCOL);
 }
 
 /* Renders what the bytes describe: each length is used as the end of a part. */
@@ -168,6 +190,16 @@ static void rendered(const uint8_t *from, size_t len)
     weir_psyc_entry entry = {.key = part[4], .value = items[0]};
     if (weir_psyc_render_dict(part[5], &entry, 1, flags, NULL, 0, &size, NULL) == WEIR_NEED)
         CHECK(weir_psyc_render_dict(part[5], &entry, 1, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
+    if (weir_psyc_render_key(part[4], flags % 3, flags, NULL, 0, &size, NULL) == WEIR_NEED)
+        CHECK(weir_psyc_render_key(part[4], flags % 3, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
+    if (weir_psyc_render_value(items, flags, NULL, 0, &size, NULL) == WEIR_NEED)
+        CHECK(weir_psyc_render_value(items, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
+    weir_psyc_compact compact = {part[0], part[1]};
+    weir_slice name;
+    CHECK(weir_psyc_expand(&compact, 1, part[2], &name, NULL) == WEIR_OK);
+    inside(name, all);
+    CHECK(weir_psyc_contract(&compact, 1, name, &name, NULL) == WEIR_OK);
+    inside(name, all);
     weir_psyc_template template = {.struct_size = sizeof template, .text = all};
     weir_psyc_binding binding = {part[0], part[1]};
     weir_psyc_cursor cursor = {.what = WEIR_PSYC_TEXT};
@@ -227,7 +259,7 @@ int main(int count, char **words)
     static const char *seeds[] = {
         ":_source\tpsyc://a.example/~x\n:_tag\t7\n37\n=_note 9\ttwo\nlines\n_message\nMind it.\n|\n",
         "\n=\n=_list_a\t_t| a|3 b|c\n_m\n|x\n|\n|\n", "8\n:a 00\t\n_m\n|\n", "_t{k} v{3 a}b}=_u:2 xy", "#1{2 ab}._f =_t:3 abc",
-        "psyc://lock.example:4405d/@gauge#north", "Hello [_nick], [_none] and [][", "\x02_a\x03""abc\x02_m\x04""data\x02_t\x05",
+        "_struct_m{a} | x| 1{b}=_struct:7 |=_u:1 y", "*2 |k1|a|b|k2|c|d", "|=_a|=_b|=_a x|1 y", "psyc://lock.example:4405d/@gauge#north", "Hello [_nick], [_none] and [][", "\x02_a\x03""abc\x02_m\x04""data\x02_t\x05",
     };
     unsigned long rounds = count > 2 ? strtoul(words[1], NULL, 10) : 0;
     state = count > 2 ? strtoull(words[2], NULL, 10) : 0;

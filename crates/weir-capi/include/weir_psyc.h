@@ -117,7 +117,7 @@ int32_t weir_psyc_parser_describe(const weir_psyc_parser *parser, weir_psyc_pars
 
 /* ------------------------------------------------------------------ values in */
 
-enum { WEIR_PSYC_LIST = 1, WEIR_PSYC_DICT = 2, WEIR_PSYC_INDEX = 3, WEIR_PSYC_UPDATE = 4, WEIR_PSYC_TEXT = 5 };
+enum { WEIR_PSYC_LIST = 1, WEIR_PSYC_DICT = 2, WEIR_PSYC_INDEX = 3, WEIR_PSYC_UPDATE = 4, WEIR_PSYC_TEXT = 5, WEIR_PSYC_STRUCT = 6, WEIR_PSYC_TABLE = 7 };
 
 /* Where a walk stands: any bytes are safe here. Before the first call all is zero but what is asked for. */
 typedef struct weir_psyc_cursor {
@@ -128,14 +128,14 @@ typedef struct weir_psyc_cursor {
 
 enum {
     WEIR_PSYC_TYPE = 1,       /* type: that of all elements or values without their own */
-    WEIR_PSYC_ELEM = 2,       /* type, value, sized */
+    WEIR_PSYC_ELEM = 2,       /* type, value, sized: of a list, or a column of a table */
     WEIR_PSYC_ELEM_START = 3, /* type, number: bytes of all parts, value: the first part, may be empty */
     WEIR_PSYC_ELEM_CONT = 4,  /* value: a part, never empty */
     WEIR_PSYC_ELEM_END = 5,   /* value: the last part, never empty */
-    WEIR_PSYC_KEY = 6,        /* value, sized: of a dict or an index */
-    WEIR_PSYC_VALUE = 7,      /* type, value, sized: of the key before, or of an update */
+    WEIR_PSYC_KEY = 6,        /* value, sized: of a dict, an index or a row of a table; type: of that row */
+    WEIR_PSYC_VALUE = 7,      /* type, value, sized: of the key or field before, or of an update */
     WEIR_PSYC_POS = 8,        /* number: a position in a list, from 0 */
-    WEIR_PSYC_FIELD = 9,      /* value: a field of a struct */
+    WEIR_PSYC_FIELD = 9,      /* value: a field of a struct, which is also its type */
     WEIR_PSYC_OP = 10         /* operation, type: of an update */
 };
 
@@ -150,10 +150,25 @@ typedef struct weir_psyc_part {
     uint32_t reserved;
 } weir_psyc_part;
 
-/* Walks on in a list, dict, index or update: fills up to `room` (1 to 65,536) parts. WEIR_DONE: that was all;
+/* Walks on in a list, dict, index, update or table: fills up to `room` (1 to 65,536) parts. WEIR_DONE: that was all;
  * WEIR_OK: there is no room; WEIR_NEED, of a list: more bytes have to come. Of a list, the next call gets the
- * bytes after the `used` ones; of the others, the same bytes again, and `used` is 0. */
+ * bytes after the `used` ones; of the others, the same bytes again, and `used` is 0. A table is a dict of
+ * structs, or a width list if it starts with '*': KEY begins each row, and one ELEM follows for each column. */
 int32_t weir_psyc_walk(weir_psyc_cursor *cursor, weir_slice bytes, weir_psyc_part *parts, size_t room, size_t *count, size_t *used, weir_error *error);
+
+/* Walks on in a struct value, with a cursor for WEIR_PSYC_STRUCT: as weir_psyc_walk, with the same declaration
+ * and bytes in every call. FIELD is given for each field of the declaration; VALUE follows, unless the value
+ * has fewer elements. Without bytes, this walks and checks the declaration alone. */
+int32_t weir_psyc_walk_struct(weir_psyc_cursor *cursor, weir_slice declaration, weir_slice bytes, weir_psyc_part *parts, size_t room, size_t *count, weir_error *error);
+
+enum { /* `detail` of WEIR_E_PROTOCOL of a struct or a table, beside those of lists and dicts */
+    WEIR_PSYC_STRUCT_FIELD = 16,       /* a field of a declaration has no type, or it has a value */
+    WEIR_PSYC_STRUCT_TOO_MANY = 17,    /* more elements than fields */
+    WEIR_PSYC_STRUCT_DECLARATION = 18, /* the declaration is not a list; `offset` is its byte */
+    WEIR_PSYC_TABLE_NOT_A_STRUCT = 19, /* a row has no type, or its type is not a struct */
+    WEIR_PSYC_TABLE_WIDTH = 20,        /* a width list does not start with its width */
+    WEIR_PSYC_TABLE_CELLS = 21         /* the cells do not fill the last row */
+};
 
 /* A list of exactly five elements; empty for what is absent. Never changes. */
 typedef struct weir_psyc_packet_id {
@@ -220,6 +235,17 @@ int32_t weir_psyc_inherits(weir_slice base, weir_slice word, weir_error *error);
 int32_t weir_psyc_matches(weir_slice shorter, weir_slice longer, weir_error *error);
 /* Index of the longest of `keys` that `word` inherits from, or WEIR_ABSENT. Linear. */
 int32_t weir_psyc_lookup(const weir_slice *keys, size_t count, weir_slice word, size_t *index, weir_error *error);
+
+/* A compact name and the long name that two ends of a circuit use it for. Never changes. */
+typedef struct weir_psyc_compact {
+    weir_slice compact;
+    weir_slice name;
+} weir_psyc_compact;
+
+/* The long name of a compact one, and the other way; `word` itself if the table does not have it. Of equal
+ * entries the first holds. `out` points into the table or into `word`. Linear. */
+int32_t weir_psyc_expand(const weir_psyc_compact *table, size_t count, weir_slice word, weir_slice *out, weir_error *error);
+int32_t weir_psyc_contract(const weir_psyc_compact *table, size_t count, weir_slice word, weir_slice *out, weir_error *error);
 
 enum { WEIR_PSYC_IS_KEYWORD = 1, WEIR_PSYC_IS_LIST = 2 };
 
@@ -425,6 +451,9 @@ int32_t weir_psyc_render_modifier(const weir_psyc_modifier *modifier, uint64_t t
 /* A list; without a type, a piece of one: pieces after each other are a list. The same holds for dicts. */
 int32_t weir_psyc_render_list(weir_slice type, const weir_psyc_item *items, size_t count, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
 int32_t weir_psyc_render_dict(weir_slice type, const weir_psyc_entry *entries, size_t count, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+/* One entry of a dict in two parts: its key with the braces, then its value. `length` is WEIR_PSYC_LENGTH_... */
+int32_t weir_psyc_render_key(weir_slice key, uint32_t length, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+int32_t weir_psyc_render_value(const weir_psyc_item *value, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
 /* An update expression; `operation` as in a modifier. */
 int32_t weir_psyc_render_update(const weir_psyc_step *steps, size_t count, uint32_t operation, const weir_psyc_item *item, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
 /* Equal ids have equal bytes: there is no threshold. */

@@ -68,7 +68,7 @@ macro_rules! sized32 {
 }
 plain! {
     Slice Expect Step Param Loan Frame Meta Frames Claim Verdict Record Error
-    PsycEvent PsycCursor PsycPart PsycPacketId PsycBinding PsycModifier PsycItem PsycEntry PsycStep
+    PsycEvent PsycCursor PsycPart PsycPacketId PsycCompact PsycBinding PsycModifier PsycItem PsycEntry PsycStep
 }
 sized32! {
     PageInfo CodeInfo OpenOptions ConnectOptions Info TopicOptions Intention TopicInfo ReadOptions

@@ -325,7 +325,7 @@ fn calls_that_break_the_rules_are_refused() {
         );
         // A cursor of any bytes is safe.
         let mut parts = [zero::<PsycPart>(); 4];
-        for what in [1, 2, 3, 4] {
+        for what in [1, 2, 3, 4, 7] {
             for fill in [0_u64, 1, 2, 3, 9, u64::MAX] {
                 let mut cursor = zero::<PsycCursor>();
                 (cursor.what, cursor.state) = (what, [fill; 6]);
@@ -344,7 +344,7 @@ fn calls_that_break_the_rules_are_refused() {
                 }
             }
         }
-        for (what, partial) in [(0, 0), (5, 0), (2, 1), (1, 2)] {
+        for (what, partial) in [(0, 0), (5, 0), (6, 0), (8, 0), (2, 1), (7, 1), (1, 2)] {
             let mut cursor = zero::<PsycCursor>();
             (cursor.what, cursor.partial) = (what, partial);
             assert_eq!(
@@ -352,6 +352,55 @@ fn calls_that_break_the_rules_are_refused() {
                 BAD_OPTION
             );
         }
+        let (p, declaration) = (parts.as_mut_ptr(), slice(b"|=_a|=_b"));
+        for fill in [0_u64, 1, 2, 3, 9, u64::MAX] {
+            let mut cursor = zero::<PsycCursor>();
+            (cursor.what, cursor.state) = (6, [fill; 6]);
+            for _ in 0..4 {
+                let value = slice(b"_t| a|3 b|c");
+                let done =
+                    weir_psyc_walk_struct(&raw mut cursor, declaration, value, p, 4, c, NONE);
+                assert!(done > 0 || done == PROTOCOL, "{fill}: {done}");
+            }
+        }
+        let mut cursor = zero::<PsycCursor>();
+        let k = &raw mut cursor;
+        let walk =
+            |k, declaration, room| weir_psyc_walk_struct(k, declaration, NOTHING, p, room, c, NONE);
+        assert_eq!(walk(k, declaration, 4), BAD_OPTION);
+        (*k).what = 6;
+        assert_eq!(walk(k, declaration, 0), BAD_LENGTH);
+        let over = Slice {
+            ptr: p.cast(),
+            len: 4,
+        };
+        assert_eq!(walk(k, over, 4), BAD_OPTION);
+        let missing = null_mut();
+        let done = weir_psyc_walk_struct(missing, declaration, NOTHING, p, 4, c, NONE);
+        assert_eq!(done, NULL_POINTER);
+        // A slice of the table that is no memory.
+        let wrong = Slice {
+            ptr: null(),
+            len: 1,
+        };
+        let entry = |name| PsycCompact {
+            compact: slice(b"m"),
+            name,
+        };
+        let table = [entry(wrong), entry(slice(b"_message"))];
+        let mut out = NOTHING;
+        let (t, o) = (table.as_ptr(), &raw mut out);
+        let word = slice(b"m");
+        assert_eq!(weir_psyc_expand(t, 2, word, o, NONE), NULL_POINTER);
+        assert_eq!(weir_psyc_expand(null(), 1, word, o, NONE), NULL_POINTER);
+        assert_eq!(
+            weir_psyc_render_key(word, 3, 9, null_mut(), 0, c, NONE),
+            BAD_OPTION
+        );
+        assert_eq!(
+            weir_psyc_render_value(null(), 9, null_mut(), 0, c, NONE),
+            NULL_POINTER
+        );
     }
 }
 

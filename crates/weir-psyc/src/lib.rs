@@ -43,6 +43,7 @@ mod routing;
 mod scan;
 mod structure;
 mod table;
+mod table_walk;
 mod template;
 mod uniform;
 mod update;
@@ -71,6 +72,7 @@ pub use render::{Entry, Item, PacketSizes, RenderError, Renderer, Step};
 pub use routing::RoutingVariable;
 pub use structure::{Field, Fields, StructError, StructType};
 pub use table::{Row, Rows, Table, TableError};
+pub use table_walk::{TableEvent, TableWalk};
 pub use template::{
     Progress, Rendered, Template, TemplatePlace, TemplateWriter, standard_template,
 };

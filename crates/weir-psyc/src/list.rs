@@ -269,6 +269,26 @@ impl<'a> List<'a> {
         }
     }
 
+    /// A walker that resumes where another one over the same value stopped.
+    pub fn resume(bytes: &'a [u8], place: Place) -> List<'a> {
+        let mut stream = ListStream::resume(Place::whole(0, place.state));
+        stream.pos = place.index(bytes);
+        List {
+            stream,
+            bytes,
+            over: false,
+        }
+    }
+
+    /// Where the walker stands; after an error, its end.
+    pub fn place(&self) -> Place {
+        let end = Place::whole(self.bytes.len(), 3);
+        self.stream.place().map_or(end, |place| Place {
+            scanned: [0; 3],
+            ..place
+        })
+    }
+
     /// Only the elements.
     pub fn elements(self) -> impl Iterator<Item = Result<Element<'a>, ContainerError>> {
         self.filter_map(|event| match event {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::container::{ContainerError, Element};
+use crate::container::{ContainerError, Element, Place};
 use crate::list::{List, ListEvent};
 
 /// Why a value does not fit its struct.
@@ -105,6 +105,22 @@ pub struct Fields<'t, 'v> {
 }
 
 impl<'t, 'v> Fields<'t, 'v> {
+    /// An iterator that resumes where another one over the same declaration and value stopped. The
+    /// declaration is checked field by field.
+    pub fn resume(declaration: &'t [u8], bytes: &'v [u8], places: [Place; 2]) -> Fields<'t, 'v> {
+        let [names, values] = places;
+        Fields {
+            names: List::resume(declaration, names),
+            values: List::resume(bytes, values),
+            over: false,
+        }
+    }
+
+    /// Where the iterator stands in the declaration and in the value.
+    pub fn places(&self) -> [Place; 2] {
+        [self.names.place(), self.values.place()]
+    }
+
     fn element(&mut self) -> Result<Option<Element<'v>>, StructError> {
         loop {
             match self.values.next().transpose().map_err(StructError::Value)? {
@@ -123,7 +139,11 @@ impl<'t, 'v> Fields<'t, 'v> {
             .transpose()
             .map_err(StructError::Declaration)?
         {
-            Some(ListEvent::Elem(Element { ty: Some(name), .. })) => Ok(Some(Field {
+            Some(ListEvent::Elem(Element {
+                ty: Some(name),
+                value: b"",
+                ..
+            })) => Ok(Some(Field {
                 name,
                 element: self.element()?,
             })),

@@ -95,6 +95,14 @@ impl<'a> Table<'a> {
     /// A table written as a list with a width mark: `*` and the number of columns, then a key and
     /// so many cells for each row. Everything is checked at once, in one pass.
     pub fn from_width_list(bytes: &'a [u8]) -> Result<Table<'a>, TableError> {
+        let (cells, width) = Table::width_list(bytes)?;
+        Ok(Table {
+            source: Source::Width(cells, width),
+        })
+    }
+
+    /// The cells of a width list, each after its `|`, and the columns of a row.
+    pub(crate) fn width_list(bytes: &'a [u8]) -> Result<(&'a [u8], usize), TableError> {
         let rest = bytes.strip_prefix(b"*").ok_or(TableError::Width)?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = rest.split_at(digits);
@@ -111,9 +119,7 @@ impl<'a> Table<'a> {
         if !count.is_multiple_of(row) {
             return Err(TableError::Cells);
         }
-        Ok(Table {
-            source: Source::Width(cells, width),
-        })
+        Ok((cells, width))
     }
 
     /// The rows, in order; an error is the last item.
@@ -155,6 +161,12 @@ impl<'a> Row<'a> {
     }
 }
 
+/// The type of a row, which has to be a struct.
+pub(crate) fn struct_type(ty: Option<&[u8]>) -> Result<&[u8], TableError> {
+    ty.filter(|ty| VarType::from_name(ty) == Some(VarType::Struct))
+        .ok_or(TableError::NotAStruct)
+}
+
 /// Iterator over the rows of a table.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
@@ -175,13 +187,10 @@ impl<'a> Rows<'a> {
                 DictEvent::Type(ty) => self.ty = Some(ty),
                 DictEvent::Key(found) => key = found.key,
                 DictEvent::Value(element) => {
-                    let ty = element.ty.or(self.ty);
-                    if ty.and_then(VarType::from_name) != Some(VarType::Struct) {
-                        return Err(TableError::NotAStruct);
-                    }
+                    let ty = struct_type(element.ty.or(self.ty))?;
                     return Ok(Some(Row {
                         key,
-                        ty,
+                        ty: Some(ty),
                         columns: element.value,
                         list: true,
                     }));

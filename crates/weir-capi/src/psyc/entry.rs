@@ -53,6 +53,8 @@ codec! {
 
     /// The next parts of a value.
     fn weir_psyc_walk(cursor: *mut PsycCursor, bytes: Slice, parts: *mut PsycPart, room: usize, count: *mut usize, used: *mut usize) = walk::walk;
+    /// The next fields of a struct value.
+    fn weir_psyc_walk_struct(cursor: *mut PsycCursor, declaration: Slice, bytes: Slice, parts: *mut PsycPart, room: usize, count: *mut usize) = walk::walk_struct;
     /// Parses a packet id.
     fn weir_psyc_parse_packet_id(bytes: Slice, out: *mut PsycPacketId) = walk::packet_id;
     /// Parses an address.
@@ -72,6 +74,10 @@ codec! {
     fn weir_psyc_matches(shorter: Slice, longer: Slice) = names::matches;
     /// The longest key that a word inherits from.
     fn weir_psyc_lookup(keys: *const Slice, count: usize, word: Slice, index: *mut usize) = names::lookup;
+    /// The long name of a compact one.
+    fn weir_psyc_expand(table: *const PsycCompact, count: usize, word: Slice, out: *mut Slice) = names::expand;
+    /// The compact name of a long one.
+    fn weir_psyc_contract(table: *const PsycCompact, count: usize, word: Slice, out: *mut Slice) = names::contract;
     /// The meaning of a name.
     fn weir_psyc_describe_name(name: Slice, out: *mut PsycName) = names::describe;
     /// The kind of peer, by its first bytes.
@@ -92,6 +98,10 @@ codec! {
     fn weir_psyc_render_list(r#type: Slice, items: *const PsycItem, count: usize, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::list;
     /// Renders a dict.
     fn weir_psyc_render_dict(r#type: Slice, entries: *const PsycEntry, count: usize, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::dict;
+    /// Renders the key of a dict entry.
+    fn weir_psyc_render_key(key: Slice, length: u32, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::key;
+    /// Renders the value of a dict entry.
+    fn weir_psyc_render_value(value: *const PsycItem, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::value;
     /// Renders an update.
     fn weir_psyc_render_update(steps: *const PsycStep, count: usize, operation: u32, item: *const PsycItem, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::update;
     /// Renders a packet id.

@@ -3,7 +3,7 @@
 use weir_psyc::circuit::{Talk, classify};
 use weir_psyc::{Method, NumberError, RoutingVariable, VarType, class, keyword};
 
-use super::raw::PsycName;
+use super::raw::{PsycCompact, PsycName};
 use super::{ELEMENTS_MAX, malformed, slice};
 use crate::error::{Fault, Kind};
 use crate::handle::{Caller, zeroed};
@@ -89,6 +89,53 @@ pub(super) fn lookup(
         return Ok(Kind::Absent);
     };
     c.write(index, at)?;
+    Ok(Kind::Ok)
+}
+
+pub(super) fn expand(
+    c: &Caller,
+    table: *const PsycCompact,
+    count: usize,
+    word: Slice,
+    out: *mut Slice,
+) -> Result<Kind, Fault> {
+    let sides = |entry: &PsycCompact| (entry.compact, entry.name);
+    translate(c, table, count, word, out, sides)
+}
+
+pub(super) fn contract(
+    c: &Caller,
+    table: *const PsycCompact,
+    count: usize,
+    word: Slice,
+    out: *mut Slice,
+) -> Result<Kind, Fault> {
+    let sides = |entry: &PsycCompact| (entry.name, entry.compact);
+    translate(c, table, count, word, out, sides)
+}
+
+/// Writes the other side of the first entry whose first side is `word`, or `word`.
+fn translate(
+    c: &Caller,
+    table: *const PsycCompact,
+    count: usize,
+    word: Slice,
+    out: *mut Slice,
+    sides: impl Fn(&PsycCompact) -> (Slice, Slice),
+) -> Result<Kind, Fault> {
+    c.room(out, 1)?;
+    let (apart, _) = c.output(out, 0)?;
+    let mut found = c.bytes(word)?;
+    for (at, entry) in apart.values(table, count, ELEMENTS_MAX)?.iter().enumerate() {
+        let (from, to) = sides(entry);
+        let bytes = |side| apart.bytes(side).map_err(|fault| fault.at_index(at));
+        let (from, to) = (bytes(from)?, bytes(to)?);
+        if from == found {
+            found = to;
+            break;
+        }
+    }
+    c.write(out, slice(found))?;
     Ok(Kind::Ok)
 }
 

@@ -176,6 +176,16 @@ pub struct PsycUniform {
     pub nick: Slice,
 }
 
+/// A compact name and the long name that two ends of a circuit use it for. Never changes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PsycCompact {
+    /// Compact.
+    pub compact: Slice,
+    /// Name.
+    pub name: Slice,
+}
+
 /// What a name means; 0 is unknown.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

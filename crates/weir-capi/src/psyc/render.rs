@@ -345,6 +345,43 @@ pub(super) fn dict(
     })
 }
 
+pub(super) fn key(
+    c: &Caller,
+    key: Slice,
+    with: u32,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let renderer = Renderer::with_threshold(threshold);
+    let with = length(with)?;
+    let (apart, out) = c.output(out, room)?;
+    let key = apart.bytes(key)?;
+    finish(c, out, size, renderer.key_size(key, with)?, |out| {
+        renderer.key(key, with, out)
+    })
+}
+
+pub(super) fn value(
+    c: &Caller,
+    value: *const PsycItem,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.room(size, 1)?;
+    let renderer = Renderer::with_threshold(threshold);
+    let value = c.optional(value)?.ok_or(ErrorCode::NullPointer)?;
+    let (apart, out) = c.output(out, room)?;
+    let value = one_item(&apart, &value)?;
+    finish(c, out, size, renderer.dict_value_size(&value)?, |out| {
+        renderer.dict_value(&value, out)
+    })
+}
+
 fn one_step<'c>(apart: &Apart<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> {
     let name = apart.bytes(given.name)?;
     match given.kind {

@@ -1,21 +1,24 @@
-//! Lists, dicts, indexes, updates and packet ids.
+//! Lists, dicts, indexes, updates, structs, tables and packet ids.
 
 use weir::ErrorCode;
 use weir_psyc::{
-    ContainerError, Dict, DictEvent, Element, Index, IndexStep, ListStep, ListStream, PacketId,
-    PacketIdError, Place, Update, UpdateEvent,
+    ContainerError, Dict, DictEvent, Element, Fields, Index, IndexStep, ListStep, ListStream,
+    PacketId, PacketIdError, Place, StructError, TableError, TableEvent, TableWalk, Update,
+    UpdateEvent,
 };
 
 use super::raw::{PsycCursor, PsycPacketId, PsycPart};
 use super::{container, malformed, optional, slice};
 use crate::error::{EMPTY, Fault, Kind};
-use crate::handle::Caller;
+use crate::handle::{Apart, Caller, Output};
 use crate::raw::Slice;
 
 const LIST: u32 = 1;
 const DICT: u32 = 2;
 const INDEX: u32 = 3;
 const UPDATE: u32 = 4;
+const STRUCT: u32 = 6;
+const TABLE: u32 = 7;
 
 /// Kinds of parts, as in the header.
 mod kind {
@@ -34,6 +37,48 @@ mod kind {
 /// Numbers of errors of a packet id, after those of a list.
 const NOT_FIVE: u32 = 14;
 const TYPED: u32 = 15;
+
+impl From<ContainerError> for Fault {
+    fn from(error: ContainerError) -> Self {
+        container(error)
+    }
+}
+
+/// Numbers as in the header.
+impl From<StructError> for Fault {
+    fn from(error: StructError) -> Self {
+        match error {
+            StructError::Value(error) => container(error),
+            StructError::TooMany => {
+                malformed("a struct has more elements than fields", 17, u64::MAX)
+            }
+            StructError::Declaration(error) => malformed(
+                "the declaration of a struct is not a list",
+                18,
+                error.offset,
+            ),
+            _ => malformed(
+                "a field of a struct has no type, or has a value",
+                16,
+                u64::MAX,
+            ),
+        }
+    }
+}
+
+/// Numbers as in the header.
+impl From<TableError> for Fault {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Dict(error) | TableError::Row(error) => container(error),
+            TableError::NotAStruct => malformed("a row of a table is not a struct", 19, u64::MAX),
+            TableError::Width => {
+                malformed("a width list does not start with its width", 20, u64::MAX)
+            }
+            _ => malformed("the cells do not fill the last row", 21, u64::MAX),
+        }
+    }
+}
 
 const NOTHING: PsycPart = PsycPart {
     kind: 0,
@@ -89,10 +134,7 @@ enum WalkStep {
 }
 
 impl WalkStep {
-    fn next<T>(
-        event: Option<Result<T, ContainerError>>,
-        part: impl Fn(T) -> PsycPart,
-    ) -> Result<Self, ContainerError> {
+    fn next<T, E>(event: Option<Result<T, E>>, part: impl Fn(T) -> PsycPart) -> Result<Self, E> {
         Ok(match event.transpose()? {
             Some(event) => Self::Part(part(event)),
             None => Self::Done,
@@ -101,12 +143,7 @@ impl WalkStep {
 }
 
 /// The next part after `place`, and the place after it.
-fn next(
-    what: u32,
-    complete: bool,
-    bytes: &[u8],
-    place: Place,
-) -> Result<(WalkStep, Place), ContainerError> {
+fn next(what: u32, complete: bool, bytes: &[u8], place: Place) -> Result<(WalkStep, Place), Fault> {
     match what {
         DICT => {
             let mut dict = Dict::resume(bytes, place);
@@ -136,6 +173,17 @@ fn next(
             })?;
             Ok((found, update.place()))
         }
+        TABLE => {
+            let mut table = TableWalk::resume(bytes, place);
+            let found = WalkStep::next(table.next(), |event| match event {
+                TableEvent::Row { key, ty } => PsycPart {
+                    r#type: optional(ty),
+                    ..of(kind::KEY, key.key, key.sized)
+                },
+                TableEvent::Column(element) => typed(kind::ELEM, element),
+            })?;
+            Ok((found, table.place()))
+        }
         _ => {
             let mut stream = ListStream::resume(place);
             let found = match stream.step(bytes, complete) {
@@ -150,11 +198,146 @@ fn next(
                 ListStep::ElemEnd(part) => WalkStep::Part(of(kind::ELEM_END, part, true)),
                 ListStep::End => WalkStep::Done,
                 ListStep::NeedMore => WalkStep::Need,
-                ListStep::Error(error) => return Err(error),
+                ListStep::Error(error) => return Err(error.into()),
             };
             Ok((found, stream.place().unwrap_or(place)))
         }
     }
+}
+
+/// The next part of a struct after `place`, and the place after it. `at` and `state` of the place are those of
+/// the value; `missing` and `scanned` are those of the declaration, and 1 between a field and its value.
+fn next_field(
+    declaration: &[u8],
+    bytes: &[u8],
+    place: Place,
+) -> Result<(WalkStep, Place), StructError> {
+    let [state, between, _] = place.scanned;
+    let part = |at, state| Place {
+        at,
+        state,
+        ..Place::default()
+    };
+    let places = [part(place.missing, state), part(place.at, place.state)];
+    let mut fields = Fields::resume(declaration, bytes, places);
+    let Some(field) = fields.next().transpose()? else {
+        return Ok((WalkStep::Done, place));
+    };
+    let [names, values] = fields.places();
+    let after = Place {
+        missing: names.at,
+        scanned: [names.state, 0, 0],
+        ..values
+    };
+    let name = of(kind::FIELD, field.name, false);
+    let (found, after) = match field.element {
+        Some(element) if between != 0 => (typed(kind::VALUE, element), after),
+        Some(_) => {
+            let scanned = [state, 1, 0];
+            (name, Place { scanned, ..place })
+        }
+        None => (name, after),
+    };
+    Ok((WalkStep::Part(found), after))
+}
+
+pub(super) fn walk_struct(
+    c: &Caller,
+    cursor: *mut PsycCursor,
+    declaration: Slice,
+    bytes: Slice,
+    parts: *mut PsycPart,
+    room: usize,
+    count: *mut usize,
+) -> Result<Kind, Fault> {
+    let (apart, out) = outputs(c, cursor, parts, room, count)?;
+    let declaration = apart.bytes(declaration)?;
+    let input = apart.bytes(bytes)?;
+    let mut given = begun(c, &apart, cursor, &out)?;
+    if (given.what, given.partial) != (STRUCT, 0) {
+        return Err(Fault::new(
+            ErrorCode::BadOption,
+            "the cursor of a struct is for 6, and never partial",
+        ));
+    }
+    let (kind, filled, place) = fill(place_of(&given), out, |place| {
+        Ok(next_field(declaration, input, place)?)
+    })?;
+    keep(&mut given, place);
+    c.write(cursor, given)?;
+    c.write(count, filled)?;
+    Ok(kind)
+}
+
+/// Checks where a walk writes.
+fn outputs<'c>(
+    c: &'c Caller,
+    cursor: *mut PsycCursor,
+    parts: *mut PsycPart,
+    room: usize,
+    count: *mut usize,
+) -> Result<(Apart<'c>, Output<'c, PsycPart>), Fault> {
+    c.room(count, 1)?;
+    c.room(cursor, 1)?;
+    Ok(c.output(parts, room)?)
+}
+
+/// The cursor of the caller.
+fn begun(
+    c: &Caller,
+    apart: &Apart<'_>,
+    cursor: *mut PsycCursor,
+    out: &Output<'_, PsycPart>,
+) -> Result<PsycCursor, Fault> {
+    apart.check(cursor.cast_const(), 1)?;
+    let given = c.optional(cursor.cast_const())?;
+    if out.room() == 0 {
+        return Err(Fault::new(
+            ErrorCode::BadLength,
+            "there is no room for a part",
+        ));
+    }
+    Ok(given.ok_or(ErrorCode::NullPointer)?)
+}
+
+const fn place_of(cursor: &PsycCursor) -> Place {
+    let [at, state, missing, scanned @ ..] = cursor.state;
+    Place {
+        at,
+        state,
+        missing,
+        scanned,
+    }
+}
+
+const fn keep(cursor: &mut PsycCursor, place: Place) {
+    let [one, two, three] = place.scanned;
+    cursor.state = [place.at, place.state, place.missing, one, two, three];
+}
+
+/// Fills `out` from `place` on: how it ended, how many parts, and the place after them.
+fn fill(
+    mut place: Place,
+    out: Output<'_, PsycPart>,
+    next: impl Fn(Place) -> Result<(WalkStep, Place), Fault>,
+) -> Result<(Kind, usize, Place), Fault> {
+    let mut filled = 0;
+    for slot in out.into_slots() {
+        let (found, after) = match next(place) {
+            Ok(found) => found,
+            // The next call finds it again, with nothing in front of it.
+            Err(_) if filled != 0 => break,
+            Err(error) => return Err(error),
+        };
+        place = after;
+        match found {
+            WalkStep::Part(part) => slot.write(part),
+            WalkStep::Done => return Ok((Kind::Done, filled, place)),
+            WalkStep::Need => return Ok((Kind::Need, filled, place)),
+        };
+        filled += 1;
+    }
+    Ok((Kind::Ok, filled, place))
 }
 
 pub(super) fn walk(
@@ -166,73 +349,30 @@ pub(super) fn walk(
     count: *mut usize,
     used: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(count, 1)?;
     c.room(used, 1)?;
-    c.room(cursor, 1)?;
-    let (apart, out) = c.output(parts, room)?;
+    let (apart, out) = outputs(c, cursor, parts, room, count)?;
     let input = apart.bytes(bytes)?;
-    apart.check(cursor.cast_const(), 1)?;
-    let given = c.optional(cursor.cast_const())?;
-    let mut given = given.ok_or(ErrorCode::NullPointer)?;
+    let mut given = begun(c, &apart, cursor, &out)?;
     let what = given.what;
-    if !(LIST..=UPDATE).contains(&what) || given.partial > u32::from(what == LIST) {
+    if !matches!(what, LIST..=UPDATE | TABLE) || given.partial > u32::from(what == LIST) {
         return Err(Fault::new(
             ErrorCode::BadOption,
-            "a cursor is for 1 a list, 2 a dict, 3 an index or 4 an update; only a list may be partial",
+            "a cursor is for 1 a list, 2 a dict, 3 an index, 4 an update or 7 a table; only a list may be partial",
         ));
     }
-    if room == 0 {
-        return Err(Fault::new(
-            ErrorCode::BadLength,
-            "there is no room for a part",
-        ));
-    }
-    let [at, state, missing, scanned @ ..] = given.state;
-    let start = Place {
-        at,
-        state,
-        missing,
-        scanned,
-    };
-    let mut place = start;
-    let mut filled = 0;
-    let mut kind = Kind::Ok;
-    for slot in out.into_slots() {
-        // The bytes of a list are given from where the walk stands, those of the others from the start.
-        let walked = usize::try_from(place.at.wrapping_sub(at)).unwrap_or(usize::MAX);
-        let rest = match what {
-            LIST => input.get(walked..).unwrap_or_default(),
-            _ => input,
-        };
-        match next(what, given.partial == 0, rest, place) {
-            Ok((WalkStep::Part(part), after)) => {
-                slot.write(part);
-                filled += 1;
-                place = after;
-            }
-            Ok((WalkStep::Done, after)) => {
-                place = after;
-                kind = Kind::Done;
-                break;
-            }
-            Ok((WalkStep::Need, after)) => {
-                place = after;
-                kind = Kind::Need;
-                break;
-            }
-            // The next call finds it again, with nothing in front of it.
-            Err(_) if filled != 0 => break,
-            Err(error) => return Err(container(error)),
-        }
-    }
-    let walked = match what {
-        LIST => usize::try_from(place.at.wrapping_sub(at)).unwrap_or(input.len()),
+    let start = place_of(&given);
+    // The bytes of a list are given from where the walk stands, those of the others from the start.
+    let walked = |place: Place| match what {
+        LIST => usize::try_from(place.at.wrapping_sub(start.at)).unwrap_or(usize::MAX),
         _ => 0,
     };
-    let [one, two, three] = place.scanned;
-    given.state = [place.at, place.state, place.missing, one, two, three];
+    let (kind, filled, place) = fill(start, out, |place| {
+        let rest = input.get(walked(place)..).unwrap_or_default();
+        next(what, given.partial == 0, rest, place)
+    })?;
+    keep(&mut given, place);
     c.write(cursor, given)?;
-    c.write(used, walked.min(input.len()))?;
+    c.write(used, walked(place).min(input.len()))?;
     c.write(count, filled)?;
     Ok(kind)
 }

@@ -3,8 +3,9 @@
 use crate::{generate, vectors};
 use proptest::prelude::*;
 use weir_psyc::{
-    Dict, Index, List, ListPrinter, ListStep, ListStream, Place, Update, print_dict, print_index,
-    print_update,
+    CompactTable, ContainerError, Dict, Element, Fields, Index, List, ListPrinter, ListStep,
+    ListStream, Place, StructError, Table, TableError, TableEvent, TableWalk, Update, print_dict,
+    print_index, print_update,
 };
 
 fn list_in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> String {
@@ -73,6 +74,98 @@ fn dict_index_and_update_vectors_hold() {
 }
 
 /// Found by `any_place_is_safe`: one byte more than there is was consumed.
+fn element(kind: &str, element: Element<'_>) -> String {
+    let ty = element.ty.unwrap_or_default().escape_ascii();
+    format!("{kind}\t{ty}\t{}\n", element.value.escape_ascii())
+}
+
+#[test]
+fn struct_vectors_hold() {
+    let cases = vectors::read("structs.txt", &["type", "in"]);
+    for case in &cases {
+        let (ty, input) = (case.bytes("type").unwrap(), case.bytes("in").unwrap());
+        let mut text = String::new();
+        for field in Fields::resume(&ty, &input, [Place::default(); 2]) {
+            text += &match field {
+                Ok(field) => {
+                    let value = field.element.map(|value| element("value", value));
+                    let name = field.name.escape_ascii();
+                    format!("field\t{name}\n{}", value.unwrap_or_default())
+                }
+                Err(StructError::Value(error)) => format!("error\t{}\n", error.kind.name()),
+                Err(StructError::Declaration(_)) => "error\tdeclaration\n".to_string(),
+                Err(StructError::TooMany) => "error\ttoo-many\n".to_string(),
+                Err(_) => "error\tfield\n".to_string(),
+            };
+        }
+        if !text.contains("error\t") {
+            text += "end\n";
+        }
+        case.check(&text, "walked");
+    }
+    println!("structs.txt: {} cases", cases.len());
+}
+
+#[test]
+fn table_vectors_hold() {
+    let cases = vectors::read("tables.txt", &["in"]);
+    for case in &cases {
+        let input = case.bytes("in").unwrap();
+        let mut text = String::new();
+        for event in TableWalk::new(&input) {
+            text += &match event {
+                Ok(TableEvent::Row { key, ty }) => {
+                    let ty = ty.unwrap_or_default().escape_ascii();
+                    format!("row\t{}\t{ty}\n", key.key.escape_ascii())
+                }
+                Ok(TableEvent::Column(column)) => element("column", column),
+                Err(TableError::Dict(error) | TableError::Row(error)) => {
+                    format!("error\t{}\n", error.kind.name())
+                }
+                Err(TableError::NotAStruct) => "error\tnot-a-struct\n".to_string(),
+                Err(TableError::Width) => "error\twidth\n".to_string(),
+                Err(_) => "error\tcells\n".to_string(),
+            };
+        }
+        if !text.contains("error\t") {
+            text += "end\n";
+        }
+        case.check(&text, "walked");
+    }
+    println!("tables.txt: {} cases", cases.len());
+}
+
+#[test]
+fn compact_vectors_hold() {
+    let cases = vectors::read("compact.txt", &["entry", "expand", "contract"]);
+    for case in &cases {
+        let entries = case.all("entry").into_iter();
+        let entries: Vec<_> = entries.map(|row| String::from_utf8(row).unwrap()).collect();
+        let entries = entries.iter().map(|row| row.split_once(' ').unwrap());
+        let entries: Vec<_> = entries.collect();
+        let table = CompactTable::new(&entries);
+        let name = match (case.setting("expand"), case.setting("contract")) {
+            (Some(word), _) => table.expand(word.as_bytes()),
+            (_, Some(word)) => table.contract(word.as_bytes()),
+            _ => panic!("a word"),
+        };
+        case.check(&format!("name\t{}\n", name.escape_ascii()), "looked up");
+    }
+    println!("compact.txt: {} cases", cases.len());
+}
+
+/// What the walker finds in `input`, as the rows of a table: `None` when either fails.
+fn rows(input: &[u8]) -> Option<Vec<(&[u8], Vec<&[u8]>)>> {
+    let mut rows = Vec::new();
+    for event in TableWalk::new(input) {
+        match event.ok()? {
+            TableEvent::Row { key, .. } => rows.push((key.key, Vec::new())),
+            TableEvent::Column(column) => rows.last_mut()?.1.push(column.value),
+        }
+    }
+    Some(rows)
+}
+
 #[test]
 fn a_place_of_another_list_consumes_no_byte_that_is_not_there() {
     let input = b"|=_t:2 ||";
@@ -138,6 +231,45 @@ proptest! {
             event
         }).collect();
         prop_assert_eq!(resumed, whole);
+        let whole: Vec<_> = TableWalk::new(&input).collect();
+        let mut place = Place::default();
+        let resumed: Vec<_> = std::iter::from_fn(|| {
+            let mut table = TableWalk::resume(&input, place);
+            let event = table.next();
+            place = table.place();
+            event
+        }).take(whole.len()).collect();
+        prop_assert_eq!(resumed, whole);
+        let declaration = b"|=_a|=_b";
+        let whole: Vec<_> = Fields::resume(declaration, &input, [Place::default(); 2]).collect();
+        let mut places = [Place::default(); 2];
+        let resumed: Vec<_> = std::iter::from_fn(|| {
+            let mut fields = Fields::resume(declaration, &input, places);
+            let field = fields.next();
+            places = fields.places();
+            field
+        }).take(whole.len()).collect();
+        prop_assert_eq!(resumed, whole);
+    }
+
+    #[test]
+    fn walkers_of_tables_find_their_rows(tail in generate::container()) {
+        for front in [&b""[..], b"_struct", b"*1 ", b"*0"] {
+            let input = [front, &tail].concat();
+            let table = match front.first() {
+                Some(b'*') => Table::from_width_list(&input).ok(),
+                _ => Some(Table::from_dict(&input)),
+            };
+            let expected: Option<Vec<_>> = table.and_then(|table| table.rows().map(|row| {
+                let row = row.ok()?;
+                let columns: Result<Vec<_>, _> = row.columns().collect();
+                Some((row.key, columns.ok()?))
+            }).collect());
+            if front.is_empty() && input.starts_with(b"*") {
+                continue;
+            }
+            prop_assert_eq!(rows(&input), expected);
+        }
     }
 
     #[test]
@@ -160,6 +292,10 @@ proptest! {
             walk(Dict::resume(&input, place), input.len() + 2);
             walk(Index::resume(&input, place), input.len() + 2);
             walk(Update::resume(&input, place), input.len() + 2);
+            let tables = TableWalk::resume(&input, place).map(offset_alone);
+            walk(tables, input.len() + 2);
+            let fields = Fields::resume(&input, &input, [place, near]);
+            walk(fields.map(offset_alone), input.len() + 2);
         }
     }
 
@@ -177,6 +313,12 @@ proptest! {
             prop_assert!(place <= input.len() as u64, "error at {} of {}", place, input.len());
         }
     }
+}
+
+/// The error as one of a container; where it stands is looked at elsewhere.
+fn offset_alone<T, E>(event: Result<T, E>) -> Result<T, ContainerError> {
+    let kind = weir_psyc::ContainerErrorKind::Short;
+    event.map_err(|_| ContainerError { kind, offset: 0 })
 }
 
 fn walk<T>(

@@ -227,6 +227,14 @@ fn render_container(kind: &str, rows: &[Vec<&[u8]>], out: &mut Vec<u8>) -> Resul
             assert_eq!(renderer.dict_size(ty, &entries)?, out.len() as u64);
             renderer.dict(ty, &entries, &mut buffer)?
         }
+        "key" => {
+            renderer.append_key(entries[0].key, Length::Auto, out)?;
+            renderer.key(entries[0].key, Length::Auto, &mut buffer)?
+        }
+        "value" => {
+            renderer.append_dict_value(&entries[0].value, out)?;
+            renderer.dict_value(&entries[0].value, &mut buffer)?
+        }
         _ => {
             let (operator, item) = operation.expect("an operation");
             renderer.append_update(&index, operator, &item, out)?;
@@ -291,6 +299,18 @@ fn in_pieces(
                     renderer.dict_value(value, out)
                 });
             }
+        }
+        "key" => {
+            let key = entries[0].key;
+            put(renderer.key_size(key, Length::Auto), &|out| {
+                renderer.key(key, Length::Auto, out)
+            });
+        }
+        "value" => {
+            let value = &entries[0].value;
+            put(renderer.dict_value_size(value), &|out| {
+                renderer.dict_value(value, out)
+            });
         }
         _ => {
             for step in index {
