@@ -6,10 +6,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout};
 use weir_core::intention::{Intention, Operation};
-use weir_core::{ClientId, Effect, ErrorCode, Outcome, TopicOptions};
+use weir_core::{ClientId, Commit, Effect, ErrorCode, Outcome, TopicOptions};
 
 use crate::cluster::{Cluster, Running, TOPIC};
 use crate::invariants::acknowledged::Acknowledged;
+use crate::invariants::claims::Claims;
 use crate::random::Random;
 use crate::report::{Planted, Violation};
 
@@ -23,6 +24,7 @@ pub(crate) struct Oracle(Arc<Mutex<OracleState>>);
 #[derive(Default)]
 pub(crate) struct OracleState {
     pub(crate) acknowledged: Acknowledged,
+    pub(crate) claims: Claims,
     /// The newest offset that a write or a linear read has shown.
     newest: u64,
     pub(crate) linear_reads: u64,
@@ -35,7 +37,7 @@ impl Oracle {
         self.0.lock()
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let known = self.known();
         known.is_over || known.violation.is_some()
     }
@@ -67,7 +69,7 @@ impl Client {
         }
     }
 
-    async fn some_node(&mut self) -> Running {
+    pub(crate) async fn some_node(&mut self) -> Running {
         loop {
             let mut running = self.cluster.all_running();
             let leads = running.iter().position(|running| running.node.is_leader());
@@ -94,20 +96,55 @@ impl Client {
                 value: &key,
             },
         };
-        let mut client = [0x11; 16];
-        client[..8].copy_from_slice(&self.id.to_le_bytes());
         let intention = Intention {
-            client: ClientId(client),
+            client: self.session(),
             nonce,
             ..Intention::new(TOPIC, operation)
         };
+        let Some(commit) = self.decide(&intention).await? else {
+            return Ok(());
+        };
+        match (commit.effect, commit.reason) {
+            (Effect::Valid, _) => {
+                let trace = &self.cluster.trace;
+                trace.add("ack", &[self.id, nonce, commit.first.0], &[]);
+                let mut known = self.oracle.known();
+                known.newest = known.newest.max(commit.first.0);
+                let is_write = (self.id, nonce) != (1, 1);
+                if is_write {
+                    known.acknowledged.add(&key, commit.first.0)?;
+                }
+                Ok(())
+            }
+            // The topic is not created yet: this nonce is used up without a record.
+            (_, Some(ErrorCode::NoTopic)) => Ok(()),
+            (effect, reason) => Err(Violation::new(
+                "a write is valid",
+                format!("client {} nonce {nonce}: {effect:?} {reason:?}", self.id),
+            )),
+        }
+    }
+
+    /// The id of the session.
+    pub(crate) fn session(&self) -> ClientId {
+        let mut client = [0x11; 16];
+        client[..8].copy_from_slice(&self.id.to_le_bytes());
+        ClientId(client)
+    }
+
+    /// Sends an intention under its nonce until a node has answered; `None` if the history is over
+    /// before.
+    pub(crate) async fn decide(
+        &mut self,
+        intention: &Intention<'_>,
+    ) -> Result<Option<Commit>, Violation> {
         while !self.oracle.is_over() {
             let running = self.some_node().await;
             self.cluster.set_clocks();
             let proposed = running
                 .node
                 .store()
-                .propose(std::slice::from_ref(&intention));
+                .propose(std::slice::from_ref(intention));
             running.node.step();
             let answer = match proposed {
                 Ok(proposal) => timeout(PATIENCE, proposal).await,
@@ -115,48 +152,25 @@ impl Client {
             };
             // A node that has crashed has not answered.
             let is_alive = self.cluster.is_alive(&running);
-            if let (true, Ok(Ok(outcomes))) = (is_alive, answer) {
-                for outcome in outcomes.iter() {
-                    if self.took(nonce, &key, &outcome)? {
-                        return Ok(());
+            if let (true, Ok(Ok(outcomes))) = (is_alive, answer)
+                && let Some(outcome) = outcomes.iter().next()
+            {
+                return match outcome {
+                    Outcome::Committed(commit) | Outcome::Replayed(commit) => {
+                        Ok(Some(commit.clone()))
                     }
-                }
+                    Outcome::Refused { code, expected } => Err(Violation::new(
+                        "I6: a session takes its next nonce",
+                        format!(
+                            "client {} sent {}: {code:?}, {expected}",
+                            self.id, intention.nonce
+                        ),
+                    )),
+                };
             }
             sleep(self.random.millis(5, 100)).await;
         }
-        Ok(())
-    }
-
-    /// Whether the write is done.
-    fn took(&self, nonce: u64, key: &[u8], outcome: &Outcome) -> Result<bool, Violation> {
-        let trace = &self.cluster.trace;
-        let commit = match outcome {
-            Outcome::Committed(commit) | Outcome::Replayed(commit) => commit,
-            Outcome::Refused { code, expected } => {
-                return Err(Violation::new(
-                    "I6: a session takes its next nonce",
-                    format!("client {} sent {nonce}: {code:?}, {expected}", self.id),
-                ));
-            }
-        };
-        match (commit.effect, commit.reason) {
-            (Effect::Valid, _) => {
-                trace.add("ack", &[self.id, nonce, commit.first.0], &[]);
-                let mut known = self.oracle.known();
-                known.newest = known.newest.max(commit.first.0);
-                let is_write = (self.id, nonce) != (1, 1);
-                if is_write {
-                    known.acknowledged.add(key, commit.first.0)?;
-                }
-                Ok(true)
-            }
-            // The topic is not created yet: this nonce is used up without a record.
-            (_, Some(ErrorCode::NoTopic)) => Ok(true),
-            (effect, reason) => Err(Violation::new(
-                "a write is valid",
-                format!("client {} nonce {nonce}: {effect:?} {reason:?}", self.id),
-            )),
-        }
+        Ok(None)
     }
 
     /// Reads the newest offset, which is not before any that was shown earlier.

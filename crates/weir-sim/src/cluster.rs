@@ -50,6 +50,22 @@ struct Place {
     is_out: bool,
 }
 
+impl Place {
+    fn new(id: u64) -> Self {
+        Self {
+            disk: SimDisk::new(),
+            copy: None,
+            clock: SimClock::default(),
+            running: None,
+            lives: 0,
+            incarnation: id,
+            is_damaged: false,
+            is_older: false,
+            is_out: false,
+        }
+    }
+}
+
 /// Whether a file is a segment of a log with entries.
 fn has_batches(disk: &SimDisk, file: &str) -> bool {
     let content = disk.content(file).unwrap_or_default();
@@ -70,6 +86,8 @@ pub(crate) struct Running {
 #[derive(Clone)]
 pub(crate) struct Cluster {
     places: Arc<Mutex<BTreeMap<u64, Place>>>,
+    /// How many places were made: the highest number of a node.
+    made: Arc<Mutex<u64>>,
     random: Arc<Mutex<Random>>,
     pub(crate) network: Network,
     pub(crate) trace: Trace,
@@ -84,23 +102,10 @@ impl Cluster {
         trace: Trace,
         planted: Option<Planted>,
     ) -> Self {
-        let place = |id| {
-            let place = Place {
-                disk: SimDisk::new(),
-                copy: None,
-                clock: SimClock::default(),
-                running: None,
-                lives: 0,
-                incarnation: id,
-                is_damaged: false,
-                is_older: false,
-                is_out: false,
-            };
-            (id, place)
-        };
-        let places = (1..=nodes).map(place).collect();
+        let places = (1..=nodes).map(|id| (id, Place::new(id))).collect();
         Self {
             places: Arc::new(Mutex::new(places)),
+            made: Arc::new(Mutex::new(nodes)),
             random: Arc::new(Mutex::new(random.fork())),
             network,
             trace,
@@ -118,6 +123,20 @@ impl Cluster {
 
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.places().keys().copied().collect()
+    }
+
+    /// Makes a place for one more node, and returns its number, which no node had before.
+    pub(crate) fn add(&self) -> u64 {
+        let mut made = self.made.lock();
+        *made += 1;
+        self.places().insert(*made, Place::new(*made));
+        *made
+    }
+
+    /// Ends a node for good.
+    pub(crate) async fn discard(&self, id: u64) {
+        self.crash(id, Crash::Kill).await;
+        self.places().remove(&id);
     }
 
     pub(crate) fn members(&self) -> BTreeMap<u64, Member> {

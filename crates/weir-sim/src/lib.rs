@@ -9,6 +9,7 @@
 //! source of the system or on addresses in memory.
 #![forbid(unsafe_code)]
 
+mod change;
 mod client;
 mod clock;
 mod cluster;
@@ -19,6 +20,7 @@ mod random;
 mod report;
 mod run;
 mod trace;
+mod worker;
 
 pub use report::{DiskFault, Planted, Report, Violation};
 pub use run::{run, run_with_disk_fault};

@@ -82,6 +82,10 @@ pub struct Report {
     pub checkpoints: u64,
     /// Leaders that were told to hand over.
     pub transfers: u64,
+    /// Records that members of a group have claimed.
+    pub claimed: u64,
+    /// Nodes that were added or removed.
+    pub changes: u64,
     /// Nodes whose disk was damaged or lost, so that they took no part in the end.
     pub out: u64,
 }

@@ -1,10 +1,12 @@
 //! Runs one simulation: starts a cluster, injects faults, heals it, and checks the invariants.
 
 use std::fmt;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::change::Changes;
 use crate::client::{Client, Oracle};
 use crate::cluster::{Cluster, Crash};
 use weir_raft::sim::Fault;
@@ -15,12 +17,18 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::report::{DiskFault, Planted, Report, Violation};
 use crate::trace::Trace;
+use crate::worker::Worker;
 
 /// Length of the phase with faults, in simulated time.
 const SAFETY: Duration = Duration::from_secs(8);
 /// How long the healed cluster may take to serve all clients, and then to catch up, in simulated time.
 const LIVENESS: Duration = Duration::from_secs(20);
 const CLIENTS: u64 = 3;
+/// Members of the group, in histories that have one.
+const WORKERS: u64 = 2;
+/// How long a history may take by the clock of the machine: a hundred times as long as most. One that
+/// takes longer does not end: simulated time stands still in it.
+const HISTORY_MAX: Duration = Duration::from_mins(5);
 
 /// Runs the history of `seed` on a thread of its own.
 ///
@@ -44,29 +52,45 @@ fn run_thread(
     disk_fault: Option<DiskFault>,
 ) -> Result<Report, Violation> {
     let failed = |what: &dyn fmt::Debug| Violation::new("a simulation runs", format!("{what:?}"));
+    let (sender, result) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new().stack_size(8 << 20);
     let thread = thread.spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
-        let runtime =
-            runtime.map_err(|error| Violation::new("a simulation runs", error.to_string()))?;
-        weir_raft::sim::seed_thread(seed);
-        if let Some(fault) = planted.and_then(fault_of) {
-            weir_raft::sim::plant(fault);
-        }
-        if let Some(DiskFault::LostUnnoticed | DiskFault::OlderCopyUnnoticed) = disk_fault {
-            weir_raft::sim::plant(Fault::ReportsIgnored);
-        }
-        if disk_fault == Some(DiskFault::FlippedBitUnchecked) {
-            weir_store::disk::trust_payloads();
-        }
-        runtime.block_on(history(seed, planted, disk_fault))
+        // Nobody waits for it any more if it is late.
+        drop(sender.send(run_here(seed, planted, disk_fault)));
     });
-    let thread = thread.map_err(|error| failed(&error))?;
-    let ended = thread.join();
-    ended.unwrap_or_else(|_| Err(failed(&"a panic")))
+    thread.map_err(|error| failed(&error))?;
+    match result.recv_timeout(HISTORY_MAX) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Disconnected) => Err(failed(&"a panic")),
+        Err(RecvTimeoutError::Timeout) => Err(Violation::new(
+            "a history ends",
+            format!("it goes on after {HISTORY_MAX:?} of real time"),
+        )),
+    }
+}
+
+fn run_here(
+    seed: u64,
+    planted: Option<Planted>,
+    disk_fault: Option<DiskFault>,
+) -> Result<Report, Violation> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let runtime =
+        runtime.map_err(|error| Violation::new("a simulation runs", error.to_string()))?;
+    weir_raft::sim::seed_thread(seed);
+    if let Some(fault) = planted.and_then(fault_of) {
+        weir_raft::sim::plant(fault);
+    }
+    if let Some(DiskFault::LostUnnoticed | DiskFault::OlderCopyUnnoticed) = disk_fault {
+        weir_raft::sim::plant(Fault::ReportsIgnored);
+    }
+    if disk_fault == Some(DiskFault::FlippedBitUnchecked) {
+        weir_store::disk::trust_payloads();
+    }
+    runtime.block_on(history(seed, planted, disk_fault))
 }
 
 /// Maps a planted fault to the fault inside the node, if the node commits it.
@@ -89,7 +113,9 @@ async fn history(
     let network = Network::new(random.fork(), trace.clone());
     let nodes = if random.chance(70) { 3 } else { 5 };
     let cluster = Cluster::new(nodes, random.fork(), network, trace.clone(), planted);
-    let result = phases(&cluster, &mut random, disk_fault).await;
+    // Every other history has a group, and changes of the members, as well.
+    let has_more = seed % 2 == 1 && planted.is_none() && disk_fault.is_none();
+    let result = phases(&cluster, &mut random, disk_fault, has_more).await;
     for id in cluster.ids() {
         cluster.crash(id, Crash::Kill).await;
     }
@@ -100,6 +126,7 @@ async fn phases(
     cluster: &Cluster,
     random: &mut Random,
     disk_fault: Option<DiskFault>,
+    has_more: bool,
 ) -> Result<Report, Violation> {
     for id in cluster.ids() {
         cluster.start(id).await?;
@@ -121,12 +148,31 @@ async fn phases(
     }
     let mut watch = Watch::default();
     let mut nemesis = Nemesis::new(cluster.clone(), random.fork(), disk_fault);
+    let mut changes = has_more.then(|| Changes::new(cluster.clone(), random.fork()));
+    if has_more {
+        for id in CLIENTS + 1..=CLIENTS + WORKERS {
+            let client = Client {
+                id,
+                cluster: cluster.clone(),
+                oracle: oracle.clone(),
+                random: random.fork(),
+            };
+            let worker = Worker { client, nonce: 0 };
+            clients.push(tokio::spawn(worker.run()));
+        }
+    }
     let until = Instant::now() + SAFETY;
     while Instant::now() < until {
         nemesis.tick().await?;
+        if let Some(changes) = &mut changes {
+            changes.tick().await?;
+        }
         observe(cluster, &oracle, &mut watch)?;
     }
     nemesis.end().await?;
+    if let Some(changes) = &mut changes {
+        changes.end(LIVENESS).await?;
+    }
     live(cluster, &oracle, &mut watch).await?;
     for client in clients {
         let ended = client.await;
@@ -144,6 +190,8 @@ async fn phases(
         installs: watch.installs,
         checkpoints: nemesis.checkpoints,
         transfers: nemesis.transfers,
+        claimed: known.claims.len() as u64,
+        changes: changes.map_or(0, |changes| changes.made),
         out: cluster.out_count(),
     })
 }
@@ -209,6 +257,7 @@ async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<
             for running in &nodes {
                 let records = agreement::records(running)?;
                 oracle.known().acknowledged.check(running.id, &records)?;
+                oracle.known().claims.check(running)?;
             }
             return Ok(());
         }

@@ -9,7 +9,7 @@ use weir_sim::{DiskFault, Planted, Report, Violation, run, run_with_disk_fault};
 
 /// Histories of an ordinary test run. `WEIR_SIM_SEEDS=FIRST..END` runs others;
 /// `WEIR_SIM_TRACE=FILE` writes the events of a history.
-const SEEDS: std::ops::Range<u64> = 0..100;
+const SEEDS: std::ops::Range<u64> = 0..300;
 
 fn seeds() -> std::ops::Range<u64> {
     let Ok(asked) = std::env::var("WEIR_SIM_SEEDS") else {
@@ -40,7 +40,7 @@ fn all(seeds: std::ops::Range<u64>) -> Vec<(u64, Result<Report, Violation>)> {
 fn no_history_breaks_an_invariant() {
     let seeds = seeds();
     let has_all = seeds.end - seeds.start >= 100;
-    let (mut broken, mut seen) = (0, [0; 7]);
+    let (mut broken, mut seen) = (0, [0; 9]);
     for (seed, result) in all(seeds) {
         match result {
             Ok(report) => {
@@ -52,6 +52,8 @@ fn no_history_breaks_an_invariant() {
                     report.transfers,
                     report.checkpoints,
                     report.installs,
+                    report.claimed,
+                    report.changes,
                 ];
                 for (sum, count) in seen.iter_mut().zip(counts) {
                     *sum += count;
@@ -75,10 +77,13 @@ fn no_history_breaks_an_invariant() {
         transfers,
         checkpoints,
         installs,
+        claimed,
+        changes,
     ] = seen;
     println!(
         "{acks} acknowledged, {reads} linear reads, {cuts} power cuts, {partitions} partitions, \
-         {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots"
+         {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots, {claimed} claimed records, \
+         {changes} changes of members"
     );
     assert_eq!(broken, 0, "histories that broke an invariant");
     let is_seen = seen.iter().all(|count| *count > 0);

@@ -1,0 +1,146 @@
+//! Changes of the members of a cluster, one after the other, each until it is made.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use weir_raft::Member;
+
+use crate::cluster::Cluster;
+use crate::network::address;
+use crate::random::Random;
+use crate::report::Violation;
+
+/// Voters that a cluster has at least, and at most.
+const VOTERS: (usize, usize) = (3, 5);
+/// How long a leader may take for one step.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause before a change is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Add(u64),
+    Remove(u64),
+}
+
+/// The change that is under way, and when the next one begins.
+pub(crate) struct Changes {
+    cluster: Cluster,
+    random: Random,
+    next: Instant,
+    current: Option<(Change, JoinHandle<()>)>,
+    pub(crate) made: u64,
+}
+
+impl Changes {
+    pub(crate) fn new(cluster: Cluster, random: Random) -> Self {
+        Self {
+            cluster,
+            random,
+            next: Instant::now() + PATIENCE,
+            current: None,
+            made: 0,
+        }
+    }
+
+    /// Ends a change that is made, or begins one that is due.
+    pub(crate) async fn tick(&mut self) -> Result<(), Violation> {
+        self.collect().await;
+        if self.current.is_some() || Instant::now() < self.next {
+            return Ok(());
+        }
+        let ids = self.cluster.ids();
+        let adds = ids.len() <= VOTERS.0 || (ids.len() < VOTERS.1 && self.random.chance(50));
+        let change = if adds {
+            let id = self.cluster.add();
+            self.cluster.start(id).await?;
+            Change::Add(id)
+        } else {
+            Change::Remove(self.random.pick(&ids).copied().unwrap_or_default())
+        };
+        let (kind, id) = match change {
+            Change::Add(id) => (0, id),
+            Change::Remove(id) => (1, id),
+        };
+        self.cluster.trace.add("change", &[kind, id], &[]);
+        let made = tokio::spawn(make(self.cluster.clone(), change));
+        self.current = Some((change, made));
+        Ok(())
+    }
+
+    async fn collect(&mut self) {
+        let Some((change, _)) = self.current.take_if(|(_, made)| made.is_finished()) else {
+            return;
+        };
+        // The removal is committed: nobody counts on the node.
+        if let Change::Remove(id) = change {
+            self.cluster.discard(id).await;
+        }
+        self.made += 1;
+        self.next = Instant::now() + self.random.millis(100, 2_000);
+    }
+
+    /// Waits for the change that is under way, after the faults.
+    pub(crate) async fn end(&mut self, within: Duration) -> Result<(), Violation> {
+        let until = Instant::now() + within;
+        self.next = until + within;
+        while let Some((change, _)) = &self.current {
+            if Instant::now() >= until {
+                return Err(Violation::new(
+                    "liveness: a change of the members is made",
+                    format!("{change:?} in {within:?}"),
+                ));
+            }
+            sleep(PAUSE).await;
+            self.collect().await;
+        }
+        Ok(())
+    }
+}
+
+/// Asks one leader after the other, until the change is committed.
+async fn make(cluster: Cluster, change: Change) {
+    loop {
+        // The result of a step that was late is seen by the next one.
+        if let Ok(true) = timeout(PATIENCE, step(&cluster, change)).await {
+            return;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Whether the change is committed.
+async fn step(cluster: &Cluster, change: Change) -> bool {
+    let running = cluster.all_running();
+    let leader = running.iter().find(|running| running.node.is_leader());
+    let Some(node) = leader.map(|leader| &leader.node) else {
+        return false;
+    };
+    let members = node.status().members;
+    match change {
+        Change::Add(id) => {
+            if !members.contains_key(&id) {
+                let member = Member {
+                    peer: address(id),
+                    ..Member::default()
+                };
+                if node.add_learner(id, member).await.is_err() {
+                    return false;
+                }
+            }
+            let voters = members.iter().filter(|(_, (_, votes))| *votes);
+            let voters = voters.map(|(voter, _)| *voter).chain([id]);
+            node.change_voters(voters).await.is_ok()
+        }
+        Change::Remove(id) => {
+            if members.contains_key(&id) {
+                return node.remove(id).await.is_ok();
+            }
+            // An earlier step has removed it, perhaps in an entry that is not committed yet.
+            let last = node.status().last;
+            let is_committed = |status: &weir_raft::Status| status.committed >= last;
+            node.until(is_committed).await.is_ok() && node.is_leader()
+        }
+    }
+}
