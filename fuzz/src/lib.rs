@@ -13,6 +13,7 @@ pub mod http;
 pub mod mutate;
 pub mod native;
 pub mod packets;
+pub mod peer;
 pub mod program;
 pub mod query_token;
 pub mod scan;

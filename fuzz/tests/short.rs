@@ -241,3 +241,24 @@ fn adf() {
     let alone = texts.map(|text| [b"\0", text.as_bytes()].concat());
     short("adf", fuzz::adf::run, &[seeds, alone].concat());
 }
+
+/// The kind of each frame after a HELLO, and its body.
+fn frames() -> Vec<Vec<u8>> {
+    let join = b"WEIRPEER\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b127.0.0.1:9";
+    let bodies = [
+        &b"\x05\x01\x01\x03\x04\0\0"[..],
+        b"\0",
+        b"",
+        &[0xff; 30],
+        join,
+    ];
+    let kinds = [1, 4, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 32];
+    let with = |kind| bodies.map(|body| [&[1, kind], body].concat());
+    let bare = (0..5).map(|mode| [&[mode], join.as_slice()].concat());
+    kinds.into_iter().flat_map(with).chain(bare).collect()
+}
+
+#[test]
+fn peer() {
+    short("peer", fuzz::peer::run, &frames());
+}

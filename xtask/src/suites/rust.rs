@@ -18,12 +18,17 @@ use std::time::Instant;
 const ASSERTED: [&str; 2] = ["weir-core", "weir-store"];
 
 /// What is run: a test binary, the documentation examples of all crates, or the tests of the
-/// crates of the invariants as they are in a release.
+/// crates of the invariants as they are in a release, or the simulated clusters.
 enum Job {
     Binary(Binary),
     Examples,
     Release,
+    Simulation,
 }
+
+/// The package of the simulated clusters, and its test. It is run in a profile of its own: what it
+/// would take in that of the other tests is ten times the time of building it.
+const SIMULATION: (&str, &str) = ("weir-sim", "sim_suite");
 
 /// A test binary.
 struct Binary {
@@ -50,7 +55,8 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
         return Ok(Queue(Mutex::default()));
     };
     let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
-    // It builds first, so it begins while much else is left to run beside it.
+    // Both build first, so they begin while much else is left to run beside them.
+    jobs.push_front(Job::Simulation);
     jobs.push_front(Job::Release);
     jobs.push_back(Job::Examples);
     Ok(Queue(Mutex::new(jobs)))
@@ -97,6 +103,7 @@ impl Job {
             Self::Binary(binary) => format!("{} {}", binary.package, binary.target),
             Self::Examples => "documentation examples".to_owned(),
             Self::Release => format!("{} in release", ASSERTED.join(" and ")),
+            Self::Simulation => "simulated clusters".to_owned(),
         }
     }
 
@@ -116,6 +123,12 @@ impl Job {
                 release(),
                 Some(("release".to_owned(), "of the invariants".to_owned())),
             ),
+            Self::Simulation => {
+                let (package, target) = SIMULATION;
+                let mut command = cargo(&["test", "--profile", "sim", "--locked"]);
+                command.args(["--package", package, "--test", target]);
+                (command, Some((package.to_owned(), target.to_owned())))
+            }
         };
         let (reader, writer) = std::io::pipe()?;
         command
@@ -202,8 +215,12 @@ fn build() -> anyhow::Result<Option<Vec<Binary>>> {
         let target = &message["target"];
         let kind = target["kind"][0].as_str().unwrap_or_default();
         let name = target["name"].as_str().unwrap_or_default();
+        let package = package.to_string_lossy().into_owned();
+        if (package.as_str(), name) == SIMULATION {
+            continue;
+        }
         binaries.push(Binary {
-            package: package.to_string_lossy().into_owned(),
+            package,
             target: format!("{kind} {name}"),
             path: path.into(),
             directory: directory.to_path_buf(),

@@ -268,9 +268,11 @@ const TABLE: &[Row] = &[
             "weir-query",
             "weir-protocol",
             "weir-program",
+            "weir-raft",
             "weir-server",
+            "weir-store",
         ],
-        foreign: &["libfuzzer-sys", "wat"],
+        foreign: &["libfuzzer-sys", "tempfile", "tokio", "wat"],
     },
     Row {
         name: "xtask",
