@@ -23,6 +23,8 @@ const BATCH_MAGIC: &[u8] = b"WBAT";
 const NEWEST_BYTES: usize = 400;
 /// The name of the only topic.
 pub(crate) const TOPIC: &str = "ledger";
+/// The name of the only group.
+pub(crate) const GROUP: &str = "workers";
 
 /// What a crash leaves of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

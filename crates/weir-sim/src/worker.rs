@@ -6,11 +6,9 @@ use weir_core::intention::{Intention, Operation};
 use weir_core::{Commit, Effect, ErrorCode, GroupMode, GroupSetup, GroupStep};
 
 use crate::client::Client;
-use crate::cluster::TOPIC;
+use crate::cluster::{GROUP, TOPIC};
 use crate::report::Violation;
 
-/// The name of the only group.
-pub(crate) const GROUP: &str = "workers";
 /// No lease ends within a history, unless a clock jumps.
 const LEASE_MS: u64 = 24 * 3_600_000;
 /// Records of one claim.

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{Running, TOPIC};
+use crate::cluster::{GROUP, Running, TOPIC};
 use crate::report::Violation;
-use crate::worker::GROUP;
 
 /// Claims that were answered.
 #[derive(Default)]
