@@ -5,7 +5,7 @@
 //! - Nothing is installed outside of the prefix.
 //! - The build uses an existing profile.
 
-use crate::steps::{FEATURES, cargo, succeed};
+use crate::steps::{COMMAND_FEATURES, FEATURES, cargo, succeed};
 use crate::tree;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
@@ -34,16 +34,16 @@ pub(crate) enum Profile {
     Release,
 }
 
-/// `capi install --prefix P [--release] [--shared]`.
+/// `capi install --prefix P [--debug] [--shared]`.
 pub(crate) fn command(rest: &[&str]) -> anyhow::Result<()> {
     let mut prefix = None;
-    let (mut profile, mut both) = (Profile::Dev, true);
+    let (mut profile, mut both) = (Profile::Release, true);
     let mut words = rest.iter();
     ensure!(words.next() == Some(&"install"), "expected `install`");
     while let Some(word) = words.next() {
         match *word {
             "--prefix" => prefix = words.next().map(PathBuf::from),
-            "--release" => profile = Profile::Release,
+            "--debug" => profile = Profile::Dev,
             "--shared" => both = false,
             other => bail!("no option `{other}`"),
         }
@@ -92,11 +92,11 @@ fn pkg_config() -> String {
 /// The files of the library, by cargo.
 fn build(profile: Profile, both: bool) -> anyhow::Result<Vec<PathBuf>> {
     let kinds = if both { "cdylib,staticlib" } else { "cdylib" };
-    let mut command = cargo(&["rustc", "--locked", "--quiet", "--package", "weir-capi"]);
+    let mut command = cargo(&["rustc", "--locked", "--package", "weir-capi"]);
     command.args(["--lib", "--crate-type", kinds]);
     command.arg("--message-format=json-render-diagnostics");
     match profile {
-        Profile::Release => command.arg("--release"),
+        Profile::Release => command.arg("--release").args(COMMAND_FEATURES),
         Profile::Dev => command.args(FEATURES),
     };
     command.args(["--", "-C", &format!("link-arg=-Wl,-soname,{SONAME}")]);

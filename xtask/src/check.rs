@@ -3,7 +3,7 @@
 //! Invariant: every step that compiles uses the dev profile and the features of the whole
 //! workspace, so that clippy, doc and tests share what they can and nothing is built twice.
 
-use crate::steps::{self, FEATURES, Step, cargo, succeed};
+use crate::steps::{self, COMMAND_FEATURES, FEATURES, Step, cargo, succeed};
 use crate::suites;
 use crate::tree;
 use std::collections::BTreeSet;
@@ -145,21 +145,29 @@ pub(crate) fn lock_files() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Packages that are built alone for tests ask of foreign crates what the workspace asks of them,
-/// by `xtask/workspace-features`: else these are compiled once more for each.
+/// Packages that are built alone share foreign crates with a larger build: for tests with that of the
+/// workspace, for release with that of the `weir` command. Otherwise these crates are compiled again for
+/// each.
 pub(crate) fn features() -> anyhow::Result<()> {
     let workspace = asked(&["--workspace", "--edges", "normal,build,dev"])?;
     for package in ["weir-capi", "weir-node", "weir-python"] {
-        let mut options = vec!["--package", package, "--edges", "normal,build"];
-        options.extend(FEATURES);
-        for one in asked(&options)?.difference(&workspace) {
-            let ours = one.contains("(/");
-            anyhow::ensure!(
-                ours,
-                "{package} is built with `{one}`, which the workspace asks for with other \
-                 features: add them to xtask/workspace-features/Cargo.toml"
-            );
-        }
+        shares(package, FEATURES, &workspace)?;
+    }
+    let command = asked(&["--package", "weir-cli", "--edges", "normal,build"])?;
+    shares("weir-capi", COMMAND_FEATURES, &command)
+}
+
+/// Whether a package with the features of `with` asks of foreign crates what the larger build asks.
+fn shares(package: &str, with: &[&str], larger: &BTreeSet<String>) -> anyhow::Result<()> {
+    let mut options = vec!["--package", package, "--edges", "normal,build"];
+    options.extend(with);
+    for one in asked(&options)?.difference(larger) {
+        let ours = one.contains("(/");
+        anyhow::ensure!(
+            ours,
+            "{package} is built with `{one}`, which the larger build asks for with other features: \
+             change them in the package of {with:?} below xtask"
+        );
     }
     Ok(())
 }

@@ -60,8 +60,9 @@ cargo xtask COMMAND
   bindings       the C library, installed below target, and the languages that call it: C, Go, Java
   cluster DIR    a cluster of three nodes below DIR for the tests of a language: prints its address,
                  kills the leader for each line `kill` that it reads, and ends with its input
-  capi install --prefix P [--release] [--shared]
-                 build the C library and put it, its headers and weir.pc below P
+  capi install --prefix P [--debug] [--shared]
+                 build the C library in release mode and put it, its headers and weir.pc below P;
+                 --debug: as the tests build it; --shared: without the static library
   api            requests drawn from the description of the HTTP edge, sent to a server by
                  schemathesis, and a client generated from it (both are fetched into
                  target/tools when missing)

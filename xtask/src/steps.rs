@@ -63,6 +63,10 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// workspace (`xtask/workspace-features`).
 pub(crate) const FEATURES: &[&str] = &["--features", "workspace-features"];
 
+/// Options with which the C library is built for release, so that it shares foreign crates with the
+/// `weir` command (`xtask/command-features`).
+pub(crate) const COMMAND_FEATURES: &[&str] = &["--features", "command-features"];
+
 /// Builds the libraries and commands of the workspace with the features that its tests are built
 /// with, which are those of all members and of their tests together. A build of one package has
 /// fewer, and compiles the engine of programs and most of the rest a second time.

@@ -330,7 +330,7 @@ const OURS_IN_TESTS: &[(&str, &str)] = &[
 pub(super) fn check(packages: &[Package], findings: &mut Findings) {
     for package in packages.iter().filter(|package| package.member) {
         let place = format!("{}/Cargo.toml", package.folder);
-        if package.name == FEATURES {
+        if FEATURES.contains(&package.name.as_str()) {
             continue;
         }
         let Some(row) = row(&package.name) else {
@@ -345,8 +345,8 @@ pub(super) fn check(packages: &[Package], findings: &mut Findings) {
     }
 }
 
-/// A package of features without code.
-pub(super) const FEATURES: &str = "workspace-features";
+/// Packages of features without code.
+pub(super) const FEATURES: [&str; 2] = ["workspace-features", "command-features"];
 
 fn row(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)
@@ -354,12 +354,12 @@ fn row(name: &str) -> Option<&'static Row> {
 
 fn edge(from: &Row, to: &Dependency) -> Result<(), &'static str> {
     let name = to.name.as_str();
-    if name == FEATURES {
+    if FEATURES.contains(&name) {
         let built_alone = ["weir-capi", "weir-node", "weir-python"].contains(&from.name);
         return if built_alone {
             Ok(())
         } else {
-            Err("it is for packages that are built alone for tests")
+            Err("it is for packages that are built alone")
         };
     }
     if name == from.name && to.dev {

@@ -41,7 +41,9 @@ pub(super) fn check(
             }
         }
         for dependency in &package.dependencies {
-            let for_features = [package.name.as_str(), &dependency.name].contains(&FEATURES);
+            let for_features = [package.name.as_str(), &dependency.name]
+                .iter()
+                .any(|name| FEATURES.contains(name));
             if !for_features && !uses(&sources, &dependency.ident) {
                 let what = format!("asks for {} and never names it in code", dependency.name);
                 findings.wrong(&place, &what);

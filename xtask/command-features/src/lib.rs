@@ -1,0 +1,2 @@
+//! Nothing: see the manifest.
+#![forbid(unsafe_code)]
