@@ -41,6 +41,8 @@ package weir
 #cgo nocallback weir_page_describe
 #cgo noescape weir_page_get
 #cgo nocallback weir_page_get
+#cgo noescape weir_page_values
+#cgo nocallback weir_page_values
 #cgo noescape weir_page_release
 #cgo nocallback weir_page_release
 #cgo noescape weir_buffer_new
@@ -89,6 +91,7 @@ import "C"
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -577,14 +580,33 @@ func nativePageGet(page pageHandle, first, count int, path string, values [][]by
 	if result < 0 {
 		return values, errorOf(result, &said)
 	}
-	for _, slice := range found[:count] {
+	return appendViews(values, found[:count]), nil
+}
+
+func nativePageValues(page pageHandle, count int, paths []string, values [][]byte) ([][]byte, error) {
+	var pin pinned
+	defer pin.Unpin()
+	texts, width := pin.texts(paths)
+	found := make([]C.weir_slice, count*len(paths))
+	var said C.weir_error
+	result := C.weir_page_values(page, 0, C.size_t(count), texts, width, &found[0], &said)
+	if result < 0 {
+		return values, errorOf(result, &said)
+	}
+	return appendViews(values, found), nil
+}
+
+// appendViews appends what the spans show; nil for those of nothing.
+func appendViews(values [][]byte, found []C.weir_slice) [][]byte {
+	values = slices.Grow(values, len(found))
+	for _, slice := range found {
 		if slice.ptr == nil {
 			values = append(values, nil)
 			continue
 		}
 		values = append(values, unsafe.Slice((*byte)(slice.ptr), slice.len))
 	}
-	return values, nil
+	return values
 }
 
 func nativePageRelease(page pageHandle) { C.weir_page_release(page) }

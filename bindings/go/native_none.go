@@ -82,6 +82,8 @@ func viewOf(pageHandle) *Page { return &Page{} }
 
 func nativePageGet(pageHandle, int, int, string, [][]byte) ([][]byte, error) { return nil, errNoCgo }
 
+func nativePageValues(pageHandle, int, []string, [][]byte) ([][]byte, error) { return nil, errNoCgo }
+
 func nativePageRelease(pageHandle) {}
 
 func nativeBufferNew(int) (bufferHandle, []byte, error) { return nil, nil, errNoCgo }

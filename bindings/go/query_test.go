@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -322,6 +323,19 @@ func TestValuesAreFoundInOneItemAndInAll(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	if _, err := page.Get("$..a", nil); !errors.Is(err, weir.ErrNotSingular) {
+		t.Fatal(err)
+	}
+	table, err := page.Values(all, "$.a.b[0]", "$.c")
+	if err != nil || len(table) != 6 || string(table[2]) != "1" || table[3] != nil || table[4] != nil {
+		t.Fatal(table, err)
+	}
+	if none, err := page.Values(nil); err != nil || len(none) != 0 {
+		t.Fatal(none, err)
+	}
+	if _, err := page.Values(nil, "$.a", "$..a"); !errors.Is(err, weir.ErrNotSingular) {
+		t.Fatal(err)
+	}
+	if _, err := page.Values(nil, slices.Repeat([]string{"$.a"}, 65)...); !errors.Is(err, weir.ErrBadLength) {
 		t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package weir_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,6 +72,8 @@ func (w *queries) command(word, rest string) error {
 		return nil
 	case "next":
 		return w.next(rest)
+	case "values":
+		return w.values(strings.Fields(rest))
 	case "needs":
 		needs, err := w.query.Needs()
 		w.needs(needs)
@@ -181,6 +184,28 @@ func (w *queries) next(rest string) error {
 		}
 	}
 	return nil
+}
+
+func (w *queries) values(paths []string) error {
+	_, page, err := w.query.Next(weir.Bounds{})
+	if err != nil {
+		return err
+	}
+	defer page.Release()
+	table, err := page.Values(nil, paths...)
+	for row := range slices.Chunk(table, len(paths)) {
+		for at, value := range row {
+			if at > 0 {
+				w.out.WriteString(" | ")
+			}
+			if value == nil {
+				value = []byte("-")
+			}
+			w.out.Write(value)
+		}
+		w.out.WriteByte('\n')
+	}
+	return err
 }
 
 func (w *queries) needs(needs []weir.Need) {

@@ -220,6 +220,12 @@ export class Page implements Iterable<Item> {
   readonly spans: Uint32Array
   readonly released: boolean
   at(index: number): Item | undefined
+  /**
+   * The values at up to 64 singular JSONPaths in each item, in one walk over each: a row for each item, of a view for
+   * each path, in the order of the paths; nothing where there is none, and throughout for an item that is not JSON on
+   * the way.
+   */
+  values(...paths: string[]): (Buffer | undefined)[][]
   [Symbol.iterator](): IterableIterator<Item>
   /** Gives the memory back now; views of it are empty from then on, and to ask its items is an error. */
   release(): void

@@ -446,6 +446,30 @@ static void enqueue(world *in, uint32_t id, char *page, const weir_frames *frame
     collect(in);
 }
 
+/* A row for each item, with its values at these paths. */
+static void values_out(weir_page *page, char *rest, text *out)
+{
+    weir_slice paths[16];
+    size_t width = 0, count;
+    weir_error error;
+    do {
+        paths[width++] = slice(word(&rest));
+    } while (*rest);
+    weir_page_items(page, &count);
+    weir_slice *table = malloc(count * width * sizeof *table);
+    if (!table || weir_page_values(page, 0, count, paths, width, table, &error) != WEIR_OK)
+        abort();
+    for (size_t at = 0; at < count * width; at++) {
+        if (table[at].ptr)
+            text_shown(out, table[at].ptr, table[at].len);
+        else
+            text_put(out, "-");
+        text_put(out, at % width == width - 1 ? "\n" : " | ");
+    }
+    free(table);
+    weir_page_release(page);
+}
+
 static void page_out(world *in, int32_t kind, weir_page *page, text *out)
 {
     weir_page_info info = {.struct_size = sizeof info};
@@ -568,6 +592,11 @@ void query_run(world *in, char *line, text *out)
             text_put(out, "done\n");
         else if (result > 0)
             page_out(in, result, page, out);
+        collect(in);
+    } else if (!strcmp(verb, "values")) {
+        result = weir_query_next(in->query, 0, 0, &page, &error);
+        if (result == WEIR_READY)
+            values_out(page, line, out);
         collect(in);
     } else if (!strcmp(verb, "needs")) {
         result = weir_query_needs(in->query, &page, &error);

@@ -266,6 +266,15 @@ class Results {
     this.listed = true
     return this.table.subarray(HEAD, this.marks)
   }
+  /** Of each item a row with a view of the value at each path. */
+  values(paths) {
+    if (this.released) throw released()
+    const items = this.table.subarray(HEAD, this.marks)
+    const found = call(() => native.findEach(this.bytes, items, paths))
+    const view = (at) => (found[at + 1] ? this.cut(found[at], found[at + 1]) : undefined)
+    const row = (_, row) => paths.map((_, path) => view((row * paths.length + path) * 2))
+    return Array.from({ length: this.length }, row)
+  }
   item(row) {
     if (this.released) throw released()
     const at = HEAD + row * SPAN
@@ -366,6 +375,9 @@ class Page {
   }
   [Symbol.iterator]() {
     return new Items(this.#inner)
+  }
+  values(...paths) {
+    return this.#inner.values(paths)
   }
   get spans() {
     return this.#inner.spans()

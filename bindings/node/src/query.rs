@@ -10,7 +10,7 @@ use napi_derive::napi;
 use weir::ErrorCode;
 use weir::query::{
     BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, PageIn, Path, PathSet, QueryText,
-    ResultPage, SourceId, SourceOptions, Step, Strings, Tag,
+    ResultPage, SourceId, SourceOptions, Span, Step, Strings, Tag, Value,
 };
 
 use crate::error::{Answer, Failure};
@@ -497,16 +497,49 @@ impl Query {
     }
 }
 
+/// Paths, ready to be looked for.
+fn path_set(texts: &[String]) -> Answer<PathSet> {
+    let path = |text: &String| {
+        Path::parse(text)
+            .map_err(|error| Failure::new(ErrorCode::Syntax, format!("path {text:?}: {error}")))
+    };
+    let paths = texts.iter().map(path).collect::<Answer<Vec<_>>>()?;
+    PathSet::new(&paths).map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()))
+}
+
+/// Place and length of the value at each path in each item of a page, an item being a place and a length in
+/// `bytes`: a row for each item. The length 0 stands for no value.
+///
+/// # Errors
+/// `SYNTAX`; `BAD_OPTION` for too many paths.
+#[napi]
+pub fn find_each(bytes: &[u8], items: &[u32], paths: Vec<String>) -> napi::Result<Uint32Array> {
+    let paths = path_set(&paths)?;
+    let spans = || {
+        items
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|&[offset, len]| Span { offset, len })
+    };
+    let mut found = Vec::new();
+    weir::query::find_each(spans().map(|span| span.of(bytes)), &paths, &mut found);
+    let mut table = Vec::with_capacity(2 * found.len());
+    for (item, row) in spans().zip(found.chunks(paths.len().max(1))) {
+        for Value { span, .. } in row {
+            table.extend([item.offset.saturating_add(span.offset), span.len]);
+        }
+    }
+    Ok(table.into())
+}
+
 /// Place, length and whether it is an array or object, of the value at a path in JSON.
 ///
 /// # Errors
 /// `SYNTAX`, `NOT_JSON`.
 #[napi]
 pub fn find(item: &[u8], path: String) -> napi::Result<Option<Vec<u32>>> {
-    let path = Path::parse(&path)
-        .map_err(|error| Failure::new(ErrorCode::Syntax, format!("path {path:?}: {error}")))?;
-    let paths = PathSet::new(&[path])
-        .map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()))?;
+    let paths = path_set(&[path])?;
     let mut found = Vec::new();
     weir::query::find(item, &paths, &mut found)
         .map_err(|error| Failure::new(ErrorCode::NotJson, error.to_string()))?;

@@ -93,6 +93,13 @@ class World {
       step.page.release()
     }
   }
+  values(rest) {
+    const { page } = this.query.next()
+    for (const row of page.values(...rest.split(' '))) {
+      this.out.push(row.map((value) => value?.toString() ?? '-').join(' | '))
+    }
+    page.release()
+  }
   source(rest) {
     const [name, words] = cut(rest)
     const options = { name }

@@ -368,6 +368,12 @@ test('what a page says of its items, with and without an object for each', () =>
   ])
   assert.deepStrictEqual([...page.spans], [0, 7, 7, 7, 14, 7, 21, 8])
   assert.deepStrictEqual([page.at(-1).get('$.n'), page.at(4), page.at(-5), page.at(NaN)], [30, undefined, undefined, undefined])
+  const [value] = page.values('$.n')[3]
+  assert.deepStrictEqual([value.toString(), page.values()], ['30', [[], [], [], []]])
+  assert.throws(() => page.values('$.n', '$..n'), { code: 'SYNTAX' })
+  assert.throws(() => page.values(...Array(65).fill('$.n')), { code: 'BAD_OPTION' })
+  page.release()
+  assert.strictEqual(value.length, 0)
 })
 
 test('a page that was released says so, and the next one in its place is another', () => {
@@ -377,7 +383,7 @@ test('a page that was released says so, and the next one in its place is another
   const next = () => query.next({ maxItems: 2 }).page
   const asked = (page, item) => [
     () => page.at(0), () => [...page], () => page.spans, () => page.bytes, () => item.bytes, () => item.text(),
-    () => item.json(), () => item.get('$'), () => item.toBuffer(), () => item.source, () => item.index,
+    () => item.json(), () => item.get('$'), () => page.values('$'), () => item.toBuffer(), () => item.source, () => item.index,
     () => item.pageNumber, () => item.constructed,
   ]
   // Nobody has a view of the first: its memory may go to the next one.

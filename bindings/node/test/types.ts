@@ -16,7 +16,7 @@ async function uses(): Promise<void> {
   const query = new weir.Query({ order: '$.n', params: { p: 1 } })
   const fetch = async (need: Need, { signal }: weir.Waiting): Promise<Fetched | undefined> =>
     need.required && !signal?.aborted ? ['[]', need.continuation] : undefined
-  for await (const page of query.pages(fetch, { maxItems: 10 })) console.log(page.at(0)?.get('$.n'))
+  for await (const page of query.pages(fetch, { maxItems: 10 })) console.log(page.at(0)?.get('$.n'), page.values('$.n')[0]?.[0]?.length)
   const step = query.next()
   if (step.kind === 'need') step.needs[0].source.finish()
   for await (const item of await store.query('orders.*', { follow: true })) console.log(item.topic)

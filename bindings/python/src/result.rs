@@ -5,10 +5,11 @@ use std::ffi::c_int;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
-use weir::query::{ResultPage, SourceId};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use weir::query::{ResultPage, SourceId, Tag, Value};
 
 use crate::buffer;
+use crate::error::Answer;
 use crate::value;
 
 /// The place that an index of Python means; nothing outside.
@@ -50,6 +51,32 @@ impl Page {
             .zip(0..)
             .map(|(span, at)| Item::new(slf, at, span.len));
         Ok(PyList::new(slf.py(), all)?.try_iter()?.into_any())
+    }
+
+    /// The values at up to 64 singular JSONPaths in each item, in one walk over each: a list with a tuple
+    /// for each item, of a memoryview for each path, in the order of the paths; None where there is nothing,
+    /// and throughout for an item that is not JSON on the way. The views are not copied and keep the page.
+    #[pyo3(signature = (*paths))]
+    fn values<'py>(
+        slf: &Bound<'py, Self>,
+        paths: Vec<String>,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let (py, page) = (slf.py(), &slf.get().0);
+        let table = py.detach(|| {
+            let paths = value::path_set(&paths)?;
+            let mut table = Vec::new();
+            weir::query::find_each(page.iter(), &paths, &mut table);
+            Answer::Ok(table)
+        })?;
+        let mut table = table.into_iter();
+        let row = |at| {
+            let views = table.by_ref().take(paths.len()).map(|value| {
+                let view = |part| PyMemoryView::from(Bound::new(py, part)?.as_any());
+                Item::part_of(slf, at, value).map(view).transpose()
+            });
+            PyTuple::new(py, views.collect::<PyResult<Vec<_>>>()?)
+        };
+        (0..).take(page.items().len()).map(row).collect()
     }
 
     /// The buffers that the items lie in; each a buffer of its own.
@@ -160,6 +187,14 @@ impl Item {
             start: 0,
             end: len,
         }
+    }
+
+    /// The part of an item that a value is; `None` for an undefined one.
+    fn part_of(page: &Bound<'_, Page>, at: u32, value: Value) -> Option<Self> {
+        (value.tag != Tag::Undefined).then(|| Self {
+            start: value.span.offset,
+            ..Self::new(page, at, value.span.offset + value.span.len)
+        })
     }
 
     fn page(&self) -> &ResultPage {

@@ -18,17 +18,28 @@ pub(crate) struct ValueSpan {
     pub(crate) nested: bool,
 }
 
+/// Paths, ready to be looked for.
+///
+/// # Errors
+/// `SYNTAX` if a text is not a path; `BAD_OPTION` if there are too many.
+pub(crate) fn path_set(texts: &[impl AsRef<str>]) -> Answer<PathSet> {
+    let path = |text: &str| {
+        Path::parse(text).map_err(|error| {
+            Failure::new(weir::ErrorCode::Syntax, format!("path {text:?}: {error}"))
+        })
+    };
+    let paths = texts.iter().map(|text| path(text.as_ref()));
+    PathSet::new(&paths.collect::<Answer<Vec<_>>>()?)
+        .map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))
+}
+
 /// Returns the value at a singular path; `None` if the item has no value there.
 ///
 /// # Errors
 /// `SYNTAX` if the text is not a path; `NOT_JSON` if the item is not JSON up to the value.
 pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<ValueSpan>> {
     let look = || {
-        let path = Path::parse(path).map_err(|error| {
-            Failure::new(weir::ErrorCode::Syntax, format!("path {path:?}: {error}"))
-        })?;
-        let paths = PathSet::new(&[path])
-            .map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))?;
+        let paths = path_set(&[path])?;
         let mut found = Vec::new();
         weir::query::find(item, &paths, &mut found)
             .map_err(|error| Failure::new(weir::ErrorCode::NotJson, error.to_string()))?;

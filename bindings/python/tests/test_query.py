@@ -93,8 +93,11 @@ def test_a_view_outlives_item_page_and_query() -> None:
     part = page[0].find_raw("$.v")
     assert part is not None
     inner = memoryview(part)
+    [(value, none)] = page.values("$.v", "$.w")
+    assert value is not None and none is None
     del page, part, source, query
     gc.collect()
+    assert bytes(value) == b'"x"' and value.readonly
     assert bytes(view) == b'{"n":1,"v":"x"}' and bytes(inner) == b'"x"' and view.readonly
 
 
@@ -112,6 +115,11 @@ def test_items_are_looked_into() -> None:
     assert query.source_name(0) == b"s" and query.source_name(9) is None
     assert page.spans[0] == (0, 2, len(item)) and len(page) == 1
     assert bytes(memoryview(page))[2 : 2 + len(item)] == bytes(item)
+    assert page.values() == [()]
+    with pytest.raises(weir.WeirError, match="SYNTAX"):
+        page.values("$.a", "$..a")
+    with pytest.raises(weir.WeirError, match="BAD_OPTION"):
+        page.values(*["$.a"] * 65)
 
 
 def test_needs_are_fetched_until_the_end() -> None:

@@ -132,6 +132,13 @@ class World:
             for need in step:
                 self.need(need)
 
+    def do_values(self, rest: str) -> None:
+        page = self.open_query.next()
+        assert isinstance(page, weir.Page)
+        for row in page.values(*rest.split()):
+            texts = ["-" if value is None else bytes(value).decode() for value in row]
+            self.out.append(" | ".join(texts))
+
     def do_source(self, rest: str) -> None:
         name, _, words = rest.partition(" ")
         options = source_options(name, words)

@@ -260,6 +260,11 @@ impl Caller {
         self.check(out.cast_const(), count, ELEMENTS_MAX)
     }
 
+    /// As `room`, for at most [`FRAMES_MAX`] values.
+    pub(crate) fn long_room<T>(&self, out: *mut T, count: usize) -> Result<(), ErrorCode> {
+        self.check(out.cast_const(), count, FRAMES_MAX)
+    }
+
     /// Writes a value; the place was checked by [`room`](Self::room).
     pub(crate) fn write<T: Copy>(&self, out: *mut T, value: T) -> Result<(), ErrorCode> {
         self.write_all(out, std::slice::from_ref(&value))

@@ -407,33 +407,62 @@ pub(crate) fn get(
     path: raw::Slice,
     out: *mut raw::Slice,
 ) -> Result<Kind, Fail> {
+    find(c, page, (first, count), &[path], out)
+}
+
+pub(crate) fn values(
+    c: &Caller,
+    page: *const raw::Page,
+    first: usize,
+    count: usize,
+    paths: *const raw::Slice,
+    path_count: usize,
+    out: *mut raw::Slice,
+) -> Result<Kind, Fail> {
+    if path_count > query::PATHS_MAX {
+        let text = format!("{path_count} paths; {} at most", query::PATHS_MAX);
+        return Err(Fail::new(ErrorCode::BadLength, text));
+    }
+    find(c, page, (first, count), c.array(paths, path_count)?, out)
+}
+
+/// Writes a row of values for each item.
+fn find(
+    c: &Caller,
+    page: *const raw::Page,
+    (first, count): (usize, usize),
+    paths: &[raw::Slice],
+    out: *mut raw::Slice,
+) -> Result<Kind, Fail> {
     let page = registry::get::<Page, _>(page)?;
     let items = page.items.as_slice();
     let range = first
         .checked_add(count)
         .and_then(|end| items.get(first..end));
     let items = range.ok_or_else(|| Fail::of(ErrorCode::BadLength))?;
-    c.room(out, count)?;
-    let paths = paths(c.text(path, "the path")?)?;
-    let mut found = Vec::with_capacity(count);
+    // Both are bounded: items of a page, and paths.
+    c.long_room(out, count * paths.len())?;
+    let paths = path_set(c, paths)?;
     let mut values = Vec::new();
-    for item in items {
+    let mut row = vec![EMPTY; paths.len()];
+    for (at, item) in items.iter().enumerate() {
         // Memory of the page, which `page` keeps for longer than this.
         let bytes = c.bytes(raw::Slice {
             ptr: item.ptr,
             len: usize::try_from(item.len).unwrap_or(usize::MAX),
         })?;
-        let span = match query::find(bytes, &paths, &mut values) {
-            Ok(()) => values.first().map(|value| value.span),
-            Err(_) => None,
-        };
-        let value = span.and_then(|span| {
-            let start = span.offset as usize;
-            bytes.get(start..start + span.len as usize)
-        });
-        found.push(value.filter(|value| !value.is_empty()).map_or(EMPTY, slice));
+        // What is not JSON has no values; the list is cleared then.
+        let _ = query::find(bytes, &paths, &mut values);
+        for (to, value) in row.iter_mut().zip(&values) {
+            let found = value.span.of(bytes);
+            *to = if found.is_empty() {
+                EMPTY
+            } else {
+                slice(found)
+            };
+        }
+        c.write_all(out.wrapping_add(at * row.len()), &row)?;
     }
-    c.write_all(out, &found)?;
     Ok(Kind::Ok)
 }
 
@@ -449,10 +478,16 @@ pub(crate) fn bad_path(what: &str, error: query::PathError) -> Fail {
     fail
 }
 
-/// A singular path, ready to be looked for.
-fn paths(text: &str) -> Result<PathSet, Fail> {
-    let path: query::Path = text.parse().map_err(|error| bad_path("the path", error))?;
-    PathSet::new(&[path]).map_err(|error| Fail::new(ErrorCode::TooComplex, error.to_string()))
+/// Singular paths, ready to be looked for.
+fn path_set(c: &Caller, texts: &[raw::Slice]) -> Result<PathSet, Fail> {
+    let path = |(at, text): (usize, &raw::Slice)| {
+        let text = c.text(*text, "a path").map_err(|fail| fail.at_index(at))?;
+        let path: Result<query::Path, _> = text.parse();
+        path.map_err(|error| bad_path("the path", error).at_index(at))
+    };
+    let paths = texts.iter().enumerate().map(path);
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    PathSet::new(&paths).map_err(|error| Fail::new(ErrorCode::TooComplex, error.to_string()))
 }
 
 pub(crate) fn retain(page: *mut raw::Page) -> Result<Kind, Fail> {

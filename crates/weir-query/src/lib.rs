@@ -97,5 +97,6 @@ pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
 pub use topic_token::TopicToken;
 pub use weir_scan::PathErrorKind;
 pub use weir_scan::{
-    BadItem, Level, Path, PathError, PathSet, Shape, Span, Tag, Value, build_info, find, find_each,
+    BadItem, Level, PATHS_MAX, Path, PathError, PathSet, Shape, Span, Tag, Value, build_info, find,
+    find_each,
 };

@@ -20,6 +20,7 @@ fn at_each_entry() {
     let all = every! {
         weir_page_describe(null_mut(), null_mut(), null_mut());
         weir_page_get(null_mut(), 0, 0, NOTHING, null_mut(), null_mut());
+        weir_page_values(null_mut(), 0, 0, null_mut(), 0, null_mut(), null_mut());
         weir_page_retain(null_mut());
         weir_code_describe(0, null_mut());
         weir_open(NOTHING, null_mut(), null_mut(), null_mut());

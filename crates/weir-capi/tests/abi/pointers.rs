@@ -433,3 +433,72 @@ fn one_value_is_found_in_many_items() {
         weir_query_free(query);
     }
 }
+
+#[test]
+fn values_at_several_paths_are_a_table() {
+    unsafe {
+        let (query, source) = query("");
+        let page = slice(br#"[{"a":{"b":1},"c":[2, 3]},{"a":2},{"c":"x","a":{"b":nul}}]"#);
+        weir_query_enqueue_copy(query, source, page, null(), NOTHING, 0, null_mut());
+        let (_, page) = next(query);
+        let seven = slice(b"7");
+        let mut found = [seven; 10];
+        let paths = [slice(b"$.c"), slice(b"$.a.b"), slice(b"$.c")];
+        let out = found.as_mut_ptr();
+        let mut error = zero::<Error>();
+        let e = &raw mut error;
+        assert_eq!(weir_page_values(page, 0, 3, paths.as_ptr(), 3, out, e), OK);
+        let shown = found.map(|slice| {
+            (!slice.ptr.is_null()).then(|| std::slice::from_raw_parts(slice.ptr, slice.len))
+        });
+        let (list, none) = (Some(&b"[2, 3]"[..]), None);
+        let rows = [
+            [list, Some(&b"1"[..]), list],
+            [none; 3],
+            [none; 3], // not JSON on the way
+        ];
+        assert_eq!(shown[..9], *rows.as_flattened());
+        assert_eq!(shown[9], Some(&b"7"[..]));
+
+        // Nothing is written by a call that fails, nor by one without paths or items.
+        let mut found = [seven; 3];
+        let out = found.as_mut_ptr();
+        let paths = paths.as_ptr();
+        assert_eq!(weir_page_values(page, 3, 0, paths, 3, out, e), OK);
+        assert_eq!(weir_page_values(page, 0, 3, null(), 0, null_mut(), e), OK);
+        let wrong = [slice(b"$.c"), slice(b"$..c")];
+        let wrong = wrong.as_ptr();
+        assert_eq!(weir_page_values(page, 0, 1, wrong, 2, out, e), -702);
+        assert_eq!((error.detail, error.offset), (1, 1));
+        let open = [slice(b"$["), slice(b"$.c")];
+        let open = open.as_ptr();
+        assert_eq!(weir_page_values(page, 0, 1, open, 2, out, e), -701);
+        assert_eq!(error.detail, 0);
+        assert_eq!(weir_page_values(page, 2, 2, paths, 3, out, e), BAD_LENGTH);
+        assert_eq!(
+            weir_page_values(page, usize::MAX, 2, paths, 3, out, e),
+            BAD_LENGTH
+        );
+        let many = [slice(b"$.c"); 65];
+        let many = many.as_ptr();
+        assert_eq!(weir_page_values(page, 0, 1, many, 65, out, e), BAD_LENGTH);
+        assert_eq!(weir_page_values(page, 0, 0, many, 64, out, e), OK);
+        assert_eq!(
+            weir_page_values(page, 0, 1, null(), 1, out, e),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_page_values(page, 0, 1, paths, 3, null_mut(), e),
+            NULL_POINTER
+        );
+        let crooked = out.wrapping_byte_add(1);
+        assert_eq!(
+            weir_page_values(page, 0, 1, paths, 2, crooked, e),
+            MISALIGNED
+        );
+        assert!(found.iter().all(|found| found.ptr == seven.ptr));
+        weir_page_release(page);
+        assert_eq!(weir_page_values(page, 0, 1, paths, 3, out, e), BAD_HANDLE);
+        weir_query_free(query);
+    }
+}

@@ -14,6 +14,8 @@
 //! split NAME PART...     parts with the options of the source
 //! watermark NAME KEY...  nothing below comes from it
 //! next [N]               results, needs, or the end
+//! values PATH...         as `next`, but of each item the values at these paths, with ` | ` between
+//!                        them; `-` is none
 //! needs                  what is wanted now
 //! stop                   takes a token and forgets the query
 //! resume                 goes on where it stopped; sources are added again
@@ -28,8 +30,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_query::{
-    BadItem, Bounds, Budgets, Complex, Frames, Level, Meta, Missing, Mode, Need, PageIn, Plan,
-    Query, QueryError, QueryText, SourceId, SourceOptions, Span, Step, Strings, parse_shape,
+    BadItem, Bounds, Budgets, Complex, Frames, Level, Meta, Missing, Mode, Need, PageIn, Path,
+    PathSet, Plan, Query, QueryError, QueryText, SourceId, SourceOptions, Span, Step, Strings, Tag,
+    find_each, parse_shape,
 };
 
 #[derive(Default)]
@@ -57,7 +60,12 @@ impl World {
             "open" => self.open(),
             "resume" => self.resume(),
             "stop" => self.stop(),
-            "next" => self.next(rest, out),
+            "next" => self.next(rest, None, out),
+            "values" => {
+                let paths = rest.split(' ').map(|path| path.parse().unwrap());
+                let paths = PathSet::new(&paths.collect::<Vec<Path>>()).unwrap();
+                self.next("", Some(&paths), out)
+            }
             _ => self.other(word, rest, out),
         };
         if let Err(error) = done {
@@ -140,7 +148,12 @@ impl World {
         Ok(())
     }
 
-    fn next(&mut self, rest: &str, out: &mut String) -> Result<(), QueryError> {
+    fn next(
+        &mut self,
+        rest: &str,
+        paths: Option<&PathSet>,
+        out: &mut String,
+    ) -> Result<(), QueryError> {
         let bounds = Bounds {
             items_max: rest.parse().unwrap_or(256),
             ..Bounds::default()
@@ -154,6 +167,19 @@ impl World {
                 }
             }
             Step::Ready(page) => {
+                if let Some(paths) = paths {
+                    let mut table = Vec::new();
+                    find_each(page.iter(), paths, &mut table);
+                    for (item, row) in page.iter().zip(table.chunks(paths.len())) {
+                        let values = row.iter().map(|value| match value.tag {
+                            Tag::Undefined => "-".into(),
+                            _ => String::from_utf8_lossy(value.span.of(item)),
+                        });
+                        let values: Vec<_> = values.collect();
+                        writeln!(out, "{}", values.join(" | ")).unwrap();
+                    }
+                    return Ok(());
+                }
                 for item in page.items() {
                     let bytes = String::from_utf8_lossy(page.bytes(item));
                     let bytes = bytes.replace('\n', "\\n");

@@ -47,6 +47,8 @@ final class Lib {
     static final MethodHandle PAGE_DESCRIBE = call("weir_page_describe", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle PAGE_GET =
             call("weir_page_get", JAVA_LONG, JAVA_LONG, JAVA_LONG, SLICE, ADDRESS, ADDRESS);
+    static final MethodHandle PAGE_VALUES = call("weir_page_values", JAVA_LONG, JAVA_LONG, JAVA_LONG,
+            ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle PAGE_RELEASE = give("weir_page_release");
 
     static final MethodHandle OPEN = call("weir_open", SLICE, ADDRESS, ADDRESS, ADDRESS);

@@ -7,6 +7,8 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -162,6 +164,36 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return values(0, count, path);
     }
 
+    /**
+     * The values at up to 64 paths ({@code $.a.b[0]}) in each item, in one call that walks once over each
+     * item: a row for each item, with a buffer for each path in the order of the paths; null where there is
+     * nothing. The buffers are parts of the page and end with it.
+     */
+    public ByteBuffer[][] values(String... paths) {
+        items.get(JAVA_INT, 0);
+        ByteBuffer[][] rows = new ByteBuffer[count][paths.length];
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment texts = call.allocate(Lib.SLICE, paths.length);
+            for (int at = 0; at < paths.length; at++) {
+                byte[] path = paths[at].getBytes(StandardCharsets.UTF_8);
+                Lib.putBytes(call, texts, at * Lib.SLICE.byteSize(), path);
+            }
+            MemorySegment out = call.allocate(Lib.SLICE, (long) count * paths.length);
+            Lib.check(call, error -> (int) Lib.PAGE_VALUES.invokeExact(
+                    handle, 0L, (long) count, texts, (long) paths.length, out, error));
+            long at = 0;
+            for (ByteBuffer[] row : rows) {
+                for (int path = 0; path < row.length; path++, at++) {
+                    MemorySegment value = value(out, at);
+                    row[path] = value == null ? null : value.asByteBuffer();
+                }
+            }
+            return rows;
+        } finally {
+            Reference.reachabilityFence(lent);
+        }
+    }
+
     List<MemorySegment> values(int first, int size, String path) {
         if (size == 0) {
             return List.of();
@@ -174,14 +206,20 @@ public final class Page implements AutoCloseable, Iterable<Item> {
                     handle, (long) first, (long) size, text, out, error));
             List<MemorySegment> found = new ArrayList<>(size);
             for (int at = 0; at < size; at++) {
-                MemorySegment start = out.get(ADDRESS, at * Lib.SLICE.byteSize());
-                long bytes = out.get(JAVA_LONG, at * Lib.SLICE.byteSize() + 8);
-                found.add(start.address() == 0 ? null : lent.part(start, bytes).asReadOnly());
+                found.add(value(out, at));
             }
             return found;
         } finally {
             Reference.reachabilityFence(lent);
         }
+    }
+
+    /** What a slice of an array shows; null for one of nothing. */
+    private MemorySegment value(MemorySegment slices, long at) {
+        long offset = at * Lib.SLICE.byteSize();
+        MemorySegment start = slices.get(ADDRESS, offset);
+        long bytes = slices.get(JAVA_LONG, offset + 8);
+        return start.address() == 0 ? null : lent.part(start, bytes).asReadOnly();
     }
 
     // What items and records read.

@@ -1,11 +1,13 @@
 package weir;
 
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 /** Runs the commands of {@code vectors/query}. */
 final class QueryWorld implements TranscriptTest.World {
@@ -55,6 +57,7 @@ final class QueryWorld implements TranscriptTest.World {
                 query.close();
             }
             case "next" -> next(rest);
+            case "values" -> values(rest.split(" "));
             case "needs" -> needs();
             case "abandon" -> query.abandon(rest.getBytes(StandardCharsets.UTF_8));
             case "explain" -> out.append(query.explain());
@@ -138,6 +141,19 @@ final class QueryWorld implements TranscriptTest.World {
                         out.append("skipped ").append(page.skipped()).append('\n');
                     }
                 }
+            }
+        }
+    }
+
+    private void values(String... paths) {
+        if (!(query.next(0, 0) instanceof Step.Ready(Page page))) {
+            throw new AssertionError("no page");
+        }
+        try (page) {
+            for (ByteBuffer[] row : page.values(paths)) {
+                out.append(Arrays.stream(row)
+                        .map(value -> value == null ? "-" : StandardCharsets.UTF_8.decode(value).toString())
+                        .collect(Collectors.joining(" | ", "", "\n")));
             }
         }
     }
