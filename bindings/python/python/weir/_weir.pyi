@@ -946,23 +946,23 @@ class TopicQuery:
         max_items: int = 256,
         max_bytes: int = ...,
     ) -> Page | None:
-        """The next results, at most so many and about so many bytes; None at the end, and when a
-        query that follows got nothing for `timeout` seconds (None: waits for ever).
+        """The next results, with limits of their number and, approximately, their bytes. Returns None at
+        the end, or if a query that follows has no result for `timeout` seconds (None: no limit).
         """
     def topic(self, source: int | None) -> str | None:
-        """The topic that a result came from, by the number of its source; None for one that was
-        made.
+        """The topic of a result, by the number of its source; None for a result that the query
+        computed.
         """
     def token(self) -> bytes:
-        """Where the query stands, to go on later after the last result."""
+        """A token with which a later query resumes after the last result."""
     def explain(self) -> str:
-        """What the query does, for people."""
+        """A description of the query, for people."""
     @property
     def as_of(self) -> int | None:
-        """The last intention of the query; None when it follows."""
+        """The last intention that the query reads; None if it follows."""
     @property
     def skipped(self) -> int:
-        """Items that are not JSON and were left out so far."""
+        """Number of items that were skipped because they are not JSON."""
     def cancel(self) -> None:
         """Cancels the query, from any thread: waiting calls raise ClientError CANCELLED."""
     def __iter__(self) -> TopicQuery: ...
