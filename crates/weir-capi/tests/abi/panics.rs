@@ -83,6 +83,7 @@ fn at_each_entry() {
         weir_psyc_parser_read(null_mut(), NOTHING, null_mut(), 0, null_mut(), null_mut(), null_mut());
         weir_psyc_parser_describe(null_mut(), null_mut(), null_mut());
         weir_psyc_walk(null_mut(), NOTHING, null_mut(), 0, null_mut(), null_mut(), null_mut());
+        weir_psyc_walk_struct(null_mut(), NOTHING, NOTHING, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_parse_packet_id(NOTHING, null_mut(), null_mut());
         weir_psyc_parse_uniform(NOTHING, 0, null_mut(), null_mut());
         weir_psyc_integer(NOTHING, null_mut(), null_mut());
@@ -92,6 +93,8 @@ fn at_each_entry() {
         weir_psyc_inherits(NOTHING, NOTHING, null_mut());
         weir_psyc_matches(NOTHING, NOTHING, null_mut());
         weir_psyc_lookup(null_mut(), 0, NOTHING, null_mut(), null_mut());
+        weir_psyc_expand(null_mut(), 0, NOTHING, null_mut(), null_mut());
+        weir_psyc_contract(null_mut(), 0, NOTHING, null_mut(), null_mut());
         weir_psyc_describe_name(NOTHING, null_mut(), null_mut());
         weir_psyc_talk(NOTHING, null_mut(), null_mut());
         weir_psyc_standard_template(NOTHING, null_mut(), null_mut());
@@ -101,6 +104,8 @@ fn at_each_entry() {
         weir_psyc_render_modifier(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_list(NOTHING, null_mut(), 0, 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_dict(NOTHING, null_mut(), 0, 0, null_mut(), 0, null_mut(), null_mut());
+        weir_psyc_render_key(NOTHING, 0, 0, null_mut(), 0, null_mut(), null_mut());
+        weir_psyc_render_value(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_update(null_mut(), 0, 0, null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_packet_id(null_mut(), null_mut(), 0, null_mut(), null_mut());
     };
