@@ -438,6 +438,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, reason = "a test may fail by panicking")]
 mod tests {
     use super::{Cli, overview};
 
@@ -503,7 +504,8 @@ mod tests {
     #[test]
     fn each_command_is_in_one_group_of_the_help() {
         let grammar = Cli::build();
-        let jira = grammar.find_subcommand("jira").unwrap();
+        let jira = grammar.find_subcommand("jira");
+        let jira = jira.expect("weir has the command jira");
         for (command, of_jira) in [(&grammar, false), (jira, true)] {
             let mut all: Vec<&str> = command
                 .get_subcommands()

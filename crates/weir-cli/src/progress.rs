@@ -143,25 +143,29 @@ impl Drop for Shown {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, reason = "a test may fail by panicking")]
 mod tests {
     use super::{LINE_EVERY, PATIENCE, Pace};
     use std::time::Instant;
 
     #[test]
     fn lines_are_late_in_scripts_and_seldom() {
-        let ago = |time| Instant::now().checked_sub(time);
+        let ago = |time| {
+            let then = Instant::now().checked_sub(time);
+            then.expect("the clock has run longer than that")
+        };
         let mut pace = Pace {
             terminal: false,
-            started: ago(PATIENCE).unwrap(),
+            started: ago(PATIENCE),
             said: None,
         };
         assert!(!pace.is_due(false));
         assert!(pace.is_due(true));
         // Not again at once, however urgent.
         assert!(!pace.is_due(true));
-        pace.said = ago(LINE_EVERY);
+        pace.said = Some(ago(LINE_EVERY));
         assert!(pace.is_due(false));
-        let (started, said) = (ago(PATIENCE).unwrap(), None);
+        let (started, said) = (ago(PATIENCE), None);
         let terminal = true;
         let mut pace = Pace {
             terminal,
@@ -169,7 +173,7 @@ mod tests {
             said,
         };
         assert!(pace.is_due(false));
-        let (terminal, started) = (false, ago(LINE_EVERY).unwrap());
+        let (terminal, started) = (false, ago(LINE_EVERY));
         let mut pace = Pace {
             terminal,
             started,

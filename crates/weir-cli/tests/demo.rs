@@ -73,6 +73,10 @@ fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
     assert_eq!(facts["write"]["events"], 1707);
     assert_eq!(facts["listen"]["listeners"], 12);
     assert_eq!(facts["listen"]["records"], 1707 + 12);
+    assert!(
+        facts["listen"]["shown_while_writing"].as_u64().unwrap() > 0,
+        "{facts:#}"
+    );
     assert_eq!(facts["get"]["keys"], 1707);
     assert_eq!(facts["scan"]["keys"], 1707);
     assert_eq!(facts["strongest"]["shown"], 5);
@@ -141,6 +145,14 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
         );
     }
     assert!(out.contains("1,707 events"), "{out}");
+    let (live, _) = out.split_once("✓ write").unwrap();
+    let (_, live) = live.split_once("live, ").unwrap();
+    let heard = live.lines().filter(|line| line.contains("  quakes."));
+    assert_eq!(heard.count(), 9, "{live}");
+    assert!(
+        live.contains("6.4  quakes.us  22km NNE of Hualian"),
+        "{live}"
+    );
     let strong = "6.4  22km NNE of Hualian, Taiwan\n";
     assert!(out.contains(strong), "{out}");
     for line in out.lines().filter(|line| !line.contains("/weir-demo-")) {

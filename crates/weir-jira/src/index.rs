@@ -126,12 +126,11 @@ impl Reading {
         }
         let mut issues = Vec::new();
         for id in &changed {
-            match replica.locate(id)?.filter(|_| !id.contains('+')) {
-                Some(location) => issues.extend(whole(replica, &location)?),
-                None => {
-                    let mut created = self.created.iter();
-                    issues.extend(created.find(|issue| issue["id"] == id.as_str()).cloned());
-                }
+            if let Some(location) = replica.locate(id)?.filter(|_| !id.contains('+')) {
+                issues.extend(whole(replica, &location)?);
+            } else {
+                let mut created = self.created.iter();
+                issues.extend(created.find(|issue| issue["id"] == id.as_str()).cloned());
             }
         }
         Ok(Update {

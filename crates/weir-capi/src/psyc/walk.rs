@@ -270,13 +270,13 @@ pub(super) fn walk_struct(
 }
 
 /// Checks where a walk writes.
-fn outputs<'c>(
-    c: &'c Caller,
+fn outputs(
+    c: &Caller,
     cursor: *mut PsycCursor,
     parts: *mut PsycPart,
     room: usize,
     count: *mut usize,
-) -> Result<(Apart<'c>, Output<'c, PsycPart>), Fault> {
+) -> Result<(Apart<'_>, Output<'_, PsycPart>), Fault> {
     c.room(count, 1)?;
     c.room(cursor, 1)?;
     Ok(c.output(parts, room)?)

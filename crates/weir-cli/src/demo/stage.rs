@@ -70,6 +70,11 @@ impl Stage {
         Ok(())
     }
 
+    /// Whether people watch a terminal, so that steps take their time.
+    pub(super) fn is_watched(&self) -> bool {
+        self.shown.get() && io::stdout().is_terminal()
+    }
+
     /// Does a step and prints its line. The name is one short verb; the work
     /// returns the line and what later steps need.
     pub(super) fn step<T>(
@@ -90,7 +95,7 @@ impl Stage {
             "{:2} {tick} {name:NAME_COLUMNS$}{line}",
             self.steps
         ))?;
-        if is_terminal && self.shown.get() {
+        if self.is_watched() {
             self.interrupt.pause(STEP_PAUSE);
         }
         Ok(value)

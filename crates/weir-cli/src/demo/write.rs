@@ -1,11 +1,12 @@
 //! Chapters "topics", "write" and "listen": the earthquakes become events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use weir::{ClientId, ConsequenceOffset, Intention, Operation, ReadFrom, RecordKind, Weir};
 
 use super::facts::{Facts, seconds};
@@ -16,6 +17,12 @@ use super::stage::{Stage, count, rate, time};
 const WRITERS: usize = 4;
 /// Events that a writer hands over in one call.
 const BATCH_EVENTS: usize = 10;
+/// Least magnitude of the earthquakes that are shown as they come.
+const STRONG: f64 = 5.5;
+/// Characters of a place that are shown.
+const PLACE_CHARS: usize = 50;
+/// Pause of a writer after each call when people watch.
+const WATCHED_PAUSE: Duration = Duration::from_millis(80);
 /// How long a listener waits for a record before it reports that none comes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -42,7 +49,8 @@ pub(super) fn topics(
     })
 }
 
-/// Writes all earthquakes while a listener tails each topic.
+/// Writes all earthquakes while a listener tails each topic; what the listeners hear of strong ones is
+/// shown meanwhile.
 pub(super) fn quakes(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -50,41 +58,58 @@ pub(super) fn quakes(
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
     let before = weir.store()?.stats();
-    let heard = stage.step("write", |stage| {
+    let (heard, tailed) = stage.step("write", |stage| {
         let total = quakes.all().len() as u64;
         let bar = stage.bar("writing", total);
         let written = AtomicU64::new(0);
-        let (latencies, heard, took) = thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let watched = stage.is_watched();
+        stage.say("              live, what the listeners hear of strong ones:")?;
+        let (latencies, heard, took, tailed) = thread::scope(|scope| {
             let listeners: Vec<_> = quakes
                 .networks()
                 .map(|(network, expected)| {
-                    scope.spawn(move || listen(weir, &topic(network), expected))
+                    let tell = tell.clone();
+                    scope.spawn(move || listen(weir, &topic(network), expected, &tell))
                 })
                 .collect();
+            drop(tell);
             let start = Instant::now();
             let writers: Vec<_> = shares(quakes)
                 .into_iter()
                 .zip(1..)
                 .map(|(share, id)| {
                     let (bar, written) = (&bar, &written);
+                    let interrupt = stage.interrupt();
                     scope.spawn(move || {
-                        write(weir, client(id), &share, |n| {
+                        let latencies = write(weir, client(id), &share, |n| {
                             bar.inc(n);
                             written.fetch_add(n, Ordering::Relaxed);
-                        })
+                            if watched && !interrupt.asked() {
+                                interrupt.pause(WATCHED_PAUSE);
+                            }
+                        })?;
+                        Ok((latencies, start.elapsed()))
                     })
                 })
                 .collect();
-            let mut latencies = Vec::new();
-            for writer in writers {
-                latencies.extend(join(writer)?);
+            let mut tailed = 0;
+            // Until the last listener ends.
+            for line in told {
+                tailed += u64::from(written.load(Ordering::Relaxed) < total);
+                bar.suspend(|| stage.say(&line))?;
             }
-            let took = start.elapsed();
+            let (mut latencies, mut took) = (Vec::new(), Duration::ZERO);
+            for writer in writers {
+                let (of_writer, until) = join(writer)?;
+                latencies.extend(of_writer);
+                took = took.max(until);
+            }
             let mut heard = 0;
             for listener in listeners {
                 heard += join(listener)?;
             }
-            Ok::<_, anyhow::Error>((latencies, heard, took))
+            Ok::<_, anyhow::Error>((latencies, heard, took, tailed))
         })?;
         bar.finish_and_clear();
         let events = written.load(Ordering::Relaxed);
@@ -92,10 +117,15 @@ pub(super) fn quakes(
         let after = weir.store()?.stats();
         let syncs = after.syncs - before.syncs;
         let (p50, p99) = percentiles(latencies.clone());
+        // Slowed down for people, the rate means nothing.
+        let speed = if watched {
+            String::new()
+        } else {
+            format!("{}/s ", count(rate(events, took)))
+        };
         let line = format!(
-            "{} events: {}/s by {WRITERS} writers, {} calls in {syncs} syncs, commit p50 {}, p99 {}",
+            "{} events: {speed}by {WRITERS} writers, {} calls in {syncs} syncs, commit p50 {}, p99 {}",
             count(events),
-            count(rate(events, took)),
             latencies.len(),
             time(p50),
             time(p99),
@@ -113,13 +143,13 @@ pub(super) fn quakes(
                 "commit_p99_s": seconds(p99),
             }),
         );
-        Ok((line, heard))
+        Ok((line, (heard, tailed)))
     })?;
     stage.step("listen", |_| {
         let listeners = quakes.networks().count();
         facts.insert(
             "listen".into(),
-            json!({"listeners": listeners, "records": heard}),
+            json!({"listeners": listeners, "records": heard, "shown_while_writing": tailed}),
         );
         let line = format!(
             "{listeners} listeners meanwhile, each on a thread: {} records in order, each once",
@@ -187,9 +217,14 @@ fn write(
     Ok(latencies)
 }
 
-/// Tails a topic from its start until it has seen what is expected. Returns
+/// Tails a topic from its start until it has seen what is expected, and tells of what is strong. Returns
 /// the number of records.
-fn listen(weir: &Weir, name: &str, expected: &[Quake]) -> anyhow::Result<u64> {
+fn listen(
+    weir: &Weir,
+    name: &str,
+    expected: &[Quake],
+    tell: &Sender<String>,
+) -> anyhow::Result<u64> {
     let topic = weir.topic(name)?;
     let mut wanted = expected.iter();
     let mut last = 0;
@@ -213,6 +248,10 @@ fn listen(weir: &Weir, name: &str, expected: &[Quake]) -> anyhow::Result<u64> {
                 "the listener of {name} did not see {} at offset {offset}",
                 quake.id
             );
+            if quake.magnitude >= STRONG {
+                // Nobody listens any more when the chapter failed.
+                let _ = tell.send(shown(name, record.value)?);
+            }
         }
         if wanted.len() == 0 {
             break;
@@ -229,6 +268,16 @@ fn listen(weir: &Weir, name: &str, expected: &[Quake]) -> anyhow::Result<u64> {
         "{name} has records that nobody wrote"
     );
     Ok(last)
+}
+
+/// A line about an earthquake, from the record that a listener got.
+fn shown(topic: &str, record: &[u8]) -> anyhow::Result<String> {
+    let quake: Value = serde_json::from_slice(record)?;
+    let properties = &quake["properties"];
+    let magnitude = properties["mag"].as_f64().context("no magnitude")?;
+    let place = properties["place"].as_str().context("no place")?;
+    let place: String = place.chars().take(PLACE_CHARS).collect();
+    Ok(format!("                {magnitude:.1}  {topic}  {place}"))
 }
 
 /// The result of a thread of this chapter.

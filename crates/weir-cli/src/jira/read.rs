@@ -130,8 +130,8 @@ pub(super) fn list(
         let filters = meta::filters(replica)?;
         let found = filters.iter().find(|(name, _)| name == filter);
         let (_, jql) = found.ok_or_else(|| {
-            let names: Vec<&str> = filters.iter().map(|(name, _)| name.as_str()).collect();
-            let what = format!("{filter:?} is no favourite; there are {}", names.join(", "));
+            let all: Vec<&str> = filters.iter().map(|(name, _)| name.as_str()).collect();
+            let what = format!("{filter:?} is no favourite; there are {}", all.join(", "));
             let field = "filter".to_owned();
             JiraError::Field { field, what }
         })?;

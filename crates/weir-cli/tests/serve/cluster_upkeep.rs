@@ -202,8 +202,10 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
             servers.push(Server::start(place, &line.replace("--at ./data", old)));
         } else {
             let native = &natives[servers.len()];
-            line += &format!(" --http off --native {native}");
-            servers.push(Server::start(place, &line));
+            servers.push(Server::start(
+                place,
+                &format!("{line} --http off --native {native}"),
+            ));
         }
     }
     let until = Instant::now() + PATIENCE;

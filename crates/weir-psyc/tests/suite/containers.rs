@@ -86,7 +86,7 @@ fn struct_vectors_hold() {
         let (ty, input) = (case.bytes("type").unwrap(), case.bytes("in").unwrap());
         let mut text = String::new();
         for field in Fields::resume(&ty, &input, [Place::default(); 2]) {
-            text += &match field {
+            let line = match field {
                 Ok(field) => {
                     let value = field.element.map(|value| element("value", value));
                     let name = field.name.escape_ascii();
@@ -97,6 +97,7 @@ fn struct_vectors_hold() {
                 Err(StructError::TooMany) => "error\ttoo-many\n".to_string(),
                 Err(_) => "error\tfield\n".to_string(),
             };
+            text.push_str(&line);
         }
         if !text.contains("error\t") {
             text += "end\n";
@@ -113,7 +114,7 @@ fn table_vectors_hold() {
         let input = case.bytes("in").unwrap();
         let mut text = String::new();
         for event in TableWalk::new(&input) {
-            text += &match event {
+            let line = match event {
                 Ok(TableEvent::Row { key, ty }) => {
                     let ty = ty.unwrap_or_default().escape_ascii();
                     format!("row\t{}\t{ty}\n", key.key.escape_ascii())
@@ -126,6 +127,7 @@ fn table_vectors_hold() {
                 Err(TableError::Width) => "error\twidth\n".to_string(),
                 Err(_) => "error\tcells\n".to_string(),
             };
+            text.push_str(&line);
         }
         if !text.contains("error\t") {
             text += "end\n";
@@ -154,8 +156,11 @@ fn compact_vectors_hold() {
     println!("compact.txt: {} cases", cases.len());
 }
 
+/// Keys of rows, with the values of their columns.
+type Rows<'a> = Vec<(&'a [u8], Vec<&'a [u8]>)>;
+
 /// What the walker finds in `input`, as the rows of a table: `None` when either fails.
-fn rows(input: &[u8]) -> Option<Vec<(&[u8], Vec<&[u8]>)>> {
+fn rows(input: &[u8]) -> Option<Rows<'_>> {
     let mut rows = Vec::new();
     for event in TableWalk::new(input) {
         match event.ok()? {

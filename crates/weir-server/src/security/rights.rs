@@ -180,11 +180,9 @@ impl Pattern {
             let Some(rest) = topic.strip_prefix(&*self.text) else {
                 return false;
             };
-            return match self.deep {
-                // At least one part more.
-                true => rest.len() > 1 && rest.starts_with('.'),
-                false => rest.is_empty(),
-            };
+            // At least one part more.
+            let is_below = rest.len() > 1 && rest.starts_with('.');
+            return if self.deep { is_below } else { rest.is_empty() };
         }
         let mut parts = topic.split('.');
         for wanted in self.text.split('.') {

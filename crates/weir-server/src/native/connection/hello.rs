@@ -91,15 +91,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Tells which nodes there are, and which one leads.
     pub(super) fn send_config(&mut self) {
-        let (term, leader, nodes) = match &self.port.shared.cluster {
-            Some(node) => {
-                let (term, leader, nodes) = node.config();
-                (term, leader.map(node_id), nodes)
-            }
-            None => {
-                let store = self.port.shared.store.identity().store_id;
-                (1, Some(store), String::new())
-            }
+        let (term, leader, nodes) = if let Some(node) = &self.port.shared.cluster {
+            let (term, leader, nodes) = node.config();
+            (term, leader.map(node_id), nodes)
+        } else {
+            let store = self.port.shared.store.identity().store_id;
+            (1, Some(store), String::new())
         };
         self.send(&Packet::new(Message::Config {
             term,
