@@ -438,7 +438,7 @@ def test_records_come_without_pages(topic: weir.Topic) -> None:
     topic.put("late", "v").check()
     assert next(tail).key == b"late"
     assert [record.offset for record in topic.tail(timeout=0.0)] == []
-    with pytest.raises(weir.WeirError, match="one place"):
+    with pytest.raises(weir.WeirError, match="one position"):
         topic.records(after=1, last=1)
 
 
