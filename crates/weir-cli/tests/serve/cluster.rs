@@ -294,6 +294,11 @@ fn an_open_connection_learns_of_the_nodes_that_join() {
     while votes() < 3 {
         assert!(Instant::now() < until, "the nodes do not vote");
     }
+    // What a server has to say of its members comes before the answers to later requests.
+    for _ in 0..10 {
+        session.execute(&[put("1")]).unwrap();
+        topic.get("k").unwrap();
+    }
     cluster.kill(1);
     // Both the connection with a session and the one without.
     let verdicts = session.execute(&[put("2")]).unwrap();
