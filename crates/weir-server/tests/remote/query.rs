@@ -653,7 +653,7 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
     }
     let far = world.connect();
     // The sentence names the limit.
-    let fault = "(at most 8), and at least 4194304, at byte 0 of record 3 of topic t";
+    let fault = "at least 4194304, at byte 0 of record 3 of topic t";
     for view in [TopicView::Log, TopicView::Latest] {
         for (on_bad_item, expected) in [
             (BadItem::Error, [first, fault].as_slice()),
