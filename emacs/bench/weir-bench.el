@@ -478,7 +478,7 @@ If READS is non-nil, measure how fast the replica answers as well.  The site is
                  (lambda ()
                    (let ((queued nil))
                      (weir-jira--change-then (site) (lambda () (setq queued t))
-                                             "edit" "AA-1" "summary" "Another summary")
+                                             "edit" '("AA-1" "summary" "Another summary"))
                      (while (not queued)
                        (accept-process-output nil 0.05)))
                    (weir-jira--push (site))))

@@ -106,7 +106,7 @@ const ASSEMBLYSCRIPT: &[File] = &[
         template!("assemblyscript/package-lock.json.in"),
     ),
     (".npmrc", library!("assemblyscript/.npmrc")),
-    ("asconfig.json", library!("assemblyscript/asconfig.json")),
+    ("asconfig.json", template!("assemblyscript/asconfig.json")),
     (".gitignore", template!("assemblyscript/gitignore")),
     ("README.md", template!("assemblyscript/README.md")),
     (
