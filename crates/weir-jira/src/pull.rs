@@ -220,7 +220,7 @@ impl<'a> Pull<'a> {
         if self.cursor.watermark_ms.is_none() {
             self.cursor.projects = wanted.into_keys().collect();
         } else {
-            // What is not pulled from now on is behind the watermark.
+            // What is not pulled from now on is older than the watermark.
             self.cursor.projects.retain(|id| wanted.contains_key(id));
             for (id, key) in wanted {
                 if !self.cursor.projects.contains(&id) {
