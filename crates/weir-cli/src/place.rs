@@ -359,7 +359,7 @@ pub(crate) fn is_locked(at: &Path) -> bool {
 
 /// Files that a directory may have in which a store is created: those of a
 /// creation that was cut short, and what a new file system begins with.
-const HARMLESS: [&str; 3] = ["LOCK", "weir.sock", "lost+found"];
+const HARMLESS: [&str; 4] = ["LOCK", "weir.id.new", "weir.sock", "lost+found"];
 
 /// Refuses a directory that has other files: most likely it is not the one that
 /// was meant.

@@ -98,6 +98,12 @@ fn a_store_is_created_beside_other_files_only_when_asked() {
     place.run("put t y --at etc").ok();
     fs::create_dir_all(place.path("disk/lost+found")).unwrap();
     place.run("put t x --at disk").ok();
+    // A creation that was killed is taken up.
+    fs::create_dir_all(place.path("killed")).unwrap();
+    place.write("killed/LOCK", "");
+    place.write("killed/weir.id.new", "WEIRSTOR");
+    place.run("put t x --at killed").ok();
+    assert!(!place.path("killed/weir.id.new").exists());
 }
 
 /// A user without rights, for a test that runs as root.
