@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use weir_psyc::{EventPrinter, Mode, ParseStep, Parser};
 
-/// Bytes asked of the input at a time.
+/// Bytes per read of the input.
 const READ_BYTES: usize = 4096;
 
 fn main() -> std::io::Result<ExitCode> {
@@ -23,7 +23,7 @@ fn main() -> std::io::Result<ExitCode> {
         print!("{line}");
         match step {
             ParseStep::NeedMore(_) => {
-                // What is consumed may go; the rest stays in front of what is read next.
+                // Drop the consumed bytes; the next read is appended to the rest.
                 buffer.drain(..parser.release());
                 let kept = buffer.len();
                 buffer.resize(kept + READ_BYTES, 0);

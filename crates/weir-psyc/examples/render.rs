@@ -1,4 +1,4 @@
-//! Builds a packet with a list in it and shows its bytes:
+//! Builds a packet that contains a list, and prints its bytes:
 //! `cargo run -p weir-psyc --example render`
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 

@@ -1,26 +1,26 @@
-//! Opening a circuit: the greeting, and telling by the first bytes who is talking.
+//! Opening a circuit: the greeting, and detection of the protocol by the first bytes.
 
-/// The empty packet. Each side of a circuit opens with it, the side that connected first. It
-/// proves that the peer speaks this syntax and is answered with nothing but one of its own.
+/// The empty packet. Each side of a circuit opens with this packet; the side that connected sends
+/// it first. It proves that the peer speaks this syntax. The only reply to it is a greeting.
 pub const GREETING: &[u8] = b"|\n";
 
 /// The port for circuits over TCP.
 pub const PORT: u16 = 4404;
 
-/// Who is talking on a port that several protocols share.
+/// The protocol of a connection, on a port that several protocols share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
     /// PSYC 1.0, the syntax of this crate.
     Psyc,
-    /// The older protocol with `.` LF as its delimiter: answer with one `_failure` packet and close.
+    /// The older protocol with `.` LF as its delimiter. Reply with one `_failure` packet and close.
     OldPsyc,
     /// HTTP.
     Http,
     /// TLS.
     Tls,
-    /// None of these: close without an answer.
+    /// None of these protocols. Close without a reply.
     Unknown,
-    /// Too few bytes to tell.
+    /// Too few bytes to decide.
     NeedMore,
 }
 
@@ -28,7 +28,7 @@ const HTTP: [&[u8; 4]; 8] = [
     b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"PRI ",
 ];
 
-/// Tells from the first bytes of a connection who is talking. Looks at four bytes at most.
+/// Detects the protocol of a connection from its first bytes. Reads at most four bytes.
 pub fn classify(bytes: &[u8]) -> Talk {
     match bytes.first() {
         None => Talk::NeedMore,

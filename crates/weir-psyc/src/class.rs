@@ -1,8 +1,8 @@
-//! Byte classes: which byte may stand where.
+//! Byte classes: which bytes are allowed at which position.
 //!
-//! One table of 256 flag sets answers every question of the grammar about a single byte. The
-//! classes that decide a line (operator, keyword byte, digit) are looked up here and nowhere else,
-//! so parser, renderer and helpers cannot disagree.
+//! One table of 256 flag sets has all rules of the grammar about single bytes. Only this module
+//! has the classes that decide a line (operator, keyword byte, digit), so parser, renderer and
+//! helpers cannot disagree.
 
 const OPERATOR: u8 = 1 << 0;
 const DIGIT: u8 = 1 << 1;
@@ -69,19 +69,19 @@ pub const fn is_alpha(byte: u8) -> bool {
     has(byte, ALPHA)
 }
 
-/// Whether `byte` may stand in a keyword: digit, letter or `_`.
+/// Whether `byte` is allowed in a keyword: digit, letter or `_`.
 #[inline]
 pub const fn is_keyword_byte(byte: u8) -> bool {
     has(byte, KEYWORD)
 }
 
-/// Whether `byte` may stand in a host name: digit, letter, `.` or `-`.
+/// Whether `byte` is allowed in a host name: digit, letter, `.` or `-`.
 #[inline]
 pub const fn is_host_byte(byte: u8) -> bool {
     has(byte, HOST)
 }
 
-/// Whether `byte` may stand in the resource or channel of a uniform.
+/// Whether `byte` is allowed in the resource or channel of a uniform.
 #[inline]
 pub const fn is_name_byte(byte: u8) -> bool {
     has(byte, NAME)

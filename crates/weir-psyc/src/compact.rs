@@ -1,11 +1,11 @@
-//! Compact names: short keywords that two ends of a circuit agreed to use for long ones.
+//! Compact names: short keywords that both ends of a circuit use in place of long ones.
 //!
-//! Names are expanded directly after the parser and contracted directly in front of the renderer;
-//! applications see long names only.
+//! Names are expanded directly after the parser and contracted directly before the renderer, so
+//! applications see only long names.
 
 /// A table from compact to long keywords.
 ///
-/// Lookups are linear; such a table has a few dozen entries.
+/// A lookup is linear; a table has a few dozen entries.
 #[derive(Clone, Copy, Debug)]
 pub struct CompactTable<'t> {
     entries: &'t [(&'t str, &'t str)],
@@ -32,12 +32,13 @@ impl<'t> CompactTable<'t> {
         ("pu", "_profile_user"),
     ]);
 
-    /// A table of (compact, long) pairs. Of equal ones, the first holds.
+    /// Creates a table of (compact, long) pairs. If two pairs have an equal name, the first one
+    /// applies.
     pub const fn new(entries: &'t [(&'t str, &'t str)]) -> CompactTable<'t> {
         CompactTable { entries }
     }
 
-    /// The long keyword of `word`, or `word` itself when the table has none.
+    /// The long keyword of `word`, or `word` itself if the table does not contain it.
     pub fn expand<'w>(&self, word: &'w [u8]) -> &'w [u8]
     where
         't: 'w,
@@ -49,7 +50,7 @@ impl<'t> CompactTable<'t> {
         entry.map_or(word, |(_, long)| long.as_bytes())
     }
 
-    /// The compact keyword for `word`, or `word` itself when the table has none.
+    /// The compact keyword of `word`, or `word` itself if the table does not contain it.
     pub fn contract<'w>(&self, word: &'w [u8]) -> &'w [u8]
     where
         't: 'w,

@@ -1,7 +1,7 @@
-//! What lists, dicts, indexes and updates have in common: keywords, lengths, keys and elements.
+//! The common parts of lists, dicts, indexes and updates: keywords, lengths, keys and elements.
 //!
-//! All callers share one reader for an element and one for a key. Both return how far they got
-//! when the input ends too early, so that a list can be read in pieces.
+//! All callers share one reader of elements and one reader of keys. If the input ends too early,
+//! both return how far they read, so that a list can be read in pieces.
 
 use core::fmt;
 
@@ -11,35 +11,35 @@ use crate::scan::keyword_len;
 
 pub(crate) const SP: u8 = b' ';
 
-/// What is wrong with a container, an index or an update.
+/// Kind of an error in a container, an index or an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum ContainerErrorKind {
-    /// No `|` where an element of a list has to begin.
+    /// No `|` where an element of a list must begin.
     ElemStart = 1,
-    /// `=` without a keyword, or something else after an element's type.
+    /// `=` without a keyword, or an invalid byte after the type of an element.
     ElemType = 2,
-    /// An element's length without its blank, without digits or too large; text without its blank.
+    /// An element length has no blank, has no digits or is too large; or a text has no blank.
     ElemLength = 3,
-    /// No `{` where an entry of a dict has to begin.
+    /// No `{` where an entry of a dict must begin.
     KeyStart = 4,
-    /// A key's length without its blank, or too large.
+    /// A key length has no blank or is too large.
     KeyLength = 5,
-    /// A sized key that is not followed by `}`.
+    /// A sized key without a `}` after it.
     KeyEnd = 6,
     /// Like `ElemType`, for the value of a dict entry.
     ValueType = 7,
     /// Like `ElemLength`, for the value of a dict entry.
     ValueLength = 8,
-    /// The input ends inside a sized element, a key or before its brace; an update without
-    /// operator.
+    /// The input ends inside a sized element, inside a key or before the brace of the key; or an
+    /// update has no operator.
     Short = 9,
-    /// A step of an index that is none, or an index without steps.
+    /// An invalid step of an index, or an index without steps.
     Index = 10,
-    /// Something else where an update has its operator.
+    /// Not an operator at the position of the operator of an update.
     Oper = 11,
-    /// Something else after the operator or the type of an update.
+    /// An invalid byte after the operator or the type of an update.
     Type = 12,
     /// The length of an update's value is malformed, or the value does not reach the end.
     Length = 13,
@@ -51,7 +51,7 @@ impl ContainerErrorKind {
         self as u8
     }
 
-    /// The short name printed by the tools.
+    /// The short name that the tools print.
     pub const fn name(self) -> &'static str {
         match self {
             ContainerErrorKind::ElemStart => "elem-start",
@@ -70,7 +70,7 @@ impl ContainerErrorKind {
         }
     }
 
-    /// One sentence for people.
+    /// One sentence that describes the error.
     pub const fn sentence(self) -> &'static str {
         match self {
             ContainerErrorKind::ElemStart => "an element of a list does not begin with a bar",
@@ -90,12 +90,13 @@ impl ContainerErrorKind {
     }
 }
 
-/// An error in a container, an index or an update, and its place. The sender's fault.
+/// An error in a container, an index or an update, and its position. The sender caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerError {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: ContainerErrorKind,
-    /// The offending byte, counted from the start of the value; its length when it is too short.
+    /// Offset of the offending byte from the start of the value. Equals the length of the value if
+    /// the value is too short.
     pub offset: u64,
 }
 
@@ -112,22 +113,23 @@ impl fmt::Display for ContainerError {
 
 impl core::error::Error for ContainerError {}
 
-/// Where a walker of a value stands, without the bytes of the value: plain numbers, to be kept where
-/// a borrow cannot be. Those of another value are safe; what the walker yields then means nothing.
+/// The position of a walker in a value, as plain numbers without the bytes of the value. For
+/// callers that cannot keep a borrow. A place of another value is safe to resume from, but the
+/// items that the walker then yields are meaningless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Bytes of the value that were walked over; of a list in parts those of all its parts.
+    /// Bytes of the value before the position. For a list in parts: the bytes of all its parts.
     pub at: u64,
-    /// What comes next; 0 at the start.
+    /// What the walker expects next; 0 at the start.
     pub state: u64,
-    /// Of an element in parts: the bytes that are missing.
+    /// The number of missing bytes of an element in parts.
     pub missing: u64,
-    /// What a list in parts need not look at again.
+    /// Bytes of a list in parts that are already scanned.
     pub scanned: [u64; 3],
 }
 
 impl Place {
-    /// The place in a whole value.
+    /// The position `at` in a whole value.
     pub(crate) fn whole(at: usize, state: u64) -> Place {
         Place {
             at: at as u64,
@@ -136,7 +138,7 @@ impl Place {
         }
     }
 
-    /// Where that is in `bytes`; their end when they have less.
+    /// The index of this position in `bytes`, at most their length.
     pub(crate) fn index(self, bytes: &[u8]) -> usize {
         usize::try_from(self.at).map_or(bytes.len(), |at| at.min(bytes.len()))
     }
@@ -145,38 +147,38 @@ impl Place {
 /// An element of a list, or the value of a dict entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
-    /// Its own type, if it has one.
+    /// The type of the element, if the element has its own.
     pub ty: Option<&'a [u8]>,
-    /// Its bytes.
+    /// The bytes of the element.
     pub value: &'a [u8],
-    /// Whether its length was announced.
+    /// Whether the length was announced.
     pub sized: bool,
 }
 
 /// A key of a dict or of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// Its bytes; may be empty.
+    /// The bytes of the key; may be empty.
     pub key: &'a [u8],
-    /// Whether its length was announced.
+    /// Whether the length was announced.
     pub sized: bool,
 }
 
-/// What a reader of this module could not do.
+/// Why a reader of this module failed.
 pub(crate) enum Trouble {
-    /// The bytes end here and more may come.
+    /// The bytes end here; more may follow.
     More,
     /// The type is wrong at an index.
     Type(usize),
     /// The length is wrong at an index.
     Length(usize),
-    /// The bytes end here and nothing more comes.
+    /// The bytes end here; no more follow.
     Short,
-    /// A sized key without its brace.
+    /// A sized key has no closing brace at an index.
     Brace(usize),
 }
 
-/// Bytes to read, and whether they are all there will be.
+/// Bytes to read, and whether more bytes may follow.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) bytes: &'a [u8],
@@ -188,7 +190,7 @@ impl<'a> Source<'a> {
         self.bytes.get(index).copied()
     }
 
-    /// What it means that the bytes end, when something else has to come.
+    /// The result at the end of the bytes, where more bytes are required.
     fn ended(self, trouble: Trouble) -> Trouble {
         if self.complete {
             trouble
@@ -197,7 +199,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A length and its blank: the number and the index after the blank.
+    /// Reads a length and its blank. Returns the number and the index after the blank.
     pub(crate) fn length(self, start: usize) -> Result<(u64, usize), Trouble> {
         let (number, end) = self.number(start)?;
         match self.at(end) {
@@ -207,7 +209,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// At least one digit: the number and the index after it.
+    /// Reads at least one digit. Returns the number and the index after the digits.
     pub(crate) fn number(self, start: usize) -> Result<(u64, usize), Trouble> {
         let mut number = 0u64;
         let mut index = start;
@@ -229,7 +231,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A key whose first byte is at `start`, and the index after its `}`.
+    /// Reads the key whose first byte is at `start`. Returns it and the index after its `}`.
     pub(crate) fn key(self, start: usize) -> Result<(Key<'a>, usize), Trouble> {
         if self.at(start).is_some_and(is_digit) {
             let (number, from) = match self.length(start) {
@@ -263,9 +265,9 @@ impl<'a> Source<'a> {
 /// How far an element has been read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// The end of the type's bytes seen so far, or of the whole type.
+    /// The end of the type, or of the part of the type that was read.
     pub(crate) ty: usize,
-    /// Bytes of the text that hold no end, counted from the element's start.
+    /// Bytes of the text in which no end was found, counted from the start of the element.
     pub(crate) text: usize,
 }
 
@@ -273,15 +275,15 @@ impl Progress {
     pub(crate) const NEW: Progress = Progress { ty: 0, text: 0 };
 }
 
-/// The part of an element that has arrived.
+/// The part of an element that is in the buffer.
 pub(crate) enum Parsed<'a> {
-    /// All of it, and the index after it.
+    /// A whole element, and the index after it.
     Whole(Element<'a>, usize),
-    /// A sized one that is not all here: its type, its length and where its bytes start.
+    /// A sized element that is incomplete: its type, its length and the index of its first byte.
     Start(Option<&'a [u8]>, u64, usize),
 }
 
-/// Reads the element that starts at the first byte of `source`; its text ends in front of `stop`.
+/// Reads the element that starts at the first byte of `source`. A text ends before `stop`.
 pub(crate) fn element<'a>(
     source: Source<'a>,
     stop: u8,

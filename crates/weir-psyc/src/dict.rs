@@ -6,12 +6,12 @@ use crate::container::{
 };
 use crate::scan::keyword_len;
 
-/// What [`Dict`] yields: keys and values in turn, after the type if there is one.
+/// An item that [`Dict`] yields: first the type, if there is one, then keys and values in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DictEvent<'a> {
-    /// The type of all values that have none of their own; only as the first event.
+    /// The type of all values that have no type of their own. Only the first event.
     Type(&'a [u8]),
-    /// A key. Keys are reported as they come; of equal ones, the last holds.
+    /// A key. Equal keys are all reported; the value of the last one applies.
     Key(Key<'a>),
     /// The value of the key before it.
     Value(Element<'a>),
@@ -52,7 +52,7 @@ impl<'a> Dict<'a> {
         }
     }
 
-    /// A walker that goes on where another one over the same value stood.
+    /// A walker that resumes where another one over the same value stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> Dict<'a> {
         Dict {
             bytes,
@@ -66,12 +66,13 @@ impl<'a> Dict<'a> {
         }
     }
 
-    /// Where the walker stands.
+    /// The current position of the walker.
     pub fn place(&self) -> Place {
         Place::whole(self.pos, self.state as u64)
     }
 
-    /// The entries, without the type. A key whose value is broken yields only the error.
+    /// The entries, without the type. If the value of a key is malformed, only the error is
+    /// yielded.
     pub fn entries(self) -> impl Iterator<Item = Result<(Key<'a>, Element<'a>), ContainerError>> {
         let mut dict = self;
         core::iter::from_fn(move || {

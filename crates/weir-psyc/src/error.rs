@@ -1,16 +1,16 @@
-//! Why a stream of packets cannot be read any further.
+//! Syntax errors, after which a stream of packets cannot be read further.
 
 use core::fmt;
 
 /// Kind of a syntax error. The numbers are part of the interface and never reused.
 ///
-/// Every one of them is the sender's fault, and retrying the same bytes cannot help.
+/// The sender caused each of these errors. A retry with the same bytes fails in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i8)]
 pub enum ErrorCode {
     /// `-1`: a state the decoder must not reach.
     Internal = -1,
-    /// `-2`: content length malformed or over the limit, or the content does not fit it.
+    /// `-2`: content length malformed or over the limit, or different from the content.
     Length = -2,
     /// `-3`: operator not followed by a keyword.
     ModName = -3,
@@ -22,7 +22,7 @@ pub enum ErrorCode {
     ModNl = -6,
     /// `-7`: method not followed by LF.
     Method = -7,
-    /// `-8`: no end mark where the packet has to end, or sized bytes not ending in LF.
+    /// `-8`: no end mark where the packet must end, or sized bytes that do not end in LF.
     End = -8,
     /// `-9`: unsized content too large, or a delimiter inside one of its sized values.
     NoLen = -9,
@@ -33,12 +33,12 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The number other implementations of the syntax use for the situation.
+    /// The number of this error in all implementations of the syntax.
     pub const fn number(self) -> i8 {
         self as i8
     }
 
-    /// The short name printed by the event printer.
+    /// The short name that the event printer prints.
     pub const fn name(self) -> &'static str {
         match self {
             ErrorCode::Internal => "error",
@@ -55,7 +55,7 @@ impl ErrorCode {
         }
     }
 
-    /// One sentence for people.
+    /// One sentence that describes the error.
     pub const fn sentence(self) -> &'static str {
         match self {
             ErrorCode::Internal => "the decoder reached a state it must not reach",
@@ -79,13 +79,13 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A syntax error and its place.
+/// A syntax error and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// What is wrong.
+    /// The kind of the error.
     pub code: ErrorCode,
-    /// The offending byte, counted from the first byte this parser was given (or from its last
-    /// reset). The same for every way of cutting the input.
+    /// Offset of the offending byte from the first byte of this parser, or from its last reset.
+    /// Does not depend on how the input is split.
     pub offset: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the packet parser reports.
+//! The events that the packet parser reports.
 
 use crate::error::ParseError;
 use crate::operator::Operator;
@@ -6,91 +6,91 @@ use crate::operator::Operator;
 /// One whole modifier: operator, name and value, borrowed from the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable<'a> {
-    /// What happens to the variable.
+    /// The operator, which says how the variable changes.
     pub operator: Operator,
-    /// Its name, one or more keyword bytes.
+    /// The name, one or more keyword bytes.
     pub name: &'a [u8],
-    /// Its value, any bytes; without LF unless `sized`.
+    /// The value, any bytes; without LF unless `sized`.
     pub value: &'a [u8],
-    /// Whether the value's length was announced. Always false in the routing header.
+    /// Whether the length of the value was announced. Always false in the routing header.
     pub sized: bool,
 }
 
-/// What one call of [`Parser::step`](crate::Parser::step) found.
+/// The result of one call of [`Parser::step`](crate::Parser::step).
 ///
-/// Slices point into the buffer of that call; nothing is copied. Joining `…Start`, `…Cont` and
-/// `…End` gives the same sequence for every way of cutting the input. Act on a packet only at
-/// [`Complete`](ParseStep::Complete): until then an error can still follow.
+/// Slices point into the buffer of the call; nothing is copied. After `…Start`, `…Cont` and `…End`
+/// are joined, the sequence of events does not depend on how the input is split. Act on a packet
+/// only at [`Complete`](ParseStep::Complete), because an error can occur before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseStep<'a> {
-    /// A routing modifier, whole; never sized.
+    /// A whole routing modifier; never sized.
     Routing(Variable<'a>),
-    /// The line `=`: forget the stored state, what follows is all of it.
+    /// The line `=`: drop the stored state; the modifiers that follow are the complete state.
     StateReset,
-    /// The line `?`: send me a reset.
+    /// The line `?`: the peer requests a reset.
     StateResync,
-    /// An entity modifier, whole.
+    /// A whole entity modifier.
     Entity(Variable<'a>),
-    /// A sized value that is not all in the buffer.
+    /// A sized value of which the buffer has only a part.
     EntityStart {
-        /// What happens to the variable.
+        /// The operator, which says how the variable changes.
         operator: Operator,
-        /// Its name.
+        /// The name.
         name: &'a [u8],
-        /// Bytes of the whole value.
+        /// Length of the whole value in bytes.
         total: u64,
-        /// What is there of it; may be empty.
+        /// The part of the value in the buffer; may be empty.
         part: &'a [u8],
     },
     /// More of the value, never empty.
     EntityCont(&'a [u8]),
     /// The rest of the value, never empty.
     EntityEnd(&'a [u8]),
-    /// Method and data, whole.
+    /// A whole method and its data.
     Body {
         /// The method, one or more keyword bytes.
         method: &'a [u8],
-        /// The data, any bytes; empty when there is none.
+        /// The data, any bytes; empty if there is none.
         data: &'a [u8],
-        /// Whether the content's length was announced.
+        /// Whether the length of the content was announced.
         sized: bool,
     },
-    /// A method whose sized data is not all in the buffer.
+    /// A method with sized data, of which the buffer has only a part.
     BodyStart {
         /// The method.
         method: &'a [u8],
-        /// Bytes of the whole data.
+        /// Length of the whole data in bytes.
         total: u64,
-        /// What is there of it; may be empty.
+        /// The part of the data in the buffer; may be empty.
         part: &'a [u8],
     },
     /// More of the data, never empty.
     BodyCont(&'a [u8]),
     /// The rest of the data, never empty.
     BodyEnd(&'a [u8]),
-    /// Routing-only mode: the raw content through its last LF, whole; may be empty.
+    /// Routing-only mode: the whole raw content through its last LF; may be empty.
     Content {
-        /// Everything between the routing header and the end mark.
+        /// All bytes between the routing header and the end mark.
         data: &'a [u8],
-        /// Whether its length was announced.
+        /// Whether the length was announced.
         sized: bool,
     },
-    /// Routing-only mode: a sized content that is not all in the buffer.
+    /// Routing-only mode: a sized content of which the buffer has only a part.
     ContentStart {
-        /// Bytes of the whole content.
+        /// Length of the whole content in bytes.
         total: u64,
-        /// What is there of it; may be empty.
+        /// The part of the content in the buffer; may be empty.
         part: &'a [u8],
     },
     /// More of the content, never empty.
     ContentCont(&'a [u8]),
     /// The rest of the content, never empty.
     ContentEnd(&'a [u8]),
-    /// The end mark: everything since the last one is a packet.
+    /// The end mark. All events since the last end mark form a packet.
     Complete,
-    /// Keep the bytes that are not consumed, add input, step again. Carries the number of bytes
-    /// that the piece being read still lacks, where the parser knows it.
+    /// More input is needed. Keep the bytes that are not consumed, append input, and step again.
+    /// Carries the number of bytes that the current piece lacks, if the parser knows it.
     NeedMore(Option<u64>),
-    /// The stream is broken. Repeated by every further step until the parser is reset.
+    /// The stream is malformed. Each further step returns this error until the parser is reset.
     Error(ParseError),
 }

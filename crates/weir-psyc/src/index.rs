@@ -15,7 +15,7 @@ pub enum IndexStep<'a> {
     Key(Key<'a>),
 }
 
-/// Walks an index that stands on its own: at least one step, and nothing after the last.
+/// Walks an index that is a whole value: at least one step, and nothing after the last one.
 ///
 /// ```
 /// use weir_psyc::{Index, IndexStep};
@@ -41,7 +41,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// A walker that goes on where another one over the same index stood.
+    /// A walker that resumes where another one over the same index stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> Index<'a> {
         Index {
             bytes,
@@ -50,7 +50,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Where the walker stands.
+    /// The current position of the walker.
     pub fn place(&self) -> Place {
         Place::whole(self.pos, u64::from(self.over))
     }
@@ -69,7 +69,7 @@ impl<'a> Iterator for Index<'a> {
     }
 }
 
-/// Reads the step that starts at `pos` and moves after it.
+/// Reads the step that starts at `pos` and moves `pos` after it.
 pub(crate) fn step<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<IndexStep<'a>, ContainerError> {
     let start = *pos;
     let source = Source {

@@ -1,8 +1,8 @@
-//! Long keywords: `_notice_context_enter` and what inherits from what.
+//! Long keywords, such as `_notice_context_enter`, and their inheritance.
 //!
-//! A valid keyword is one or more subwords of letters and digits, each after one `_`. The packet
-//! grammar accepts more than that (compact names); these functions answer
-//! [`InvalidKeyword`] for it.
+//! A valid keyword has one or more subwords of letters and digits, each after one `_`. The packet
+//! grammar also accepts other words (compact names); for those, these functions return
+//! [`InvalidKeyword`].
 
 use core::fmt;
 
@@ -37,7 +37,7 @@ fn check(word: &[u8]) -> Result<(), InvalidKeyword> {
     }
 }
 
-/// Whether `word` equals `base` or continues it with further subwords.
+/// Whether `word` equals `base`, or is `base` followed by further subwords.
 ///
 /// ```
 /// use weir_psyc::keyword::inherits;
@@ -51,13 +51,13 @@ pub fn inherits(base: &[u8], word: &[u8]) -> Result<bool, InvalidKeyword> {
     Ok(continues(base, word))
 }
 
-/// `inherits` for words known to be keywords.
+/// [`inherits`] for words that are valid keywords.
 fn continues(base: &[u8], word: &[u8]) -> bool {
     word.strip_prefix(base)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"_"))
 }
 
-/// Whether the subwords of `short` appear in `long` in the same order, neighbours or not.
+/// Whether the subwords of `short` appear in `long` in this order, adjacent or not.
 pub fn matches(short: &[u8], long: &[u8]) -> Result<bool, InvalidKeyword> {
     check(short)?;
     check(long)?;
@@ -70,7 +70,7 @@ pub fn subwords(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     word.split(|&byte| byte == b'_').skip(1)
 }
 
-/// The entry of a small table with the longest key that `word` inherits from. Linear.
+/// The entry of a small table with the longest key that `word` inherits from. Linear in the table.
 pub fn lookup<'t, T>(table: &'t [(&str, T)], word: &[u8]) -> Option<&'t (&'t str, T)> {
     if !is_keyword(word) {
         return None;
@@ -83,10 +83,10 @@ pub fn lookup<'t, T>(table: &'t [(&str, T)], word: &[u8]) -> Option<&'t (&'t str
 
 /// A map from keywords to values with lookup by inheritance.
 ///
-/// A lookup costs one binary search a subword.
+/// A lookup needs one binary search for each subword.
 #[derive(Clone, Debug, Default)]
 pub struct KeywordMap<T> {
-    /// Sorted by key, no key twice.
+    /// Sorted by key, without duplicate keys.
     entries: Vec<(Vec<u8>, T)>,
 }
 
@@ -98,7 +98,7 @@ impl<T> KeywordMap<T> {
         }
     }
 
-    /// Sets the value of `key` and returns the one it had.
+    /// Sets the value of `key` and returns its previous value.
     pub fn insert(&mut self, key: &[u8], value: T) -> Result<Option<T>, InvalidKeyword> {
         check(key)?;
         match self.position(key) {
@@ -113,7 +113,7 @@ impl<T> KeywordMap<T> {
         }
     }
 
-    /// The entry with the longest key that `word` inherits from. `None` also for invalid words.
+    /// The entry with the longest key that `word` inherits from. `None` if `word` is invalid.
     pub fn get(&self, word: &[u8]) -> Option<(&[u8], &T)> {
         if !is_keyword(word) {
             return None;
@@ -132,7 +132,7 @@ impl<T> KeywordMap<T> {
         self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,14 +1,15 @@
-//! What a decoder accepts at most.
+//! The limits of a decoder.
 
-/// Upper bounds of a [`Parser`](crate::Parser), checked on the announcing byte, before anything is
-/// kept. All of them are settings; [`Limits::DEFAULT`] is what a public port should start from.
+/// Upper bounds of a [`Parser`](crate::Parser). Each bound is checked at the byte that announces
+/// the size, before anything is stored. All bounds are settings; start a public port with
+/// [`Limits::DEFAULT`].
 ///
-/// Sizes are bytes. A value exactly as large as its limit is accepted.
+/// Sizes are in bytes. A value exactly as large as its limit is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Content without an announced length, from its first byte through its last LF.
     pub unsized_content: u64,
-    /// Value without an announced length, in the routing header as in the entity header.
+    /// Value without an announced length, in the routing header and in the entity header.
     pub unsized_value: u64,
     /// All routing modifier lines of one packet together, line feeds included.
     pub routing_header: u64,
@@ -24,12 +25,12 @@ pub struct Limits {
     pub name: u32,
 }
 
-/// Most digits a length may have. Not a setting: it is part of the grammar.
+/// Most digits of a length. Not a setting: it is part of the grammar.
 pub const LENGTH_DIGITS_MAX: u8 = 20;
 
 impl Limits {
-    /// 64 KiB without a length, 128 MiB with one, 16 KiB and 64 modifiers of routing header,
-    /// 4096 entity modifiers, names of 255 bytes.
+    /// Content and value: 64 KiB without a length, 128 MiB with one. Routing header: 16 KiB and 64
+    /// modifiers. 4096 entity modifiers. Names of 255 bytes.
     pub const DEFAULT: Limits = Limits {
         unsized_content: 64 << 10,
         unsized_value: 64 << 10,

@@ -1,47 +1,47 @@
 //! Lists: `[type] *( "|" element )`.
 //!
-//! [`List`] walks a value that is all there; [`ListStream`] reads one that arrives in parts, with
-//! the rules of the packet parser: sized elements are split, everything else comes whole, joined
-//! events are the same for every cut. The walker is the stream with all its input.
+//! [`List`] walks a complete value. [`ListStream`] reads a value that arrives in parts, with the
+//! rules of the packet parser: only sized elements are split, and joined events do not depend on
+//! how the input is split. The walker is a stream with complete input.
 
 use crate::container::{
     ContainerError, ContainerErrorKind, Element, Parsed, Place, Progress, Source, Trouble, element,
 };
 use crate::scan::{BAR, keyword_len};
 
-/// What one call of [`ListStream::step`] found.
+/// The result of one call of [`ListStream::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListStep<'a> {
-    /// The type of all elements that have none of their own; only as the first event.
+    /// The type of all elements that have no type of their own. Only the first event.
     Type(&'a [u8]),
-    /// An element, whole.
+    /// A whole element.
     Elem(Element<'a>),
-    /// A sized element that is not all in the buffer.
+    /// A sized element of which the buffer has only a part.
     ElemStart {
-        /// Its own type, if it has one.
+        /// The type of the element, if the element has its own.
         ty: Option<&'a [u8]>,
-        /// Bytes of the whole element.
+        /// Length of the whole element in bytes.
         total: u64,
-        /// What is there of it; may be empty.
+        /// The part of the element in the buffer; may be empty.
         part: &'a [u8],
     },
     /// More of the element, never empty.
     ElemCont(&'a [u8]),
     /// The rest of the element, never empty.
     ElemEnd(&'a [u8]),
-    /// The list is over.
+    /// The end of the list.
     End,
-    /// Keep the bytes that are not consumed, add input, step again.
+    /// More input is needed. Keep the bytes that are not consumed, append input, and step again.
     NeedMore,
-    /// The value is no list. Repeated by every further step.
+    /// The value is not a list. Each further step returns this error.
     Error(ContainerError),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In front of the type, or of the first element.
+    /// Before the type, or before the first element.
     Type,
-    /// In front of an element, or at the end.
+    /// Before an element, or at the end.
     Elem,
     /// Inside a sized element.
     Part,
@@ -56,7 +56,7 @@ pub struct ListStream {
     pos: usize,
     base: u64,
     missing: u64,
-    /// Of the type, or of the element.
+    /// Progress within the type or the element.
     scanned: usize,
     progress: Progress,
 }
@@ -80,11 +80,12 @@ impl ListStream {
         }
     }
 
-    /// Reads on in `buffer`, which holds everything that is not released yet. `complete` says that
-    /// nothing more will come; only then can an element be too short. Linear in the new bytes.
+    /// Continues in `buffer`, which holds all bytes that are not released yet. `complete` means
+    /// that no more bytes follow; only then can an element be too short. Linear in the new bytes.
     pub fn step<'a>(&mut self, buffer: &'a [u8], complete: bool) -> ListStep<'a> {
         let rest = buffer.get(self.pos..).unwrap_or_default();
-        // A place may be that of another list. Progress counts from after the bar of an element.
+        // The place may be of another list. Progress counts from the byte after the bar of an
+        // element.
         self.scanned = self.scanned.min(rest.len());
         let after_bar = rest.len().saturating_sub(1);
         self.progress.ty = self.progress.ty.min(after_bar);
@@ -98,7 +99,7 @@ impl ListStream {
         }
     }
 
-    /// A stream that goes on where another one stood, with the bytes that one had not consumed.
+    /// A stream that resumes where another one stopped. Pass it the bytes that were not consumed.
     pub fn resume(place: Place) -> ListStream {
         let [scanned, ty, text] = place
             .scanned
@@ -118,8 +119,8 @@ impl ListStream {
         }
     }
 
-    /// Where the stream stands once the consumed bytes are released; `None` after an error, after
-    /// which nothing comes.
+    /// The position of the stream once the consumed bytes are released. `None` after an error,
+    /// because no event follows an error.
     pub fn place(&self) -> Option<Place> {
         let state = match self.state {
             State::Type => 0,
@@ -136,12 +137,12 @@ impl ListStream {
         })
     }
 
-    /// Bytes at the front of the buffer that will not be needed again.
+    /// Bytes at the front of the buffer that the stream no longer needs.
     pub const fn consumed(&self) -> usize {
         self.pos
     }
 
-    /// Says that the consumed bytes are gone from the front of the buffer; returns how many.
+    /// Records that the caller removed the consumed bytes from the buffer. Returns their number.
     pub const fn release(&mut self) -> usize {
         let consumed = self.pos;
         self.base = self.base.saturating_add(consumed as u64);
@@ -229,10 +230,10 @@ impl ListStream {
     }
 }
 
-/// What [`List`] yields.
+/// An item that [`List`] yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListEvent<'a> {
-    /// The type of all elements that have none of their own; only as the first event.
+    /// The type of all elements that have no type of their own. Only the first event.
     Type(&'a [u8]),
     /// An element.
     Elem(Element<'a>),
@@ -280,7 +281,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Where the walker stands; after an error, its end.
+    /// The current position of the walker; after an error, the end of the value.
     pub fn place(&self) -> Place {
         let end = Place::whole(self.bytes.len(), 3);
         self.stream.place().map_or(end, |place| Place {
@@ -313,7 +314,7 @@ impl<'a> Iterator for List<'a> {
                 self.over = true;
                 Some(Err(error))
             }
-            // Parts and waiting cannot come: all input is there.
+            // Parts and waiting cannot occur, because the input is complete.
             _ => {
                 self.over = true;
                 None

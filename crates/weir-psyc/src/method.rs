@@ -1,15 +1,15 @@
-//! The known methods, their families and what a client does with them.
+//! The known methods, their families, and how a client treats them.
 
 use crate::keyword;
 
-/// How a family of methods is to be displayed.
+/// How a client displays a family of methods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MethodFlags(u8);
 
 impl MethodFlags {
     /// Shown through a text template.
     pub const TEMPLATE: MethodFlags = MethodFlags(1);
-    /// An answer to something.
+    /// A reply.
     pub const REPLY: MethodFlags = MethodFlags(2);
     /// Meant for people.
     pub const VISIBLE: MethodFlags = MethodFlags(4);
@@ -18,7 +18,7 @@ impl MethodFlags {
     /// Written by a person.
     pub const MANUAL: MethodFlags = MethodFlags(16);
 
-    /// The number of the C interface: template 1, reply 2, visible 4, loggable 8, manual 16.
+    /// The flags as in the C interface: template 1, reply 2, visible 4, loggable 8, manual 16.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -37,37 +37,37 @@ impl MethodFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MethodFamily {
-    /// `_converse`: something a person says.
+    /// `_converse`: a message that a person wrote.
     Converse = 1,
     /// `_data`: bytes for programs.
     Data = 2,
-    /// `_echo`: what one did oneself, confirmed.
+    /// `_echo`: confirms an action of the receiver.
     Echo = 3,
     /// `_error`: the request was wrong.
     Error = 4,
     /// `_failure`: the request could not be carried out.
     Failure = 5,
-    /// `_info`: an answer with information.
+    /// `_info`: a reply with information.
     Info = 6,
     /// `_message`: old name of `_converse`.
     Message = 7,
     /// `_notice`: something happened.
     Notice = 8,
-    /// `_request`: somebody wants something.
+    /// `_request`: a request.
     Request = 9,
-    /// `_status`: an answer with the state of things.
+    /// `_status`: a reply with a state.
     Status = 10,
-    /// `_warning`: done, but.
+    /// `_warning`: succeeded, with a warning.
     Warning = 11,
 }
 
 impl MethodFamily {
-    /// Its number, from 1; 0 stands for an unknown family.
+    /// The number of the family, from 1. An unknown family has the number 0.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The flags of all its methods.
+    /// The flags of all methods of the family.
     pub const fn flags(self) -> MethodFlags {
         let shown = MethodFlags::VISIBLE.and(MethodFlags::LOGGABLE);
         let notice = shown.and(MethodFlags::TEMPLATE);
@@ -90,17 +90,17 @@ impl MethodFamily {
 /// A known method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// Its number, from 1; 0 stands for an unknown method. Numbers are never reused.
+    /// The number, from 1. An unknown method has the number 0. Numbers are never reused.
     pub number: u8,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its family.
+    /// The family.
     pub family: MethodFamily,
 }
 
 impl Method {
-    /// The known method that `word` inherits from, the longest one. `None` when even its first
-    /// subword is unknown, or when `word` is no keyword.
+    /// The known method with the longest name that `word` inherits from. `None` if the first
+    /// subword of `word` is unknown, or if `word` is not a keyword.
     pub fn from_name(word: &[u8]) -> Option<Method> {
         let &(name, (number, family)) = keyword::lookup(METHODS, word)?;
         Some(Method {
@@ -110,7 +110,7 @@ impl Method {
         })
     }
 
-    /// The flags of its family.
+    /// The flags of the family.
     pub const fn flags(self) -> MethodFlags {
         self.family.flags()
     }

@@ -2,25 +2,25 @@
 
 use core::fmt;
 
-/// What a modifier does to its variable. The discriminant is the byte on the wire.
+/// How a modifier changes its variable. The discriminant is the byte on the wire.
 ///
-/// The codec reports operators and never applies them: stored state belongs to the layer above.
+/// The codec reports operators and never applies them: the layer above owns the stored state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Operator {
-    /// `:` holds for this packet only.
+    /// `:` applies to this packet only.
     Set = b':',
     /// `=` becomes part of the stored state of the context.
     Assign = b'=',
     /// `+` adds to the stored list, set, dict or number.
     Augment = b'+',
-    /// `-` removes from it, or subtracts.
+    /// `-` removes from the stored value, or subtracts.
     Diminish = b'-',
-    /// `@` changes one element inside it; the value is an update expression.
+    /// `@` changes one element inside the stored value; the value is an update expression.
     Update = b'@',
-    /// `?` asks for the stored value.
+    /// `?` requests the stored value.
     Query = b'?',
-    /// `!` is reserved and passed through untouched.
+    /// `!` is reserved; the codec forwards it unchanged.
     Reserved = b'!',
 }
 
@@ -36,7 +36,7 @@ impl Operator {
         Operator::Reserved,
     ];
 
-    /// The operator written as `byte`, or `None` when the byte is not one.
+    /// The operator with the byte `byte`, or `None` if no operator has it.
     #[inline]
     pub const fn from_byte(byte: u8) -> Option<Operator> {
         Some(match byte {

@@ -1,11 +1,11 @@
-//! Where rendered bytes go: a slice that is known to be large enough, or a growing vector.
+//! Destinations of rendered bytes: a slice that is large enough, or a growing vector.
 
 use alloc::vec::Vec;
 
 /// Most digits of a 64-bit number.
 const DIGITS_MAX: usize = 20;
 
-/// A sink that takes everything it is given. Callers check the size first.
+/// A sink that accepts all bytes. Callers check the size first.
 pub(crate) trait Output {
     fn put(&mut self, bytes: &[u8]);
 
@@ -45,7 +45,7 @@ impl Output for Vec<u8> {
     }
 }
 
-/// Fills a slice from the front. Bytes that do not fit are dropped and noticed.
+/// Fills a slice from the front. Drops bytes that do not fit and records that it did so.
 pub(crate) struct Filling<'a> {
     rest: &'a mut [u8],
     pub(crate) overflow: bool,

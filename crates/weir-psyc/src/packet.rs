@@ -1,4 +1,4 @@
-//! Description of a packet to be rendered: borrowed slices, nothing owned, nothing checked yet.
+//! The description of a packet to be rendered, in borrowed slices. Only the renderer checks it.
 
 use crate::event::Variable;
 use crate::operator::Operator;
@@ -6,17 +6,17 @@ use crate::operator::Operator;
 /// Whether a length is written in front of a value, a content, an element or a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
-    /// When the syntax needs it or the renderer's threshold asks for it.
+    /// If the syntax needs a length, or if the value is longer than the renderer's threshold.
     #[default]
     Auto,
-    /// Always, except for something empty, which never has a length.
+    /// Always, except for an empty item, which never has a length.
     Force,
-    /// Never; an error where the syntax needs it.
+    /// Never. Rendering fails if the syntax needs a length.
     Forbid,
 }
 
 impl Length {
-    /// The setting that writes an item the way it was parsed.
+    /// The setting that renders an item in the form in which it was parsed.
     #[inline]
     pub const fn as_parsed(sized: bool) -> Length {
         if sized { Length::Force } else { Length::Forbid }
@@ -26,18 +26,18 @@ impl Length {
 /// A modifier to be rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modifier<'a> {
-    /// What happens to the variable.
+    /// The operator, which says how the variable changes.
     pub operator: Operator,
-    /// Its name: one or more keyword bytes.
+    /// The name: one or more keyword bytes.
     pub name: &'a [u8],
-    /// Its value: any bytes in the entity header, no LF in the routing header.
+    /// The value: any bytes in the entity header, no LF in the routing header.
     pub value: &'a [u8],
-    /// Whether to write its length; has no effect in the routing header, where there is none.
+    /// Whether to write the length. No effect in the routing header, which has no lengths.
     pub length: Length,
 }
 
 impl<'a> Modifier<'a> {
-    /// A modifier with its length left to the renderer.
+    /// A modifier whose renderer decides whether to write the length.
     #[inline]
     pub const fn new(operator: Operator, name: &'a [u8], value: &'a [u8]) -> Modifier<'a> {
         Modifier {
@@ -79,12 +79,12 @@ impl<'a> From<Variable<'a>> for Modifier<'a> {
     }
 }
 
-/// The line before the entity header that acts on the whole stored state.
+/// A line before the entity header that applies to the whole stored state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateOperation {
-    /// `=`: forget what is stored; what follows is the complete state.
+    /// `=`: drop the stored state; the modifiers that follow are the complete state.
     Reset,
-    /// `?`: asks the peer for a reset.
+    /// `?`: requests a reset from the peer.
     Resync,
 }
 
@@ -99,59 +99,58 @@ impl StateOperation {
     }
 }
 
-/// What stands between the routing header and the end mark.
+/// The bytes between the routing header and the end mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// Built from its parts. With no part at all the packet has no content.
+    /// A content in parts. If all parts are absent, the packet has no content.
     Parts(Parts<'a>),
-    /// A content rendered elsewhere, passed on as it is. Empty, or ending in LF.
+    /// A content that is already rendered and is written unchanged. Empty, or ends in LF.
     Raw(&'a [u8]),
 }
 
-/// The parts of a content; everything may be absent.
+/// The parts of a content; each may be absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts<'a> {
     /// State operation.
     pub state: Option<StateOperation>,
     /// Entity modifiers, in order.
     pub entity: &'a [Modifier<'a>],
-    /// Method; empty means none.
+    /// Method; empty if there is none.
     pub method: &'a [u8],
-    /// Data; empty means none. Needs a method.
+    /// Data; empty if there is none. Data needs a method.
     pub data: &'a [u8],
 }
 
-/// A packet to be rendered. For the packet found in a buffer see
-/// [`PacketView`](crate::PacketView).
+/// A packet to be rendered. [`PacketView`](crate::PacketView) is a packet found in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Routing modifiers, in order.
     pub routing: &'a [Modifier<'a>],
     /// Content.
     pub content: Content<'a>,
-    /// Whether to write the content's length.
+    /// Whether to write the length of the content.
     pub length: Length,
 }
 
-/// What a packet to be rendered consists of, wherever its modifiers are kept.
+/// The source of a packet to be rendered, for modifiers in any form.
 ///
-/// [`Packet`] keeps them in slices. Who has them in a form of their own makes them on the way: a
-/// renderer walks the iterators twice and keeps nothing, so that no memory is needed for them. They
-/// have to give the same modifiers each time; else what is written is no packet.
+/// [`Packet`] has its modifiers in slices. Other types can create their modifiers during rendering:
+/// a renderer walks each iterator twice and stores nothing, so the modifiers need no memory. An
+/// iterator must yield equal modifiers each time. Otherwise the output is not a packet.
 pub trait PacketSource {
     /// Routing modifiers, in order.
     fn routing(&self) -> impl Iterator<Item = Modifier<'_>>;
-    /// A content rendered elsewhere; then state, entity, method and data are not asked for.
+    /// A content that is already rendered. If present, state, entity, method and data are unused.
     fn raw(&self) -> Option<&[u8]>;
     /// State operation.
     fn state(&self) -> Option<StateOperation>;
     /// Entity modifiers, in order.
     fn entity(&self) -> impl Iterator<Item = Modifier<'_>>;
-    /// Method; empty means none.
+    /// Method; empty if there is none.
     fn method(&self) -> &[u8];
-    /// Data; empty means none.
+    /// Data; empty if there is none.
     fn data(&self) -> &[u8];
-    /// Whether to write the content's length.
+    /// Whether to write the length of the content.
     fn length(&self) -> Length;
 }
 
@@ -230,7 +229,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// A packet around a content that is passed on as it is.
+    /// A packet with a content that is written unchanged.
     #[inline]
     pub const fn raw(routing: &'a [Modifier<'a>], content: &'a [u8]) -> Packet<'a> {
         Packet {

@@ -1,12 +1,12 @@
-//! Packet ids: what tells one packet of a context from every other.
+//! Packet ids, each of which identifies one packet of a context.
 
 use core::fmt;
 
 use crate::container::{ContainerError, Element};
 use crate::list::{List, ListEvent};
 
-/// The five routing variables that identify a packet, empty where absent. On the wire a list of
-/// exactly five elements in this order.
+/// The five routing variables that identify a packet. An absent variable is empty. On the wire, an
+/// id is a list of exactly five elements in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PacketId<'a> {
     /// `_context`
@@ -21,15 +21,15 @@ pub struct PacketId<'a> {
     pub fragment: &'a [u8],
 }
 
-/// Why a value is no packet id.
+/// Why a value is not a packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PacketIdError {
-    /// It is no list.
+    /// The value is not a list.
     List(ContainerError),
-    /// It has not exactly five elements.
+    /// The list does not have exactly five elements.
     Count,
-    /// It or one of its elements has a type.
+    /// The list or one of its elements has a type.
     Typed,
 }
 
