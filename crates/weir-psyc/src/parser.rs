@@ -1,14 +1,17 @@
 //! The incremental packet parser.
 //!
-//! Invariants: the parser never copies, allocates or looks after the buffer it is given; the
-//! events joined over `…Start`/`…Cont`/`…End` and the place of an error are the same for every way
-//! of cutting the input; work is linear in the input even when it arrives byte by byte; the end of
-//! a packet is the same in full and in routing-only mode. It never resynchronises after an error.
+//! Invariants:
+//! - The parser never copies, allocates, or reads outside of the buffer of a call.
+//! - After `…Start`, `…Cont` and `…End` are joined, the events do not depend on how the input is
+//!   split. Neither does the position of an error.
+//! - The work is linear in the input, even if the input arrives byte by byte.
+//! - A packet ends at the same byte in full mode and in routing-only mode.
+//! - The parser never resynchronises after an error.
 //!
-//! [`Parser::step`] holds the short path: a line that is complete, short and regular. Everything
-//! else, including every error, is decided by the exact path in `parser/exact.rs`, which knows
-//! where it stopped. Both use the same scanners, and a line that the short path takes is one that
-//! the exact path would take the same way.
+//! [`Parser::step`] has the short path, for a line that is complete, short and regular. The exact
+//! path in `parser/exact.rs` handles all other lines and all errors, and can resume within a line.
+//! Both paths use the same scanners. Each line that the short path accepts gives the same event on
+//! the exact path.
 
 #![allow(
     clippy::inline_always,
@@ -23,64 +26,64 @@ use crate::scan::{BAR, LF, Mark, TAB, keyword_len, near_end, near_lf, near_numbe
 
 mod exact;
 
-/// What a [`Parser`] reads and how deep.
+/// The kind of input of a [`Parser`], and how much of it the parser reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A stream of packets, everything reported.
+    /// A stream of packets; all parts are reported.
     Full,
-    /// A stream of packets; the content is passed through as raw bytes. For relays.
+    /// A stream of packets; the contents are reported as raw bytes. For relays.
     RoutingOnly,
-    /// One bare content of a known length, as routing-only mode delivers it.
+    /// One content of a known length, in the form that routing-only mode returns.
     Content {
-        /// Bytes of the content, final LF included.
+        /// Length of the content in bytes, including the final LF.
         length: u64,
     },
 }
 
-/// Where the parser stands. The first three are the states of a line start.
+/// The position of the parser in the grammar. The first three states are at the start of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     /// At a line of the routing header.
     Routing,
-    /// At the first line of a content, where a state operation may stand.
+    /// At the first line of a content, where a state operation is allowed.
     First,
     /// At a further line of a content.
     Entity,
     /// In the middle of a line that did not end in the last buffer.
     Line,
-    /// In front of the LF after a sized value.
+    /// Before the LF after a sized value.
     ValueLf,
     /// Inside a sized value.
     ValuePart,
     /// Inside sized data.
     BodyPart,
-    /// In front of the LF after sized data.
+    /// Before the LF after sized data.
     BodyLf,
     /// Inside an unsized content in routing-only mode.
     Raw,
     /// Inside a sized content in routing-only mode.
     RawPart,
-    /// After a sized content in routing-only mode, its last byte not yet judged.
+    /// After a sized content in routing-only mode, before the check of its last byte.
     RawLf,
-    /// In front of the end mark.
+    /// Before the end mark.
     End,
     /// After the content of content mode.
     Done,
-    /// Broken for good.
+    /// After an error.
     Failed,
 }
 
-/// What is known about a line whose end has not arrived.
+/// Progress within a line whose end has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     /// State at the start of the line.
     state: State,
     stage: exact::Stage,
-    /// Bytes of the line that need not be looked at again.
+    /// Bytes of the line that are already scanned.
     scanned: usize,
-    /// Where the name ends.
+    /// Index of the end of the name.
     name_end: usize,
-    /// Length read so far, and its digits.
+    /// The length read so far; `digits` counts its digits.
     number: u64,
     digits: u8,
 }
@@ -100,10 +103,10 @@ impl Line {
 
 /// Incremental zero-copy parser for PSYC packets.
 ///
-/// Give [`step`](Parser::step) the bytes that are not consumed yet, again and again, until it
-/// answers [`NeedMore`](ParseStep::NeedMore); then drop the consumed bytes from the front of the
-/// buffer, call [`release`](Parser::release), add input and go on. After an error every step
-/// repeats it until [`reset`](Parser::reset).
+/// Call [`step`](Parser::step) with the bytes that are not consumed, until it returns
+/// [`NeedMore`](ParseStep::NeedMore). Then remove the consumed bytes from the front of the buffer,
+/// call [`release`](Parser::release), append input, and continue. After an error, every step
+/// returns this error until [`reset`](Parser::reset).
 ///
 /// ```
 /// use weir_psyc::{Mode, ParseStep, Parser};
@@ -128,11 +131,11 @@ pub struct Parser {
     /// Bytes of the caller's buffer that are consumed.
     pos: usize,
     state: State,
-    /// Whether the content's length was announced.
+    /// Whether the length of the content was announced.
     sized: bool,
-    /// Modifiers the current header may still have.
+    /// How many more modifiers the current header may have.
     modifiers: u32,
-    /// Bytes the routing header or the content may still have, counted from the line start.
+    /// How many more bytes the routing header or the content may have, counted from the line start.
     left: u64,
     limits: Limits,
     mode: Mode,
@@ -140,11 +143,11 @@ pub struct Parser {
     base: u64,
     /// Announced content length of this packet.
     content_length: Option<u64>,
-    /// Announced length of the value or data delivered last; the state tells whether it counts.
+    /// Announced length of the value or data reported last; valid only in some states.
     value_length: u64,
-    /// What is missing of a value, data or content that is delivered in parts.
+    /// Missing bytes of a value, data or content that is reported in parts.
     missing: u64,
-    /// How much of a delimiter stands at the end of what was seen of an unsized content.
+    /// The part of a delimiter at the end of the scanned bytes of an unsized content.
     mark: Mark,
     line: Line,
     error: Option<ParseError>,
@@ -157,7 +160,7 @@ impl Parser {
         Parser::with_limits(mode, Limits::DEFAULT)
     }
 
-    /// A parser with limits of your own.
+    /// A parser with the given limits.
     #[inline]
     pub fn with_limits(mode: Mode, limits: Limits) -> Parser {
         let mut parser = Parser {
@@ -190,16 +193,15 @@ impl Parser {
         parser
     }
 
-    /// Reads on in `buffer`, which holds everything that is not released yet.
+    /// Continues in `buffer`, which holds all bytes that are not released yet.
     ///
-    /// The consumed bytes stay at the front until [`release`](Parser::release); bytes may be
-    /// appended between calls, and the bytes from [`consumed`](Parser::consumed) on must not
-    /// change. Complexity is linear in the bytes looked at for the first time, with one exception
-    /// that is a constant: a short line is looked at once more when its end arrives. Sized bytes are
-    /// skipped, not looked at.
+    /// The consumed bytes stay at the front until [`release`](Parser::release). Between calls, the
+    /// caller may append bytes, but must not change the bytes from
+    /// [`consumed`](Parser::consumed) on. The work is linear in the new bytes: a short line is
+    /// scanned at most once more when its end arrives. Sized bytes are skipped, not scanned.
     ///
-    /// Always inlined: the event then melts into the caller's `match` and costs a third less. Call
-    /// it from one place, in a loop.
+    /// Always inlined: the compiler then merges the event with the caller's `match`, and a step
+    /// costs a third less. Call it from one place, in a loop.
     #[inline(always)]
     pub fn step<'a>(&mut self, buffer: &'a [u8]) -> ParseStep<'a> {
         if let Some(rest) = buffer.get(self.pos..)
@@ -207,14 +209,15 @@ impl Parser {
         {
             return step;
         }
-        // Through a place of its own: a step that the short path returns then never has to be in
-        // memory, and the caller's `match` melts into the place that made it.
+        // The exact path writes to a separate variable. A step of the short path then never has to
+        // be in memory, and the compiler can merge the caller's `match` with the code that creates
+        // it.
         let mut step = ParseStep::Complete;
         self.exact(buffer, &mut step);
         step
     }
 
-    /// Bytes at the front of the buffer that will not be needed again.
+    /// Bytes at the front of the buffer that the parser no longer needs.
     #[inline]
     pub const fn consumed(&self) -> usize {
         self.pos
@@ -226,7 +229,7 @@ impl Parser {
         buffer.len().saturating_sub(self.pos)
     }
 
-    /// Says that the consumed bytes are gone from the front of the buffer; returns how many.
+    /// Records that the caller removed the consumed bytes from the buffer. Returns their number.
     #[inline]
     pub const fn release(&mut self) -> usize {
         let consumed = self.pos;
@@ -241,7 +244,7 @@ impl Parser {
         self.base.saturating_add(self.pos as u64)
     }
 
-    /// Whether the parser stands between two packets: everything given so far is whole packets.
+    /// Whether the parser is between two packets, so that the input so far is whole packets.
     #[inline]
     pub fn is_clean(&self) -> bool {
         match self.mode {
@@ -254,15 +257,15 @@ impl Parser {
         }
     }
 
-    /// The announced length of the current content, if it was announced. In content mode, the
-    /// length the parser was made with.
+    /// The length of the current content, if it was announced. In content mode, the length given to
+    /// the constructor.
     #[inline]
     pub const fn content_length(&self) -> Option<u64> {
         self.content_length
     }
 
-    /// The announced length of the entity value delivered last, if it was announced; for a body in
-    /// a sized content the length of its data.
+    /// The length of the entity value reported last, if it was announced. For a body in a sized
+    /// content, the length of its data.
     #[inline]
     pub const fn value_length(&self) -> Option<u64> {
         match self.state {
@@ -274,24 +277,24 @@ impl Parser {
         }
     }
 
-    /// What this parser accepts at most.
+    /// The limits of this parser.
     #[inline]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Forgets everything, errors and offsets included; mode and limits stay.
+    /// Resets the state, including an error and offsets. Mode and limits do not change.
     pub fn reset(&mut self) {
         *self = Parser::with_limits(self.mode, self.limits);
     }
 
-    /// Like [`reset`](Parser::reset), for another mode: a relay that decides to look into a
-    /// content, for example.
+    /// Like [`reset`](Parser::reset), for another mode. For example, a relay can switch modes to
+    /// parse a content.
     pub fn reset_to(&mut self, mode: Mode) {
         *self = Parser::with_limits(mode, self.limits);
     }
 
-    /// The short path. `None` decides nothing.
+    /// The short path. `None` means that the exact path must decide.
     #[inline(always)]
     fn short<'a>(&mut self, rest: &'a [u8]) -> Option<ParseStep<'a>> {
         let mut rest = rest;
@@ -329,7 +332,7 @@ impl Parser {
         }
     }
 
-    /// The line that opens a content; its bytes. Once a packet, so it stays out of the way.
+    /// Reads the line that opens a content. Runs once a packet, so it is kept out of the hot loop.
     #[inline(never)]
     fn short_content(&mut self, rest: &[u8]) -> Option<usize> {
         if !matches!(self.mode, Mode::Full) {
@@ -382,7 +385,7 @@ impl Parser {
         Some(ParseStep::Entity(variable))
     }
 
-    /// A sized value in a sized content; elsewhere it has to be searched for the delimiter.
+    /// Reads a sized value in a sized content. Other values have to be searched for the delimiter.
     #[inline(always)]
     fn short_sized<'a>(
         &mut self,
@@ -397,7 +400,7 @@ impl Parser {
             && !name.is_empty()
             && name.len() as u64 <= u64::from(self.limits.name)
             && (used as u64) < self.left
-            // One byte would be left after the line feed.
+            // One byte would remain after the line feed.
             && used as u64 + 2 != self.left
             && self.modifiers != 0;
         if !regular {

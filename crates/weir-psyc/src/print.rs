@@ -1,6 +1,6 @@
 //! The event printer: one event a line, fields separated by TAB, bytes escaped.
 //!
-//! The form is the one of the vectors and of the command line tool; docs/formats/psyc.md lists it.
+//! The test vectors and the command line tool use this format; docs/formats/psyc.md specifies it.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -30,8 +30,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Reads the escapes `\n`, `\t`, `\\` and `\xHH` back into bytes. `None` when a backslash starts
-/// something else.
+/// Reads the escapes `\n`, `\t`, `\\` and `\xHH` back into bytes. `None` if another escape
+/// occurs.
 pub fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter().copied();
@@ -57,8 +57,8 @@ pub fn unescape(text: &[u8]) -> Option<Vec<u8>> {
 
 /// Prints the steps of a [`Parser`](crate::Parser).
 ///
-/// The joined form collects a value that comes in parts and prints it once, as if it had come
-/// whole; the raw form prints the parts as they come and keeps nothing.
+/// The joined form collects the parts of a value and prints the value once, as if it were whole.
+/// The raw form prints each part as it arrives and stores nothing.
 #[derive(Debug, Default)]
 pub struct EventPrinter {
     raw: bool,
@@ -68,7 +68,7 @@ pub struct EventPrinter {
 }
 
 impl EventPrinter {
-    /// A printer of the joined form. Holds the parts of one value at a time.
+    /// A printer of the joined form. Stores the parts of one value at a time.
     pub fn joined() -> EventPrinter {
         EventPrinter::default()
     }
@@ -81,7 +81,7 @@ impl EventPrinter {
         }
     }
 
-    /// Prints what `step` gives; nothing for `NeedMore`, nor for parts in the joined form.
+    /// Prints `step`. Prints nothing for `NeedMore`, or for parts in the joined form.
     pub fn print(&mut self, step: &ParseStep<'_>, out: &mut dyn Write) -> fmt::Result {
         match *step {
             ParseStep::Routing(Variable {

@@ -1,4 +1,4 @@
-//! Whole packets out of a stream of bytes, without any I/O of its own.
+//! Splits a stream of bytes into whole packets, without any I/O of its own.
 
 use alloc::vec::Vec;
 
@@ -8,12 +8,13 @@ use crate::limits::Limits;
 use crate::parser::{Mode, Parser};
 use crate::view::PacketView;
 
-/// Collects the bytes of a circuit and hands out one packet after the other.
+/// Collects the bytes of a circuit and returns one packet after the other.
 ///
-/// It holds the packet that is being received, what was fed after it, and at most as many bytes again
-/// of packets that were handed out. The limits bound the size of a packet, checked on the byte that
-/// announces it. After an error it holds nothing. Works under any I/O, blocking or not: feed the
-/// bytes that were read, take packets until there is none, read on.
+/// It stores the incomplete packet, the bytes fed after it, and at most as many bytes of packets
+/// that were already returned. The limits bound the size of a packet, and are checked at the byte
+/// that announces a size. After an error, the reader stores nothing. It works with any I/O,
+/// blocking or not: feed the bytes that were read, take packets until there is none, and read
+/// again.
 ///
 /// ```
 /// use weir_psyc::PacketReader;
@@ -32,7 +33,7 @@ use crate::view::PacketView;
 #[derive(Clone, Debug)]
 pub struct PacketReader {
     buffer: Vec<u8>,
-    /// Bytes at the front that were handed out already.
+    /// Bytes at the front that belong to packets already returned.
     done: usize,
     parser: Parser,
     failed: Option<ParseError>,
@@ -50,7 +51,7 @@ impl PacketReader {
         PacketReader::with_limits(Limits::DEFAULT)
     }
 
-    /// A reader with limits of your own.
+    /// A reader with the given limits.
     pub fn with_limits(limits: Limits) -> PacketReader {
         PacketReader {
             buffer: Vec::new(),
@@ -60,10 +61,10 @@ impl PacketReader {
         }
     }
 
-    /// Appends bytes that were received; after an error it drops them.
+    /// Appends received bytes. After an error, the bytes are dropped.
     ///
-    /// Moves the bytes that wait only when at least as many were handed out, so that over the life
-    /// of the stream no more bytes are moved than were fed.
+    /// Moves the pending bytes only if at least as many bytes were returned. Over the life of the
+    /// stream, no more bytes are moved than were fed.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -75,9 +76,10 @@ impl PacketReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole packet, or `None` until more is fed. An error drops the bytes that are held
-    /// and repeats on each further call: nothing after it can be trusted. Linear over the life of
-    /// the stream; the bytes of a packet are looked at twice, sized ones not at all.
+    /// The next whole packet, or `None` until more bytes are fed. An error drops all stored bytes,
+    /// because no byte after it is reliable. Each further call returns the same error. Linear over
+    /// the life of the stream: the bytes of a packet are scanned twice, sized bytes are not
+    /// scanned.
     pub fn next_packet(&mut self) -> Result<Option<PacketView<'_>>, ParseError> {
         let size = match self.next_size() {
             Ok(Some(size)) => size,
@@ -98,7 +100,7 @@ impl PacketReader {
         Ok(PacketView::parse_with(packet.unwrap_or_default(), limits)?.map(|(view, _)| view))
     }
 
-    /// Bytes of the next packet, when all of them are there.
+    /// The size of the next packet in bytes, if the whole packet is in the buffer.
     fn next_size(&mut self) -> Result<Option<usize>, ParseError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -115,12 +117,12 @@ impl PacketReader {
         Ok(Some(self.parser.release()))
     }
 
-    /// Bytes held that belong to no packet handed out so far.
+    /// Stored bytes that belong to no returned packet.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.done
     }
 
-    /// Whether the stream may end here: after a packet, or before the first one.
+    /// Whether the stream may end here: after a packet, or before the first packet.
     pub fn is_clean(&self) -> bool {
         self.failed.is_none() && self.pending() == 0 && self.parser.is_clean()
     }
@@ -133,7 +135,7 @@ mod tests {
     const PACKET: &[u8] = b"|\n";
     const PACKETS: usize = if cfg!(miri) { 64 } else { 4096 };
 
-    /// One packet is taken for each one that is fed, with many more waiting.
+    /// For each packet that is fed, one packet is taken, while many more are pending.
     #[test]
     fn a_backlog_is_moved_no_more_than_it_is_long() {
         let mut reader = PacketReader::new();

@@ -1,8 +1,8 @@
 //! Rendering packets.
 //!
-//! Everything is checked and the exact size is known before the first byte is written, so a
-//! refused packet leaves the output untouched. Nothing optional is written: no leading zeros, no
-//! empty data line, no length of 0. Rendering into a slice allocates nothing.
+//! The renderer checks the packet and computes its exact size before it writes the first byte, so a
+//! rejected packet leaves the output unchanged. It omits all optional bytes: leading zeros, an
+//! empty data line, a length of 0. Rendering into a slice allocates nothing.
 
 use core::fmt;
 
@@ -17,23 +17,23 @@ mod containers;
 
 pub use containers::{Entry, Item, Step};
 
-/// Why something cannot be rendered. All but `BufferTooSmall` are the caller's mistakes.
+/// Why rendering failed. All errors except `BufferTooSmall` are mistakes of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenderError {
-    /// A modifier without a name.
+    /// A modifier has no name.
     NameMissing,
-    /// A name with a byte that is not a keyword byte.
+    /// A name contains a byte that is not a keyword byte.
     NameInvalid,
-    /// A routing value with LF in it.
+    /// A routing value contains LF.
     ValueNewline,
-    /// A method with a byte that is not a keyword byte.
+    /// A method contains a byte that is not a keyword byte.
     MethodInvalid,
-    /// Data without a method.
+    /// There is data but no method.
     MethodMissing,
-    /// A type with a byte that is not a keyword byte, or an empty type.
+    /// A type is empty, or contains a byte that is not a keyword byte.
     TypeInvalid,
-    /// A raw content that is not empty and does not end in LF.
+    /// A raw content is not empty and does not end in LF.
     ContentUnterminated,
     /// A length is forbidden where the syntax needs one.
     LengthForbidden,
@@ -66,7 +66,7 @@ impl RenderError {
         }
     }
 
-    /// One sentence for people.
+    /// One sentence that describes the error.
     pub const fn sentence(self) -> &'static str {
         match self {
             RenderError::NameMissing => "a variable has no name",
@@ -109,22 +109,22 @@ impl Default for Renderer {
     }
 }
 
-/// How many bytes a packet has, part by part.
+/// The size of a packet and of its parts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSizes {
     /// The routing header: its modifier lines.
     pub routing: u64,
-    /// The content through its last LF, which is also the length that announces it; `None` when the
-    /// packet has no content part.
+    /// The content through its last LF, which is also the value of the length. `None` if the packet
+    /// has no content part.
     pub content: Option<u64>,
-    /// Whether the content's length is written.
+    /// Whether the length of the content is written.
     pub sized: bool,
     /// The whole packet.
     pub total: u64,
 }
 
 impl Renderer {
-    /// Longest value that is written without a length by default, in bytes. A longer one is
+    /// Longest value that is written without a length by default, in bytes. A longer value is
     /// cheaper to skip than to search.
     pub const THRESHOLD: u64 = 9;
 
@@ -133,12 +133,12 @@ impl Renderer {
         Renderer::with_threshold(Renderer::THRESHOLD)
     }
 
-    /// A renderer that writes lengths for everything longer than `threshold` bytes.
+    /// A renderer that writes a length for each item longer than `threshold` bytes.
     pub const fn with_threshold(threshold: u64) -> Renderer {
         Renderer { threshold }
     }
 
-    /// A renderer that writes a length only where the syntax needs one: the shortest output.
+    /// A renderer that writes a length only where the syntax needs it: the shortest output.
     pub const fn shortest() -> Renderer {
         Renderer::with_threshold(u64::MAX)
     }
@@ -148,14 +148,14 @@ impl Renderer {
         self.sizes(packet).map(|sizes| sizes.total)
     }
 
-    /// Renders `packet` to the start of `out` and returns its size. On any error, a too small
-    /// buffer included, `out` is unchanged.
+    /// Renders `packet` to the start of `out` and returns its size in bytes. On an error, `out` is
+    /// unchanged, even if the error is a buffer that is too small.
     pub fn render(self, packet: &impl PacketSource, out: &mut [u8]) -> Result<usize, RenderError> {
         let sizes = self.sizes(packet)?;
         into_slice(out, sizes.total, |out| self.write(packet, sizes, out))
     }
 
-    /// Renders `packet` after what `out` holds, growing it at most once. On an error `out` is
+    /// Appends the rendered `packet` to `out`, which grows at most once. On an error, `out` is
     /// unchanged.
     pub fn append(self, packet: &impl PacketSource, out: &mut Vec<u8>) -> Result<(), RenderError> {
         let sizes = self.sizes(packet)?;
@@ -163,13 +163,13 @@ impl Renderer {
         Ok(())
     }
 
-    /// The exact size of one entity modifier line.
+    /// The exact size of one entity modifier line in bytes.
     pub fn modifier_size(self, modifier: &Modifier<'_>) -> Result<u64, RenderError> {
         let sized = self.check_entity(modifier)?;
         Ok(line_size(modifier, sized))
     }
 
-    /// Renders one entity modifier line to the start of `out` and returns its size.
+    /// Renders one entity modifier line to the start of `out` and returns its size in bytes.
     pub fn render_modifier(
         self,
         modifier: &Modifier<'_>,
@@ -181,7 +181,7 @@ impl Renderer {
         })
     }
 
-    /// Whether something is written with a length. `needed` says that the syntax asks for one.
+    /// Whether an item is written with a length. `needed`: whether the syntax needs the length.
     #[inline]
     pub(crate) fn sized(
         self,
@@ -230,24 +230,24 @@ impl Renderer {
         })
     }
 
-    /// The length of a raw content, and whether it is written.
+    /// The length of a raw content, and whether the length is written.
     fn raw_sizes(raw: &[u8], length: Length) -> Result<(Option<u64>, bool), RenderError> {
         if !raw.is_empty() && !raw.ends_with(b"\n") {
             return Err(RenderError::ContentUnterminated);
         }
-        // A raw content is passed on as it came: the threshold has no say, only the syntax.
+        // A raw content is forwarded unchanged, so only the syntax decides, not the threshold.
         let sized =
             Renderer::shortest().sized(raw, length, |raw| end_mark(raw, Mark::Line).is_ok())?;
         Ok((Some(raw.len() as u64), sized))
     }
 
-    /// The length of a content in parts, and whether it is written.
+    /// The length of a content in parts, and whether the length is written.
     fn part_sizes(self, packet: &impl PacketSource) -> Result<(Option<u64>, bool), RenderError> {
         let mut size = 0;
         let mut sized = false;
         let length = packet.length();
-        // Whether the content cannot do without a length. Only asked where the answer is not
-        // given already, because asking means looking at every byte.
+        // Whether the content needs a length. Computed only if other rules do not decide, because
+        // the check reads each byte.
         let mut needed = false;
         if packet.state().is_some() {
             size += 2;
@@ -308,7 +308,7 @@ impl Renderer {
             out.put(&[state.byte(), LF]);
         }
         for modifier in packet.entity() {
-            // The same question as when the size was computed, so the same answer.
+            // The same decision as in the computation of the size.
             let sized = self.sized(modifier.value, modifier.length, has_line_feed);
             write_line(&modifier, sized.unwrap_or_default(), out);
         }
@@ -321,7 +321,7 @@ impl Renderer {
     }
 }
 
-/// Runs `write` on the start of `out` when `size` bytes fit there.
+/// Runs `write` on the start of `out` if `size` bytes fit there.
 pub(crate) fn into_slice(
     out: &mut [u8],
     size: u64,
@@ -343,7 +343,7 @@ pub(crate) fn into_slice(
     Ok(written)
 }
 
-/// Runs `write` on the end of `out`, with room for `size` more bytes.
+/// Runs `write` on the end of `out`, with capacity for `size` more bytes.
 pub(crate) fn into_vec(out: &mut Vec<u8>, size: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let before = out.len();
     out.reserve(usize::try_from(size).unwrap_or_default());
@@ -370,7 +370,7 @@ fn has_line_feed(value: &[u8]) -> bool {
     memchr::memchr(LF, value).is_some()
 }
 
-/// Whether `bytes` and the LF written after them hold a delimiter.
+/// Whether `bytes` and the LF written after them contain a delimiter.
 fn holds_delimiter(bytes: &[u8], before: Mark) -> bool {
     !matches!(end_mark(bytes, before), Err(Mark::None | Mark::Line))
 }

@@ -1,28 +1,28 @@
 //! The routing variables that every node knows.
 
-/// A routing variable. Names are matched exactly; there is no inheritance while routing.
+/// A routing variable. Names are matched exactly: routing ignores inheritance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RoutingVariable {
-    /// `_amount_fragments`: how many pieces the packet was cut into.
+    /// `_amount_fragments`: the number of fragments of the packet.
     AmountFragments = 1,
-    /// `_context`: multicast to everybody in the context.
+    /// `_context`: multicast to all members of the context.
     Context = 2,
     /// `_counter`: number of the packet for its context and source.
     Counter = 3,
-    /// `_fragment`: number of this piece.
+    /// `_fragment`: the number of this fragment.
     Fragment = 4,
-    /// `_source`: who sends it.
+    /// `_source`: the sender.
     Source = 5,
-    /// `_source_relay`: whose words it passes on.
+    /// `_source_relay`: the original sender of a forwarded packet.
     SourceRelay = 6,
-    /// `_tag`: to be repeated as `_tag_relay` in the answer.
+    /// `_tag`: the reply repeats it as `_tag_relay`.
     Tag = 7,
-    /// `_tag_relay`: the tag of what this answers.
+    /// `_tag_relay`: the tag of the packet to which this packet replies.
     TagRelay = 8,
-    /// `_target`: who receives it.
+    /// `_target`: the receiver.
     Target = 9,
-    /// `_target_relay`: for whom it is passed on.
+    /// `_target_relay`: the original receiver of a forwarded packet.
     TargetRelay = 10,
 }
 
@@ -40,7 +40,7 @@ const NAMES: [(&str, RoutingVariable); 10] = [
 ];
 
 impl RoutingVariable {
-    /// The variable called `name`. `None` for unknown ones, which are legal and passed on.
+    /// The variable with the name `name`. `None` for an unknown name, which is legal and forwarded.
     pub fn from_name(name: &[u8]) -> Option<RoutingVariable> {
         NAMES
             .iter()
@@ -48,7 +48,7 @@ impl RoutingVariable {
             .map(|&(_, variable)| variable)
     }
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub fn name(self) -> &'static str {
         NAMES
             .iter()
@@ -56,7 +56,7 @@ impl RoutingVariable {
             .map_or("", |(name, _)| name)
     }
 
-    /// Its number, from 1; 0 stands for an unknown name.
+    /// The number of the variable, from 1. An unknown name has the number 0.
     pub const fn number(self) -> u8 {
         self as u8
     }

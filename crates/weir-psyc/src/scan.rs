@@ -1,8 +1,8 @@
-//! Finding the end of things: line feeds, names and the end mark.
+//! Searches for the ends of items: line feeds, names and the end mark.
 //!
-//! Short things are scanned eight bytes at a time in plain registers (the start-up cost of a wide
-//! search is more than most protocol lines are long); long values go to `memchr`. Nothing here
-//! allocates, and every function is linear in the bytes it looks at.
+//! Short items are scanned eight bytes at a time in plain registers, because the start-up cost of a
+//! wide search exceeds the cost of most protocol lines. Long values use `memchr`. No function
+//! here allocates, and each is linear in the bytes that it scans.
 
 #![allow(
     clippy::inline_always,
@@ -14,14 +14,14 @@ use crate::class;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 const WORD: usize = 8;
-/// How far [`near_lf`] looks before it leaves the line to the exact path.
+/// How many bytes [`near_lf`] scans before it leaves the line to the exact path.
 const NEAR: usize = 160;
 
 pub(crate) const LF: u8 = b'\n';
 pub(crate) const TAB: u8 = b'\t';
 pub(crate) const BAR: u8 = b'|';
 
-/// The bytes at `at..at + 8` with the first one lowest, if they are all there.
+/// The bytes at `at..at + 8`, the first one lowest, if the slice has them all.
 #[inline(always)]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
@@ -37,8 +37,7 @@ fn lowest(mask: u64) -> usize {
     (mask.trailing_zeros() >> 3) as usize
 }
 
-/// Position of the first LF, if one is near the start. `None` says nothing about the bytes
-/// further away.
+/// Position of the first LF, if it is near the start. `None` does not exclude an LF further away.
 #[inline(always)]
 pub(crate) fn near_lf(bytes: &[u8]) -> Option<usize> {
     near(bytes, LF)
@@ -49,7 +48,7 @@ fn near(bytes: &[u8], wanted: u8) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
         let zero_where_found = word ^ splat(wanted);
-        // Exact for the lowest hit; a borrow can only spoil bytes above it.
+        // Exact for the lowest hit: a borrow affects only bytes above it.
         let hits = zero_where_found.wrapping_sub(ONES) & !zero_where_found & HIGHS;
         if hits != 0 {
             return Some(at + lowest(hits));
@@ -65,8 +64,8 @@ fn near(bytes: &[u8], wanted: u8) -> Option<usize> {
         .map(|found| at + found)
 }
 
-/// Position of the `|` of the first end mark that starts a line, if it is near the start, which is
-/// the start of a line itself. Bars are rarer in text than line feeds, so bars are looked for.
+/// Position of the `|` of the first end mark, if it is near the start of `bytes`. `bytes` must
+/// start at the start of a line. Searches for bars, because text has fewer bars than line feeds.
 #[inline(always)]
 pub(crate) fn near_end(bytes: &[u8]) -> Option<usize> {
     let mut from = 0;
@@ -80,8 +79,8 @@ pub(crate) fn near_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// A number of at most nine digits and not above `max`, with `end` after it: the number and the
-/// bytes of both. `None` decides nothing.
+/// Reads a number of at most nine digits and at most `max`, with `end` after it. Returns the number
+/// and the count of its digits and `end`. `None` means that the exact path must decide.
 #[inline(always)]
 pub(crate) fn near_number(bytes: &[u8], end: u8, max: u64) -> Option<(u64, usize)> {
     let mut number = 0u64;
@@ -98,7 +97,7 @@ pub(crate) fn near_number(bytes: &[u8], end: u8, max: u64) -> Option<(u64, usize
     None
 }
 
-/// Number of leading keyword bytes, and `from`.
+/// `from` plus the number of keyword bytes that start there.
 #[inline(always)]
 pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
     let Some(rest) = bytes.get(from..) else {
@@ -120,19 +119,19 @@ pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
         .count()
 }
 
-/// How much of LF `|` LF has been seen just before a place.
+/// The part of LF `|` LF that ends directly before a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Nothing of it.
+    /// None of it.
     None,
-    /// LF: the place is the start of a line.
+    /// LF: the position is the start of a line.
     Line,
     /// LF `|`.
     Bar,
 }
 
-/// Looks for the LF that completes a delimiter in `bytes`, with `mark` seen before them.
-/// `Ok` is its position, `Err` what is seen at the end when there is none.
+/// Searches `bytes` for the LF that completes a delimiter, where `mark` precedes `bytes`. `Ok` has
+/// its position. `Err` has the mark at the end if there is no such LF.
 #[inline]
 pub(crate) fn end_mark(bytes: &[u8], mark: Mark) -> Result<usize, Mark> {
     let Some(&last) = bytes.last() else {

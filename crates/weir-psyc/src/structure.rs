@@ -1,19 +1,19 @@
-//! Structs: values written as lists, with the field types of a declaration.
+//! Structs: values in the form of lists, whose field types come from a declaration.
 
 use core::fmt;
 
 use crate::container::{ContainerError, Element, Place};
 use crate::list::{List, ListEvent};
 
-/// Why a value does not fit its struct.
+/// Why a value does not match its struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StructError {
-    /// The declaration is no list.
+    /// The declaration is not a list.
     Declaration(ContainerError),
-    /// A field of the declaration has no type, or a value.
+    /// A field of the declaration has no type, or has a value.
     Field,
-    /// The value is no list.
+    /// The value is not a list.
     Value(ContainerError),
     /// The value has more elements than the struct has fields.
     TooMany,
@@ -62,7 +62,7 @@ pub struct StructType<'t> {
 pub struct Field<'t, 'v> {
     /// The type, which is also the name of the field.
     pub name: &'t [u8],
-    /// The element; absent when the value has fewer elements than the struct has fields.
+    /// The element. `None` if the value has fewer elements than the struct has fields.
     pub element: Option<Element<'v>>,
 }
 
@@ -86,7 +86,7 @@ impl<'t> StructType<'t> {
         })
     }
 
-    /// The fields of the struct value `bytes`, in order; an error is the last item.
+    /// The fields of the struct value `bytes`, in order. An error is the last item.
     pub fn fields<'v>(&self, bytes: &'v [u8]) -> Fields<'t, 'v> {
         Fields {
             names: List::new(self.declaration),
@@ -116,7 +116,7 @@ impl<'t, 'v> Fields<'t, 'v> {
         }
     }
 
-    /// Where the iterator stands in the declaration and in the value.
+    /// The current positions of the iterator in the declaration and in the value.
     pub fn places(&self) -> [Place; 2] {
         [self.names.place(), self.values.place()]
     }
@@ -124,7 +124,7 @@ impl<'t, 'v> Fields<'t, 'v> {
     fn element(&mut self) -> Result<Option<Element<'v>>, StructError> {
         loop {
             match self.values.next().transpose().map_err(StructError::Value)? {
-                // A default type says nothing that the declaration does not.
+                // A default type adds nothing to the declaration.
                 Some(ListEvent::Type(_)) => {}
                 Some(ListEvent::Elem(element)) => return Ok(Some(element)),
                 None => return Ok(None),

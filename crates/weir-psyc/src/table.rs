@@ -1,7 +1,7 @@
-//! Tables: one key a row, the columns in a list.
+//! Tables: each row has one key, and its columns in a list.
 //!
-//! A table is a dict whose values are structs. Older material writes it as a list with a width
-//! mark; that form is read and never written.
+//! A table is a dict whose values are structs. Older documents write a table as a list with a width
+//! mark. This module reads that form and never writes it.
 
 use core::fmt;
 
@@ -10,15 +10,15 @@ use crate::dict::{Dict, DictEvent};
 use crate::list::List;
 use crate::vartype::VarType;
 
-/// Why a value is no table.
+/// Why a value is not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableError {
-    /// It is no dict.
+    /// The value is not a dict.
     Dict(ContainerError),
-    /// A row is no list.
+    /// A row is not a list.
     Row(ContainerError),
-    /// A row has no type, or one that is no struct.
+    /// A row has no type, or its type is not a struct.
     NotAStruct,
     /// A width list does not start with `*`, digits and an optional blank.
     Width,
@@ -68,32 +68,32 @@ pub struct Table<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
     Dict(&'a [u8]),
-    /// The cells, each after its `|`, and the columns of a row.
+    /// The cells, each after its `|`, and the number of columns of a row.
     Width(&'a [u8], usize),
 }
 
 /// A row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// Its key.
+    /// The key of the row.
     pub key: &'a [u8],
-    /// The type of its struct; a width list has none.
+    /// The type of the struct; `None` for a width list.
     pub ty: Option<&'a [u8]>,
-    /// Its columns as a list; for a width list, cells after `|`.
+    /// The columns as a list; for a width list, each cell after its `|`.
     columns: &'a [u8],
     list: bool,
 }
 
 impl<'a> Table<'a> {
-    /// A table written as a dict. Rows are checked as they are read.
+    /// A table in the form of a dict. Each row is checked when it is read.
     pub const fn from_dict(bytes: &'a [u8]) -> Table<'a> {
         Table {
             source: Source::Dict(bytes),
         }
     }
 
-    /// A table written as a list with a width mark: `*` and the number of columns, then a key and
-    /// so many cells for each row. Everything is checked at once, in one pass.
+    /// A table in the form of a list with a width mark: `*` and the number of columns. For each
+    /// row, a key and that number of cells follow. All rows are checked in this call, in one pass.
     pub fn from_width_list(bytes: &'a [u8]) -> Result<Table<'a>, TableError> {
         let (cells, width) = Table::width_list(bytes)?;
         Ok(Table {
@@ -101,7 +101,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The cells of a width list, each after its `|`, and the columns of a row.
+    /// The cells of a width list, each after its `|`, and the number of columns of a row.
     pub(crate) fn width_list(bytes: &'a [u8]) -> Result<(&'a [u8], usize), TableError> {
         let rest = bytes.strip_prefix(b"*").ok_or(TableError::Width)?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -122,7 +122,7 @@ impl<'a> Table<'a> {
         Ok((cells, width))
     }
 
-    /// The rows, in order; an error is the last item.
+    /// The rows, in order. An error is the last item.
     pub fn rows(&self) -> Rows<'a> {
         match self.source {
             Source::Dict(bytes) => Rows {
@@ -142,13 +142,13 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The columns as one list value, to be read with [`StructType`](crate::StructType). `None`
-    /// for a width list.
+    /// The columns as one list value, for [`StructType`](crate::StructType). `None` for a width
+    /// list.
     pub fn list(&self) -> Option<&'a [u8]> {
         self.list.then_some(self.columns)
     }
 
-    /// The columns, in order; an error is the last item.
+    /// The columns, in order. An error is the last item.
     pub fn columns(&self) -> impl Iterator<Item = Result<&'a [u8], TableError>> + use<'a> {
         let list = List::new(if self.list { self.columns } else { b"" });
         let cells = if self.list { b"" } else { self.columns };
@@ -161,7 +161,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The type of a row, which has to be a struct.
+/// Checks that the type of a row is a struct, and returns it.
 pub(crate) fn struct_type(ty: Option<&[u8]>) -> Result<&[u8], TableError> {
     ty.filter(|ty| VarType::from_name(ty) == Some(VarType::Struct))
         .ok_or(TableError::NotAStruct)
@@ -204,7 +204,7 @@ impl<'a> Rows<'a> {
         let cells = self.cells.strip_prefix(b"|")?;
         let end = memchr::memchr(b'|', cells).unwrap_or(cells.len());
         let (key, columns) = cells.split_at(end);
-        // The next row starts after as many further bars as there are columns.
+        // The next row starts after one further bar for each column.
         let next = memchr::memchr_iter(b'|', columns)
             .nth(self.width)
             .unwrap_or(columns.len());

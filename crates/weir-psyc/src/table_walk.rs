@@ -1,4 +1,5 @@
-//! Tables as a flat sequence of rows and columns, for callers that keep plain numbers between steps.
+//! Tables as a flat sequence of rows and columns, for callers that store plain numbers between
+//! steps.
 
 use crate::container::{Element, Key, Place};
 use crate::dict::{Dict, DictEvent};
@@ -6,29 +7,29 @@ use crate::list::{List, ListEvent};
 use crate::scan::BAR;
 use crate::table::{Table, TableError, struct_type};
 
-/// What [`TableWalk`] yields.
+/// An item that [`TableWalk`] yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableEvent<'a> {
-    /// The next row. Its columns follow.
+    /// A row. Its columns follow.
     Row {
         /// The key of the row.
         key: Key<'a>,
-        /// The type of its struct; a width list has none.
+        /// The type of the struct; `None` for a width list.
         ty: Option<&'a [u8]>,
     },
-    /// A column of the row before it.
+    /// A column of the last row.
     Column(Element<'a>),
 }
 
-/// What comes next, as the state of a [`Place`].
+/// The item that the walker expects next, as the state of a [`Place`].
 mod state {
     /// The start of the table.
     pub(super) const START: u64 = 0;
     /// A row of a dict.
     pub(super) const ROW: u64 = 1;
-    /// The columns of a row: the type of the list, or its first element.
+    /// The columns of a row: the type of the list, or the first element.
     pub(super) const COLUMNS: u64 = 2;
-    /// An element of these columns.
+    /// A further element of the columns.
     pub(super) const COLUMN: u64 = 3;
     /// A cell of a width list.
     pub(super) const CELL: u64 = 4;
@@ -37,9 +38,9 @@ mod state {
 /// Walks a table in either form: a dict of structs, or a width list, which starts with `*`. Ends
 /// after the last column, or after the first error.
 ///
-/// In its [`Place`], `at` is the end of the row. For a dict, `scanned` holds the length of its type and the
-/// start of the next column. For a width list, `missing` is the number of columns, and `scanned` holds the
-/// number of cells that the row still lacks.
+/// In the [`Place`] of this walker, `at` is the end of the row. For a dict, `scanned` has the
+/// length of the type and the start of the next column. For a width list, `missing` is the number
+/// of columns, and `scanned` has the number of missing cells of the row.
 #[derive(Clone, Debug)]
 pub struct TableWalk<'a> {
     bytes: &'a [u8],
@@ -62,7 +63,7 @@ impl<'a> TableWalk<'a> {
         }
     }
 
-    /// Where the walker stands.
+    /// The current position of the walker.
     pub const fn place(&self) -> Place {
         self.place
     }

@@ -1,15 +1,15 @@
-//! Text templates: `[_name]` replaced by values.
+//! Text templates, in which values replace `[_name]`.
 
 use alloc::vec::Vec;
 
 use memchr::memmem;
 
-/// How a rendering ended.
+/// The result of a rendering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendered {
     /// At least one name was replaced.
     Substituted,
-    /// Nothing was replaced: the result is the template itself.
+    /// No name was replaced: the output equals the template.
     NoSubstitution,
 }
 
@@ -30,23 +30,23 @@ pub struct Template<'t> {
     close: &'t [u8],
 }
 
-/// A piece of a template: where it ends, and where the name lies in it if it is a bracket expression
-/// with one.
+/// A piece of a template: its end, and the range of the name if the piece is a bracket expression
+/// with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     end: usize,
     name: Option<(usize, usize)>,
 }
 
-/// How far a template was rendered: plain numbers, to be kept where a borrow cannot be. Those of
-/// another template are safe; what is rendered then means nothing.
+/// The progress of a rendering, as plain numbers, for callers that cannot keep a borrow. A place of
+/// another template is safe to use, but the output is then meaningless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TemplatePlace {
-    /// Where the piece being rendered starts and ends in the template; equal between two pieces.
+    /// Start and end of the current piece in the template; equal between two pieces.
     pub piece: [u64; 2],
-    /// Whether the piece is a name in its brackets.
+    /// Whether the piece is a name in brackets.
     pub is_name: bool,
-    /// Bytes of the piece, or of the value in its place, that are written.
+    /// Bytes already written of the piece, or of the value that replaces it.
     pub written: u64,
     /// Whether a name was replaced.
     pub substituted: bool,
@@ -62,7 +62,7 @@ impl<'t> Template<'t> {
         }
     }
 
-    /// The template itself.
+    /// The bytes of the template.
     pub const fn text(&self) -> &'t [u8] {
         self.text
     }
@@ -79,8 +79,8 @@ impl<'t> Template<'t> {
         })
     }
 
-    /// Renders to the end of `out`. A name that `lookup` does not know, or an empty one, stays with
-    /// its brackets; values are inserted as they are and never scanned. Linear.
+    /// Appends the rendered text to `out`. An empty name, or a name for which `lookup` returns
+    /// `None`, is copied with its brackets. Values are inserted unchanged and not scanned. Linear.
     pub fn render<'v>(
         &self,
         lookup: impl Fn(&[u8]) -> Option<&'v [u8]>,
@@ -102,9 +102,9 @@ impl<'t> Template<'t> {
         rendered
     }
 
-    /// Renders on from `place` into `out`, and moves `place` to where the next call goes on. Start
-    /// with the default place. `lookup` is asked once more for a value that did not fit, and has to
-    /// give the same one. Linear, when `out` has room for more than a few bytes.
+    /// Renders from `place` into `out`, and moves `place` to the start of the next call. Start with
+    /// the default place. If a value did not fit, the next call runs `lookup` again, which must
+    /// return an equal value. Linear, if `out` has room for more than a few bytes.
     pub fn render_on<'v>(
         &self,
         place: &mut TemplatePlace,
@@ -155,7 +155,7 @@ impl<'t> Template<'t> {
         }
     }
 
-    /// A rendering into buffers of a fixed size, one after the other.
+    /// A writer that renders into several buffers of a fixed size.
     pub const fn writer<'v, L>(self, lookup: L) -> TemplateWriter<'t, L>
     where
         L: Fn(&[u8]) -> Option<&'v [u8]>,
@@ -172,7 +172,7 @@ impl<'t> Template<'t> {
         }
     }
 
-    /// The piece that starts at `from`; `None` at the end.
+    /// The piece that starts at `from`, or `None` at the end.
     fn piece(&self, from: usize) -> Option<Piece> {
         let text = self.text.get(from..).filter(|text| !text.is_empty())?;
         let found = memmem::find(text, self.open).and_then(|open| {
@@ -197,17 +197,17 @@ impl<'t> Template<'t> {
     }
 }
 
-/// How far a [`TemplateWriter`] got.
+/// The progress of a [`TemplateWriter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The buffer is full after so many bytes; go on with the next one.
+    /// The buffer is full after this number of bytes. Continue with the next buffer.
     Incomplete(usize),
-    /// Everything is written, so many bytes of it to this buffer.
+    /// The rendering is complete, with this number of bytes in the last buffer.
     Done(usize, Rendered),
 }
 
-/// Renders a template into one buffer after the other, going on exactly where it stopped. The
-/// joined output equals that of [`Template::render`] for every size of at least one byte.
+/// Renders a template into several buffers; each call continues where the last one stopped. The
+/// joined output equals that of [`Template::render`], for any buffer size of at least one byte.
 #[derive(Clone, Debug)]
 pub struct TemplateWriter<'t, L> {
     template: Template<'t>,
@@ -216,7 +216,7 @@ pub struct TemplateWriter<'t, L> {
 }
 
 impl<'v, L: Fn(&[u8]) -> Option<&'v [u8]>> TemplateWriter<'_, L> {
-    /// Writes on into `out`.
+    /// Writes the next part of the output to `out`.
     pub fn write(&mut self, out: &mut [u8]) -> Progress {
         let TemplateWriter {
             template,
@@ -254,7 +254,7 @@ const STANDARD: [(&str, &str); 12] = [
     ("_status_hello", "your hello reads [_hello]"),
 ];
 
-/// The standard template of the method that `word` is or inherits from, if there is one.
+/// The standard template of the method `word`, or of the method that `word` inherits from.
 pub fn standard_template(word: &[u8]) -> Option<Template<'static>> {
     crate::keyword::lookup(&STANDARD, word).map(|(_, text)| Template::new(text.as_bytes()))
 }

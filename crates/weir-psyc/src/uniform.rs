@@ -7,23 +7,23 @@ use crate::class::{is_alpha, is_digit, is_host_byte, is_name_byte};
 /// Longest host name, in bytes.
 pub const HOST_BYTES_MAX: usize = 253;
 
-/// Which part of a uniform is malformed.
+/// The malformed part of a uniform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UniformError {
-    /// Not `psyc:`, or no scheme at all.
+    /// The scheme is not `psyc:`, or is missing.
     Scheme = 1,
     /// No `//` after the scheme.
     Slashes = 2,
-    /// Host empty, too long, or with a byte that no host has.
+    /// The host is empty, is too long, or contains a byte that is not allowed in a host.
     Host = 3,
-    /// A colon without a port from 1 to 65535.
+    /// A colon is not followed by a port from 1 to 65535.
     Port = 4,
-    /// Something after the port that is no transport, or a transport where none may stand.
+    /// The text after the port is not a transport, or no transport is allowed here.
     Transport = 5,
-    /// A byte that no resource has.
+    /// A byte that is not allowed in a resource.
     Resource = 6,
-    /// A byte that no channel has.
+    /// A byte that is not allowed in a channel.
     Channel = 7,
 }
 
@@ -33,7 +33,7 @@ impl UniformError {
         self as u8
     }
 
-    /// The short name printed by the tools.
+    /// The short name that the tools print.
     pub const fn name(self) -> &'static str {
         match self {
             UniformError::Scheme => "scheme",
@@ -55,7 +55,7 @@ impl fmt::Display for UniformError {
 
 impl core::error::Error for UniformError {}
 
-/// What a uniform names, told by the first byte of its resource.
+/// The kind of a uniform, which the first byte of its resource decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UniformKind {
@@ -89,7 +89,7 @@ impl UniformKind {
     }
 }
 
-/// A parsed `psyc:` uniform. All parts are slices of the input; nothing is folded or decoded.
+/// A parsed `psyc:` uniform. All parts are slices of the input; nothing is case-folded or decoded.
 ///
 /// ```
 /// use weir_psyc::{Uniform, UniformKind};
@@ -117,11 +117,11 @@ pub struct Uniform<'a> {
 pub enum AnyUniform<'a> {
     /// `psyc:`
     Psyc(Uniform<'a>),
-    /// Any other: `xmpp:`, `mailto:`, …
+    /// Any other scheme: `xmpp:`, `mailto:`, …
     Other {
-        /// What stands in front of the first colon: a letter, then letters, digits, `+ - .`.
+        /// The bytes before the first colon: a letter, then letters, digits, `+ - .`.
         scheme: &'a [u8],
-        /// What comes after it.
+        /// The bytes after the colon.
         rest: &'a [u8],
     },
 }
@@ -129,7 +129,7 @@ pub enum AnyUniform<'a> {
 const PREFIX: &[u8] = b"psyc:";
 
 impl<'a> Uniform<'a> {
-    /// Parses a `psyc:` uniform; the scheme is compared without case. One pass.
+    /// Parses a `psyc:` uniform in one pass. The scheme is compared without case.
     pub fn parse(full: &'a [u8]) -> Result<Uniform<'a>, UniformError> {
         let scheme = full.get(..PREFIX.len()).ok_or(UniformError::Scheme)?;
         if !scheme.eq_ignore_ascii_case(PREFIX) {
@@ -172,7 +172,7 @@ impl<'a> Uniform<'a> {
         })
     }
 
-    /// Parses a uniform of any scheme; `psyc:` ones completely.
+    /// Parses a uniform of any scheme. The parts are parsed only for `psyc:`.
     pub fn parse_any(full: &'a [u8]) -> Result<AnyUniform<'a>, UniformError> {
         let colon = memchr::memchr(b':', full).ok_or(UniformError::Scheme)?;
         let scheme = full.get(..colon).unwrap_or_default();
@@ -191,12 +191,12 @@ impl<'a> Uniform<'a> {
         self.full.get(from..to).unwrap_or_default()
     }
 
-    /// All of it.
+    /// The whole uniform.
     pub fn full(&self) -> &'a [u8] {
         self.full
     }
 
-    /// `psyc`, in the sender's case.
+    /// `psyc`, in the case that the sender used.
     pub fn scheme(&self) -> &'a [u8] {
         self.part(0, self.scheme)
     }
@@ -225,7 +225,7 @@ impl<'a> Uniform<'a> {
         u16::try_from(digits.iter().fold(0, value)).ok()
     }
 
-    /// Whether the port is negative: a peer that nobody can connect to.
+    /// Whether the port is negative, which marks a peer that accepts no connections.
     pub fn is_unreachable(&self) -> bool {
         self.port().is_some_and(|port| port.starts_with(b"-"))
     }
@@ -240,29 +240,29 @@ impl<'a> Uniform<'a> {
         (self.root < self.full.len()).then(|| self.part(self.root, self.root + 1))
     }
 
-    /// What comes after the slash, without the channel; empty when only the slash is there.
+    /// The bytes after the slash, without the channel; empty if nothing follows the slash.
     pub fn resource(&self) -> Option<&'a [u8]> {
         self.slash()
             .map(|_| self.part(self.root + 1, self.resource_end))
     }
 
-    /// What comes after `#`.
+    /// The bytes after `#`.
     pub fn channel(&self) -> Option<&'a [u8]> {
         let there = self.resource_end < self.full.len();
         there.then(|| self.part(self.resource_end + 1, self.full.len()))
     }
 
-    /// Host through transport.
+    /// From the host through the transport.
     pub fn host_port(&self) -> &'a [u8] {
         self.part(self.host, self.root)
     }
 
-    /// Start through transport: the node.
+    /// From the start through the transport: the node.
     pub fn root(&self) -> &'a [u8] {
         self.part(0, self.root)
     }
 
-    /// Start through resource, without the channel.
+    /// From the start through the resource, without the channel.
     pub fn entity(&self) -> &'a [u8] {
         self.part(0, self.resource_end)
     }
@@ -277,7 +277,7 @@ impl<'a> Uniform<'a> {
         self.part(self.host, self.full.len())
     }
 
-    /// The resource without its type byte; all of it when it has none.
+    /// The resource without its type byte, or the whole resource if there is no type byte.
     pub fn nick(&self) -> &'a [u8] {
         let resource = self.resource().unwrap_or_default();
         match self.kind() {
@@ -288,7 +288,7 @@ impl<'a> Uniform<'a> {
         }
     }
 
-    /// What it names.
+    /// The kind of the uniform.
     pub fn kind(&self) -> UniformKind {
         match self.resource().unwrap_or_default().first() {
             None => UniformKind::Root,
@@ -299,7 +299,7 @@ impl<'a> Uniform<'a> {
         }
     }
 
-    /// Every part with its name, in the order of the format page; `None` for what is absent.
+    /// Each part with its name, in the order of the format page. An absent part is `None`.
     pub fn parts(&self) -> [(&'static str, Option<&'a [u8]>); 15] {
         let resource = self.resource();
         [
@@ -322,17 +322,17 @@ impl<'a> Uniform<'a> {
     }
 }
 
-/// The end of the bytes of one class that start at `from`.
+/// The end of the bytes from `from` on that belong to one class.
 fn run(bytes: &[u8], from: usize, class: fn(u8) -> bool) -> usize {
     let rest = bytes.get(from..).unwrap_or_default();
     from + rest.iter().take_while(|&&byte| class(byte)).count()
 }
 
-/// The end of the port and the end of the transport after it.
+/// Parses the port and the transport. Returns the end of each.
 fn port(full: &[u8], start: usize) -> Result<(usize, usize), UniformError> {
     let ends = |at: usize| matches!(full.get(at), None | Some(b'/'));
     if full.get(start) == Some(&b'g') {
-        // No port number: the port ends where it would start.
+        // No port number: the port ends at its start.
         return if ends(start + 1) {
             Ok((start, start + 1))
         } else {

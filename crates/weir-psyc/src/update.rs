@@ -5,23 +5,24 @@ use crate::index::{self, IndexStep};
 use crate::operator::Operator;
 use crate::scan::keyword_len;
 
-/// What [`Update`] yields: the steps of the index, the operation, the value if there is one.
+/// An item that [`Update`] yields: the steps of the index, the operation, then the value if
+/// present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateEvent<'a> {
-    /// A step of the index. None at all means the whole variable.
+    /// A step of the index. An index without steps means the whole variable.
     Step(IndexStep<'a>),
-    /// What happens to the element.
+    /// The operation on the element.
     Op {
         /// The operator.
         operator: Operator,
-        /// The type of the value, if it has one.
+        /// The type of the value, if the update has one.
         ty: Option<&'a [u8]>,
     },
-    /// The value. Its absence means an empty one.
+    /// The value. If absent, the value is empty.
     Value {
-        /// Its bytes.
+        /// The bytes of the value.
         value: &'a [u8],
-        /// Whether its length was announced.
+        /// Whether the length was announced.
         sized: bool,
     },
 }
@@ -63,7 +64,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// A walker that goes on where another one over the same expression stood.
+    /// A walker that resumes where another one over the same expression stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> Update<'a> {
         Update {
             bytes,
@@ -76,7 +77,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// Where the walker stands.
+    /// The current position of the walker.
     pub fn place(&self) -> Place {
         Place::whole(self.pos, self.state as u64)
     }

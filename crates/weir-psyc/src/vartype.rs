@@ -1,11 +1,11 @@
-//! The type of a variable, told by the first subword of its name, and the numbers of its value.
+//! The type of a variable, which the first subword of its name decides, and the numbers of values.
 
 use core::fmt;
 
 use crate::class::is_digit;
 use crate::keyword;
 
-/// What the value of a variable is. Everything without a type is opaque bytes.
+/// The type of the value of a variable. A value without a type is opaque bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum VarType {
@@ -60,12 +60,12 @@ const TYPES: [(&str, VarType); 15] = [
 ];
 
 impl VarType {
-    /// The type of the variable or element type called `name`.
+    /// The type of the variable or element type with the name `name`.
     pub fn from_name(name: &[u8]) -> Option<VarType> {
         keyword::lookup(&TYPES, name).map(|&(_, ty)| ty)
     }
 
-    /// The prefix that stands for the type.
+    /// The name prefix of the type.
     pub fn prefix(self) -> &'static str {
         TYPES
             .iter()
@@ -73,7 +73,7 @@ impl VarType {
             .map_or("", |(prefix, _)| prefix)
     }
 
-    /// Its number, from 1; 0 stands for no type.
+    /// The number of the type, from 1. No type has the number 0.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -85,7 +85,7 @@ pub fn is_list(name: &[u8]) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"_"))
 }
 
-/// A number that is malformed or does not fit. Never a partial result.
+/// A number is malformed or does not fit. There is never a partial result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberError;
 
@@ -97,7 +97,7 @@ impl fmt::Display for NumberError {
 
 impl core::error::Error for NumberError {}
 
-/// Reads an integer: optional `-`, at least one digit, nothing else, within 64 bits.
+/// Reads an integer of at most 64 bits: optional `-`, at least one digit, no other bytes.
 pub fn parse_integer(bytes: &[u8]) -> Result<i64, NumberError> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let magnitude = i128::from(parse_unsigned(digits)?);
@@ -134,12 +134,12 @@ fn parse_unsigned(digits: &[u8]) -> Result<u64, NumberError> {
 /// The PSYC epoch in Unix seconds.
 pub const EPOCH: i64 = 1_440_444_041;
 
-/// Unix seconds of a `_date` value.
+/// Converts a `_date` value to Unix seconds.
 pub fn parse_date(bytes: &[u8]) -> Result<i64, NumberError> {
     parse_integer(bytes)?.checked_add(EPOCH).ok_or(NumberError)
 }
 
-/// The `_date` number of Unix seconds.
+/// Converts Unix seconds to the number of a `_date` value.
 pub fn date_from_unix(seconds: i64) -> Result<i64, NumberError> {
     seconds.checked_sub(EPOCH).ok_or(NumberError)
 }

@@ -1,7 +1,7 @@
-//! A whole packet in a buffer, borrowed.
+//! A whole packet, borrowed from a buffer.
 //!
-//! [`PacketView::parse`] runs the parser of this crate over the buffer and keeps where things are;
-//! there is no second grammar. The header iterators read lines that the parser has accepted.
+//! [`PacketView::parse`] runs the parser of this crate over the buffer and stores the positions of
+//! the parts; there is no second grammar. The header iterators read lines that the parser accepted.
 
 use crate::class::is_digit;
 use crate::container::SP;
@@ -13,8 +13,7 @@ use crate::packet::StateOperation;
 use crate::parser::{Mode, Parser};
 use crate::scan::{LF, TAB, keyword_len};
 
-/// A packet that was found whole in a buffer. For one to be rendered see
-/// [`Packet`](crate::Packet).
+/// A whole packet in a buffer. [`Packet`](crate::Packet) is a packet to be rendered.
 ///
 /// ```
 /// use weir_psyc::PacketView;
@@ -39,16 +38,16 @@ pub struct PacketView<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// Finds the packet at the start of `buffer`: the packet and its size in bytes, or `None` when
-    /// it is not all there.
+    /// Finds the packet at the start of `buffer`. Returns the packet and its size in bytes, or
+    /// `None` if the packet is incomplete.
     ///
-    /// Looks at the whole packet at every call, except at sized bytes. To follow a stream use
+    /// Each call scans the whole packet, except sized bytes. For a stream, use
     /// [`PacketReader`](crate::PacketReader) or [`Parser`].
     pub fn parse(buffer: &'a [u8]) -> Result<Option<(PacketView<'a>, usize)>, ParseError> {
         PacketView::parse_with(buffer, Limits::DEFAULT)
     }
 
-    /// Like [`parse`](PacketView::parse), with limits of your own.
+    /// Like [`parse`](PacketView::parse), with the given limits.
     pub fn parse_with(
         buffer: &'a [u8],
         limits: Limits,
@@ -64,7 +63,7 @@ impl<'a> PacketView<'a> {
             data: &[],
         };
         let mut routing_end = 0;
-        // Where the entity header ends; the routing header's end when there is none.
+        // The end of the entity header, or of the routing header if there is no entity header.
         let mut entity_end = 0;
         loop {
             match parser.step(buffer) {
@@ -78,7 +77,7 @@ impl<'a> PacketView<'a> {
                 }
                 ParseStep::Complete => break,
                 ParseStep::Error(error) => return Err(error),
-                // Anything in parts is not all there.
+                // An event of a part means that the packet is incomplete.
                 _ => return Ok(None),
             }
         }
@@ -87,7 +86,7 @@ impl<'a> PacketView<'a> {
         Ok(Some((view, size)))
     }
 
-    /// Cuts headers and content out of a buffer that holds a packet up to its end mark at `end`.
+    /// Finds headers and content in a buffer that holds a packet whose end mark is at `end`.
     fn find_parts(&mut self, buffer: &'a [u8], routing_end: usize, entity_end: usize, end: usize) {
         self.routing = buffer.get(..routing_end).unwrap_or_default();
         let after = buffer.get(routing_end..end).unwrap_or_default();
@@ -107,7 +106,7 @@ impl<'a> PacketView<'a> {
         Modifiers { rest: self.routing }
     }
 
-    /// The value of the last routing modifier called `name`. Linear in the header.
+    /// The value of the last routing modifier with the name `name`. Linear in the header.
     pub fn routing_value(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.routing()
             .filter(|variable| variable.name == name)
@@ -125,30 +124,30 @@ impl<'a> PacketView<'a> {
         Modifiers { rest: self.entity }
     }
 
-    /// The last entity modifier called `name`. Linear in the header.
+    /// The last entity modifier with the name `name`. Linear in the header.
     pub fn entity_variable(&self, name: &[u8]) -> Option<Variable<'a>> {
         self.entity()
             .filter(|variable| variable.name == name)
             .last()
     }
 
-    /// The method; empty when there is none.
+    /// The method; empty if there is none.
     pub fn method(&self) -> &'a [u8] {
         self.method
     }
 
-    /// The data; empty when there is none.
+    /// The data; empty if there is none.
     pub fn data(&self) -> &'a [u8] {
         self.data
     }
 
-    /// The raw content through its last LF, as a relay passes it on; `None` when the packet has
-    /// no content part.
+    /// The raw content through its last LF, in the form that a relay forwards. `None` if the packet
+    /// has no content part.
     pub fn content(&self) -> Option<&'a [u8]> {
         self.content
     }
 
-    /// Whether the content's length was announced.
+    /// Whether the length of the content was announced.
     pub fn is_sized(&self) -> bool {
         self.content_sized
     }
@@ -185,7 +184,7 @@ impl<'a> Iterator for Modifiers<'a> {
             let (value, after) = after.split_at_checked(end)?;
             (value, after, false)
         };
-        // The LF after a sized value at the very end may be outside.
+        // The LF after a sized value at the end of the header may be outside of the slice.
         self.rest = after.get(1..).unwrap_or_default();
         Some(Variable {
             operator,

@@ -1,10 +1,10 @@
-//! The exact path of the parser: resumable, and the only place that decides about errors.
+//! The exact path of the parser. It can resume within a line, and only this path reports errors.
 //!
-//! A line is read in stages; when the buffer ends inside one, the stage and the number of bytes
-//! already judged are kept, so that no byte of a long line is looked at twice. Errors are named by
-//! the first byte that makes the packet impossible. When several rules are broken by the same byte,
-//! the byte's own syntax comes first, then the limit of the item it belongs to, then the room that
-//! the surrounding header or content still has.
+//! A line is read in stages. If the buffer ends inside a line, the parser stores the stage and the
+//! number of scanned bytes, so that no byte of a long line is scanned twice. The position of an
+//! error is the first byte after which no input completes the packet. If a byte breaks several
+//! rules, the order of precedence is: the syntax of the byte, the limit of the item, the remaining
+//! room of the header or content.
 
 use super::{Line, Mode, Parser, State};
 use crate::class::{is_digit, is_keyword_byte, is_operator};
@@ -16,10 +16,10 @@ use crate::scan::{BAR, LF, Mark, TAB, end_mark, keyword_len};
 
 const SP: u8 = b' ';
 
-/// How far a line has been read.
+/// The stage of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// In front of a modifier's name.
+    /// Before the name of a modifier.
     Start,
     /// In a modifier's name.
     Name,
@@ -41,7 +41,7 @@ struct Fail(ErrorCode, usize);
 type Exact<'a> = Result<ParseStep<'a>, Fail>;
 
 impl Parser {
-    /// Takes one step by the full rules.
+    /// Executes one step by the full rules.
     #[cold]
     #[inline(never)]
     pub(super) fn exact<'a>(&mut self, buffer: &'a [u8], out: &mut ParseStep<'a>) {
@@ -62,7 +62,7 @@ impl Parser {
         ParseStep::Error(error)
     }
 
-    /// Fails at the byte in front of the next one, which is already consumed.
+    /// Returns an error at the byte before the next one, which is already consumed.
     fn fail_after<'a>(&mut self, code: ErrorCode) -> ParseStep<'a> {
         self.poison(ParseError {
             code,
@@ -71,7 +71,7 @@ impl Parser {
     }
 
     fn advance<'a>(&mut self, buffer: &'a [u8]) -> Exact<'a> {
-        // Each turn either returns or leaves a state that this packet never comes back to.
+        // Each iteration returns, or leaves a state to which this packet never returns.
         loop {
             let rest = buffer.get(self.pos..).unwrap_or_default();
             let step = match self.state {
@@ -116,7 +116,8 @@ impl Parser {
         }
     }
 
-    /// A line of the routing header, or what comes after it. `None` leads to the next state.
+    /// Reads a line of the routing header, or the bytes after it. `None` continues with the next
+    /// state.
     fn routing_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         let Some(&first) = rest.first() else {
             return Ok(Some(ParseStep::NeedMore(None)));
@@ -145,14 +146,15 @@ impl Parser {
         }
     }
 
-    /// A line of the content, or what comes after the last one. `None` leads to the next state.
+    /// Reads a line of the content, or the bytes after the last one. `None` continues with the next
+    /// state.
     fn content_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         if self.sized && self.left == 0 {
             self.state = State::End;
             return Ok(None);
         }
-        // No line is one byte long, so the byte after which one is left was wrong already: the line
-        // feed of an unsized value, or the one that ends an announced length of 1.
+        // No line has only one byte, so the byte before the last one was already the error: the
+        // line feed of an unsized value, or the line feed after an announced length of 1.
         if self.sized && self.left == 1 && self.mode == Mode::Full {
             return Ok(Some(self.fail_after(ErrorCode::Length)));
         }
@@ -175,7 +177,7 @@ impl Parser {
         }
     }
 
-    /// The LF after a sized value.
+    /// Reads the LF after a sized value.
     fn value_line_feed<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         match rest.first() {
             None => Ok(Some(ParseStep::NeedMore(Some(1)))),
@@ -190,7 +192,7 @@ impl Parser {
         }
     }
 
-    /// More of a sized content, routing-only.
+    /// Reads more of a sized content, in routing-only mode.
     fn raw_part<'a>(&mut self, rest: &'a [u8]) -> ParseStep<'a> {
         let part = rest.get(..self.missing_here()).unwrap_or(rest);
         self.mark = if part.last() == Some(&LF) {
@@ -206,7 +208,7 @@ impl Parser {
         )
     }
 
-    /// Keeps the line's progress and asks for more.
+    /// Stores the progress within the line and requests more input.
     fn wait<'a>(&mut self, stage: Stage, scanned: usize) -> ParseStep<'a> {
         self.state = State::Line;
         self.line.stage = stage;
@@ -222,7 +224,7 @@ impl Parser {
         usize::try_from(self.missing).unwrap_or(usize::MAX)
     }
 
-    /// What it is called when the line leaves its header or content.
+    /// The error code of a line that is longer than its header or content.
     fn crossing(&self) -> ErrorCode {
         match (self.line.state, self.sized, self.mode) {
             (State::Routing, _, _) => ErrorCode::Limit,
@@ -232,8 +234,8 @@ impl Parser {
         }
     }
 
-    /// Index of the first byte of the line that cannot stand there because at least `after`
-    /// more have to follow it. Only an announced length makes that a matter of the bytes after.
+    /// Index of the first byte of the line that is an error because at least `after` bytes must
+    /// follow it. The bytes after it count only if the length of the content was announced.
     fn room(&self, after: usize) -> usize {
         let after = match self.mode {
             _ if !self.sized => 0,
@@ -243,13 +245,13 @@ impl Parser {
         self.left_here().saturating_sub(after)
     }
 
-    /// Whether a line of `used` bytes leaves one byte of an announced content, which no line fills.
-    /// Content mode names the end of its slice instead.
+    /// Whether a line of `used` bytes leaves one byte of an announced content, which no line can
+    /// fill. In content mode, the error is at the end of the slice instead.
     fn strands(&self, used: u64) -> bool {
         self.sized && self.mode == Mode::Full && used.checked_add(1) == Some(self.left)
     }
 
-    /// Checks that the byte at `index` and at least `after` more fit.
+    /// Checks that the byte at `index` and at least `after` further bytes fit.
     fn fits(&self, index: usize, after: usize) -> Result<(), Fail> {
         if index < self.room(after) {
             Ok(())
@@ -258,8 +260,8 @@ impl Parser {
         }
     }
 
-    /// Reads on in the keyword that starts at `start`. `Ok` is its end, or `None` when the buffer
-    /// ends inside it. At least `after` bytes have to follow each of its bytes.
+    /// Continues with the keyword that starts at `start`. `Ok` has the end of the keyword, or
+    /// `None` if the buffer ends inside it. At least `after` bytes must follow each of its bytes.
     fn keyword(&self, rest: &[u8], start: usize, after: usize) -> Result<Option<usize>, Fail> {
         let limit = start.saturating_add(usize::try_from(self.limits.name).unwrap_or(usize::MAX));
         let window = rest.get(..limit.saturating_add(1)).unwrap_or(rest);
@@ -274,13 +276,13 @@ impl Parser {
         Ok((end < rest.len()).then_some(end))
     }
 
-    /// A modifier line of either header, or a state operation.
+    /// Reads a modifier line of either header, or a state operation.
     fn modifier<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
         if self.line.stage == Stage::Start {
             let first = rest.first().copied().unwrap_or_default();
             let state_op = self.line.state == State::First && matches!(first, b'=' | b'?');
             if state_op && self.strands(2) {
-                // A modifier has four bytes, and after a state operation one would be left.
+                // A modifier has four bytes, and a state operation would leave one byte.
                 return Err(Fail(ErrorCode::Length, 0));
             } else if state_op {
                 self.fits(0, 1)?;
@@ -324,7 +326,7 @@ impl Parser {
         }
     }
 
-    /// Checks that one more modifier is allowed and that its byte at `index` fits.
+    /// Checks that one more modifier is allowed and that the byte at `index` fits.
     fn admit(&self, index: usize, after: usize) -> Result<(), Fail> {
         if self.modifiers == 0 {
             return Err(Fail(ErrorCode::Limit, index));
@@ -343,7 +345,7 @@ impl Parser {
         }
     }
 
-    /// Operator and name of the line, which are known to be there.
+    /// The operator and the name of the line; the caller has checked that both are in `rest`.
     fn named<'a>(&self, rest: &'a [u8]) -> Result<(Operator, &'a [u8]), Fail> {
         let operator = rest.first().copied().and_then(Operator::from_byte);
         match (operator, rest.get(1..self.line.name_end)) {
@@ -357,7 +359,7 @@ impl Parser {
         let limit = usize::try_from(self.limits.unsized_value).unwrap_or(usize::MAX);
         let limit = start.saturating_add(limit);
         let left = self.left_here();
-        // The LF has to stand at `limit` or before, and at `left - 1` or before.
+        // The LF must be at `limit` or before it, and at `left - 1` or before it.
         let window_end = limit.saturating_add(1).min(left);
         let scanned = self.line.scanned;
         let window = rest
@@ -400,7 +402,7 @@ impl Parser {
         Ok(ParseStep::Entity(variable))
     }
 
-    /// Adds the digit at `index` to the number being read.
+    /// Appends the digit at `index` to the number.
     fn digit(&mut self, byte: u8, max: u64, code: ErrorCode, index: usize) -> Result<u64, Fail> {
         let line = &mut self.line;
         line.digits = line.digits.saturating_add(1);
@@ -431,7 +433,7 @@ impl Parser {
                 return self.sized_value(rest, index + 1);
             }
             let number = self.digit(byte, self.limits.sized_value, ErrorCode::ModLen, index)?;
-            // TAB, the value and LF have to follow.
+            // TAB, the value and LF must follow.
             let used = (index as u64).saturating_add(3).saturating_add(number);
             if used > self.left {
                 let too_long = self.sized && number != 0;
@@ -442,8 +444,8 @@ impl Parser {
                 };
                 return Err(Fail(code, index));
             }
-            // A further digit makes the line longer by itself and by nine times the number: only a
-            // zero leaves room for it.
+            // A further digit adds one byte to the line and multiplies the number by ten. Only a
+            // number of zero leaves room for that.
             let further = number == 0 && self.line.digits < LENGTH_DIGITS_MAX;
             if self.strands(used) && !further {
                 return Err(Fail(ErrorCode::Length, index));
@@ -452,7 +454,7 @@ impl Parser {
         }
     }
 
-    /// A sized value whose first byte is at `start`.
+    /// Reads a sized value whose first byte is at `start`.
     fn sized_value<'a>(&mut self, rest: &'a [u8], start: usize) -> Exact<'a> {
         let total = self.line.number;
         if self.strands((start as u64).saturating_add(total).saturating_add(1)) {
@@ -512,7 +514,7 @@ impl Parser {
         ))
     }
 
-    /// Hands out the next piece of something that came in parts.
+    /// Returns the next part of an item that arrives in parts.
     fn part<'a>(
         &mut self,
         rest: &'a [u8],
@@ -533,7 +535,7 @@ impl Parser {
         cont(part)
     }
 
-    /// Method and data.
+    /// Reads method and data.
     fn method<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
         if self.line.stage == Stage::Method {
             let Some(end) = self.keyword(rest, 0, 1)? else {
@@ -601,8 +603,8 @@ impl Parser {
         }
     }
 
-    /// Looks on for the end mark of an unsized content, from where the last search stopped.
-    /// The answer is the index of its `|`.
+    /// Continues the search for the end mark of an unsized content. Returns the index of the `|` of
+    /// the end mark.
     fn unsized_end(&mut self, rest: &[u8]) -> Result<Option<usize>, Fail> {
         let left = self.left_here();
         let scanned = self.line.scanned;
@@ -612,7 +614,7 @@ impl Parser {
             Err(mark) => self.mark = mark,
         }
         self.line.scanned = scanned.max(window.len());
-        // The content is full: only the end mark may follow.
+        // The content is full: only the end mark is allowed.
         match (self.mark, rest.get(left), rest.get(left.saturating_add(1))) {
             (_, None, _) | (Mark::Line, Some(&BAR), None) => Ok(None),
             (Mark::Bar, Some(&LF), _) => Ok(Some(left - 1)),
@@ -622,7 +624,7 @@ impl Parser {
         }
     }
 
-    /// The raw bytes of an unsized content, routing-only.
+    /// Reads the raw bytes of an unsized content, in routing-only mode.
     fn raw<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
         let Some(bar) = self.unsized_end(rest)? else {
             return Ok(ParseStep::NeedMore(None));
@@ -633,7 +635,7 @@ impl Parser {
         Ok(ParseStep::Content { data, sized: false })
     }
 
-    /// The length line. `None` when it is done and the content follows.
+    /// Reads the length line. `None` if the line is complete and the content follows.
     fn content_length_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         let mut index = self.line.scanned;
         loop {

@@ -1,4 +1,4 @@
-//! The lines of lists, dicts, indexes and updates.
+//! The printed lines of lists, dicts, indexes and updates.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -18,12 +18,12 @@ pub struct ListPrinter {
 }
 
 impl ListPrinter {
-    /// A printer that holds the parts of one element at a time.
+    /// A printer that stores the parts of one element at a time.
     pub fn new() -> ListPrinter {
         ListPrinter::default()
     }
 
-    /// Prints what `step` gives; nothing for waiting and for parts.
+    /// Prints `step`. Prints nothing for `NeedMore` and for parts.
     pub fn print(&mut self, step: &ListStep<'_>, out: &mut dyn Write) -> fmt::Result {
         match *step {
             ListStep::Type(ty) => writeln!(out, "list-type\t{}", Escaped(ty)),
@@ -58,7 +58,7 @@ impl ListPrinter {
     }
 }
 
-/// Prints a dict value; the answer is whether it is one.
+/// Prints a dict value. Returns whether it is a dict.
 pub fn print_dict(bytes: &[u8], out: &mut dyn Write) -> Result<bool, fmt::Error> {
     print_all(Dict::new(bytes), out, |event, out| match event {
         DictEvent::Type(ty) => writeln!(out, "dict-type\t{}", Escaped(ty)),
@@ -67,12 +67,12 @@ pub fn print_dict(bytes: &[u8], out: &mut dyn Write) -> Result<bool, fmt::Error>
     })
 }
 
-/// Prints an index that stands on its own; the answer is whether it is one.
+/// Prints an index that is a whole value. Returns whether it is an index.
 pub fn print_index(bytes: &[u8], out: &mut dyn Write) -> Result<bool, fmt::Error> {
     print_all(Index::new(bytes), out, print_step)
 }
 
-/// Prints an update expression; the answer is whether it is one.
+/// Prints an update expression. Returns whether it is an update expression.
 pub fn print_update(bytes: &[u8], out: &mut dyn Write) -> Result<bool, fmt::Error> {
     print_all(Update::new(bytes), out, |event, out| match event {
         UpdateEvent::Step(step) => print_step(step, out),

@@ -11,19 +11,19 @@ use crate::packet::Length;
 use crate::packet_id::PacketId;
 use crate::scan::BAR;
 
-/// An element to be rendered: of a list, as the value of a dict entry, or of an update.
+/// An element to be rendered: of a list, a dict entry (as its value) or an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// Its own type, if it has one: a keyword.
+    /// The type of the element, a keyword, if the element has its own.
     pub ty: Option<&'a [u8]>,
-    /// Its bytes.
+    /// The bytes of the element.
     pub value: &'a [u8],
-    /// Whether to write its length.
+    /// Whether to write the length.
     pub length: Length,
 }
 
 impl<'a> Item<'a> {
-    /// An element without a type, its length left to the renderer.
+    /// An element without a type, whose renderer decides whether to write the length.
     pub const fn new(value: &'a [u8]) -> Item<'a> {
         Item {
             ty: None,
@@ -45,16 +45,16 @@ impl<'a> Item<'a> {
 /// An entry of a dict to be rendered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its key, any bytes.
+    /// The key, any bytes.
     pub key: &'a [u8],
-    /// Whether to write the key's length.
+    /// Whether to write the length of the key.
     pub key_length: Length,
-    /// Its value.
+    /// The value.
     pub value: Item<'a>,
 }
 
 impl<'a> Entry<'a> {
-    /// An entry with its lengths left to the renderer.
+    /// An entry whose renderer decides whether to write the lengths.
     pub const fn new(key: &'a [u8], value: Item<'a>) -> Entry<'a> {
         Entry {
             key,
@@ -75,10 +75,10 @@ pub enum Step<'a> {
     Key(&'a [u8], Length),
 }
 
-/// Something that knows its size under a renderer, and can be written.
+/// An item that can compute its size for a renderer and write itself.
 trait Render {
     fn size(&self, renderer: Renderer) -> Result<u64, RenderError>;
-    /// Only called when `size` found nothing wrong.
+    /// Called only if `size` returned no error.
     fn write(&self, renderer: Renderer, out: &mut impl Output);
 }
 
@@ -91,12 +91,12 @@ fn check_type(ty: Option<&[u8]>) -> Result<(), RenderError> {
     }
 }
 
-/// `[=type] value`, with the byte that would end an unsized value.
+/// `[=type] value`, and the byte that would end an unsized value.
 struct Value<'a, 'b> {
     item: &'b Item<'a>,
-    /// `|` in a list, `{` in a dict, nothing in an update.
+    /// `|` in a list, `{` in a dict, none in an update.
     stop: Option<u8>,
-    /// Whether a type has its `=`; the one of an update has the operator instead.
+    /// Whether a `=` precedes the type. In an update, the operator precedes it instead.
     equals: bool,
 }
 
@@ -108,7 +108,7 @@ impl Value<'_, '_> {
         })
     }
 
-    /// Whether a colon stands in front of the length.
+    /// Whether a colon precedes the length.
     fn colon(&self) -> bool {
         self.item.ty.is_some() || self.stop.is_none()
     }
@@ -306,7 +306,7 @@ impl Render for UpdatePart<'_, '_> {
     }
 }
 
-/// The elements of a packet id, in the order of the wire.
+/// The elements of a packet id, in wire order.
 fn id_items<'a>(id: &PacketId<'a>) -> [Item<'a>; 5] {
     [id.context, id.source, id.target, id.counter, id.fragment].map(Item::new)
 }
@@ -327,7 +327,7 @@ impl Renderer {
     }
 
     /// Renders a list with the default type `ty` to the start of `out` and returns its size. On
-    /// any error `out` is unchanged; the same holds for all functions here.
+    /// any error, `out` is unchanged. This applies to all functions of this type.
     pub fn list(
         self,
         ty: Option<&[u8]>,
@@ -337,7 +337,7 @@ impl Renderer {
         self.part(&ListPart(ty, items), out)
     }
 
-    /// Renders a list after what `out` holds.
+    /// Appends a rendered list to `out`.
     pub fn append_list(
         self,
         ty: Option<&[u8]>,
@@ -357,8 +357,8 @@ impl Renderer {
         self.list(None, core::slice::from_ref(item), out)
     }
 
-    /// Renders one list element, with the `|` in front, after what `out` holds: a list can be
-    /// built piece by piece.
+    /// Appends one rendered list element, with its leading `|`, to `out`. For building a list
+    /// element by element.
     pub fn append_element(self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
         self.append_part(&ListPart(None, core::slice::from_ref(item)), out)
     }
@@ -378,7 +378,7 @@ impl Renderer {
         self.part(&DictPart(ty, entries), out)
     }
 
-    /// Renders a dict after what `out` holds.
+    /// Appends a rendered dict to `out`.
     pub fn append_dict(
         self,
         ty: Option<&[u8]>,
@@ -398,7 +398,7 @@ impl Renderer {
         self.part(&KeyPart(key, length), out)
     }
 
-    /// The exact size of the value of a dict entry, which follows its key, in bytes.
+    /// The exact size of the value of a dict entry in bytes, without its key.
     pub fn dict_value_size(self, item: &Item<'_>) -> Result<u64, RenderError> {
         dict_value(item).size(self)
     }
@@ -408,12 +408,12 @@ impl Renderer {
         self.part(&dict_value(item), out)
     }
 
-    /// Renders the value of a dict entry after what `out` holds.
+    /// Appends the rendered value of a dict entry to `out`.
     pub fn append_dict_value(self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
         self.append_part(&dict_value(item), out)
     }
 
-    /// Renders one key with its braces after what `out` holds.
+    /// Appends one rendered key with its braces to `out`.
     pub fn append_key(
         self,
         key: &[u8],
@@ -467,7 +467,7 @@ impl Renderer {
         )
     }
 
-    /// Renders an update expression after what `out` holds.
+    /// Appends a rendered update expression to `out`.
     pub fn append_update(
         self,
         index: &[Step<'_>],
@@ -490,13 +490,13 @@ impl Renderer {
         ListPart(None, &id_items(id)).size(Renderer::shortest())
     }
 
-    /// Renders a packet id to the start of `out` and returns its size. The threshold has no say:
-    /// equal ids have equal bytes.
+    /// Renders a packet id to the start of `out` and returns its size in bytes. The threshold does
+    /// not apply, so that equal ids have equal bytes.
     pub fn packet_id(id: &PacketId<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
         Renderer::shortest().part(&ListPart(None, &id_items(id)), out)
     }
 
-    /// Renders a packet id after what `out` holds.
+    /// Appends a rendered packet id to `out`.
     pub fn append_packet_id(id: &PacketId<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
         Renderer::shortest().append_part(&ListPart(None, &id_items(id)), out)
     }

@@ -1,4 +1,4 @@
-//! Lists, dicts, indexes and updates: the vectors, and what holds for every value.
+//! Lists, dicts, indexes and updates: the vectors, and properties of all values.
 
 use crate::{generate, vectors};
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn list_in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> String {
             }
         }
         buffer.drain(..stream.release());
-        // What a caller keeps instead of the stream is as good as the stream.
+        // A stream that is resumed from its place must behave like the original stream.
         stream = ListStream::resume(stream.place().expect("no error"));
     }
     panic!("a complete list neither ends nor fails: {text}");
@@ -159,7 +159,7 @@ fn compact_vectors_hold() {
 /// Keys of rows, with the values of their columns.
 type Rows<'a> = Vec<(&'a [u8], Vec<&'a [u8]>)>;
 
-/// What the walker finds in `input`, as the rows of a table: `None` when either fails.
+/// The rows of the table in `input`, as the walker reads them. `None` if a row or a column fails.
 fn rows(input: &[u8]) -> Option<Rows<'_>> {
     let mut rows = Vec::new();
     for event in TableWalk::new(input) {
@@ -306,7 +306,7 @@ proptest! {
 
     #[test]
     fn walkers_end_and_stay_inside(input in generate::container()) {
-        // No walk is longer than its input and its end, and every error is inside or at the end.
+        // No walk has more steps than bytes plus its end, and every error is inside or at the end.
         let bound = input.len() + 2;
         let places = [
             walk(List::new(&input), bound),
@@ -320,7 +320,7 @@ proptest! {
     }
 }
 
-/// The error as one of a container; where it stands is looked at elsewhere.
+/// The error as a container error. Other tests check its position.
 fn offset_alone<T, E>(event: Result<T, E>) -> Result<T, ContainerError> {
     let kind = weir_psyc::ContainerErrorKind::Short;
     event.map_err(|_| ContainerError { kind, offset: 0 })

@@ -1,4 +1,4 @@
-//! Feeding a parser in pieces and joining what it gives.
+//! Feeds a parser in pieces and joins its events.
 
 use weir_psyc::{EventPrinter, Limits, Mode, ParseStep, Parser, Variable};
 
@@ -14,18 +14,18 @@ pub enum Joined {
     Complete,
 }
 
-/// What came of an input.
+/// The result of parsing an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub events: Vec<Joined>,
-    /// Number and place of the error.
+    /// Number and position of the error.
     pub error: Option<(i8, u64)>,
     /// Whether the input ended after a packet.
     pub clean: bool,
 }
 
-/// Feeds the pieces as a reader does: keeps what is not consumed, appends, steps again. Checks the
-/// rules about parts on the way.
+/// Feeds the pieces like a reader: retains bytes that are not consumed, appends, steps again. Also
+/// checks the rules about parts.
 pub fn feed<'a>(mode: Mode, limits: Limits, pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
     let mut parser = Parser::with_limits(mode, limits);
     let mut outcome = Outcome {
@@ -36,7 +36,7 @@ pub fn feed<'a>(mode: Mode, limits: Limits, pieces: impl Iterator<Item = &'a [u8
     let mut joining: Option<(Joined, u64)> = None;
     let mut buffer = Vec::new();
     let mut fed = 0;
-    // The last piece is empty: nothing may change when a reader reports nothing new.
+    // The last piece is empty: a read of zero bytes must change nothing.
     for piece in pieces.chain(std::iter::once(&b""[..])) {
         buffer.extend_from_slice(piece);
         fed += piece.len() as u64;
@@ -167,7 +167,7 @@ fn join(step: ParseStep<'_>, joining: &mut Option<(Joined, u64)>, events: &mut V
     }
 }
 
-/// Everything the printer writes for the pieces, with its last line.
+/// The whole output of the printer for the pieces, including its last line.
 pub fn printed<'a>(mode: Mode, raw: bool, pieces: impl Iterator<Item = &'a [u8]>) -> String {
     let mut parser = Parser::new(mode);
     let mut printer = if raw {

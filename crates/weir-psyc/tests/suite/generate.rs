@@ -1,4 +1,4 @@
-//! Making packets, whole and broken, from random choices.
+//! Generates packets, valid and damaged, from random choices.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ pub fn keyword() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 1..14)
 }
 
-/// Bytes that like to be mistaken for syntax.
+/// Bytes that resemble syntax.
 pub fn data() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         3 => Just(b'\n'),
@@ -41,7 +41,7 @@ fn routing() -> impl Strategy<Value = Vec<u8>> {
 fn entity() -> impl Strategy<Value = Vec<u8>> {
     let sized =
         (operator(), keyword(), data(), 0i8..12).prop_map(|(operator, name, value, off)| {
-            // Now and then the length is wrong by one.
+            // Sometimes the length is wrong by one.
             let length = match off {
                 0 => value.len() + 1,
                 1 => value.len().saturating_sub(1),
@@ -53,7 +53,7 @@ fn entity() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![2 => routing(), 1 => sized]
 }
 
-/// A content, usually a correct one.
+/// A content, usually valid.
 pub fn content() -> impl Strategy<Value = Vec<u8>> {
     let state = prop_oneof![4 => Just(&b""[..]), 1 => Just(&b"=\n"[..]), 1 => Just(&b"?\n"[..])];
     let body = prop_oneof![
@@ -124,7 +124,7 @@ pub fn stream() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Bytes without any plan, from the alphabet of the syntax.
+/// Random bytes from the alphabet of the syntax.
 pub fn noise() -> impl Strategy<Value = Vec<u8>> {
     vec(
         proptest::sample::select(b"\n\n|\t :=?+0123_ab{}#.".to_vec()),
@@ -132,7 +132,7 @@ pub fn noise() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Limits small enough to be met.
+/// Limits small enough to be reached.
 pub fn limits() -> impl Strategy<Value = Limits> {
     let small = (
         0u64..60,
@@ -172,7 +172,7 @@ pub fn container() -> impl Strategy<Value = Vec<u8>> {
     vec(token, 0..14).prop_map(|tokens| tokens.concat())
 }
 
-/// This many cases a property, or as many as `PROPTEST_CASES` asks for.
+/// The number of cases for each property: `usual`, or `PROPTEST_CASES` if it is set.
 pub(crate) fn cases(usual: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {

@@ -1,4 +1,4 @@
-//! Uniforms, templates, keywords, names and packet ids: the vectors, and what holds beside them.
+//! Uniforms, templates, keywords, names and packet ids: the vectors, and further properties.
 
 use crate::vectors;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests of the public surface: the shared vectors, a naive parser beside ours, properties.
+//! Tests of the public API: the shared vectors, a comparison with a naive parser, properties.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

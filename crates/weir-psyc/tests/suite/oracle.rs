@@ -1,5 +1,5 @@
-//! A second packet parser, written to be obviously right and nothing else: it reads one byte at a
-//! time, copies everything and knows only whole inputs. The real one has to agree with it.
+//! A second packet parser, written only to be obviously correct: it reads one byte at a time,
+//! copies everything, and parses only whole inputs. The real parser must agree with it.
 
 use crate::feed::{Joined, Outcome};
 use weir_psyc::{Limits, Mode};
@@ -22,7 +22,7 @@ const NO_LEN: i8 = -9;
 const MOD_NO_LEN: i8 = -10;
 const LIMIT: i8 = -11;
 
-/// What the byte in hand is part of, and how many bytes that may still have.
+/// The item that contains the current byte, and how many more bytes the item may have.
 #[derive(Clone, Copy, PartialEq)]
 enum Room {
     Routing(u64),
@@ -89,7 +89,7 @@ impl Oracle<'_> {
         Err(Stop::Bad(code, self.at))
     }
 
-    /// Takes one byte out of the room; at least `after` more must be able to follow.
+    /// Reads one byte and reduces the room by one; at least `after` more bytes must fit.
     fn take(&mut self, after: u64) -> Read<u8> {
         let byte = self.peek()?;
         let (code, left, needed) = match &mut self.room {
@@ -192,7 +192,8 @@ impl Oracle<'_> {
         loop {
             match self.room {
                 Room::Sized(0) | Room::Bare(0) => return Ok(()),
-                // A line has at least two bytes: what came before left one too many or one too few.
+                // A line has at least two bytes, so the bytes before it left one too many or one
+                // too few.
                 Room::Sized(1) => return Err(Stop::Bad(LENGTH, self.at - 1)),
                 _ => {}
             }
@@ -201,7 +202,7 @@ impl Oracle<'_> {
                 b':' | b'=' | b'+' | b'-' | b'@' | b'?' | b'!' => self.modifier(true, first)?,
                 byte if keyword(byte) => return self.method(),
                 _ if bounded => return self.bad(LENGTH),
-                // The caller judges what stands in front of the end.
+                // The caller checks the bytes before the end.
                 _ => return Ok(()),
             }
             first = false;
@@ -297,7 +298,7 @@ impl Oracle<'_> {
         if self.peek()? != b'\t' {
             return self.bad(MOD_TAB);
         }
-        // This TAB, value, LF, and one byte that no line fills.
+        // This TAB, value, LF, and one byte that no line can fill.
         if matches!(self.room, Room::Sized(left) if u128::from(left) == number + 3) {
             return self.bad(LENGTH);
         }
@@ -360,7 +361,7 @@ impl Oracle<'_> {
         Ok(())
     }
 
-    /// Everything up to the first end mark that starts a line; the mark itself stays.
+    /// All bytes before the first end mark that starts a line. Does not consume the mark.
     fn until_end_mark(&mut self) -> Read<Vec<u8>> {
         let start = self.at;
         let Room::Unsized(mut left) = self.room else {

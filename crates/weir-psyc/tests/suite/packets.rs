@@ -68,7 +68,7 @@ fn fed_byte_by_byte_a_sized_body_comes_in_single_bytes() {
     assert_eq!(body[18], "body-end\t.");
 }
 
-/// The files of the benchmark packets with the ending `ending`.
+/// The benchmark packet files with the extension `ending`.
 fn files(ending: &str) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(vectors::folder().join("packets"))
         .expect("folder")
@@ -104,7 +104,8 @@ fn packet_files_parse_and_render_to_themselves() {
     println!("packets/*.psyc: {} files", files.len());
 }
 
-/// The `SplitMix64` sequence seeded with `size`, each value low byte first, cut to `size` bytes.
+/// The `SplitMix64` sequence seeded with `size`, each value low byte first, truncated to `size`
+/// bytes.
 fn noise(size: usize) -> Vec<u8> {
     let mut state = size as u64;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -169,7 +170,7 @@ fn views_show_what_the_parser_reports() {
     }
     let (empty, _) = PacketView::parse(b"|\n").expect("packet").expect("whole");
     assert_eq!((empty.content(), empty.routing().count()), (None, 0));
-    // Sized values at the end of a header, with and without a method after.
+    // Sized values at the end of a header, with and without a method after them.
     for bytes in [
         &b"12\n:_foo 3\tbar\n|\n"[..],
         b"\n:_foo 3\tbar\n|\n",
@@ -262,11 +263,11 @@ fn accessors_say_what_was_announced() {
     );
 }
 
-/// The bytes of which the contents below are made.
+/// The bytes that occur in the contents below.
 const ALPHABET: &[u8] = b":=a012\t\n |";
 
-/// Checks that some byte can follow `packet` until the packet is complete: an error comes at the
-/// first byte after which nothing can complete it. Returns how many starts of packets it checked.
+/// Checks that each accepted start of a packet can be completed: an error is at the first byte
+/// after which no input completes the packet. Returns the number of starts that were checked.
 fn has_no_dead_end(packet: &mut Vec<u8>) -> usize {
     let mut checked = 0;
     let mut stuck = true;
@@ -292,7 +293,7 @@ fn an_error_comes_at_the_byte_after_which_nothing_can_complete_the_packet() {
         "0\n", "2\n", "3\n", "4\n", "5\n", "6\n:", "7\n:a ", "8\n:a ", "9\n:a ", "10\n:a ",
         "11\n:a 0", "9\n=\n:", "8\n:a\t",
     ];
-    // Every continuation is tried: under Miri, of the two shortest only.
+    // Every continuation is tried; under Miri, only those of the two shortest starts.
     let most = if cfg!(miri) { 2 } else { starts.len() };
     for start in starts.into_iter().take(most) {
         let checked = has_no_dead_end(&mut start.as_bytes().to_vec());

@@ -1,4 +1,4 @@
-//! What holds for every input; a packet that was rendered parses as the same packet (I9).
+//! Properties of all inputs. A rendered packet parses as an equal packet (I9).
 
 use crate::feed::{Joined, feed};
 use crate::{generate, oracle};
@@ -28,7 +28,7 @@ fn agree(mode: Mode, limits: Limits, input: &[u8], cuts: &[usize]) {
         "in pieces"
     );
     if let Some((_, offset)) = expected.error {
-        // The earliest byte: without it nothing is wrong yet, with it the error is there.
+        // The error is at the earliest byte: without this byte there is no error yet.
         let offset = usize::try_from(offset).expect("offset");
         let before = feed(mode, limits, std::iter::once(&input[..offset]));
         assert_eq!(before.error, None, "before the offending byte");
@@ -68,8 +68,8 @@ proptest! {
         let packets = |events: &[Joined]| {
             events.iter().filter(|event| **event == Joined::Complete).count()
         };
-        // What full mode accepts, routing-only accepts with the same packets; the contents it
-        // hands out parse to the events of full mode.
+        // Routing-only mode accepts every stream that full mode accepts, with equal packets. The
+        // contents that it returns parse to the events of full mode.
         if full.error.is_none() {
             prop_assert_eq!(routed.error, None);
             prop_assert_eq!(packets(&full.events), packets(&routed.events));

@@ -1,4 +1,4 @@
-//! Rendering: the vectors, and that parsing what was rendered gives the same things back.
+//! Rendering: the vectors, and parsing of rendered packets.
 
 use crate::feed::{Joined, feed};
 use crate::{generate, vectors};
@@ -9,7 +9,7 @@ use weir_psyc::{
     Update, UpdateEvent, unescape,
 };
 
-/// A packet description with its bytes owned.
+/// A packet description that owns its bytes.
 #[derive(Debug, Default, Clone)]
 struct Description {
     routing: Vec<(Operator, Vec<u8>, Vec<u8>)>,
@@ -45,7 +45,7 @@ fn with_packet<T>(description: &Description, use_it: impl FnOnce(&Packet<'_>) ->
     use_it(&packet.with_length(description.length))
 }
 
-/// Renders in every way there is and checks that they agree.
+/// Renders with every function and checks that the results agree.
 fn render(renderer: Renderer, description: &Description) -> Result<Vec<u8>, RenderError> {
     with_packet(description, |packet| {
         let mut appended = b"before".to_vec();
@@ -76,7 +76,7 @@ fn render(renderer: Renderer, description: &Description) -> Result<Vec<u8>, Rend
     })
 }
 
-/// Compares the sizes with what a parser that leaves the content as it is finds.
+/// Compares the sizes with those that a parser in routing-only mode finds.
 fn check_sizes(sizes: PacketSizes, bytes: &[u8]) {
     let (mut routing, mut content, mut announced) = (0, None, None);
     let mut parser = Parser::new(Mode::RoutingOnly);
@@ -250,7 +250,7 @@ fn render_container(kind: &str, rows: &[Vec<&[u8]>], out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Renders the container from its pieces, each into a slice of exactly its size.
+/// Renders the container piece by piece, each into a slice of exactly its size.
 fn in_pieces(
     renderer: Renderer,
     kind: &str,
@@ -325,7 +325,7 @@ fn in_pieces(
     out
 }
 
-/// Re-renders what a parser reports, with lengths as parsed.
+/// Renders the events of a parser again, with lengths as parsed.
 pub fn rerender(packet: &[u8]) -> Vec<u8> {
     let mut parser = Parser::new(Mode::Full);
     let (mut routing, mut entity) = (Vec::new(), Vec::new());
@@ -431,7 +431,7 @@ proptest! {
             event => event,
         }).collect();
         prop_assert_eq!(plain, expected);
-        // And once more the other way: the same bytes come out of what was parsed.
+        // Rendering the parsed packet gives the same bytes.
         prop_assert_eq!(rerender(&bytes), bytes);
     }
 
@@ -451,7 +451,7 @@ proptest! {
                     let after = strip(feed(Mode::Full, Limits::DEFAULT, std::iter::once(&again[..])));
                     let plain = |events: Vec<Joined>| -> Vec<Joined> {
                         events.into_iter().map(|event| match event {
-                            // Nothing empty is written with a length.
+                            // No empty item is written with a length.
                             Joined::Entity(operator, name, value, sized) => {
                                 let sized = sized && !value.is_empty();
                                 Joined::Entity(operator, name, value, sized)
@@ -460,7 +460,8 @@ proptest! {
                         }).collect()
                     };
                     prop_assert_eq!(plain(after), plain(before));
-                    // Of what is read and never written nothing is left: rendering is at its end.
+                    // The first rendering removed all optional bytes, so a second one changes
+                    // nothing.
                     prop_assert_eq!(rerender(&again), again);
                 }
                 _ => {}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// One case: what comes after `==`, the settings, and the lines expected.
+/// One case: the text after `==`, the settings, and the expected lines.
 #[derive(Debug)]
 pub struct Case {
     pub title: String,
@@ -18,13 +18,13 @@ impl Case {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The bytes of the setting `name`.
+    /// The bytes of the setting with the name `name`.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let text = self.setting(name)?;
         Some(weir_psyc::unescape(text.as_bytes()).expect("escapes"))
     }
 
-    /// The bytes of every setting `name`, in order.
+    /// The bytes of every setting with the name `name`, in order.
     pub fn all(&self, name: &str) -> Vec<Vec<u8>> {
         let settings = self.settings.iter().filter(|(key, _)| key == name);
         settings
@@ -32,7 +32,7 @@ impl Case {
             .collect()
     }
 
-    /// Compares lines of TAB-separated fields with the expectation.
+    /// Compares lines of TAB-separated fields with the expected lines.
     pub fn check(&self, printed: &str, how: &str) {
         let shown: Vec<String> = printed
             .lines()
@@ -52,7 +52,7 @@ pub fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/psyc"))
 }
 
-/// Reads the cases of a file. `settings` are the words that start a setting line.
+/// Reads the cases of a file. `settings` are the first words of setting lines.
 pub fn read(file: &str, settings: &[&str]) -> Vec<Case> {
     let text = std::fs::read_to_string(folder().join(file)).expect("vector file");
     assert!(text.starts_with("# "), "{file} says what it shows");
