@@ -22,7 +22,7 @@ func TestAPITranscriptsServed(t *testing.T) {
 	replay(t, "api, served", func(t *testing.T) world { return fresh(t, serve(t)) })
 }
 
-// fresh is a world of a new directory, or of a server.
+// fresh returns a world with a new directory, or with a server.
 func fresh(t *testing.T, server string) *stores {
 	return &stores{
 		t:        t,
@@ -38,7 +38,7 @@ func fresh(t *testing.T, server string) *stores {
 type stores struct {
 	t        *testing.T
 	dir      string
-	server   string // its address; none: the directory is opened
+	server   string // its address; empty: opens the directory
 	store    *weir.Store
 	kept     []weir.Intention
 	steps    []weir.Change
@@ -49,13 +49,13 @@ type stores struct {
 	out      strings.Builder
 }
 
-// reading is a reader and the records of its last page that were not taken.
+// reading is a reader, and the records of its last page that were not used yet.
 type reading struct {
 	reader *weir.Reader
 	left   []weir.Record
 }
 
-// member is a member of a group, and what it claimed.
+// member is a member of a group, and its claims.
 type member struct {
 	group  *weir.Group
 	claims map[uint64]weir.Claimed
@@ -95,8 +95,8 @@ func (w *stores) say(format string, values ...any) {
 	fmt.Fprintf(&w.out, format+"\n", values...)
 }
 
-// topic is a handle on a topic; of a store that was never opened it is one of a
-// closed store.
+// topic returns a handle of a topic; if the store was never opened, the handle
+// of a closed store.
 func (w *stores) topic(name string) weir.Topic { return w.opened().Topic(name) }
 
 func (w *stores) opened() *weir.Store {
@@ -159,7 +159,7 @@ func (w *stores) command(ctx context.Context, word, rest string) error {
 	return w.group(ctx, word, words)
 }
 
-// writes are the commands that carry something out.
+// writes are the commands that write.
 var writes = map[string]bool{
 	"create": true, "alter": true, "destroy": true, "put": true, "put-meta": true, "put-if": true,
 	"delete": true, "delete-if": true, "transaction": true, "submit": true,
@@ -173,7 +173,7 @@ func (w *stores) open() error {
 		}
 		return err
 	}
-	// A second one is refused by the library, not by us.
+	// The library, not this test, rejects a second one.
 	store, err := weir.Open(w.dir, &weir.OpenOptions{Durability: weir.DurabilityMemory})
 	if err == nil {
 		w.store = store
@@ -187,7 +187,7 @@ func (w *stores) take() []weir.Intention {
 	return kept
 }
 
-// write sends one intention, or those that were kept.
+// write sends one intention, or the stored ones.
 func (w *stores) write(word, rest string, send func([]weir.Intention) ([]weir.Verdict, error)) error {
 	intentions := w.kept
 	if word == "submit" {
@@ -200,7 +200,7 @@ func (w *stores) write(word, rest string, send func([]weir.Intention) ([]weir.Ve
 	return err
 }
 
-// intention reads a command that writes.
+// intention parses a command that writes.
 func (w *stores) intention(word, rest string) weir.Intention {
 	topic, rest, _ := strings.Cut(rest, " ")
 	made := weir.Intention{Topic: topic}
@@ -235,7 +235,7 @@ func (w *stores) intention(word, rest string) weir.Intention {
 	return made
 }
 
-// bytesOf reads a key or value.
+// bytesOf parses a key or value.
 func bytesOf(text string) []byte {
 	if text == "-" {
 		return nil
@@ -359,7 +359,7 @@ func (w *stores) session(ctx context.Context, word string, words []string) error
 			w.t.Fatal(err)
 		}
 		if len(bytes) != 16 {
-			// The type says how long a client is, so the library never sees this one.
+			// The type fixes the length of a client id, so this error cannot reach the library.
 			return &weir.Error{Code: weir.ErrBadOption}
 		}
 		session, err := w.store.Session(ctx, [16]byte(bytes))
@@ -377,7 +377,7 @@ func (w *stores) session(ctx context.Context, word string, words []string) error
 	return w.sessions[name].Resume(ctx, numberOf(w.t, words[1]))
 }
 
-// place reads where reading begins.
+// place parses a start position.
 func (w *stores) place(text string) (weir.From, error) {
 	name, value, _ := strings.Cut(text, ":")
 	switch name {
@@ -393,7 +393,7 @@ func (w *stores) place(text string) (weir.From, error) {
 	return weir.Last(numberOf(w.t, value)), nil
 }
 
-// kinds are the names of what records say.
+// kinds are the names of the record kinds.
 var kinds = []string{"", "CREATE", "DESTROY", "PUT", "DELETE", "ALTER", "REPLACE"}
 
 func shown(record weir.Record) string {
@@ -489,7 +489,7 @@ func (w *stores) scan(ctx context.Context, topic weir.Topic, keysOnly bool, word
 	return nil
 }
 
-// within is a context of so many milliseconds.
+// within returns a context with a timeout in milliseconds.
 func (w *stores) within(ctx context.Context, milliseconds string) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Duration(numberOf(w.t, milliseconds))*time.Millisecond)
 }
@@ -531,7 +531,7 @@ func (w *stores) listen(ctx context.Context, word string, words []string) error 
 	return nil
 }
 
-// page waits for a page for so many milliseconds; nil when none comes.
+// page waits up to a number of milliseconds for a page; nil if none arrives.
 func (w *stores) page(
 	ctx context.Context,
 	milliseconds string,

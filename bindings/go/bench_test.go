@@ -8,13 +8,13 @@ import (
 	"weir.example/bindings/go/internal/pages"
 )
 
-// shapes are those of the measurements: a few large items, many small ones.
+// shapes are the pages of the measurements: few large items, or many small ones.
 var shapes = map[string]pages.Shape{
 	"deep":  {Objects: 5, Depth: 6, Width: 10},
 	"small": {Objects: 50_000, Depth: 1, Width: 6},
 }
 
-// sorted gives a query by the key, and its source.
+// sorted returns a query that is ordered by the key, and its source.
 func sorted(b *testing.B, trust bool) (*weir.Query, weir.Source) {
 	b.Helper()
 	query, err := weir.NewQuery(weir.QueryOptions{Order: "$.order"})
@@ -28,8 +28,8 @@ func sorted(b *testing.B, trust bool) (*weir.Query, weir.Source) {
 	return query, source
 }
 
-// BenchmarkEnqueue takes a page in, in each way, beside a copy of it into warm
-// memory.
+// BenchmarkEnqueue enqueues a page in each way, and compares this with a copy of
+// the page into warm memory.
 func BenchmarkEnqueue(b *testing.B) {
 	for name, shape := range shapes {
 		page := pages.Make(shape)
@@ -41,7 +41,7 @@ func BenchmarkEnqueue(b *testing.B) {
 			b.Run(name+"/"+way, func(b *testing.B) {
 				b.SetBytes(int64(len(page)))
 				b.ReportAllocs()
-				// Memory for pages is kept as long as there is a query.
+				// The library reuses memory of pages as long as a query exists.
 				keep, _ := sorted(b, false)
 				defer keep.Close()
 				for b.Loop() {
@@ -69,7 +69,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 }
 
-// BenchmarkNext hands out the items of a page, in batches of 256.
+// BenchmarkNext returns the items of a page, in batches of 256.
 func BenchmarkNext(b *testing.B) {
 	ctx := context.Background()
 	for name, shape := range shapes {
@@ -99,8 +99,8 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkItems walks over a page that is there: what the binding adds to each
-// item.
+// BenchmarkItems iterates over an existing page: the cost that the binding adds
+// to each item.
 func BenchmarkItems(b *testing.B) {
 	query, source := sorted(b, false)
 	defer query.Close()

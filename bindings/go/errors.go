@@ -6,52 +6,52 @@ import (
 	"fmt"
 )
 
-// Code is the number of an error: the same in every language and on every door
-// of Weir. A Code is an error itself, for [errors.Is]:
+// Code is the number of an error, equal in all languages and interfaces of Weir.
+// A Code is also an error, for [errors.Is]:
 //
 //	errors.Is(err, weir.ErrConflict)
 type Code int32
 
-// Error is the name and the number, as in "CONFLICT (E104)".
+// Error returns the name and the number, as in "CONFLICT (E104)".
 func (c Code) Error() string { return fmt.Sprintf("%s (E%d)", c.Name(), int32(c)) }
 
-// Name is the name of the error in capitals, as in "CONFLICT".
+// Name returns the name of the error in capitals, as in "CONFLICT".
 func (c Code) Name() string { return c.row().name }
 
-// Sentence says what the error means, without the values of one case.
+// Sentence returns the meaning of the error, without the values of a particular case.
 func (c Code) Sentence() string { return c.row().sentence }
 
-// Advice says what to try.
+// Advice returns a recommended action.
 func (c Code) Advice() string { return c.row().advice }
 
-// Fault says whose doing the error is.
+// Fault returns the cause of the error.
 func (c Code) Fault() Fault { return c.row().fault }
 
-// Retry says whether doing the same again can help.
+// Retry returns whether a retry can succeed.
 func (c Code) Retry() Retry { return c.row().retry }
 
-// Fault says whose doing an error is.
+// Fault is the cause of an error.
 type Fault uint8
 
-// Whose doing an error is.
+// The causes of errors.
 const (
 	FaultUs          Fault = iota // Weir itself
-	FaultCaller                   // who called asked for something wrong or impossible
+	FaultCaller                   // the caller requested something wrong or impossible
 	FaultPeer                     // the other side of a connection broke the protocol
 	FaultEnvironment              // disk, network, operating system or load
 )
 
-// Retry says whether sending the same again can help.
+// Retry says whether a retry of the same request can succeed.
 type Retry uint8
 
-// Whether sending the same again can help.
+// Whether a retry of the same request can succeed.
 const (
-	RetryNo    Retry = iota // never: the same again gets the same answer
+	RetryNo    Retry = iota // never: the result is the same
 	RetryYes                // at once
-	RetryAfter              // later, or once the advice was followed
+	RetryAfter              // later, or after the advice was followed
 )
 
-// row is what the table says of an error.
+// row is the table entry of an error.
 type row struct {
 	name, sentence, advice string
 	fault                  Fault
@@ -69,28 +69,28 @@ func (c Code) row() row {
 	}
 }
 
-// NoOffset is the Offset of an [Error] that has no place in bytes.
+// NoOffset is the Offset of an [Error] without a position.
 const NoOffset = ^uint64(0)
 
-// Error is an error of Weir with its place. [errors.Is] compares its code;
-// [errors.As] gets it out of what wraps it.
+// Error is an error of Weir with its position. [errors.Is] compares the code;
+// [errors.As] extracts the Error from an error that wraps it.
 type Error struct {
-	// Code is the number.
+	// Code is the number of the error.
 	Code Code
-	// Message is a sentence with the values involved and the place.
+	// Message is a sentence with the values involved and the position.
 	Message string
-	// Source is the number of the query's source, or -1.
+	// Source is the number of the source in the query, or -1.
 	Source int
 	// Offset is the first offending byte in the page or in the query text,
 	// or [NoOffset].
 	Offset uint64
-	// Detail is a number that belongs to the code, else 0.
+	// Detail is a number whose meaning depends on the code, or 0.
 	Detail uint32
-	// cause is what made this side give up, if it was this side.
+	// cause is the error that ended the call on this side, if any.
 	cause error
 }
 
-// Error is the name of the code and the message.
+// Error returns the name of the code and the message.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return e.Code.Error()
@@ -98,21 +98,21 @@ func (e *Error) Error() string {
 	return e.Code.Name() + ": " + e.Message
 }
 
-// Is says whether target is the code of e.
+// Is reports whether target is the code of e.
 func (e *Error) Is(target error) bool {
 	code, is := target.(Code)
 	return is && code == e.Code
 }
 
-// Unwrap is the error of the context that ended the call, if one did.
+// Unwrap returns the error of the context that ended the call, if one did.
 func (e *Error) Unwrap() error { return e.cause }
 
-// failure makes an error that this package found itself.
+// failure creates an error that this package detected itself.
 func failure(code Code, message string) error {
 	return &Error{Code: code, Message: message, Source: -1, Offset: NoOffset}
 }
 
-// ended is the error of a call that its context ended.
+// ended returns the error of a call that its context ended.
 func ended(ctx context.Context) error {
 	code := ErrCancelled
 	cause := context.Cause(ctx)
@@ -122,7 +122,7 @@ func ended(ctx context.Context) error {
 	return &Error{Code: code, Message: cause.Error(), Source: -1, Offset: NoOffset, cause: cause}
 }
 
-// codeOf is the code of an error of this package.
+// codeOf returns the code of an error of this package.
 func codeOf(err error) Code {
 	var failed *Error
 	if errors.As(err, &failed) {

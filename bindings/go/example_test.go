@@ -11,7 +11,7 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// Two sources in order are merged; results are the bytes as they came.
+// Merges two ordered sources; the results are the original bytes.
 func ExampleQuery() {
 	query, err := weir.NewQuery(weir.QueryOptions{Order: "$.n", Where: "@.n > 1"})
 	if err != nil {
@@ -39,7 +39,7 @@ func ExampleQuery() {
 	// 1: {"n":4e0}
 }
 
-// A decoder of one's own gets the bytes of an item.
+// Decodes the bytes of an item with a custom decoder.
 func ExampleDecode() {
 	query, err := weir.NewQuery(weir.QueryOptions{})
 	if err != nil {
@@ -67,7 +67,7 @@ func ExampleDecode() {
 	// Output: {a 3} <nil>
 }
 
-// Errors are told apart by their code, which is the same in every language.
+// Distinguishes errors by their code, which is the same in every language.
 func ExampleError() {
 	_, err := weir.NewQuery(weir.QueryOptions{Where: "@.a = 1"})
 	var failed *weir.Error
@@ -75,7 +75,7 @@ func ExampleError() {
 	// Output: true true 4
 }
 
-// Written by key, read in order.
+// Writes by key, reads in order.
 func ExampleTopic() {
 	directory, err := os.MkdirTemp("", "weir")
 	if err != nil {

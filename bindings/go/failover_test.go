@@ -13,7 +13,7 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// trial is a cluster of three nodes whose leader can be killed; WEIR_CLUSTER names what starts it.
+// trial is a cluster of three nodes whose leader can be killed; WEIR_CLUSTER is the command that starts it.
 type trial struct {
 	address string
 	t       *testing.T
@@ -59,7 +59,7 @@ func (c *trial) line() string {
 	return c.output.Text()
 }
 
-// reads takes the records after the offset last, up to the offset to, each once and in order.
+// reads reads the records after offset last up to offset to, and checks that each arrives once and in order.
 func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint64) {
 	t.Helper()
 	for last < to {

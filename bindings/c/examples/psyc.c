@@ -1,5 +1,5 @@
 /*
- * Reads packets from standard input as they come, answers each on standard output, and allocates nothing.
+ * Reads packets from standard input as they arrive and replies to each on standard output. Allocates nothing.
  *
  *     printf ':_tag\t7\n\n_ping\n|\n' | psyc
  */
@@ -15,7 +15,7 @@ static int is(weir_slice name, const char *text)
     return name.len == strlen(text) && memcmp(name.ptr, text, name.len) == 0;
 }
 
-/* Writes the answer to what was asked with a tag. */
+/* Writes the reply to a request, with the tag of the request. */
 static void answer(weir_slice method, weir_slice tag)
 {
     uint8_t out[1024];
@@ -33,7 +33,7 @@ static void answer(weir_slice method, weir_slice tag)
 int main(void)
 {
     static uint8_t buffer[BUFFER];
-    size_t start = 0, read = 0, filled = 0; /* of the packet, of what is parsed, of what came */
+    size_t start = 0, read = 0, filled = 0; /* ends: last packet, parsed bytes, received bytes */
     weir_psyc_parser parser = {.struct_size = sizeof parser};
     weir_psyc_event events[EVENTS];
     weir_slice method = {0}, tag = {0};
@@ -63,7 +63,7 @@ int main(void)
         }
         if (done != WEIR_NEED)
             continue;
-        /* The slices of a packet are used at its end, so its bytes stay where they are until then. */
+        /* The slices of a packet are used when it ends, so its bytes must not move before that. */
         if (start == read && start) {
             memmove(buffer, buffer + start, filled - start);
             filled -= start;

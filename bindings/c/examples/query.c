@@ -1,6 +1,6 @@
 /*
- * A query over two partitions of somebody else's data base, whose pages come one at a time with the
- * name of the next. The merge asks for what it needs; the pages are lent, so nothing is copied.
+ * A query over two partitions of another database. Each page has a continuation, which names the next page.
+ * The merge requests the pages that it needs. The pages are lent, so nothing is copied.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include <weir.h>
 
-/* What the data base would answer: for a partition and a continuation, a page and the next one. */
+/* A reply of the database: a page of a partition, and the continuation of the next page. */
 typedef struct answer {
     const char *partition, *continuation, *page, *next;
 } answer;
@@ -45,7 +45,7 @@ static const answer *fetch(uint32_t source, const weir_item *need)
     exit(1);
 }
 
-/* Gets every page that is needed, and those worth having ahead. */
+/* Enqueues the required pages and the pages to read ahead. */
 static void supply(weir_query *query, weir_page *needs, weir_loans *loans, weir_error *error)
 {
     size_t count;
@@ -60,7 +60,7 @@ static void supply(weir_query *query, weir_page *needs, weir_loans *loans, weir_
     weir_page_release(needs);
 }
 
-/* One call hands out many items, one call finds a value in all of them. */
+/* One call returns many items; one call finds a value in all of them. */
 static void show(weir_page *page, weir_error *error)
 {
     size_t count;
@@ -105,7 +105,7 @@ int main(void)
     }
     weir_query_free(query);
 
-    /* Every loan came back. */
+    /* All loans were returned. */
     uint64_t cookies[8], left;
     size_t back;
     if (weir_loans_collect(loans, cookies, 8, &back, &left, &error) < 0)

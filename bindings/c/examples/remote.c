@@ -1,4 +1,4 @@
-/* The same calls at a server: remote ADDRESS, as in `remote weir://localhost:7071` */
+/* Writes and queries at a server: remote ADDRESS, as in `remote weir://localhost:7071` */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,8 @@ static int failed(const char *what, const weir_error *error)
     return 1;
 }
 
-/* Writes under a session: after a broken connection the same numbers are sent again, and the server
- * does nothing twice. */
+/* Writes in a session. After a connection breaks, the client sends the writes again with their numbers, and
+* the server executes none of them twice. */
 static int write(weir *server, weir_error *error)
 {
     static const uint8_t client[16] = "an example of c";
@@ -39,7 +39,7 @@ static int write(weir *server, weir_error *error)
     return 0;
 }
 
-/* The server filters and cuts. */
+/* The server filters the records and applies the limit. */
 static int ask(weir *server, weir_error *error)
 {
     weir_query *query;

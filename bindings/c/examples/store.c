@@ -1,4 +1,4 @@
-/* Writing to a store and reading it again: store DIRECTORY */
+/* Writes to a store and reads from it: store DIRECTORY */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static weir_slice text(const char *from)
     return (weir_slice){(const uint8_t *)from, strlen(from)};
 }
 
-/* Says what went wrong, and ends. */
+/* Prints the error and returns the exit code 1. */
 static int failed(const char *what, const weir_error *error)
 {
     fprintf(stderr, "%s: %s\n", what, error->message);
@@ -31,7 +31,7 @@ static void show(weir_page *page)
     weir_page_release(page);
 }
 
-/* Two writes in one call, the second only if the first was the key's value before. */
+/* Two writes in one call. The second has a condition: the key still has the value of the first write. */
 static int write(weir *store, weir_error *error)
 {
     weir_intention intentions[2] = {{.struct_size = sizeof *intentions},
@@ -50,7 +50,7 @@ static int write(weir *store, weir_error *error)
     if (weir_submit(store, intentions, 2, verdicts, NULL, error) < 0)
         return failed("submit", error);
     for (int at = 0; at < 2; at++) {
-        /* A verdict that is not VALID is an answer, not an error. */
+        /* A verdict other than VALID is an answer, not an error. */
         if (verdicts[at].effect != WEIR_VALID)
             printf("refused with %d\n", (int)verdicts[at].reason);
         else
@@ -72,7 +72,7 @@ static int read(weir *store, weir_error *error)
     weir_read_options all = {.struct_size = sizeof all, .from = WEIR_FROM_START};
     if (weir_reader_open(store, text("orders"), &all, &reader, error) < 0)
         return failed("read", error);
-    /* Pages of records that lie together; 0: those that are there. */
+    /* Pages of adjacent records. A timeout of 0 returns only records that exist now. */
     while ((kind = weir_reader_next(reader, 0, &page, error)) == WEIR_READY)
         show(page);
     weir_reader_free(reader);

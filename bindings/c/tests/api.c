@@ -4,7 +4,7 @@
 enum { NAMES = 16, KEPT = 64, CLAIMS = 256 };
 
 typedef struct kept {
-    char *line; /* what the slices point to */
+    char *line; /* the slices point into it */
     weir_intention intention;
     weir_topic_options options;
     weir_expect expects[8];
@@ -23,7 +23,7 @@ typedef struct named {
 
 struct world {
     char *directory;
-    const char *address; /* of a server; NULL: the directory is opened */
+    const char *address; /* of a server; NULL: opens the directory */
     weir *store;
     named things[NAMES];
     size_t count;
@@ -90,7 +90,7 @@ static void failed(text *out, int32_t code)
     text_put(out, "\n");
 }
 
-/* A key, prefix or place, in which `-` is empty. */
+/* A key, a prefix or an offset; `-` means empty. */
 static weir_slice key_of(char *from)
 {
     return strcmp(from, "-") ? slice(unescaped(from)) : (weir_slice){0};
@@ -165,7 +165,7 @@ static void steps(world *in, kept *to)
     in->step_count = 0;
 }
 
-/* A command that writes. */
+/* Parses a command that writes, and stores its intention. */
 static kept *keep(world *in, const char *line)
 {
     kept *to = calloc(1, sizeof *to);
@@ -257,7 +257,7 @@ static void verdicts(const weir_verdict *all, size_t count, weir_page *texts, te
     weir_page_release(texts);
 }
 
-/* Hands over intentions, under a session if there is one. */
+/* Submits intentions, in a session if there is one. */
 static int32_t submit(world *in, weir_session *session, kept **all, size_t count, int wait, text *out)
 {
     weir_intention *intentions = calloc(count + 1, sizeof *intentions);
@@ -331,7 +331,7 @@ static void record(const weir_record *of, const weir_item *value, text *out)
     }
 }
 
-/* Whether pointers and places agree. */
+/* Checks that pointers and offsets agree. */
 static void check(const weir_page_info *of, size_t at)
 {
     const weir_item *item = &of->items[at];
@@ -354,7 +354,7 @@ static weir_page_info info_of(weir_page *page)
     return info;
 }
 
-/* All of a page; how many records there were. */
+/* Prints all records of a page and returns their number. */
 static size_t records(weir_page *page, text *out)
 {
     weir_page_info info = info_of(page);
@@ -481,7 +481,7 @@ static int32_t ensure(world *in, const char *topic, text *out)
     return result;
 }
 
-/* Looking at a store. 0: it is another command. */
+/* Runs a command that reads a store. Returns 0 if the command is another one. */
 static int32_t look(world *in, const char *verb, char *rest, text *out)
 {
     weir_page *page = NULL;
@@ -640,7 +640,7 @@ static int32_t group_info(named *of, text *out)
     return result;
 }
 
-/* What a named thing does. 0: it is another command. */
+/* Runs a command on a named object. Returns 0 if the command is another one. */
 static int32_t act(world *in, const char *verb, char *rest, text *out)
 {
     static const char *const verbs[] = {"as",   "nonce",  "resume",    "listen", "next",  "claim",
@@ -739,7 +739,7 @@ void api_run(world *in, char *line, text *out)
     } else if (!strcmp(verb, "group")) {
         result = group(in, line);
     } else if ((result = act(in, verb, line, out)) != 0) {
-        /* done */
+        /* already run */
     } else if (!in->store) {
         result = WEIR_E_CLOSED;
     } else if (!strcmp(verb, "submit") || !strcmp(verb, "send")) {

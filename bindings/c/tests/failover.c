@@ -1,8 +1,8 @@
 /*
- * A cluster that loses its leader while a session writes and a reader listens: nothing is lost or doubled,
- * and each write is received before it has its verdict.
- * The argument is the address of the cluster. Prints `kill` when the leader is to be killed, and reads a line
- * when it is dead.
+ * A cluster loses its leader while a session writes and a reader listens. No write is lost or executed twice,
+ * and the server confirms receipt of each write before its verdict.
+ * The argument is the address of the cluster. The test prints `kill` to request that the leader is killed, and
+ * waits for a line on standard input that confirms it.
  */
 #include "text.h"
 
@@ -27,7 +27,7 @@ static void holds(int is, const char *what, uint64_t at)
     }
 }
 
-/* Reads the records up to an offset, from the one after `last`; each comes once. */
+/* Reads the records after offset `last` up to offset `to`; checks that each arrives once. */
 static void reads(weir_reader *reader, uint64_t last, uint64_t to)
 {
     while (last < to) {

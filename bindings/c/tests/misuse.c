@@ -1,6 +1,7 @@
 /*
- * What C can do wrong, under the sanitizers: NULL, handles of another type or given back, lengths beyond
- * any memory, a page that another thread releases when its query is gone, two threads in one handle.
+ * Mistakes that a C caller can make, run under the sanitizers: NULL, handles of a wrong type or already
+ * released, lengths beyond any memory, a page released by another thread after its query, two threads in one
+ * handle.
  */
 #include <pthread.h>
 

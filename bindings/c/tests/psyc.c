@@ -1,9 +1,9 @@
 /*
- * Runs the vectors of the codec, which all implementations share.
+ * Runs the test vectors of the codec, which all implementations share.
  *
  *     psyc FOLDER          the folder vectors/psyc
  *
- * Says how many cases of each file it ran. Ends with 1 when something else comes out.
+ * Prints the number of cases of each file. Exits with 1 if an output differs.
  */
 #include "text.h"
 
@@ -13,7 +13,7 @@ enum { ROOM = 64, SETTINGS = 64, WINDOW = 4096 };
 
 typedef struct test {
     char title[256];
-    char *settings[SETTINGS]; /* lines that are no expectation, as `word rest` */
+    char *settings[SETTINGS]; /* lines before the expected output, as `word rest` */
     size_t count;
     text expected;
 } test;
@@ -37,7 +37,7 @@ static int digit(char from)
     return from <= '9' ? from - '0' : (from | 32) - 'a' + 10;
 }
 
-/* `\n`, `\t`, `\\` and `\xHH` become bytes. */
+/* Converts the escapes `\n`, `\t`, `\\` and `\xHH` to bytes. */
 static weir_slice bytes_of(const char *from)
 {
     uint8_t *to = malloc(strlen(from) + 1);
@@ -73,7 +73,7 @@ static const char *setting(const test *of, const char *name)
     return NULL;
 }
 
-/* Lines of TAB-separated fields as the files show them. */
+/* Compares the output with the expected lines of TAB-separated fields. */
 static void check(const test *of, const text *printed, const char *how)
 {
     text as = {0};
@@ -118,7 +118,7 @@ static void line(text *to, const char *kind, char operation, weir_slice name, in
     text_put(to, "\n");
 }
 
-/* What is put together of parts. */
+/* A value joined from its parts. */
 typedef struct joined {
     text name, value;
     char operation;
@@ -157,7 +157,7 @@ static void event(text *to, joined *in, const weir_psyc_event *of)
     }
 }
 
-/* Feeds the input in pieces of `piece` bytes with room for so many events. */
+/* Feeds the input in pieces of `piece` bytes, with space for `room` events. */
 static void feed(text *to, uint32_t mode, weir_slice input, size_t piece, size_t room)
 {
     weir_psyc_parser parser = {.struct_size = sizeof parser};
@@ -478,7 +478,7 @@ static weir_psyc_modifier modifier(weir_slice item, uint32_t length)
     return (weir_psyc_modifier){item.ptr[0], length, {item.ptr + 1, name}, {tab + 1, item.len - name - 2}};
 }
 
-/* Exactly the room that is needed, and one byte less. */
+/* Renders into a buffer of exactly the required size, and into one that is one byte smaller. */
 static void rendered(text *to, const char *kind, int32_t (*render)(void *, uint8_t *, size_t, size_t *, weir_error *), void *of)
 {
     weir_error error;
@@ -570,7 +570,7 @@ static int32_t container_of(void *from, uint8_t *out, size_t room, size_t *size,
     return weir_psyc_render_update(of->steps, of->step_count, of->operation, of->items, WEIR_PSYC_THRESHOLD, out, room, size, error);
 }
 
-/* The fields of a line, parted by TAB; `~` is nothing. */
+/* The fields of a line, separated by TAB; `~` is an absent field. */
 static size_t fields(weir_slice from, weir_slice *to)
 {
     size_t count = 0, start = 0;
@@ -617,7 +617,7 @@ static void render_containers(test *of)
         }
     }
     rendered(&printed, in.kind, container_of, &in);
-    /* The file shows a blank in front of an operator as an escape. */
+    /* The file shows a blank before an operator as an escape. */
     char *blank = printed.ptr ? strstr(printed.ptr, "\t +") : NULL;
     if (blank) {
         text again = {0};

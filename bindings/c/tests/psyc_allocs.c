@@ -1,6 +1,6 @@
 /*
- * The codec allocates nothing: every call of the C library that asks for memory is counted while packets and
- * values are parsed and rendered. Not for sanitizers, which have an allocator of their own.
+ * Checks that the codec allocates nothing: counts every allocating call of the C library while packets and
+ * values are parsed and rendered. Does not run under sanitizers, which replace the allocator.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static weir_slice slice(const char *from)
     return (weir_slice){(const uint8_t *)from, strlen(from)};
 }
 
-/* Everything once; how many results were successes. */
+/* Runs each function once and returns the number of successes. */
 static int all(void)
 {
     static const char *streams[] = {":_tag\t7\n37\n=_note 9\ttwo\nlines\n_message\nMind it.\n|\n", "\n:_a 3\tabcd\n|\n", "x"};

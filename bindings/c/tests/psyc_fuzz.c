@@ -1,12 +1,11 @@
 /*
- * Any bytes to the codec, over its interface: nothing is read or written outside of what was given, every
- * cutting gives the same events and the same error, nothing stands still.
+ * Passes random bytes to the codec through its C interface. Checks that nothing is read or written out of
+ * bounds, that the events and the error do not depend on the pieces, and that every loop makes progress.
  *
- *     psyc_fuzz ROUNDS [FILE...]      mutations of the files, or of seeds of its own
+ *     psyc_fuzz ROUNDS [FILE...]      mutates the files, or built-in seeds
  *
- * Input and output lie at the end of a page that is followed by one that must not be touched, so that a
- * library that no sanitizer has seen is caught as well. With -DLIBFUZZER the fuzzer calls
- * LLVMFuzzerTestOneInput.
+ * Input and output end at the end of a page that precedes an inaccessible page. This also detects an error in a
+ * library that was built without sanitizers. With -DLIBFUZZER, the fuzzer calls LLVMFuzzerTestOneInput.
  */
 #define _DEFAULT_SOURCE
 
@@ -21,7 +20,7 @@
 
 enum { GUARDED = 1 << 16, ROOM = 16 };
 
-/* The end of so many bytes, after which is memory that nobody may touch. */
+/* The end of the accessible memory; the memory after it must not be accessed. */
 static uint8_t *guarded(void)
 {
     uint8_t *at = mmap(NULL, 2 * GUARDED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -32,7 +31,7 @@ static uint8_t *guarded(void)
 
 static uint8_t *input_end, *output_end;
 
-/* A copy of the bytes that ends where memory ends. */
+/* A copy of the bytes that ends where the accessible memory ends. */
 static weir_slice placed(const uint8_t *from, size_t len)
 {
     if (len)
@@ -54,14 +53,14 @@ static void inside(weir_slice part, weir_slice of)
         CHECK(part.ptr >= of.ptr && part.len <= of.len && (size_t)(part.ptr - of.ptr) <= of.len - part.len);
 }
 
-/* Joined events, error and end of a stream, as one number. */
+/* A hash of the joined events, the error and the end of a stream. */
 static uint64_t parsed(uint32_t mode, const uint8_t *from, size_t len, size_t piece, size_t room)
 {
     weir_psyc_parser parser = {.struct_size = sizeof parser};
     weir_psyc_parser_options options = {.struct_size = sizeof options, .mode = mode};
     weir_psyc_event events[ROOM];
     weir_error error;
-    /* A value in parts counts when its last part is there: an error may come in its place. */
+    /* A value in parts counts only after its last part, because an error may occur before it. */
     uint64_t sum = 0xcbf29ce484222325u, open = sum;
     size_t used = 0, given = 0, count = 0, now = 0;
     if (mode == WEIR_PSYC_BARE_CONTENT)
@@ -123,13 +122,13 @@ static void walked(const uint8_t *from, size_t len)
             }
             rest = (weir_slice){rest.ptr + used, rest.len - used};
         } while (done != WEIR_DONE);
-        /* A cursor of any bytes. */
+        /* A cursor with arbitrary state. */
         if (len >= sizeof cursor.state)
             memcpy(cursor.state, from, sizeof cursor.state);
         done = weir_psyc_walk(&cursor, all, parts, ROOM, &count, &used, NULL);
         CHECK(done > 0 || done == WEIR_E_PROTOCOL);
     }
-    /* The front of the bytes as the declaration of all of them. */
+    /* The first half of the bytes serves as the declaration for all of them. */
     weir_slice declaration = {all.ptr, len / 2};
     weir_psyc_cursor cursor = {.what = WEIR_PSYC_STRUCT};
     size_t count, calls = 0;
@@ -148,7 +147,7 @@ static void walked(const uint8_t *from, size_t len)
     CHECK(done > 0 || done == WEIR_E_PROTOCOL);
 }
 
-/* Renders what the bytes describe: each length is used as the end of a part. */
+/* Renders parts of the input: each length byte is used as the end of a part. */
 static void rendered(const uint8_t *from, size_t len)
 {
     weir_slice all = placed(from, len), part[6] = {{0}};

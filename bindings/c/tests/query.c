@@ -1,11 +1,11 @@
-/* The commands of vectors/query. Pages come in by all four ways, in turn. */
+/* The commands of vectors/query. Pages are enqueued in all four ways, in turn. */
 #include "text.h"
 
 enum { NAMES = 64, LENT = 256 };
 
 typedef struct known {
     char *name;    /* of the source */
-    char *options; /* as they were given */
+    char *options; /* as in the command */
     uint32_t id;
 } known;
 
@@ -47,7 +47,7 @@ static void set_none(world *in)
     weir_query_options old = in->options;
     memset(&in->options, 0, sizeof in->options);
     in->options.struct_size = sizeof in->options;
-    /* Budgets stay. */
+    /* The budgets are not reset. */
     in->options.flags = old.flags & WEIR_QUERY_PAGES_AHEAD;
     in->options.pages_ahead = old.pages_ahead;
     in->options.buffer_bytes_max = old.buffer_bytes_max;
@@ -68,7 +68,7 @@ static void collect(world *in)
             abort();
         for (size_t at = 0; at < some; at++) {
             if (cookies[at] >= LENT || !in->pages[cookies[at]])
-                abort(); /* came back twice */
+                abort(); /* returned twice */
             free(in->pages[cookies[at]]);
             in->pages[cookies[at]] = NULL;
             in->cookies_out--;
@@ -85,7 +85,7 @@ static void forget(world *in)
     in->count = 0;
 }
 
-/* A query that is gone holds nothing of ours. */
+/* Checks that a freed query holds no loans. */
 static void done(world *in)
 {
     weir_query_free(in->query);
@@ -256,7 +256,7 @@ static void open_query(world *in, int resume, text *out)
         free(texts[at]);
 }
 
-/* Options of a source, as words; what they point to is in `words`. */
+/* The options of a source as words; their pointers point into `words`. */
 typedef struct source {
     weir_source_options options;
     weir_param meta[16];
@@ -370,7 +370,7 @@ static int32_t lend(world *in, uint32_t id, char *page, const weir_frames *frame
     return result;
 }
 
-/* Where the items of a page lie, as `OFFSET+LEN/PROPERTY=VALUE,...`. */
+/* The positions of the items of a page, as `OFFSET+LEN/PROPERTY=VALUE,...`. */
 typedef struct framed {
     weir_frames frames;
     weir_frame spans[64];
@@ -446,7 +446,7 @@ static void enqueue(world *in, uint32_t id, char *page, const weir_frames *frame
     collect(in);
 }
 
-/* A row for each item, with its values at these paths. */
+/* Prints a row for each item, with its values at the paths. */
 static void values_out(weir_page *page, char *rest, text *out)
 {
     weir_slice paths[16];

@@ -1,4 +1,4 @@
-/* Text for the tests: strings that grow, and words of a line. */
+/* Text for the tests: growing strings, and the words of a line. */
 #ifndef TEXT_H
 #define TEXT_H
 
@@ -39,7 +39,7 @@ static inline void text_number(text *to, unsigned long long number)
     text_put(to, digits);
 }
 
-/* With line feeds as `\n`. */
+/* Appends the bytes with line feeds as `\n`. */
 static inline void text_shown(text *to, const uint8_t *from, size_t len)
 {
     for (size_t at = 0; at < len; at++) {
@@ -73,7 +73,7 @@ static inline char *copied(const char *from, size_t len)
     return copy;
 }
 
-/* `\n` in a text becomes a line feed, in place. */
+/* Replaces each `\n` in a text by a line feed, in place. */
 static inline char *unescaped(char *in)
 {
     char *to = in;
@@ -89,7 +89,7 @@ static inline char *unescaped(char *in)
     return in;
 }
 
-/* The first word of a line, cut off; the rest is what is left of it. */
+/* Splits the first word off a line; `*line` becomes the rest. */
 static inline char *word(char **line)
 {
     char *first = *line, *blank = strchr(first, ' ');
@@ -112,7 +112,7 @@ static inline uint64_t number(const char *from)
     return strtoull(from, NULL, 10);
 }
 
-/* The name of an error. */
+/* Appends the name of an error. */
 static inline void text_code(text *to, int32_t code)
 {
     weir_code_info info = {.struct_size = sizeof info};

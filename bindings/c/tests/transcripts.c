@@ -2,11 +2,11 @@
  * Runs the transcripts that all languages share.
  *
  *     transcripts query FILE...
- *     transcripts api DIRECTORY FILE...     each in a store of its own below the directory
- *     transcripts served ADDRESS FILE       at a server over a new store
+ *     transcripts api DIRECTORY FILE...     each in its own store below the directory
+ *     transcripts served ADDRESS FILE       at a server with a new store
  *
- * Blocks are parted by an empty line: commands, a rule, what they print. Ends with 1 when something
- * else is printed, or when a handle or a page was not given back.
+ * An empty line separates blocks. A block has commands, a rule, and the expected output. Exits with 1 if the
+ * output differs, or if a handle or a page was not released.
  */
 #include "text.h"
 

@@ -1,17 +1,17 @@
 // Command bench is a contender of the lab: the Go package on pages of JSON. It
-// speaks the line protocol of docs/guide/lab.md on standard input and output.
+// implements the line protocol of docs/guide/lab.md on standard input and output.
 //
-//	enqueue         a page of Go memory is lent and scanned
-//	enqueue-copied  the same, copied
-//	enqueue-buffer  the same, written to a buffer of the library that is given away
-//	next            what was scanned is handed out, 256 items at a time whatever their
-//	                size; the call after the last of these is told apart, as done
-//	merge           a page is taken in by halves, merged and handed out
-//	copy            the floor: a copy into warm memory
+//	enqueue         lends and scans a page of Go memory
+//	enqueue-copied  copies and scans the page
+//	enqueue-buffer  writes the page to a buffer of the library, which takes it over
+//	next            returns the scanned items, 256 items a call whatever their size;
+//	                the call after the last item is reported separately, as done
+//	merge           enqueues a page in two halves, merges and returns the items
+//	copy            the lower bound: a copy into warm memory
 //
-// A pass is timed with the making and the end of its query, but for `next`. CPU
-// time is that of the process, and the collector of garbage is left as it is, as
-// in lab/peers/go-json.
+// The time of a pass includes opening and closing its query, except for `next`.
+// CPU time is that of the process. The garbage collector has its default
+// settings, as in lab/peers/go-json.
 package main
 
 import (
@@ -34,17 +34,17 @@ import (
 
 var errRequest = errors.New("malformed request or page")
 
-// input is a page, and memory that is used again.
+// input is a page, and memory that the passes reuse.
 type input struct {
 	page, room []byte
 	items      int
 }
 
-// batch is how much one call hands out: items, however large they are.
+// batch bounds one call of Next: by the number of items, whatever their size.
 var batch = weir.Bounds{Items: 256, Bytes: math.MaxUint64}
 
-// way is what is measured: it runs a pass, starts and stops the clock, and calls
-// each with every item's key when each is not nil.
+// way is one measured operation: it runs a pass, starts and stops the clock, and
+// calls each with the key of every item if each is not nil.
 type way func(in *input, clock *clock, each func(key []byte)) (touch uint64, err error)
 
 var ways = map[string]way{
@@ -85,7 +85,7 @@ func main() {
 	}
 	runtime.LockOSThread()
 	fmt.Printf("hello\t1\tprofile=%s\tgo=%s\t%s\n", profile(), runtime.Version(), weir.BuildInfo())
-	// Memory for pages is kept as long as there is a query.
+	// The library reuses memory of pages as long as a query exists.
 	idle, _, err := sorted(1)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -103,7 +103,7 @@ func main() {
 	}
 }
 
-// profile is how the library was compiled, in the words of the lab.
+// profile is the build profile of the library, in the terms of the lab.
 func profile() string {
 	for field := range strings.SplitSeq(weir.BuildInfo(), "; ") {
 		if field == "profile=release" {
@@ -154,7 +154,7 @@ func serve(line string, pass way, inputs map[string]*input) (string, error) {
 }
 
 func run(in *input, pass way, count int) (string, error) {
-	// The process was just switched in: its first pass meets cold caches.
+	// The process was just scheduled, so its first pass has cold caches.
 	if _, err := pass(in, &clock{}, nil); err != nil {
 		return "", err
 	}
@@ -201,7 +201,7 @@ func shapeOf(fields []string) (pages.Shape, error) {
 	return shape, nil
 }
 
-// clock adds up wall time and CPU time of the process.
+// clock sums wall time and CPU time of the process.
 type clock struct {
 	wall, cpu           int64
 	done                int64 // wall time of the calls that end a query
@@ -225,7 +225,7 @@ func now() (wall, cpu int64) {
 	return time.Since(begun).Nanoseconds(), spec.Nano()
 }
 
-// sorted makes a query by the key with some sources.
+// sorted creates a query that is ordered by the key, and its sources.
 func sorted(sources int) (*weir.Query, []weir.Source, error) {
 	query, err := weir.NewQuery(weir.QueryOptions{Order: "$.order"})
 	if err != nil {
@@ -261,7 +261,7 @@ func enqueue(take func(in *input, source weir.Source) error) way {
 	}
 }
 
-// next times the calls that hand out items, and the one after them.
+// next times the calls that return items, and the call after them.
 func next(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	query, sources, err := sorted(1)
 	if err != nil {
@@ -298,8 +298,8 @@ func next(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	return sum, err
 }
 
-// drain takes all results; the sum of their lengths. Keys are looked for only
-// when somebody wants them.
+// drain reads all results and returns the sum of their lengths. It finds keys
+// only if each is not nil.
 func drain(query *weir.Query, each func([]byte)) (uint64, error) {
 	sum := uint64(0)
 	var keys [][]byte
@@ -323,7 +323,7 @@ func drain(query *weir.Query, each func([]byte)) (uint64, error) {
 	return sum, nil
 }
 
-// merge gives the items in even places to one source and the others to another.
+// merge enqueues items with even index to one source and the others to another.
 func merge(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	halves, err := split(in)
 	if err != nil {
@@ -344,7 +344,7 @@ func merge(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	return drain(query, each)
 }
 
-// split cuts a page into two that are read in turn.
+// split divides a page into two pages of alternating items.
 func split(in *input) ([2][]byte, error) {
 	var halves [2][]byte
 	query, err := weir.NewQuery(weir.QueryOptions{})

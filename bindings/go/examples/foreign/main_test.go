@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// serve starts the server of the lab and gives its address. WEIR_COSMOS_MOCK
-// names the program; else it is built.
+// serve starts the server of the lab and returns its address. WEIR_COSMOS_MOCK
+// names the program; if it is not set, the test builds the program.
 func serve(t *testing.T, flags ...string) string {
 	t.Helper()
 	program := os.Getenv("WEIR_COSMOS_MOCK")
@@ -27,7 +27,7 @@ func serve(t *testing.T, flags ...string) string {
 		}
 	}
 	server := exec.Command(program, flags...)
-	// It ends when this pipe does.
+	// The server exits when this pipe is closed.
 	input, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

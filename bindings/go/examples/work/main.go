@@ -1,9 +1,9 @@
-// Command work shares the records of a topic among workers: each record is with
-// one of them at a time, and comes again when its worker fails.
+// Command work shares the records of a topic among workers. One worker at a time
+// has a record; if the worker fails, the group redelivers the record.
 //
 //	work DIRECTORY
 //
-// writes ten jobs, lets three workers do them, and says who did what.
+// writes ten jobs, runs three workers, and prints which worker finished which job.
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(ctx context.Context, directory string, out io.Writer) error {
 			return err
 		}
 	}
-	// The last job that is done ends everybody's waiting.
+	// The last finished job ends the wait of all workers.
 	ctx, done := context.WithCancel(ctx)
 	defer done()
 	var (
@@ -83,11 +83,11 @@ func run(ctx context.Context, directory string, out io.Writer) error {
 	return first
 }
 
-// work does jobs until the context ends.
+// work processes jobs until the context ends.
 func work(ctx context.Context, topic weir.Topic, name string, do func(job string, attempt uint32) error) error {
 	group, err := topic.Group(ctx, "workers", weir.Shared, &weir.GroupOptions{Member: name})
 	if errors.Is(err, context.Canceled) {
-		// The others had done everything before this one began.
+		// The other workers finished all jobs before this one started.
 		return nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func work(ctx context.Context, topic weir.Topic, name string, do func(job string
 			return err
 		}
 		for record := range page.Records() {
-			// What was done is said also when the context ends meanwhile.
+			// A finished job is acknowledged even if the context has ended.
 			if err := settle(context.WithoutCancel(ctx), group, record, do); err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ func work(ctx context.Context, topic weir.Topic, name string, do func(job string
 	}
 }
 
-// settle does a job and says what became of it.
+// settle runs a job and reports its result to the group.
 func settle(
 	ctx context.Context,
 	group *weir.Group,
