@@ -6,48 +6,48 @@ import (
 	"time"
 )
 
-// GroupMode says how the members of a group share a topic.
+// GroupMode is how the members of a group share a topic.
 type GroupMode uint32
 
-// How the members of a group share a topic.
+// The modes of a group.
 const (
-	Exclusive GroupMode = 1 + iota // one member has it all, in order
-	Keyed                          // records of a key are with one member at a time, in order
-	Shared                         // each record is with one member at a time
+	Exclusive GroupMode = 1 + iota // one member gets all records, in order
+	Keyed                          // one member at a time gets the records of a key, in order
+	Shared                         // one member at a time gets a record
 )
 
-// GroupOptions are those of a group, which hold if it is made now, and of the
-// member; the zero value is the default of each.
+// GroupOptions are the options of a group and of this member. The options of the
+// group apply only if this call creates it. The zero value is the default of each.
 type GroupOptions struct {
-	// Member is the name of the member, 1 to 64 bytes; one that comes back
-	// under its name is the same. Empty: made of process and time.
+	// Member is the name of the member, 1 to 64 bytes. A member that rejoins under
+	// its name is the same member. Empty: a name from the process and the time.
 	Member string
-	// ClaimLease is for how long this member claims; 0: the group's Lease.
+	// ClaimLease is the lease of the claims of this member; 0: the group's Lease.
 	ClaimLease time.Duration
-	// Existing makes a group that is not there an error.
+	// Existing makes the call fail if the group does not exist.
 	Existing bool
-	// Start is the position at which a group that is made now starts; the
-	// zero value is the first record.
+	// Start is the position at which a new group starts; the zero value is the
+	// first record.
 	Start From
-	// Lease is for how long a member may be silent (30 s).
+	// Lease is how long a member may be silent before its claims end (30 s).
 	Lease time.Duration
-	// Attempts is how often a record is handed out before it goes to the topic
-	// DeadLetters; 0: without end.
+	// Attempts is how often a record is delivered before it is moved to the topic
+	// DeadLetters; 0: no limit.
 	Attempts    uint32
 	DeadLetters string
-	// Pending is how many records members may have together (100,000).
+	// Pending is how many records all members together may have claimed (100,000).
 	Pending uint32
 }
 
-// Group is a member of a group that works off the records of a topic. It is used
-// by one goroutine at a time.
+// Group is a member of a group that processes the records of a topic. One
+// goroutine at a time may use it.
 type Group struct {
 	handle  groupHandle
 	cleanup runtime.Cleanup
 }
 
-// Group joins the group of a name, and makes it if it is not there. It is to be
-// closed.
+// Group joins the group with the given name, and creates it if it does not exist.
+// The caller must close it.
 func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *GroupOptions) (*Group, error) {
 	if options == nil {
 		options = &GroupOptions{}
@@ -63,7 +63,7 @@ func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *
 	return group, nil
 }
 
-// Close forgets the member. What it claimed stays with it until its leases end.
+// Close closes the member. Its claims remain until their leases end.
 func (g *Group) Close() {
 	if g.handle == nil {
 		return
@@ -73,9 +73,9 @@ func (g *Group) Close() {
 	g.handle = nil
 }
 
-// Claim takes up to limit records for this member and waits for the first one
-// until the context ends, which is then the error. The page is the receiver's,
-// to be released; its records are to be settled, also after that.
+// Claim claims up to limit records for this member. It blocks until there is at
+// least one, or returns an error when the context ends. The caller must release
+// the page, and settle its records, before or after the release.
 func (g *Group) Claim(ctx context.Context, limit int) (*Page, error) {
 	for {
 		page, err := g.claim(ctx, limit, readStep)
@@ -85,7 +85,7 @@ func (g *Group) Claim(ctx context.Context, limit int) (*Page, error) {
 	}
 }
 
-// TryClaim takes up to limit records that are there now; nil when there is none.
+// TryClaim claims up to limit records without waiting; nil if there is none.
 func (g *Group) TryClaim(ctx context.Context, limit int) (*Page, error) {
 	return g.claim(ctx, limit, 0)
 }
@@ -100,25 +100,25 @@ func (g *Group) claim(ctx context.Context, limit int, wait time.Duration) (*Page
 	return adopt(page), nil
 }
 
-// in makes a call of a member for as long as the context lasts.
+// in runs a call of a member until the context ends.
 func in[T any](ctx context.Context, g *Group, work func(groupHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(g)
 	handle := g.handle
 	return during(ctx, func() { nativeGroupCancel(handle) }, func() (T, error) { return work(handle) })
 }
 
-// Claimed names a record that a member has; it may be kept and sent.
+// Claimed identifies a claimed record; it may be stored and sent.
 type Claimed struct {
 	Offset, Claim uint64
 }
 
-// Claimed names the record of a claim.
+// Claimed identifies the claim of the record.
 func (r Record) Claimed() Claimed {
 	record := r.stored()
 	return kept(r.page, Claimed{Offset: record.offset, Claim: record.claim})
 }
 
-// claimsOf names all records of a page.
+// claimsOf returns the claims of all records of a page.
 func claimsOf(page *Page) []Claimed {
 	claims := make([]Claimed, page.Len())
 	for at := range claims {
@@ -127,7 +127,7 @@ func claimsOf(page *Page) []Claimed {
 	return claims
 }
 
-// Verbs of settling.
+// The operations that settle a claim.
 const (
 	settleDone = 1 + iota
 	settleDoneSoon
@@ -135,33 +135,35 @@ const (
 	settleExtend
 )
 
-// Done says that all records of a page are done, for good when it returns. In an
-// exclusive group everything up to the last of them is done. It gives the
-// offsets of those that are with somebody else by now.
+// Done acknowledges all records of a page; the acknowledgement is durable when
+// Done returns. In an exclusive group, this acknowledges every record up to the
+// last one. It returns the offsets of records that another member has claimed by
+// now.
 func (g *Group) Done(ctx context.Context, page *Page) ([]uint64, error) {
 	return g.settle(ctx, claimsOf(page), settleDone, 0, "")
 }
 
-// DoneWith says the same of some records.
+// DoneWith is Done for the given claims.
 func (g *Group) DoneWith(ctx context.Context, claims ...Claimed) ([]uint64, error) {
 	return g.settle(ctx, claims, settleDone, 0, "")
 }
 
-// DoneSoon says the same in an exclusive group without waiting: it is written
-// with what follows. A crash can bring the records again.
+// DoneSoon acknowledges claims of an exclusive group without waiting: the
+// acknowledgement is written with the next write. After a crash, the records can
+// be delivered again.
 func (g *Group) DoneSoon(ctx context.Context, claims ...Claimed) error {
 	_, err := g.settle(ctx, claims, settleDoneSoon, 0, "")
 	return err
 }
 
-// Fail gives records back: they may be claimed again after a delay. The reason is
-// for people.
+// Fail returns claims to the group, which can deliver the records again after the
+// delay. The reason is a text for people.
 func (g *Group) Fail(ctx context.Context, delay time.Duration, reason string, claims ...Claimed) ([]uint64, error) {
 	return g.settle(ctx, claims, settleFail, delay, reason)
 }
 
-// Extend says that the member is still at these records: their leases end so
-// long from now.
+// Extend extends the leases of the claims of this member: each now ends after
+// lease.
 func (g *Group) Extend(ctx context.Context, lease time.Duration, claims ...Claimed) ([]uint64, error) {
 	return g.settle(ctx, claims, settleExtend, lease, "")
 }
@@ -175,17 +177,17 @@ func (g *Group) settle(ctx context.Context, claims []Claimed, verb uint32, span 
 	})
 }
 
-// TakeOver makes this member the owner of an exclusive group, in place of the present owner.
+// TakeOver makes this member the owner of an exclusive group and replaces the present owner.
 func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, From{}) }
 
-// Leave gives up an exclusive group, so that another member need not wait.
+// Leave gives up the ownership of an exclusive group, so that another member need not wait.
 func (g *Group) Leave(ctx context.Context) error { return g.step(ctx, 2, From{}) }
 
-// Reset moves the group to a position: everything before it counts as done, and
-// nothing after it. Members lose the records that they have claimed.
+// Reset moves the group to a position: all records before it count as done, all
+// records after it as not done. Members lose the records that they have claimed.
 func (g *Group) Reset(ctx context.Context, to From) error { return g.step(ctx, 3, to) }
 
-// Delete ends the group for all its members.
+// Delete deletes the group for all its members.
 func (g *Group) Delete(ctx context.Context) error { return g.step(ctx, 4, From{}) }
 
 func (g *Group) step(ctx context.Context, verb uint32, to From) error {
@@ -195,21 +197,21 @@ func (g *Group) step(ctx context.Context, verb uint32, to From) error {
 	return err
 }
 
-// GroupInfo is what a group is now.
+// GroupInfo is the state of a group.
 type GroupInfo struct {
 	Mode GroupMode
-	// Cursor is the offset up to which everything is done, Frontier the one
-	// after which everything is new, Last that of the topic's newest record.
+	// All records up to Cursor are done. No record after Frontier was delivered.
+	// Last is the offset of the newest record of the topic.
 	Cursor, Frontier, Last uint64
-	// Lag is the number of offsets that are not done. Leased are those that
-	// members have, Waiting those that were given back.
+	// Lag is the number of offsets that are not done. Leased counts the records that
+	// members have claimed, Waiting those that were returned to the group.
 	Lag, Leased, Waiting uint64
-	// Redeliveries counts records that were handed out again, Deaths those that
-	// were given up, Letters those whose dead letter is not written yet.
+	// Redeliveries counts records that were delivered again, Deaths those that
+	// reached the limit of attempts, Letters those whose dead letter is not yet written.
 	Redeliveries, Deaths, Letters uint64
 }
 
-// Info is what the group is now.
+// Info returns the state of the group.
 func (g *Group) Info(ctx context.Context) (GroupInfo, error) {
 	return in(ctx, g, nativeGroupDescribe)
 }

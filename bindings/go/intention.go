@@ -1,17 +1,17 @@
 package weir
 
-// Effect is what became of an intention.
+// Effect is the outcome of an intention.
 type Effect int32
 
-// What becomes of an intention.
+// The outcomes of an intention.
 const (
-	Valid   Effect = 1 + iota // it was carried out
-	Invalid                   // it was understood, and said no to
-	Errored                   // it could not be carried out
-	Refused                   // it was not tried: its number in the session is not the next one
+	Valid   Effect = 1 + iota // it was executed
+	Invalid                   // it was understood and rejected
+	Errored                   // it could not be executed
+	Refused                   // it was not attempted: its number in the session is not the next one
 )
 
-// String is the name of the effect.
+// String returns the name of the effect.
 func (e Effect) String() string {
 	switch e {
 	case Valid:
@@ -26,33 +26,33 @@ func (e Effect) String() string {
 	return "UNKNOWN"
 }
 
-// Verdict is the final answer to an intention. A "no" is a value, not an error;
-// [Verdict.Err] makes one of it.
+// Verdict is the final result of an intention. A rejection is a value, not an
+// error; [Verdict.Err] converts it to an error.
 type Verdict struct {
-	// Effect is what became of the intention.
+	// Effect is the outcome of the intention.
 	Effect Effect
-	// Reason is why it is not VALID; 0 when it is.
+	// Reason is why the intention is not VALID; 0 if it is VALID.
 	Reason Code
-	// Intention is its place in the order of the whole store.
+	// Intention is the position of the intention in the order of the whole store.
 	Intention uint64
-	// Offset is that of its first record; 0 without one. Records is their
-	// number.
+	// Offset is the offset of the first record; 0 if there is none. Records is the
+	// number of records.
 	Offset  uint64
 	Records uint32
-	// Nonce is its number in its session; 0 without one. Replayed says that it
-	// was carried out when it was sent before.
+	// Nonce is the number of the intention in its session; 0 without a session.
+	// Replayed: an earlier request with this number was already executed.
 	Nonce    uint64
 	Replayed bool
-	// Fuel is what the topic's program used.
+	// Fuel is the fuel that the program of the topic used.
 	Fuel uint64
-	// Detail is more about the reason.
+	// Detail has more about the reason.
 	Detail Detail
 }
 
-// Valid says whether the intention was carried out.
+// Valid reports whether the intention was executed.
 func (v Verdict) Valid() bool { return v.Effect == Valid }
 
-// Err is nil for a verdict that is VALID, else an [*Error] with its reason.
+// Err returns nil if the verdict is VALID, and otherwise an [*Error] with its reason.
 func (v Verdict) Err() error {
 	if v.Valid() {
 		return nil
@@ -64,22 +64,22 @@ func (v Verdict) Err() error {
 	return &Error{Code: v.Reason, Message: message, Source: -1, Offset: NoOffset}
 }
 
-// DetailKind says what a [Detail] is about.
+// DetailKind is the kind of a [Detail].
 type DetailKind uint32
 
-// What a detail is about.
+// The kinds of details.
 const (
 	DetailNone     DetailKind = iota // nothing
 	DetailActual                     // Number: the offset that a failed condition found
 	DetailLimit                      // Number: the limit that was exceeded
 	DetailStep                       // Number: the step that failed; Reason: why
-	DetailRejected                   // Number: the code that the program gave; Text: its words
-	DetailTrap                       // Number: that of the trap; Text: its name
-	DetailText                       // Text says it
-	DetailNonce                      // Number: the next nonce that would be taken
+	DetailRejected                   // Number: the code that the program returned; Text: its message
+	DetailTrap                       // Number: the number of the trap; Text: its name
+	DetailText                       // Text: the description
+	DetailNonce                      // Number: the next nonce that would be accepted
 )
 
-// Detail is more about the reason of a verdict.
+// Detail has more about the reason of a verdict.
 type Detail struct {
 	Kind   DetailKind
 	Number uint64
@@ -87,8 +87,8 @@ type Detail struct {
 	Text   string
 }
 
-// Expect is a condition of an intention: all of them hold, or it is INVALID with
-// [ErrConflict] and the offset that was found.
+// Expect is a condition of an intention. If one condition fails, the verdict is
+// INVALID with [ErrConflict] and the offset that was found.
 type Expect struct {
 	kind   uint32
 	hasKey bool
@@ -96,13 +96,13 @@ type Expect struct {
 	offset uint64
 }
 
-// Of makes it a condition on another key than the intention's own.
+// Of returns the condition for another key than that of the intention.
 func (e Expect) Of(key []byte) Expect {
 	e.hasKey, e.key = true, key
 	return e
 }
 
-// Kinds of conditions.
+// The kinds of conditions.
 const (
 	expectKeyOffset = 1 + iota
 	expectKeyAbsent
@@ -113,36 +113,37 @@ const (
 	expectIncarnation
 )
 
-// KeyAt says that the value of the key was written at an offset.
+// KeyAt requires that the value of the key was written at the offset.
 func KeyAt(offset uint64) Expect { return Expect{kind: expectKeyOffset, offset: offset} }
 
-// KeyAbsent says that the key has no value.
+// KeyAbsent requires that the key has no value.
 func KeyAbsent() Expect { return Expect{kind: expectKeyAbsent} }
 
-// KeyPresent says that the key has a value.
+// KeyPresent requires that the key has a value.
 func KeyPresent() Expect { return Expect{kind: expectKeyPresent} }
 
-// TopicAt says that the last record of the topic has an offset.
+// TopicAt requires that the last record of the topic has the offset.
 func TopicAt(offset uint64) Expect { return Expect{kind: expectTopicOffset, offset: offset} }
 
-// TopicAbsentOrAt says the same, or that the topic is not there.
+// TopicAbsentOrAt requires that the topic does not exist, or that its last record
+// has the offset.
 func TopicAbsentOrAt(offset uint64) Expect {
 	return Expect{kind: expectTopicAbsentOr, offset: offset}
 }
 
-// TopicEmpty says that the topic is there and has no record after the one that
-// made it.
+// TopicEmpty requires that the topic exists and has no record after the one that
+// created it.
 func TopicEmpty() Expect { return Expect{kind: expectTopicEmpty} }
 
-// Incarnation says that the topic is there since an intention.
+// Incarnation requires that the given intention created the topic.
 func Incarnation(intention uint64) Expect {
 	return Expect{kind: expectIncarnation, offset: intention}
 }
 
-// Operation is what an [Intention] does.
+// Operation is the kind of an [Intention].
 type Operation uint32
 
-// What an intention does.
+// The kinds of intentions.
 const (
 	OpPut Operation = 1 + iota
 	OpDelete
@@ -153,58 +154,59 @@ const (
 	OpReplace
 )
 
-// Intention is one thing that is asked for. Its bytes belong to the caller and
-// are read during the call only.
+// Intention is one requested change. The caller owns its bytes, which are read
+// during the call only.
 type Intention struct {
 	Operation Operation
-	// Topic is its name; in calls of a [Topic] empty for that one.
+	// Topic is the name of the topic; in calls of a [Topic], empty means this topic.
 	Topic string
-	// Key is that of a PUT (empty: none) or DELETE, Value that of a PUT, Meta
-	// what goes with the record and is not read by the store.
+	// Key is the key of a PUT (empty: none) or DELETE, Value the value of a PUT.
+	// Meta is stored with the record and not interpreted by the store.
 	Key, Value, Meta []byte
-	// Expect are conditions.
+	// Expect are the conditions.
 	Expect []Expect
-	// Steps are those of a transaction.
+	// Steps are the steps of a transaction.
 	Steps []Change
-	// Options are those of CREATE and ALTER.
+	// Options are the options of CREATE and ALTER.
 	Options *TopicOptions
-	// Code is the module of the program of a CREATE or REPLACE, Args are its
-	// arguments, Replaced is the SHA-256 of the code that must be there.
+	// Code is the module of the program of a CREATE or REPLACE, and Args are its
+	// arguments. Replaced is the SHA-256 of the code that the topic must have.
 	Code, Args, Replaced []byte
 }
 
-// Put sets a key, or appends without one.
+// Put sets the value of a key; without a key, it appends.
 func Put(key, value []byte, expect ...Expect) Intention {
 	return Intention{Operation: OpPut, Key: key, Value: value, Expect: expect}
 }
 
-// Delete removes a key.
+// Delete deletes a key.
 func Delete(key []byte, expect ...Expect) Intention {
 	return Intention{Operation: OpDelete, Key: key, Expect: expect}
 }
 
-// Change is a step of a transaction: a value for a key, or its removal.
+// Change is a step of a transaction: a value for a key, or its deletion.
 type Change struct {
 	Key, Value, Meta []byte
 	Delete           bool
 }
 
-// TopicOptions are the options of a topic; nil means: no limit of its own.
+// TopicOptions are the options of a topic; nil means that there is no limit.
 type TopicOptions struct {
-	// Latest lets a compaction remove records whose key was written again.
+	// Latest lets a compaction remove records whose key has a newer value.
 	Latest bool
-	// TombstoneTTLMS is how long a compaction keeps DELETE records, and
-	// CompactionLagMS for how long a record is too young, in milliseconds.
+	// TombstoneTTLMS is how long a compaction retains DELETE records.
+	// CompactionLagMS is the minimum age of a record that a compaction may remove.
+	// Both are in milliseconds.
 	TombstoneTTLMS, CompactionLagMS *uint64
-	// KeyBytes, ValueBytes and Keys are limits of what the topic takes.
+	// KeyBytes, ValueBytes and Keys are limits for what the topic accepts.
 	KeyBytes, ValueBytes, Keys *uint64
-	// RetentionAgeMS, RetentionBytes and RetentionRecords are what stays.
+	// RetentionAgeMS, RetentionBytes and RetentionRecords limit what is retained.
 	RetentionAgeMS, RetentionBytes, RetentionRecords *uint64
-	// HoldForGroups keeps what these groups have not passed.
+	// HoldForGroups names groups; records that they have not processed are retained.
 	HoldForGroups []string
-	// MemoryState keeps the memory of the topic's program between calls.
+	// MemoryState retains the memory of the topic's program between calls.
 	MemoryState bool
-	// Fuel, MemoryBytes, Emits, EmitBytes, StateEntries and StateBytes are
-	// limits of the topic's program.
+	// Fuel, MemoryBytes, Emits, EmitBytes, StateEntries and StateBytes are limits for
+	// the program of the topic.
 	Fuel, MemoryBytes, Emits, EmitBytes, StateEntries, StateBytes *uint64
 }

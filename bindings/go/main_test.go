@@ -10,10 +10,10 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// TestMain fails when the tests left anything open in the library.
+// TestMain fails if the tests left anything open in the library.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	// What was dropped comes back by the collector, in a goroutine of its own.
+	// The collector releases dropped objects in its own goroutine.
 	until := time.Now().Add(10 * time.Second)
 	for weir.OpenHandles() > 1 && time.Now().Before(until) {
 		runtime.GC()

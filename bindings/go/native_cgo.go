@@ -65,7 +65,7 @@ package weir
 #cgo nocallback weirgo_release
 #include <weir.h>
 
-// Calls that belong together, so that the border is crossed once.
+// Combined calls, so that a Go program crosses into C only once.
 
 static int32_t weirgo_next(weir_query *query, uint64_t wait, uint32_t items, uint64_t bytes,
                            weir_page **page, weir_page_info *info, weir_error *error) {
@@ -97,14 +97,14 @@ import (
 	"unsafe"
 )
 
-// Handles are values of the library; nothing here follows them.
+// Handles are values of the library; this package does not dereference them.
 type (
 	queryHandle  = *C.weir_query
 	pageHandle   = *C.weir_page
 	bufferHandle = *C.weir_buffer
 )
 
-// The layouts that page.go reads are those of the header.
+// The layouts that page.go reads must equal those of the header.
 const (
 	_ = uint(unsafe.Sizeof(span{}) - C.sizeof_weir_item)
 	_ = uint(C.sizeof_weir_item - unsafe.Sizeof(span{}))
@@ -112,8 +112,8 @@ const (
 	_ = uint(C.sizeof_weir_record - unsafe.Sizeof(stored{}))
 )
 
-// ready checks, once, that the library speaks the version that this package was
-// compiled with.
+// ready checks once that the library has the version with which this package was
+// compiled.
 var ready = sync.OnceValue(func() error {
 	got, want := uint32(C.weir_abi_version()), uint32(C.WEIR_ABI_VERSION)
 	if fits(got, want) {
@@ -127,7 +127,7 @@ func nativeHandlesOpen() uint64 { return uint64(C.weir_handles_open()) }
 
 func nativeBuildInfo() string { return C.GoString(C.weir_build_info()) }
 
-// sliceOf is a view of bytes for the time of a call.
+// sliceOf returns a view of bytes for the duration of a call.
 func sliceOf(bytes []byte) C.weir_slice {
 	return C.weir_slice{
 		ptr: (*C.uint8_t)(unsafe.SliceData(bytes)),
@@ -135,7 +135,7 @@ func sliceOf(bytes []byte) C.weir_slice {
 	}
 }
 
-// textOf is the same of a string.
+// textOf returns a view of a string for the duration of a call.
 func textOf(text string) C.weir_slice {
 	return C.weir_slice{
 		ptr: (*C.uint8_t)(unsafe.StringData(text)),
@@ -143,7 +143,7 @@ func textOf(text string) C.weir_slice {
 	}
 }
 
-// pinned makes views that stand in structures, which cgo wants pinned.
+// pinned creates views inside structures, which cgo requires to be pinned.
 type pinned struct{ runtime.Pinner }
 
 func (p *pinned) bytes(bytes []byte) C.weir_slice {
@@ -184,7 +184,7 @@ func (p *pinned) texts(texts []string) (*C.weir_slice, C.size_t) {
 	return &slices[0], C.size_t(len(slices))
 }
 
-// errorOf makes an error of a negative result.
+// errorOf converts a negative result to an error.
 func errorOf(result C.int32_t, said *C.weir_error) error {
 	err := &Error{Code: Code(-result), Source: -1, Offset: NoOffset}
 	if said == nil || said.code != result {
@@ -199,7 +199,7 @@ func errorOf(result C.int32_t, said *C.weir_error) error {
 	return err
 }
 
-// fine makes an error of a negative result, and none of another.
+// fine converts a negative result to an error; other results give nil.
 func fine(result C.int32_t, said *C.weir_error) error {
 	if result > 0 {
 		return nil
@@ -269,7 +269,7 @@ func nativeQuerySourceName(query queryHandle, source uint32) (string, error) {
 	return string(viewOf(handle).At(0).Bytes()), nil
 }
 
-// queryOptions fills a structure with what lasts as long as pin.
+// queryOptions fills a structure whose memory is valid as long as pin.
 func queryOptions(pin *pinned, o *QueryOptions) C.weir_query_options {
 	options := C.weir_query_options{
 		struct_size: C.sizeof_weir_query_options,
@@ -310,7 +310,7 @@ func queryOptions(pin *pinned, o *QueryOptions) C.weir_query_options {
 	return options
 }
 
-// sourceOptions fills a structure with what lasts as long as pin.
+// sourceOptions fills a structure whose memory is valid as long as pin.
 func sourceOptions(pin *pinned, o *SourceOptions) (C.weir_source_options, error) {
 	options := C.weir_source_options{
 		struct_size: C.sizeof_weir_source_options,
@@ -354,7 +354,7 @@ func nativeQuerySource(query queryHandle, o *SourceOptions) (uint32, error) {
 	return uint32(number), err
 }
 
-// nextOf is the name of the page after one, and whether there is one.
+// nextOf returns the name of the next page, and whether there is one.
 func nextOf(next []byte) (C.weir_slice, C.uint32_t) {
 	return sliceOf(next), flag(next != nil, 1)
 }
@@ -366,7 +366,7 @@ func nativeQueryEnqueue(query queryHandle, source uint32, page, next []byte) err
 	return fine(C.weir_query_enqueue_copy(query, number, sliceOf(page), nil, name, has, &said), &said)
 }
 
-// nativeQueryMetas gives the names of the properties that a framed item brings.
+// nativeQueryMetas returns the names of the properties of framed items.
 func nativeQueryMetas(query queryHandle) ([]string, error) {
 	var handle *C.weir_page
 	var said C.weir_error
@@ -476,7 +476,7 @@ func nativeQueryWatermark(query queryHandle, source uint32, keys []string) error
 	return fine(C.weir_query_watermark(query, C.uint32_t(source), slices, count, &said), &said)
 }
 
-// nativeQueryNext gives what came, and a page if one is ready.
+// nativeQueryNext returns the step, and a page if one is ready.
 func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step, *Page, error) {
 	var handle *C.weir_page
 	var said C.weir_error
@@ -490,7 +490,7 @@ func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step
 	case result == C.WEIR_TIMEOUT:
 		return Needing, nil, nil
 	case result == C.WEIR_NEED:
-		// The caller asks for the needs again if it wants them.
+		// The caller requests the needs again if it wants them.
 		C.weir_page_release(handle)
 		return Needing, nil, nil
 	}
@@ -526,7 +526,7 @@ func nativeQueryNeeds(query *Query) ([]Need, error) {
 	return needs, nil
 }
 
-// Texts of a query.
+// The texts of a query.
 const (
 	textToken = iota
 	textExplain
@@ -552,7 +552,7 @@ func nativeQueryCancel(query queryHandle) { C.weir_query_cancel(query) }
 
 func nativeQueryFree(query queryHandle) { C.weir_query_free(query) }
 
-// viewOf reads what a page holds; it is still the library's.
+// viewOf describes a page, which the library still owns.
 func viewOf(handle pageHandle) *Page {
 	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
 	page := &Page{handle: handle}
@@ -596,7 +596,7 @@ func nativePageValues(page pageHandle, count int, paths []string, values [][]byt
 	return appendViews(values, found), nil
 }
 
-// appendViews appends what the spans show; nil for those of nothing.
+// appendViews appends views of the spans; nil for an absent value.
 func appendViews(values [][]byte, found []C.weir_slice) [][]byte {
 	values = slices.Grow(values, len(found))
 	for _, slice := range found {
@@ -635,7 +635,7 @@ var cookies = sync.OnceValues(func() (*C.weir_loans, error) {
 	return list, err
 })
 
-// nativePageReleaseCollect releases a page and collects cookies of loans.
+// nativePageReleaseCollect releases a page and collects the cookies of returned loans.
 func nativePageReleaseCollect(page pageHandle, room []uint64) int {
 	list, err := cookies()
 	if err != nil {

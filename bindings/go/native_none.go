@@ -4,8 +4,8 @@ package weir
 
 import "time"
 
-// Without cgo there are no handles: nothing can be opened, so nothing below is
-// reached but what opens, and what is done with nothing.
+// Without cgo there are no handles. Opening always fails, so the functions below are
+// reached only by opening calls and by calls on empty values.
 type (
 	queryHandle   = *struct{ _ [1]byte }
 	pageHandle    = *struct{ _ [2]byte }
@@ -17,19 +17,19 @@ type (
 	groupHandle   = *struct{ _ [8]byte }
 )
 
-// storeInfo is what a store says of itself.
+// storeInfo describes a store.
 type storeInfo struct {
 	far bool
 	id  [16]byte
 }
 
-// Texts of a query.
+// The texts of a query.
 const (
 	textToken = iota
 	textExplain
 )
 
-// errNoCgo is the answer to every call.
+// errNoCgo is the error of every call.
 var errNoCgo = failure(ErrUnsupported, "this program was built without cgo (CGO_ENABLED=1 and a C compiler bring it), and package weir calls a C library")
 
 func nativeHandlesOpen() uint64 { return 0 }

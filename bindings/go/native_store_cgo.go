@@ -88,7 +88,7 @@ import (
 	"unsafe"
 )
 
-// Handles are values of the library; nothing here follows them.
+// Handles are values of the library; this package does not dereference them.
 type (
 	storeHandle   = *C.weir
 	pendingHandle = *C.weir_pending
@@ -97,13 +97,13 @@ type (
 	groupHandle   = *C.weir_group
 )
 
-// storeInfo is what a store says of itself.
+// storeInfo describes a store.
 type storeInfo struct {
 	far bool
 	id  [16]byte
 }
 
-// millis is a time in milliseconds, rounded up.
+// millis converts a duration to milliseconds, rounded up.
 func millis(span time.Duration) C.uint64_t {
 	return C.uint64_t(max(span+time.Millisecond-1, 0) / time.Millisecond)
 }
@@ -173,7 +173,7 @@ func nativeSync(store storeHandle) error {
 	return fine(C.weir_sync(store, &said), &said)
 }
 
-// nativeWithin gives a second handle on a store; a negative time is without end.
+// nativeWithin returns a second handle of a store; a negative limit means no deadline.
 func nativeWithin(store storeHandle, limit time.Duration) (storeHandle, error) {
 	time := C.uint64_t(C.WEIR_FOREVER)
 	if limit >= 0 {
@@ -210,7 +210,7 @@ func nativeTopics(store storeHandle, deadToo bool) ([]string, error) {
 	return names, nil
 }
 
-// topicOptions fills a structure with what lasts as long as pin.
+// topicOptions fills a structure whose memory is valid as long as pin.
 func topicOptions(pin *pinned, o *TopicOptions) *C.weir_topic_options {
 	if o == nil {
 		return nil
@@ -276,7 +276,7 @@ func nativeTopicDescribe(store storeHandle, topic string) (Info, bool, error) {
 	}, true, nil
 }
 
-// intentionsOf fills structures with what lasts as long as pin.
+// intentionsOf fills structures whose memory is valid as long as pin.
 func intentionsOf(pin *pinned, intentions []Intention) []C.weir_intention {
 	filled := make([]C.weir_intention, len(intentions))
 	for at := range intentions {
@@ -326,7 +326,7 @@ func intentionsOf(pin *pinned, intentions []Intention) []C.weir_intention {
 	return filled
 }
 
-// verdictsOf takes over verdicts and their texts, which it releases.
+// verdictsOf converts verdicts and their texts, and releases the texts.
 func verdictsOf(filled []C.weir_verdict, texts *C.weir_page) []Verdict {
 	verdicts := make([]Verdict, len(filled))
 	for at, from := range filled {
@@ -383,7 +383,7 @@ func nativeSend(store storeHandle, intentions []Intention) (pendingHandle, error
 	return pending, err
 }
 
-// nativePendingWait gives verdicts, or none when they were not there in time.
+// nativePendingWait returns verdicts, or none if they did not arrive in time.
 func nativePendingWait(pending pendingHandle, wait time.Duration, count int) ([]Verdict, error) {
 	verdicts := make([]C.weir_verdict, count)
 	var texts *C.weir_page
@@ -399,7 +399,7 @@ func nativePendingWait(pending pendingHandle, wait time.Duration, count int) ([]
 	return verdictsOf(verdicts, texts), nil
 }
 
-// nativePendingReceived says whether all was queued in time.
+// nativePendingReceived reports whether all intentions were queued in time.
 func nativePendingReceived(pending pendingHandle, wait time.Duration) (bool, error) {
 	var said C.weir_error
 	result := C.weir_pending_received(pending, millis(wait), &said)
@@ -459,7 +459,7 @@ func nativeSessionResume(session sessionHandle, nonce uint64) error {
 	return fine(C.weir_session_resume(session, C.uint64_t(nonce), &said), &said)
 }
 
-// nativeGet gives a page with one record, or none.
+// nativeGet returns a page with one record, or none.
 func nativeGet(store storeHandle, topic string, key []byte) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error
@@ -467,7 +467,7 @@ func nativeGet(store storeHandle, topic string, key []byte) (pageHandle, error) 
 	return page, err
 }
 
-// nativeAt does the same for an offset.
+// nativeAt returns a page with the record at an offset, or none.
 func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error
@@ -475,7 +475,7 @@ func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error
 	return page, err
 }
 
-// nativeScan gives a page of keys, or none after the last.
+// nativeScan returns a page of keys, or none after the last key.
 func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error
@@ -485,7 +485,7 @@ func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, er
 	return page, err
 }
 
-// nativePosition reads a position from a text.
+// nativePosition parses a position.
 func nativePosition(text string) (From, error) {
 	var kind C.uint32_t
 	var value C.uint64_t
@@ -507,7 +507,7 @@ func nativeReaderOpen(store storeHandle, topic string, from From, wait bool) (re
 	return reader, err
 }
 
-// nativeReaderNext gives a page, or none when nothing came in time.
+// nativeReaderNext returns a page, or none if no record arrived in time.
 func nativeReaderNext(reader readerHandle, wait time.Duration) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error
@@ -545,7 +545,7 @@ func nativeGroupFree(group groupHandle) { C.weir_group_free(group) }
 
 func nativeGroupCancel(group groupHandle) { C.weir_group_cancel(group) }
 
-// nativeGroupClaim gives a page, or none when nothing came in time.
+// nativeGroupClaim returns a page, or none if no record arrived in time.
 func nativeGroupClaim(group groupHandle, limit int, wait time.Duration) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error

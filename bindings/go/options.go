@@ -1,52 +1,52 @@
 package weir
 
-// QueryOptions is what is asked, and what may be held for it. The zero value
-// asks for every item, source by source.
+// QueryOptions are the clauses and limits of a query. The zero value selects every
+// item, source by source.
 type QueryOptions struct {
-	// Where is a logical expression of RFC 9535 in which @ and $ both stand for
-	// the item; empty: all items.
+	// Where is a logical expression of RFC 9535, in which both @ and $ mean the
+	// item. Empty: all items.
 	Where string
-	// Order is up to eight keys with commas between, each a path or
+	// Order is up to eight keys, separated by commas: each a path or
 	// "meta.NAME", then optionally "asc" or "desc".
 	Order string
-	// Select is a path, or aggregates with commas between ("count", "sum(PATH)",
-	// "min", "max", "avg"), each optionally with "as NAME"; empty: the item.
+	// Select is a path, or a list of aggregates separated by commas ("count",
+	// "sum(PATH)", "min", "max", "avg"), each optionally with "as NAME". Empty: the
+	// item.
 	Select string
-	// Group is up to eight paths with commas between, each optionally with
+	// Group is up to eight paths, separated by commas, each optionally with
 	// "as NAME".
 	Group string
-	// Distinct keeps the first of each equal selected value.
+	// Distinct retains the first of equal selected values.
 	Distinct bool
-	// Offset is the number of results to leave out first.
+	// Offset is the number of results to skip first.
 	Offset uint64
 	// Limit is the largest number of results; nil: no limit.
 	Limit *uint64
-	// Top is the same as Limit; with both, the smaller counts.
+	// Top is an alias of Limit; if both are set, the smaller one applies.
 	Top *uint64
-	// Params are values for "param('NAME')" in Where: JSON scalars.
+	// Params are the values of "param('NAME')" in Where: JSON scalars.
 	Params []Field
-	// Strings says how strings are ordered.
+	// Strings is the order of strings.
 	Strings StringOrder
-	// Complex says what an array or object as order key is.
+	// Complex is the treatment of an array or object as order key.
 	Complex ComplexKeys
-	// Missing says what becomes of items without an order key.
+	// Missing is the treatment of items without an order key.
 	Missing MissingKeys
-	// Level says how much of each page is checked, where its source does not
-	// say.
+	// Level is how much of each page is checked, unless its source has a Level.
 	Level Level
-	// BadItems says what becomes of items that are not JSON, where each item
-	// stands alone.
+	// BadItems is the treatment of items that are not JSON, in shapes that have
+	// separate items.
 	BadItems BadItems
-	// Mode is the order in which results come.
+	// Mode is the order of the results.
 	Mode Mode
-	// Budgets are what the query may hold.
+	// Budgets limit the memory of the query.
 	Budgets Budgets
-	// Token makes the query go on where another one stopped; see [Query.Token].
-	// Its sources are added again, under the same names.
+	// Token resumes the query that returned the token; see [Query.Token]. Add its
+	// sources again, under their names.
 	Token []byte
-	// Fetch is called by [Query.Pages] and [Query.Items] when nothing can be
-	// said before pages come. It hands in at least one page that is required,
-	// or finishes its source.
+	// [Query.Pages] and [Query.Items] call Fetch when the query cannot continue
+	// without a page. Fetch must enqueue at least one required page, or finish its
+	// source.
 	Fetch Fetch
 }
 
@@ -55,135 +55,135 @@ type Field struct {
 	Name, Value string
 }
 
-// Budgets bound what a query holds; 0 is the default of each.
+// Budgets limit the memory of a query; 0 is the default of each.
 type Budgets struct {
-	// BufferBytes bounds all pages that are referenced, by result pages too.
+	// BufferBytes limits all referenced pages, including those of result pages.
 	BufferBytes uint64
-	// PagesAhead is the number of pages asked for ahead of the one in use, of
-	// each source; a negative number is none.
+	// PagesAhead is how many pages of each source are requested ahead of the current
+	// page; a negative number: none.
 	PagesAhead int
-	// SortBytes bounds what a sort holds: pages, and what is known of each of
-	// their items.
+	// SortBytes limits the memory of a sort: pages, and the data about each of their
+	// items.
 	SortBytes uint64
-	// Groups and Distinct bound the values that are remembered.
+	// Groups and Distinct limit the number of stored values.
 	Groups, Distinct uint64
-	// Sources bounds the sources, finished ones included.
+	// Sources limits the number of sources, including finished ones.
 	Sources uint64
-	// PageBytes and ItemBytes bound one page and one item.
+	// PageBytes and ItemBytes limit one page and one item.
 	PageBytes, ItemBytes uint64
-	// Depth bounds the nesting in a page.
+	// Depth limits the nesting in a page.
 	Depth uint32
-	// PageHint is the size in bytes that needs suggest for a page.
+	// PageHint is the size in bytes that a [Need] suggests for a page.
 	PageHint uint64
 }
 
-// StringOrder says how strings are ordered.
+// StringOrder is the order of strings.
 type StringOrder uint32
 
-// How strings are ordered.
+// The orders of strings.
 const (
 	ByScalar StringOrder = iota // by Unicode scalar values
 	ByUTF16                     // by UTF-16 code units, as some services do
 )
 
-// ComplexKeys says what arrays and objects as order keys are.
+// ComplexKeys is the treatment of arrays and objects as order keys.
 type ComplexKeys uint32
 
-// What arrays and objects as order keys are.
+// The treatments of arrays and objects as order keys.
 const (
 	ComplexError ComplexKeys = iota // an error
-	ComplexRank                     // all arrays are equal, and all objects
+	ComplexRank                     // all arrays are equal, and all objects are equal
 )
 
-// MissingKeys says what becomes of items without an order key.
+// MissingKeys is the treatment of items without an order key.
 type MissingKeys uint32
 
-// What becomes of items without an order key.
+// The treatments of items without an order key.
 const (
-	MissingFirst MissingKeys = iota // they sort before everything else
-	MissingDrop                     // they are left out
+	MissingFirst MissingKeys = iota // they sort before all other items
+	MissingDrop                     // they are skipped
 )
 
-// Level says how much of a page is checked.
+// Level is how much of a page is checked.
 type Level uint32
 
-// How much of a page is checked.
+// The levels of checks.
 const (
-	LevelDefault    Level = iota // as the query says; structural if it does not
+	LevelDefault    Level = iota // the level of the query; structural if it has none
 	LevelNone                    // nothing
-	LevelStructural              // what boundaries, keys and order depend on
+	LevelStructural              // all that boundaries, keys and order depend on
 	LevelStrict                  // every byte
 )
 
-// BadItems says what becomes of items that are not JSON, where each item stands
-// alone.
+// BadItems is the treatment of items that are not JSON, in shapes that have
+// separate items.
 type BadItems uint32
 
-// What becomes of items that are not JSON.
+// The treatments of items that are not JSON.
 const (
-	BadItemError     BadItems = iota // their page is refused
-	BadItemSkip                      // they are left out and counted
+	BadItemError     BadItems = iota // the page is rejected
+	BadItemSkip                      // they are skipped and counted
 	BadItemUndefined                 // they have no values
 )
 
-// Mode is the order in which results come.
+// Mode is the order of the results.
 type Mode uint32
 
-// The orders in which results come.
+// The orders of the results.
 const (
-	ModeDefault    Mode = iota // by source without Order, else a merge or a sort
+	ModeDefault    Mode = iota // by source without Order, otherwise a merge or a sort
 	ModeSequential             // all of the first source, then all of the next
-	ModeArrival                // as pages come
+	ModeArrival                // in the order in which pages arrive
 	ModeRoundRobin             // one item of each source in turn
 	ModeMerge                  // by Order; every source is sorted
-	ModeSort                   // by Order; everything is held, or offset and limit
+	ModeSort                   // by Order; stores all items, or Offset plus Limit of them
 )
 
-// SourceOptions describe one supply of items. The zero value is a source of
-// pages that are JSON arrays.
+// SourceOptions describe one source of items. The zero value is a source of pages
+// that are JSON arrays.
 type SourceOptions struct {
-	// Name is for messages and tokens; empty: the number of the source.
+	// Name is the name in messages and tokens; empty: the number of the source.
 	Name string
-	// Ordinal is the rank among equal items; nil: after the sources that are
-	// there.
+	// Ordinal is the rank among equal items; nil: after the sources that already
+	// exist.
 	Ordinal *uint64
-	// Shape says where items are in a page: "array" (also when empty),
-	// "lines", "values" (one after the other), "single", "framed", or
-	// "member:PATH" for the array at a path.
+	// Shape is where the items of a page are: "array" (also if empty), "lines",
+	// "values" (one after the other), "single", "framed", or "member:PATH" for the
+	// array at a path.
 	Shape string
-	// Level says how much of a page is checked.
+	// Level is how much of a page is checked.
 	Level Level
-	// First names the first page, and is handed back when it is wanted.
+	// First names the first page; the query returns it as the Continuation of a [Need].
 	First []byte
-	// Sorted says that items come in the order of the query; it is checked.
+	// Sorted declares that items arrive in the order of the query, which is checked.
 	Sorted bool
-	// TrustOrder leaves that check out.
+	// TrustOrder disables this check.
 	TrustOrder bool
-	// Unstable says that the same continuation may give other items.
+	// Unstable declares that the same continuation may return other items.
 	Unstable bool
-	// Tie is a path that orders and identifies items of equal keys, for tokens
+	// Tie is a path that orders and identifies items with equal keys, for tokens
 	// of unstable sources.
 	Tie string
-	// Meta are values of "meta.NAME" that all items share: JSON scalars.
+	// Meta are the values of "meta.NAME" of all items: JSON scalars.
 	Meta []Field
-	// Bound is a lower bound for the order keys, JSON scalars; a source that is
-	// added to a merge under way needs one.
+	// Bound is a lower bound of the order keys, JSON scalars. Required for a source
+	// that is added to a running merge.
 	Bound []string
-	// Partial says that items are partial aggregates.
+	// Partial declares that the items are partial aggregates.
 	Partial bool
 }
 
-// Bounds say how much one call of [Query.Next] hands out; the zero value is 256
+// Bounds limit the results of one call of [Query.Next]; the zero value is 256
 // items or 1 MiB.
 type Bounds struct {
 	Items int
 	Bytes uint64
 }
 
-// Frame is the place of an item in a page of the shape "framed".
+// Frame is the position of an item in a page of the shape "framed".
 type Frame struct{ Offset, Len uint32 }
 
-// Property is a property of one item. The zero value is none; see
+// Property is a property of one item. The zero value means that there is none; see
 // [NumberProperty] and [BytesProperty].
 type Property struct {
 	kind   uint32
@@ -191,18 +191,18 @@ type Property struct {
 	number uint64
 }
 
-// NumberProperty is a number.
+// NumberProperty returns a number property.
 func NumberProperty(number uint64) Property { return Property{kind: 1, number: number} }
 
-// BytesProperty is bytes of the page, by their place.
+// BytesProperty returns a property whose value is a range of the page.
 func BytesProperty(offset, length uint32) Property {
 	return Property{kind: 2, length: length, number: uint64(offset)}
 }
 
-// Frames say where the items of a page are, and what they have.
+// Frames are the positions of the items of a page, and their properties.
 type Frames struct {
 	Items []Frame
-	// Meta has by the name of a property one value for each item. A property
-	// that is not here is none of any.
+	// Meta maps the name of a property to one value for each item. No item has a
+	// property that is not in Meta.
 	Meta map[string][]Property
 }

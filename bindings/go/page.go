@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// span is one item as the library lays it out.
+// span is one item in the layout of the library.
 type span struct {
 	ptr    *byte
 	length uint64
@@ -19,8 +19,7 @@ type span struct {
 	index  uint32
 }
 
-// stored is what belongs to a record beside its value, as the library lays it
-// out.
+// stored is the data of a record without its value, in the layout of the library.
 type stored struct {
 	offset     uint64
 	intention  uint64
@@ -41,16 +40,16 @@ type stored struct {
 	buffer     uint32
 }
 
-// Marks of a span.
+// The flags of a span.
 const (
 	flagConstructed  = 1
 	flagRequired     = 2
 	flagContinuation = 4
 )
 
-// Page is a run of results or records. It is immutable, may be used by any
-// number of goroutines, and outlives the query or store that it came from. All
-// bytes of it end with [Page.Release].
+// Page is a sequence of results or records. It is immutable. Any number of
+// goroutines may use it. It outlives the query or store that returned it. All views
+// of its bytes end with [Page.Release].
 type Page struct {
 	handle   pageHandle
 	spans    []span
@@ -61,11 +60,11 @@ type Page struct {
 	cleanup  runtime.Cleanup
 }
 
-// adopt makes a page of what the library gave out; it is released when the
-// collector finds it, if nobody did before.
+// adopt creates a Page for a handle of the library. The collector releases it if
+// the program does not.
 func adopt(handle pageHandle) *Page { return viewOf(handle).guarded() }
 
-// guarded releases the page when the collector finds it.
+// guarded registers the release of the page with the collector.
 func (p *Page) guarded() *Page {
 	p.cleanup = runtime.AddCleanup(p, releaseLate, p.handle)
 	return p
@@ -73,9 +72,9 @@ func (p *Page) guarded() *Page {
 
 func releaseLate(handle pageHandle) { pins.release(handle) }
 
-// Release gives the page back. Everything that lies in it must not be used any
-// more: items and records panic then. Releasing it again does nothing. Not to
-// be called while another goroutine uses the page.
+// Release releases the page. Views of it must not be used after the call; its items
+// and records panic. A second release is a no-op. Release must not be called while
+// another goroutine uses the page.
 func (p *Page) Release() {
 	if p == nil {
 		return
@@ -90,7 +89,7 @@ func (p *Page) Release() {
 	pins.release(handle)
 }
 
-// Len is the number of items or records; 0 after the release, and of no page.
+// Len returns the number of items or records; 0 after the release, or for nil.
 func (p *Page) Len() int {
 	if p == nil {
 		return 0
@@ -98,10 +97,10 @@ func (p *Page) Len() int {
 	return len(p.spans)
 }
 
-// At is an item by its place in the page, from 0.
+// At returns an item by its index in the page, from 0.
 func (p *Page) At(place int) Item { return Item{page: p, at: place} }
 
-// Items are the items in order.
+// Items iterates over the items in order.
 func (p *Page) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
 		for at := range p.spans {
@@ -112,7 +111,7 @@ func (p *Page) Items() iter.Seq[Item] {
 	}
 }
 
-// Records are the records in order; none in a page of query results.
+// Records iterates over the records in order; a page of query results has none.
 func (p *Page) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for at := range p.records {
@@ -123,15 +122,15 @@ func (p *Page) Records() iter.Seq[Record] {
 	}
 }
 
-// Skipped is the number of bad items that the query left out so far.
+// Skipped returns the number of bad items that the query has skipped so far.
 func (p *Page) Skipped() uint64 { return p.skipped }
 
-// Position is the offset after which reading of the topic goes on.
+// Position returns the offset after which the next page of the topic begins.
 func (p *Page) Position() uint64 { return p.position }
 
 // Get finds the value at a path ("$.a.b[0]") in every item, in one call, and
-// appends what stands there to values; nil where there is nothing. Values are
-// views of the page.
+// appends it to values; nil if an item has no value there. Values are views of
+// the page.
 func (p *Page) Get(path string, values [][]byte) ([][]byte, error) {
 	if len(p.spans) == 0 {
 		return values, nil
@@ -140,10 +139,10 @@ func (p *Page) Get(path string, values [][]byte) ([][]byte, error) {
 	return nativePageGet(p.handle, 0, len(p.spans), path, values)
 }
 
-// Values finds the values at up to 64 paths ("$.a.b[0]") in every item, in one
-// walk over each, and appends them to values, which grows by [Page.Len] times
-// the number of paths: a row for each item, in the order of the paths; nil
-// where there is nothing. Values are views of the page.
+// Values finds the values at up to 64 paths ("$.a.b[0]") in every item, with one
+// walk over each item, and appends them to values. It appends a row for each item,
+// in the order of the paths, so values grows by [Page.Len] times the number of
+// paths. An absent value is nil. Values are views of the page.
 func (p *Page) Values(values [][]byte, paths ...string) ([][]byte, error) {
 	if len(p.spans) == 0 || len(paths) == 0 {
 		return values, nil
@@ -152,20 +151,20 @@ func (p *Page) Values(values [][]byte, paths ...string) ([][]byte, error) {
 	return nativePageValues(p.handle, len(p.spans), paths, values)
 }
 
-// Item is one result: a view of its page. It costs nothing to make or copy.
+// Item is one result: a view of its page. Creating or copying it costs nothing.
 type Item struct {
 	page *Page
 	at   int
 }
 
-// kept is what was read in the memory of a page, which a page that nobody else
-// holds must not give back before.
+// kept returns a value that was read from the memory of a page, and keeps the page
+// alive until after the read.
 func kept[T any](page *Page, value T) T {
 	runtime.KeepAlive(page)
 	return value
 }
 
-// span panics with a sentence when the page is gone.
+// span panics with a message if the page was released.
 func (i Item) span() *span {
 	if uint(i.at) >= uint(len(i.page.spans)) {
 		panic("weir: an item is used after its page was released, or is not in it")
@@ -173,30 +172,30 @@ func (i Item) span() *span {
 	return &i.page.spans[i.at]
 }
 
-// Bytes is the item as it stood in its page: JSON, white space and all. The
-// slice is a view and must not be changed; it ends with the page.
+// Bytes returns the item as it is in its page: JSON, including white space. The
+// slice is a view: it must not be changed, and is valid until the page is released.
 func (i Item) Bytes() []byte {
 	found := i.span()
 	return kept(i.page, unsafe.Slice(found.ptr, found.length))
 }
 
-// Clone is a copy of the bytes that may be kept.
+// Clone returns a copy of the bytes.
 func (i Item) Clone() []byte {
 	defer runtime.KeepAlive(i.page)
 	return bytes.Clone(i.Bytes())
 }
 
-// Source is the number of the source that the item came from.
+// Source returns the number of the source of the item.
 func (i Item) Source() uint32 { return kept(i.page, i.span().source) }
 
-// Index is the number of the item in the page that it came in, from 0.
+// Index returns the index of the item in the page of its source, from 0.
 func (i Item) Index() uint32 { return kept(i.page, i.span().index) }
 
-// Constructed says that the query made the item: a group, or an aggregate.
+// Constructed reports whether the query created the item: a group, or an aggregate.
 func (i Item) Constructed() bool { return kept(i.page, i.span().flags)&flagConstructed != 0 }
 
-// Get finds the value at a path ("$.a.b[0]") in the item; nil when there is
-// nothing. It is a view of the page. For many items [Page.Get] is cheaper.
+// Get finds the value at a path ("$.a.b[0]") in the item; nil if there is none. The
+// result is a view of the page. For many items, [Page.Get] is cheaper.
 func (i Item) Get(path string) ([]byte, error) {
 	i.span()
 	defer runtime.KeepAlive(i.page)
@@ -208,11 +207,11 @@ func (i Item) Get(path string) ([]byte, error) {
 	return found[0], nil
 }
 
-// Decode decodes an item with a decoder of the host, such as json.Unmarshal:
+// Decode decodes an item with a decoder of Go, such as json.Unmarshal:
 //
 //	order, err := weir.Decode[Order](item, json.Unmarshal)
 //
-// What the decoder keeps of data without a copy is a view of the page.
+// Data that the decoder stores without a copy is a view of the page.
 func Decode[T any](item Item, decode func(data []byte, into any) error) (T, error) {
 	defer runtime.KeepAlive(item.page)
 	var value T
@@ -220,21 +219,20 @@ func Decode[T any](item Item, decode func(data []byte, into any) error) (T, erro
 	return value, err
 }
 
-// RecordKind says what happened.
+// RecordKind is the kind of a record.
 type RecordKind uint32
 
-// What a record says happened.
+// The kinds of records.
 const (
-	RecordCreate  RecordKind = 1 + iota // the topic was made
-	RecordDestroy                       // the topic was ended
+	RecordCreate  RecordKind = 1 + iota // the topic was created
+	RecordDestroy                       // the topic was destroyed
 	RecordPut                           // a value was written
-	RecordDelete                        // a key was removed
+	RecordDelete                        // a key was deleted
 	RecordAlter                         // the options of the topic were replaced
 	RecordReplace                       // the program of the topic was replaced
 )
 
-// Record is one record of a topic: a view of its page. As an [Item] it is its
-// value.
+// Record is one record of a topic: a view of its page. Its [Item] is its value.
 type Record struct{ Item }
 
 func (r Record) stored() *stored {
@@ -244,43 +242,43 @@ func (r Record) stored() *stored {
 	return &r.page.records[r.at]
 }
 
-// Offset is its place in the topic, from 1.
+// Offset returns the position in the topic, from 1.
 func (r Record) Offset() uint64 { return kept(r.page, r.stored().offset) }
 
-// Intention is the place in the order of the whole store of what caused it.
+// Intention returns the position of the causing intention in the order of the whole store.
 func (r Record) Intention() uint64 { return kept(r.page, r.stored().intention) }
 
-// Time is when it was proposed, to the millisecond.
+// Time returns when the intention was proposed, with a precision of 1 ms.
 func (r Record) Time() time.Time { return time.UnixMilli(int64(kept(r.page, r.stored().timeMS))) }
 
-// Kind says what happened.
+// Kind returns the kind of the record.
 func (r Record) Kind() RecordKind { return RecordKind(kept(r.page, r.stored().kind)) }
 
-// Key is the key, a view; empty without one.
+// Key returns the key, as a view; empty if there is none.
 func (r Record) Key() []byte {
 	record := r.stored()
 	return kept(r.page, unsafe.Slice(record.key, record.keyLength))
 }
 
-// Value is the value, a view; empty for kinds without one.
+// Value returns the value, as a view; empty if the kind has none.
 func (r Record) Value() []byte { return r.Bytes() }
 
-// Meta is what the writer added, a view; the store does not read it.
+// Meta returns the metadata that the writer added, as a view. The store does not interpret it.
 func (r Record) Meta() []byte {
 	record := r.stored()
 	return kept(r.page, unsafe.Slice(record.meta, record.metaLength))
 }
 
-// Client is the id of the session that wrote it; zeros without one.
+// Client returns the id of the session that wrote the record; zeros without a session.
 func (r Record) Client() [16]byte { return kept(r.page, r.stored().client) }
 
-// Nonce is the number of its intention in the session; 0 without one.
+// Nonce returns the number of the intention in the session; 0 without a session.
 func (r Record) Nonce() uint64 { return kept(r.page, r.stored().nonce) }
 
-// Attempts says how often a group handed it out, this time included.
+// Attempts returns how often a group has delivered the record, including this time.
 func (r Record) Attempts() uint32 { return kept(r.page, r.stored().attempts) }
 
-// Clone is a copy that may be kept, in memory of Go.
+// Clone returns a copy in Go memory.
 func (r Record) Clone() Record {
 	defer runtime.KeepAlive(r.page)
 	key, value, meta := r.Key(), r.Value(), r.Meta()

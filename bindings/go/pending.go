@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Pending are verdicts that are on their way. What was sent is carried out
-// whether somebody waits or not.
+// Pending are verdicts that have not arrived yet. The store executes the intentions
+// even if nobody waits.
 type Pending struct {
 	handle  pendingHandle
 	count   int
@@ -20,11 +20,11 @@ func newPending(handle pendingHandle, count int) *Pending {
 	return pending
 }
 
-// waitStep bounds one wait in the library, so that an ended context is seen.
+// waitStep limits one wait in the library, so that the end of a context is noticed.
 const waitStep = 50 * time.Millisecond
 
-// Wait gives the verdicts, once. When the context ends first the error is
-// [ErrIndeterminate].
+// Wait returns the verdicts; it can do so once. If the context ends first, the error
+// is [ErrIndeterminate].
 func (p *Pending) Wait(ctx context.Context) ([]Verdict, error) {
 	defer p.free()
 	for {
@@ -38,10 +38,10 @@ func (p *Pending) Wait(ctx context.Context) ([]Verdict, error) {
 	}
 }
 
-// Received waits until all that was sent is queued for the log, which promises
-// nothing, or answered. A server says it to who connected with
-// [ConnectOptions.Received]. When the context ends first the error is
-// [ErrDeadline] or [ErrCancelled], and the verdicts can still be waited for.
+// Received waits until every intention is queued for the log or has a verdict. A
+// queued intention can still be lost. A server reports this only to a client that
+// connected with [ConnectOptions.Received]. If the context ends first, the error is
+// [ErrDeadline] or [ErrCancelled], and Wait can still return the verdicts.
 func (p *Pending) Received(ctx context.Context) error {
 	for {
 		received, err := nativePendingReceived(p.handle, stepOf(ctx))
@@ -60,7 +60,7 @@ func (p *Pending) free() {
 	p.handle = nil
 }
 
-// stepOf is the time until the deadline of a context, at most waitStep.
+// stepOf returns the time until the deadline of a context, at most waitStep.
 func stepOf(ctx context.Context) time.Duration {
 	if deadline, there := ctx.Deadline(); there {
 		return max(min(waitStep, time.Until(deadline)), 0)

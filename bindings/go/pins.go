@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// pins has the pages of Go memory that all queries have lent to the library.
+// pins are the pages of Go memory that all queries have lent to the library.
 var pins loans
 
 // loans pins each lent page until the library returns its cookie.

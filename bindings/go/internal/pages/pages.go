@@ -1,20 +1,20 @@
-// Package pages makes the pages of the measurements: items with a key and a
+// Package pages generates the pages of the measurements: items with a key and a
 // payload that is an array of arrays of arrays.
 package pages
 
 import "fmt"
 
-// Shape says how many items a page has and how deep and wide each payload is;
+// Shape is the number of items of a page, and the depth and width of each payload;
 // 6 by 10 is a payload of 17 MB.
 type Shape struct {
 	Objects, Depth, Width int
-	// Title stands before each title: "escapes", "non-ascii" or nothing.
+	// Title precedes each title: "escapes", "non-ascii" or nothing.
 	Title string
 	// KeyLast puts the key after the payload.
 	KeyLast bool
 }
 
-// Make makes a page.
+// Make generates a page.
 func Make(shape Shape) []byte {
 	title := map[string]string{"escapes": `\"q\\ `, "non-ascii": "é€😀 "}[shape.Title]
 	payload := deep(nil, shape.Depth, shape.Width)
