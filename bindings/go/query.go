@@ -8,57 +8,57 @@ import (
 	"sync/atomic"
 )
 
-// Query is a run of a query over pages that its user fetches: partitions of a
-// foreign data base, files, anything that is JSON and comes in pages.
+// Query is a run of a query over pages that its user fetches: partitions of another
+// database, files, any JSON that arrives in pages.
 //
-// Add sources, hand in the pages that are needed, take results:
+// Add sources, enqueue the pages that the query needs, and read results:
 //
 //	query, err := weir.NewQuery(weir.QueryOptions{Order: "$.updated desc"})
 //	source, err := query.Source(weir.SourceOptions{Sorted: true})
 //	err = source.Enqueue(page, nil)
 //	for item, err := range query.Items(ctx) { ... }
 //
-// A query is used by one goroutine at a time, whichever; a second one gets
-// [ErrHandleBusy]. It does not wait and does no input or output.
+// One goroutine at a time may use a query; a concurrent call gets [ErrHandleBusy].
+// A query over pages does not block and does no input or output.
 type Query struct {
-	handle  queryHandle // never changes: the library refuses it after Close
+	handle  queryHandle // never changes: the library rejects it after Close
 	closed  atomic.Bool
 	fetch   Fetch
-	handed  atomic.Uint64 // calls that moved a source on
+	handed  atomic.Uint64 // calls that advanced a source
 	topics  bool
 	cleanup runtime.Cleanup
 }
 
-// Fetch hands in at least one page that is required, or finishes, splits or
-// moves its source on; see [Source]. One that returns nil without any of these
-// ends the loop with [ErrBadOption].
+// Fetch enqueues at least one required page, or finishes, splits or advances the
+// source of one; see [Source]. If it returns nil and did none of these, the loop ends
+// with [ErrBadOption].
 type Fetch func(ctx context.Context, needs []Need) error
 
-// Need is a page that the query would like.
+// Need is a page that the query requests.
 type Need struct {
-	// Source is whose page.
+	// Source is the source of the page.
 	Source Source
-	// Continuation names the page: what came with the page before it, or the
-	// First of the source. Nil when a first page has no name.
+	// Continuation names the page: the continuation of the previous page, or the
+	// First of the source. Nil if the first page has no name.
 	Continuation []byte
-	// Required says that nothing goes on without the page; else it is worth
-	// fetching ahead.
+	// Required: the query cannot continue without the page. Otherwise the page is
+	// only worth reading ahead.
 	Required bool
 	// Hint is a suggested size in bytes.
 	Hint uint64
 }
 
-// Step is what [Query.Next] came to.
+// Step is the result of [Query.Next].
 type Step int
 
-// What Query.Next comes to.
+// The results of Query.Next.
 const (
 	Ready   Step = 1 + iota // there is a page of results
-	Needing                 // nothing can be said before pages, or records of topics, come
-	Done                    // that was all
+	Needing                 // the query needs pages, or records of topics, to continue
+	Done                    // there are no more results
 )
 
-// NewQuery compiles a query. It is to be closed.
+// NewQuery compiles a query. The caller must close it.
 func NewQuery(options QueryOptions) (*Query, error) {
 	handle, err := nativeQueryOpen(&options)
 	if err != nil {
@@ -69,8 +69,7 @@ func NewQuery(options QueryOptions) (*Query, error) {
 	return query, nil
 }
 
-// Close forgets the query. Pages that it gave out stay good. Closing it again
-// does nothing.
+// Close closes the query. Its result pages stay valid. A second Close is a no-op.
 func (q *Query) Close() {
 	if q.handle == nil || q.closed.Swap(true) {
 		return
@@ -87,12 +86,12 @@ func (q *Query) Source(options SourceOptions) (Source, error) {
 	return Source{query: q, number: number}, err
 }
 
-// SourceAt is the source of a number.
+// SourceAt returns the source with the given number.
 func (q *Query) SourceAt(number uint32) Source { return Source{query: q, number: number} }
 
-// Next hands out what can be decided: a page, if there is any; else it says
-// whether pages are needed ([Query.Needs] says which) or the query is done. An
-// error is final: each further call repeats it.
+// Next returns a page of results, if there are any. Otherwise it reports that the
+// query needs pages (see [Query.Needs]) or is done. An error is final: each further
+// call returns it again.
 func (q *Query) Next(bounds Bounds) (Step, *Page, error) {
 	step, page, err := nativeQueryNext(q.handle, bounds, 0)
 	runtime.KeepAlive(q)
@@ -102,45 +101,45 @@ func (q *Query) Next(bounds Bounds) (Step, *Page, error) {
 	return step, page, err
 }
 
-// Needs are the pages that would be asked for now, required ones first.
+// Needs returns the pages that the query requests now, required ones first.
 func (q *Query) Needs() ([]Need, error) {
 	defer runtime.KeepAlive(q)
 	return nativeQueryNeeds(q)
 }
 
-// Token is what to give as [QueryOptions.Token] to continue after the last page
-// that was handed out, in another process too.
+// Token returns the value of [QueryOptions.Token] with which a query, also in another
+// process, continues after the last page that Next returned.
 func (q *Query) Token() ([]byte, error) {
 	defer runtime.KeepAlive(q)
 	return nativeQueryText(q.handle, textToken)
 }
 
-// Abandon says that a source of the run that [QueryOptions.Token] is of is gone for good: the rows it
-// had left do not come. Without this, and without the source, Next fails with [ErrSourcesOwed], which
-// is not final.
+// Abandon declares that a source of the query that returned [QueryOptions.Token] no longer exists, so
+// its remaining rows never arrive. Without this call, and without the source, Next fails with
+// [ErrSourcesOwed], which is not final.
 func (q *Query) Abandon(name string) error {
 	defer runtime.KeepAlive(q)
 	return nativeQueryAbandon(q.handle, name)
 }
 
-// Explain says what the query will do, for people.
+// Explain returns a description of the execution, for people.
 func (q *Query) Explain() (string, error) {
 	defer runtime.KeepAlive(q)
 	text, err := nativeQueryText(q.handle, textExplain)
 	return string(text), err
 }
 
-// Cancel ends the query, from any goroutine, also while it is closed: what runs and each further Next
-// fail with [ErrCancelled].
+// Cancel ends the query. Any goroutine may call it, also during Close. A running Next and each further
+// Next fail with [ErrCancelled].
 func (q *Query) Cancel() {
 	defer runtime.KeepAlive(q)
 	nativeQueryCancel(q.handle)
 }
 
-// Pages are pages of results, as they come. Each is the receiver's, to be
-// released. When pages are needed, [QueryOptions.Fetch] is called; without one
-// that is [ErrBadOption]. After an error the loop ends. When it came from the
-// fetch, or there was none, the next call of Pages goes on where it was.
+// Pages iterates over pages of results. The caller must release each page. When the
+// query needs pages, it calls [QueryOptions.Fetch]; without a Fetch, it fails with
+// [ErrBadOption]. The loop ends after an error. If Fetch returned the error, or there
+// was no Fetch, the next call of Pages resumes at the same position.
 func (q *Query) Pages(ctx context.Context) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		for {
@@ -156,9 +155,9 @@ func (q *Query) Pages(ctx context.Context) iter.Seq2[*Page, error] {
 	}
 }
 
-// Items are the items of [Query.Pages]. An item, and what it gives, is good
-// until the end of the loop body. A loop that is left early leaves out the rest
-// of its page; who needs a [Query.Token] there loops over pages.
+// Items iterates over the items of [Query.Pages]. An item and its views are valid
+// within the loop body only. A loop that is left early skips the rest of its page.
+// To use [Query.Token] after such a loop, iterate over pages instead.
 func (q *Query) Items(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for {
@@ -174,7 +173,7 @@ func (q *Query) Items(ctx context.Context) iter.Seq2[Item, error] {
 	}
 }
 
-// each hands out the items of a page and releases it, whatever happens.
+// each yields the items of a page, and always releases the page.
 func each(page *Page, yield func(Item, error) bool) bool {
 	defer page.Release()
 	for at := range page.spans {
@@ -185,7 +184,7 @@ func each(page *Page, yield func(Item, error) bool) bool {
 	return true
 }
 
-// page is the next page; nil when there is none.
+// page returns the next page; nil if there is none.
 func (q *Query) page(ctx context.Context) (*Page, error) {
 	if q.topics {
 		return q.wait(ctx)
@@ -215,7 +214,7 @@ func (q *Query) page(ctx context.Context) (*Page, error) {
 	}
 }
 
-// starved is the error of a page that is needed and that nobody will hand in.
+// starved returns the error for a required page that nobody will enqueue.
 func (q *Query) starved(needs []Need, format string) error {
 	defer runtime.KeepAlive(q)
 	number := needs[0].Source.number
@@ -231,7 +230,7 @@ func (q *Query) starved(needs []Need, format string) error {
 	}
 }
 
-// counted notes a call that moved a source on, unless it failed.
+// counted counts a call that advanced a source, unless it failed.
 func (q *Query) counted(err error) error {
 	if err == nil {
 		q.handed.Add(1)

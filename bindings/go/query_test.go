@@ -12,7 +12,7 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// opened gives a query and a source of lines.
+// opened returns a query and a source of lines.
 func opened(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) {
 	t.Helper()
 	query, err := weir.NewQuery(options)
@@ -27,8 +27,8 @@ func opened(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) 
 	return query, source
 }
 
-// collected runs the collector until it found and cleaned up what nobody held at
-// the call.
+// collected runs the collector until it has cleaned up everything that was
+// unreachable at the call.
 func collected() {
 	for range 2 {
 		gone := make(chan struct{})
@@ -65,7 +65,7 @@ func TestACallKeepsThePageThatNobodyElseHolds(t *testing.T) {
 	}
 }
 
-// next gives the next page of results.
+// next returns the next page of results.
 func next(t testing.TB, query *weir.Query, bounds weir.Bounds) *weir.Page {
 	t.Helper()
 	step, page, err := query.Next(bounds)
@@ -149,7 +149,7 @@ func TestPagesOutliveTheirQueryAndAreReleasedByTheCollector(t *testing.T) {
 		t.Fatal(got)
 	}
 	runtime.KeepAlive(result)
-	// Nobody holds it any more.
+	// Nothing references the page any more.
 	for {
 		runtime.GC()
 		select {
@@ -242,7 +242,7 @@ func TestAPageThatNobodyHandsInIsAnError(t *testing.T) {
 		if !errors.As(err, &failed) || failed.Error() != c.said || failed.Source != 0 {
 			t.Fatal(err)
 		}
-		// The query stays good.
+		// The query is still usable.
 		if err := source.Enqueue([]byte("[1,2]"), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +379,7 @@ func TestNothingIsAllocatedForAnItem(t *testing.T) {
 		pages = items / 256
 		query.Close()
 	}
-	// A few for a page, and for the query.
+	// A few allocations for each page, and for the query.
 	if got := testing.AllocsPerRun(5, run); got > 5*pages+60 {
 		t.Fatalf("%.0f allocations for %d items", got, items)
 	}

@@ -117,7 +117,7 @@ func (w *queries) command(word, rest string) error {
 	return nil
 }
 
-// frames reads places of items and their properties.
+// frames parses the positions of items and their properties.
 func (w *queries) frames(text string) weir.Frames {
 	place := func(text string) (uint32, uint32) {
 		offset, length, _ := strings.Cut(text, "+")

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Reader reads the records of a topic in order, each once. It is used by one
-// goroutine at a time. Loops over [Topic.Records] and [Topic.Listen] need none.
+// Reader reads the records of a topic in order, each once. One goroutine at a time
+// may use it. For loops, use [Topic.Records] and [Topic.Listen], which need no Reader.
 type Reader struct {
 	handle  readerHandle
 	cleanup runtime.Cleanup
 }
 
-// Reader begins to read a topic that was made. It is to be closed.
+// Reader starts to read an existing topic. The caller must close the reader.
 func (t Topic) Reader(ctx context.Context, from From) (*Reader, error) {
 	return t.reader(ctx, from, false)
 }
 
-// Listener begins to read a topic that need not be there yet.
+// Listener starts to read a topic that may be created later.
 func (t Topic) Listener(ctx context.Context, from From) (*Reader, error) {
 	return t.reader(ctx, from, true)
 }
@@ -35,11 +35,11 @@ func (t Topic) reader(ctx context.Context, from From, await bool) (*Reader, erro
 	return reader, nil
 }
 
-// readStep bounds one wait in the library.
+// readStep limits one wait in the library.
 const readStep = time.Minute
 
-// Next is the next page of records, to be released. It waits for it until the
-// context ends, which is then the error.
+// Next returns the next page of records; the caller must release it. It blocks until
+// there is one, or returns an error when the context ends.
 func (r *Reader) Next(ctx context.Context) (*Page, error) {
 	for {
 		page, err := r.next(ctx, readStep)
@@ -49,8 +49,7 @@ func (r *Reader) Next(ctx context.Context) (*Page, error) {
 	}
 }
 
-// TryNext is the next page of records that are there now; nil when there is
-// none.
+// TryNext returns the next page of records without waiting; nil if there is none.
 func (r *Reader) TryNext(ctx context.Context) (*Page, error) { return r.next(ctx, 0) }
 
 func (r *Reader) next(ctx context.Context, wait time.Duration) (*Page, error) {
@@ -65,7 +64,7 @@ func (r *Reader) next(ctx context.Context, wait time.Duration) (*Page, error) {
 	return adopt(page), nil
 }
 
-// Close forgets the reader.
+// Close closes the reader.
 func (r *Reader) Close() {
 	if r.handle == nil {
 		return

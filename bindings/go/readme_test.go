@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// TestReadme does what the README says, in an empty directory for each program.
+// TestReadme follows the README, in an empty directory for each program.
 func TestReadme(t *testing.T) {
 	for _, heading := range []string{"## Quick start", "## Queries over pages from any source"} {
 		t.Run(heading, func(t *testing.T) { program(t, heading) })
 	}
 }
 
-// program runs the program below a heading.
+// program runs the program under a heading.
 func program(t *testing.T, heading string) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -57,7 +57,7 @@ func program(t *testing.T, heading string) {
 	}
 }
 
-// block is the first fenced block of a language.
+// block returns the first fenced block of a language.
 func block(t *testing.T, text, language string) string {
 	t.Helper()
 	_, text, found := strings.Cut(text, "```"+language+"\n")
@@ -68,8 +68,8 @@ func block(t *testing.T, text, language string) string {
 	return text
 }
 
-// TestAHostedRepositoryTakesThePlaceOfTheModule fetches the module as one of another repository, from a
-// proxy in a directory, and builds a program with it.
+// TestAHostedRepositoryTakesThePlaceOfTheModule builds a program that fetches the module from another
+// repository, through a module proxy in a directory.
 func TestAHostedRepositoryTakesThePlaceOfTheModule(t *testing.T) {
 	const path, fork, version = "weir.example/bindings/go", "fork.example/owner/weir/bindings/go", "v0.1.0"
 	proxy, dir := t.TempDir(), t.TempDir()

@@ -5,16 +5,16 @@ import (
 	"runtime"
 )
 
-// Session is a writer whose intentions are carried out exactly once: they are
-// numbered, and the store remembers the numbers. What was not answered is sent
-// again under its number. It is used by one goroutine at a time.
+// Session is a writer whose intentions are executed exactly once: each has a number,
+// and the store records the numbers. An intention without an answer is sent again
+// with its number. One goroutine at a time may use a session.
 type Session struct {
 	handle  sessionHandle
 	cleanup runtime.Cleanup
 }
 
-// Session opens the session of a client; the id is not all zero, and belongs to
-// one writer at a time. It is to be closed.
+// Session opens the session of a client. The id must not be all zeros. One writer at
+// a time may use it. The caller must close the session.
 func (s *Store) Session(ctx context.Context, client [16]byte) (*Session, error) {
 	handle, err := open(ctx, s, func(store storeHandle) (sessionHandle, error) {
 		return nativeSessionOpen(store, client)
@@ -27,8 +27,8 @@ func (s *Store) Session(ctx context.Context, client [16]byte) (*Session, error) 
 	return session, nil
 }
 
-// Close forgets the session; the store remembers its numbers. At a server it
-// waits up to 5 s for the answers to what was sent.
+// Close closes the session; the store retains its numbers. At a server, Close waits up
+// to 5 s for the answers to sent intentions.
 func (s *Session) Close() {
 	if s.handle == nil {
 		return
@@ -38,18 +38,18 @@ func (s *Session) Close() {
 	s.handle = nil
 }
 
-// Submit carries out intentions under the next numbers, in order. When the
-// context ends first the error is [ErrIndeterminate]; [Session.Resume] and the
-// same intentions again find out.
+// Submit executes intentions with the next numbers, in order. If the context ends
+// first, the error is [ErrIndeterminate]. To learn the outcome, call [Session.Resume]
+// and submit the same intentions again.
 func (s *Session) Submit(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
 	return of(ctx, s, func(session sessionHandle) ([]Verdict, error) {
 		return nativeSessionSubmit(session, intentions)
 	})
 }
 
-// Send hands over intentions under the next numbers and does not wait for their
-// verdicts; what is sent next may follow at once. At a server it may wait until
-// there is room for them.
+// Send sends intentions with the next numbers and does not wait for their verdicts.
+// Further calls of Send may follow at once. At a server, Send may block until there is
+// room for the intentions.
 func (s *Session) Send(ctx context.Context, intentions ...Intention) (*Pending, error) {
 	handle, err := of(ctx, s, func(session sessionHandle) (pendingHandle, error) {
 		return nativeSessionSend(session, intentions)
@@ -60,13 +60,13 @@ func (s *Session) Send(ctx context.Context, intentions ...Intention) (*Pending, 
 	return newPending(handle, len(intentions)), nil
 }
 
-// NextNonce is the number of the next intention.
+// NextNonce returns the number of the next intention.
 func (s *Session) NextNonce(ctx context.Context) (uint64, error) {
 	return of(ctx, s, nativeSessionNextNonce)
 }
 
-// Resume goes back to a number whose answer was not seen. At a server it waits for
-// what is on its way.
+// Resume sets the next number back to one without an answer. At a server, it waits for
+// the answers that have not arrived yet.
 func (s *Session) Resume(ctx context.Context, nonce uint64) error {
 	_, err := of(ctx, s, func(session sessionHandle) (struct{}, error) {
 		return struct{}{}, nativeSessionResume(session, nonce)
@@ -74,7 +74,7 @@ func (s *Session) Resume(ctx context.Context, nonce uint64) error {
 	return err
 }
 
-// of makes a call of a session for as long as the context lasts.
+// of runs a call of a session until the context ends.
 func of[T any](ctx context.Context, s *Session, work func(sessionHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(s)
 	handle := s.handle

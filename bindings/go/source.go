@@ -6,28 +6,27 @@ import (
 	"runtime"
 )
 
-// Source is one supply of items of a [Query]. It costs nothing to copy and is
-// used by one goroutine at a time together with its query.
+// Source is one source of items of a [Query]. Copying it costs nothing. One goroutine
+// at a time may use a query and its sources.
 //
-// Pages of a source come in their order. Each says what names the page after
-// it; a nil name says that it was the last. The query keeps the name and hands
-// it back with a [Need]. A page is taken as a whole or not at all: after an
-// error everything is as before, and the page can be given again.
+// The pages of a source are enqueued in order. Each page is enqueued with the name of
+// the next page; a nil name means that the page is the last. The query returns the
+// name in a [Need]. An error changes nothing, so the page can be enqueued again.
 type Source struct {
 	query  *Query
 	number uint32
 }
 
-// Number is the number of the source in its query.
+// Number returns the number of the source in its query.
 func (s Source) Number() uint32 { return s.number }
 
-// Enqueue hands in a page; its bytes are copied.
+// Enqueue enqueues a page and copies its bytes.
 func (s Source) Enqueue(page, next []byte) error {
 	defer runtime.KeepAlive(s.query)
 	return s.query.counted(nativeQueryEnqueue(s.query.handle, s.number, page, next))
 }
 
-// EnqueueFramed hands in a page of the shape "framed"; its bytes are copied.
+// EnqueueFramed enqueues a page of the shape "framed" and copies its bytes.
 func (s Source) EnqueueFramed(page, next []byte, frames Frames) error {
 	defer runtime.KeepAlive(s.query)
 	for name, values := range frames.Meta {
@@ -52,10 +51,9 @@ func (s Source) EnqueueFramed(page, next []byte, frames Frames) error {
 	return s.query.counted(nativeQueryEnqueueFramed(s.query.handle, s.number, page, next, frames.Items, properties))
 }
 
-// EnqueuePinned lends a page: nothing is copied, the bytes stay where they are
-// and must not be changed until the query and every page of results that lies
-// in them are gone. Returned, if not nil, is then called, on any goroutine that
-// uses this package.
+// EnqueuePinned lends a page to the query without a copy. The bytes must not be
+// changed until the query, and all result pages that refer to them, are released.
+// Then returned is called, if not nil, on any goroutine that uses this package.
 func (s Source) EnqueuePinned(page, next []byte, returned func(page []byte)) error {
 	defer runtime.KeepAlive(s.query)
 	cookie := pins.add(page, returned)
@@ -67,8 +65,8 @@ func (s Source) EnqueuePinned(page, next []byte, returned func(page []byte)) err
 	return err
 }
 
-// EnqueueBuffer gives away what was written to a buffer; nothing is copied. The
-// buffer is empty afterwards, and stays as it was after an error.
+// EnqueueBuffer transfers the bytes of a buffer to the query without a copy. The buffer
+// is empty afterwards; after an error, it is unchanged.
 func (s Source) EnqueueBuffer(buffer *Buffer, next []byte) error {
 	defer runtime.KeepAlive(s.query)
 	if buffer.handle == nil {
@@ -82,14 +80,14 @@ func (s Source) EnqueueBuffer(buffer *Buffer, next []byte) error {
 	return err
 }
 
-// Finish says that the last page was the last one.
+// Finish declares that the last page was the final one.
 func (s Source) Finish() error {
 	defer runtime.KeepAlive(s.query)
 	return s.query.counted(nativeQueryFinish(s.query.handle, s.number))
 }
 
-// Replace puts parts in the place of a source that was split; none ends it.
-// What was handed in of it still comes.
+// Replace replaces a source that was split by its parts. Without parts, the source
+// ends. Items that were already enqueued are still returned.
 func (s Source) Replace(parts ...SourceOptions) ([]Source, error) {
 	defer runtime.KeepAlive(s.query)
 	numbers, err := nativeQueryReplace(s.query.handle, s.number, parts)
@@ -100,15 +98,15 @@ func (s Source) Replace(parts ...SourceOptions) ([]Source, error) {
 	return sources, s.query.counted(err)
 }
 
-// Watermark says that nothing below these keys, JSON scalars, comes from the
-// source any more: others need not wait for it.
+// Watermark declares that the source has no more items below these keys, JSON scalars.
+// The query then does not wait for the source before it returns items of other sources.
 func (s Source) Watermark(keys ...string) error {
 	defer runtime.KeepAlive(s.query)
 	return s.query.counted(nativeQueryWatermark(s.query.handle, s.number, keys))
 }
 
-// Buffer is memory of the library: what is written to it, or read into it, is
-// given to a query without a copy. Used by one goroutine at a time.
+// Buffer is memory of the library. Bytes that are written to it are transferred to a
+// query without a copy. One goroutine at a time may use it.
 type Buffer struct {
 	handle  bufferHandle
 	data    []byte
@@ -116,8 +114,7 @@ type Buffer struct {
 	cleanup runtime.Cleanup
 }
 
-// NewBuffer makes an empty buffer with room for size bytes; it grows when more
-// come.
+// NewBuffer creates an empty buffer with room for size bytes; it grows when needed.
 func NewBuffer(size int) (*Buffer, error) {
 	buffer := &Buffer{}
 	if size == 0 {
@@ -126,7 +123,7 @@ func NewBuffer(size int) (*Buffer, error) {
 	return buffer, buffer.grow(size)
 }
 
-// grow makes room for size bytes in all.
+// grow increases the capacity to size bytes.
 func (b *Buffer) grow(size int) error {
 	handle, data, err := nativeBufferNew(size)
 	if err != nil {
@@ -139,10 +136,10 @@ func (b *Buffer) grow(size int) error {
 	return nil
 }
 
-// bufferStep is the least that a buffer grows by.
+// bufferStep is the minimum growth of a buffer, in bytes.
 const bufferStep = 64 << 10
 
-// Write adds bytes.
+// Write appends bytes.
 func (b *Buffer) Write(bytes []byte) (int, error) {
 	if need := b.used + len(bytes); need > len(b.data) {
 		if err := b.grow(max(need, 2*len(b.data))); err != nil {
@@ -153,13 +150,13 @@ func (b *Buffer) Write(bytes []byte) (int, error) {
 	return len(bytes), nil
 }
 
-// ReadFrom reads to the end of a reader, straight into the buffer.
+// ReadFrom reads a reader to its end, directly into the buffer.
 func (b *Buffer) ReadFrom(reader io.Reader) (int64, error) {
 	before := b.used
 	for {
 		var err error
 		if b.used == len(b.data) {
-			// Often this is the end; room would be made for nothing.
+			// The reader is often at its end here, so do not grow the buffer yet.
 			var probe [1]byte
 			var n int
 			n, err = reader.Read(probe[:])
@@ -184,18 +181,18 @@ func (b *Buffer) ReadFrom(reader io.Reader) (int64, error) {
 	}
 }
 
-// Len is the number of bytes that were written.
+// Len returns the number of written bytes.
 func (b *Buffer) Len() int { return b.used }
 
-// Bytes is what was written, a view that ends when the buffer grows, is given
-// away or freed.
+// Bytes returns a view of the written bytes. It is valid until the buffer grows, is
+// transferred or is freed.
 func (b *Buffer) Bytes() []byte { return b.data[:b.used] }
 
-// Reset forgets what was written and keeps the memory.
+// Reset empties the buffer and retains its memory.
 func (b *Buffer) Reset() { b.used = 0 }
 
-// Free gives the memory back; the buffer is empty then. Only a buffer that was
-// not given away needs it.
+// Free releases the memory; the buffer is then empty. Not needed for a buffer that was
+// transferred to a query.
 func (b *Buffer) Free() {
 	if b.handle == nil {
 		return

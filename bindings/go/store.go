@@ -7,80 +7,80 @@ import (
 	"time"
 )
 
-// Durability says when a write is answered. What a crash leaves is a prefix of
-// what was written, at every level.
+// Durability is when a write is acknowledged. At every level, a crash leaves a prefix
+// of the writes.
 type Durability uint32
 
-// When a write is answered.
+// When a write is acknowledged.
 const (
 	DurabilityDefault  Durability = iota // DurabilityGroup
-	DurabilityGroup                      // when it is synced, together with what else waits
-	DurabilityEach                       // when it is synced, by itself
-	DurabilityInterval                   // when it is written; synced after a time
-	DurabilityMemory                     // when it is written; not synced before the store is closed
+	DurabilityGroup                      // after its sync, which it shares with other waiting writes
+	DurabilityEach                       // after its sync, which it does not share
+	DurabilityInterval                   // after the write; the sync follows within an interval
+	DurabilityMemory                     // after the write; not synced before the store is closed
 )
 
-// OpenOptions say how a store is opened; the zero value is the default of each.
+// OpenOptions are the options of [Open]; the zero value is the default of each.
 type OpenOptions struct {
-	// Durability says when a write is answered; Interval goes with
+	// Durability is when a write is acknowledged. Interval applies to
 	// DurabilityInterval.
 	Durability Durability
 	Interval   time.Duration
-	// Existing makes a directory without a store an error.
+	// Existing makes Open fail if the directory has no store.
 	Existing bool
-	// OrConnect uses a store that a server has open through its socket.
+	// OrConnect: if a server has the store open, connect to it through its socket.
 	OrConnect bool
-	// Program is the name that others are told who find the store locked.
+	// Program is a name that is reported to others who find the store locked.
 	Program string
-	// KeyBytes and ValueBytes bound keys (1 KiB) and values (1 MiB).
+	// KeyBytes and ValueBytes limit keys (1 KiB) and values (1 MiB).
 	KeyBytes, ValueBytes uint64
-	// SnapshotLogBytes is the log after the newest snapshot that makes a new
-	// one (1 GiB); LogSegmentBytes the size of a segment (64 MiB).
+	// SnapshotLogBytes is the size of the log after the last snapshot at which a new
+	// one is created (1 GiB). LogSegmentBytes is the size of a log segment (64 MiB).
 	SnapshotLogBytes, LogSegmentBytes uint64
 }
 
-// ConnectOptions say how a server is reached; the zero value is the default of
-// each.
+// ConnectOptions are the options of [Connect]; the zero value is the default of each.
 type ConnectOptions struct {
-	// Token is a proof of identity.
+	// Token authenticates the client.
 	Token string
-	// Authority, Certificate and Key are files, in PEM, for addresses of the
-	// form weirs://: who signed the server's certificate, the own one, its key.
+	// Authority, Certificate and Key are PEM files for addresses of the form
+	// weirs://: the authority of the server's certificate, the client's certificate,
+	// and its key.
 	Authority, Certificate, Key string
 	// Agent is the name and version of the program, for people.
 	Agent string
-	// ConnectTimeout bounds the first connection (5 s); Patience is the time
-	// for an answer, and without any connection (30 s).
+	// ConnectTimeout limits the first connection (5 s). Patience limits the wait for
+	// an answer, and the time without any connection (30 s).
 	ConnectTimeout, Patience time.Duration
-	// Received has the server say when a write is queued for its log
-	// ([Pending.Received]), which is a packet more for each write.
+	// Received: the server reports when a write is queued for its log
+	// ([Pending.Received]), which costs one more packet for each write.
 	Received bool
 }
 
-// Store is an event store: in a directory that this process has open, or behind
-// a server. It may be used by any number of goroutines.
+// Store is an event store, in a directory that this process has open or at a
+// server. Any number of goroutines may use it.
 //
-// Every call that can wait for a server takes a context, here and in what a store
-// gives out. A deadline of the context is the deadline of the call, and when the
-// context ends, so does the call, within 50 ms, a claim within a second: the
-// error is [ErrDeadline] or [ErrCancelled], for a write that was handed over
-// [ErrIndeterminate], and wraps that of the context.
+// Every call that can wait for a server takes a context. This applies to the Store
+// and to all values that it returns. The deadline of the context is the deadline of
+// the call. When the context ends, the call ends within 50 ms, and a claim ends
+// within 1 s. The error is then [ErrDeadline] or [ErrCancelled]; for a write that was
+// already sent it is [ErrIndeterminate]. It wraps the error of the context.
 type Store struct {
 	handle  atomic.Pointer[storeHandle]
 	far     bool
 	cleanup runtime.Cleanup
 }
 
-// BuildInfo says how the library was built: "name=value" pairs with "; "
-// between, among them version, profile and scanner. Empty without cgo.
+// BuildInfo describes the build of the library: "name=value" pairs, separated by
+// "; ", among them version, profile and scanner. Empty without cgo.
 func BuildInfo() string { return nativeBuildInfo() }
 
-// OpenHandles is the number of stores, queries, pages and other things of the
-// library that this process has not given back. For tests: what a program drops
-// comes back when the collector finds it. One list for lent pages stays.
+// OpenHandles returns the number of stores, queries, pages and other objects of the
+// library that this process has not released. For tests: the collector releases
+// dropped objects. One list for lent pages is never released.
 func OpenHandles() uint64 { return nativeHandlesOpen() }
 
-// Open opens the store in a directory, or makes one. It is to be closed.
+// Open opens the store in a directory, or creates one. The caller must close it.
 func Open(directory string, options *OpenOptions) (*Store, error) {
 	if options == nil {
 		options = &OpenOptions{}
@@ -98,8 +98,8 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 }
 
 // Connect connects to a server at "weir://HOST[:PORT]", "weirs://HOST[:PORT]"
-// (TLS) or "unix:PATH". When the context is cancelled, the attempt ends after
-// it, with its timeout at the latest.
+// (TLS) or "unix:PATH". It returns when the context is cancelled; the connection
+// attempt then continues in the background until its timeout at the latest.
 func Connect(ctx context.Context, address string, options *ConnectOptions) (*Store, error) {
 	if options == nil {
 		options = &ConnectOptions{}
@@ -117,7 +117,7 @@ func Connect(ctx context.Context, address string, options *ConnectOptions) (*Sto
 	if ctx.Done() == nil {
 		return connected(nativeConnect(address, &limited))
 	}
-	// It ends by itself, with the timeout; there is no handle yet to end it by.
+	// The attempt ends with its timeout. There is no handle yet that could cancel it.
 	done := make(chan func() (*Store, error), 1)
 	go func() {
 		handle, err := nativeConnect(address, &limited)
@@ -147,14 +147,14 @@ func newStore(handle storeHandle, far bool) *Store {
 	store := &Store{far: far}
 	store.handle.Store(&handle)
 	store.cleanup = runtime.AddCleanup(store, func(handle storeHandle) {
-		// Nobody is left to be told.
+		// No caller is left to report the error to.
 		_ = nativeClose(handle)
 	}, handle)
 	return store
 }
 
-// Close finishes what is queued and closes the store, or the connection. Pages
-// stay good; other calls fail with [ErrClosed]. Closing it again does nothing.
+// Close completes queued writes and closes the store, or the connection. Pages stay
+// valid; other calls fail with [ErrClosed]. A second Close is a no-op.
 func (s *Store) Close() error {
 	handle := s.handle.Swap(nil)
 	if handle == nil {
@@ -164,7 +164,7 @@ func (s *Store) Close() error {
 	return nativeClose(*handle)
 }
 
-// Sync makes everything that was answered so far durable, at any level.
+// Sync makes every acknowledged write durable, at any level.
 func (s *Store) Sync(ctx context.Context) error {
 	_, err := ask(ctx, s, func(store storeHandle) (struct{}, error) {
 		return struct{}{}, nativeSync(store)
@@ -172,19 +172,19 @@ func (s *Store) Sync(ctx context.Context) error {
 	return err
 }
 
-// ID is the id of the store, which its copies share.
+// ID returns the id of the store; copies of the store have the same id.
 func (s *Store) ID(ctx context.Context) ([16]byte, error) {
 	info, err := ask(ctx, s, nativeDescribe)
 	return info.id, err
 }
 
-// Topic is a handle on a topic, whether it is there or not. It costs nothing.
+// Topic returns a handle of a topic, which need not exist. It costs nothing.
 func (s *Store) Topic(name string) Topic { return Topic{store: s, name: name} }
 
-// Topics are the names of the topics, in byte order.
+// Topics returns the names of the existing topics, in byte order.
 func (s *Store) Topics(ctx context.Context) ([]string, error) { return s.topics(ctx, false) }
 
-// AllTopics are the names of the topics that are there or ever were.
+// AllTopics returns the names of all topics, including destroyed ones.
 func (s *Store) AllTopics(ctx context.Context) ([]string, error) { return s.topics(ctx, true) }
 
 func (s *Store) topics(ctx context.Context, deadToo bool) ([]string, error) {
@@ -193,7 +193,7 @@ func (s *Store) topics(ctx context.Context, deadToo bool) ([]string, error) {
 	})
 }
 
-// opened is the handle, unless the store was closed.
+// opened returns the handle, or an error if the store is closed.
 func (s *Store) opened() (storeHandle, error) {
 	if handle := s.handle.Load(); handle != nil {
 		return *handle, nil

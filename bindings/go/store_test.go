@@ -14,7 +14,7 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// near opens a store of its own in memory speed.
+// near opens a new store with durability level memory.
 func near(t testing.TB) *weir.Store {
 	t.Helper()
 	store, err := weir.Open(t.TempDir(), &weir.OpenOptions{Durability: weir.DurabilityMemory})
@@ -29,7 +29,7 @@ func near(t testing.TB) *weir.Store {
 	return store
 }
 
-// far connects to a server of its own.
+// far connects to a new server.
 func far(t testing.TB) *weir.Store {
 	t.Helper()
 	store, err := weir.Connect(context.Background(), serve(t), nil)
@@ -40,7 +40,7 @@ func far(t testing.TB) *weir.Store {
 	return store
 }
 
-// serve starts a server over a store of its own; its address. WEIR_COMMAND names
+// serve starts a server with a new store and returns its address. WEIR_COMMAND names
 // the command.
 func serve(t testing.TB) string {
 	t.Helper()
@@ -89,13 +89,13 @@ func serve(t testing.TB) string {
 	return found
 }
 
-// everywhere runs a test on a directory and at a server.
+// everywhere runs a test with a directory and with a server.
 func everywhere(t *testing.T, test func(t *testing.T, store *weir.Store)) {
 	t.Run("near", func(t *testing.T) { test(t, near(t)) })
 	t.Run("far", func(t *testing.T) { test(t, far(t)) })
 }
 
-// topic makes a topic.
+// topic creates a topic.
 func topic(t testing.TB, store *weir.Store, name string) weir.Topic {
 	t.Helper()
 	topic := store.Topic(name)
@@ -452,8 +452,8 @@ func TestAQueryOverTopicsMergesFollowsAndGoesOn(t *testing.T) {
 	})
 }
 
-// follow writes a record, waits for it to come through a query, and gives the
-// token of the query.
+// follow writes a record, waits until a query returns it, and returns the token of
+// the query.
 func follow(
 	t *testing.T,
 	ctx context.Context,

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// Topic is a handle on a topic of a [Store], whether it is there or not. It
-// costs nothing to copy and may be used by any number of goroutines.
+// Topic is a handle of a topic of a [Store]; the topic need not exist. Copying it costs
+// nothing. Any number of goroutines may use it.
 //
-// Writes return when their verdict is there, which at the default durability
-// means: when it is synced to disk. When the context of a write ends first, the
-// write is carried out all the same, and the error is [ErrIndeterminate].
+// A write blocks until its verdict. At the default durability, the write is then
+// synced to disk. If the context of a write ends first, the write may still be
+// executed, and the error is [ErrIndeterminate].
 type Topic struct {
 	store *Store
 	name  string
 }
 
-// Name is the name of the topic.
+// Name returns the name of the topic.
 func (t Topic) Name() string { return t.name }
 
-// Ensure makes the topic if it is not there; options, which may be nil, hold
-// only then. It says whether the topic was made now.
+// Ensure creates the topic if it does not exist. Options, which may be nil, apply only
+// to a topic that this call creates. Returns true if this call created the topic.
 func (t Topic) Ensure(ctx context.Context, options *TopicOptions) (bool, error) {
 	return ask(ctx, t.store, func(store storeHandle) (bool, error) {
 		return nativeTopicEnsure(store, t.name, options)
 	})
 }
 
-// Create makes the topic; INVALID with [ErrTopicExists] when it is there.
+// Create creates the topic. If it exists, the verdict is INVALID with [ErrTopicExists].
 func (t Topic) Create(ctx context.Context, options *TopicOptions) (Verdict, error) {
 	return t.one(ctx, Intention{Operation: OpCreate, Options: options})
 }
 
-// Destroy ends the topic: its keys are gone, its offsets go on if it is made
-// again.
+// Destroy destroys the topic and its keys. If the topic is created again, its offsets
+// continue after the old ones.
 func (t Topic) Destroy(ctx context.Context) (Verdict, error) {
 	return t.one(ctx, Intention{Operation: OpDestroy})
 }
@@ -56,27 +56,27 @@ func (t Topic) Put(ctx context.Context, key, value []byte) (Verdict, error) {
 	return t.one(ctx, Put(key, value))
 }
 
-// PutIf does the same if all conditions hold; else the verdict is INVALID with
+// PutIf writes the record if all conditions hold. Otherwise the verdict is INVALID with
 // [ErrConflict], and its detail has the offset that was found.
 func (t Topic) PutIf(ctx context.Context, key, value []byte, expect ...Expect) (Verdict, error) {
 	return t.one(ctx, Put(key, value, expect...))
 }
 
-// Delete removes a key. It is VALID even if the key has no value.
+// Delete deletes a key. The verdict is VALID even if the key has no value.
 func (t Topic) Delete(ctx context.Context, key []byte, expect ...Expect) (Verdict, error) {
 	return t.one(ctx, Delete(key, expect...))
 }
 
-// Transaction makes all changes, in order, or none; every condition on a key
-// names it by [Expect.Of].
+// Transaction executes all changes, in order, or none. A condition on a key names the
+// key with [Expect.Of].
 func (t Topic) Transaction(ctx context.Context, changes []Change, expect ...Expect) (Verdict, error) {
 	return t.one(ctx, Intention{Operation: OpTransaction, Steps: changes, Expect: expect})
 }
 
-// Batch carries out intentions together, each by itself: one may be VALID beside
-// another that is not. Verdicts come in the same order.
+// Batch executes several intentions independently: some may be VALID and others not.
+// Verdicts have the order of the intentions.
 func (t Topic) Batch(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
-	intentions = slices.Clone(intentions) // a caller's list is the caller's
+	intentions = slices.Clone(intentions) // do not change the caller's slice
 	for at := range intentions {
 		if intentions[at].Topic == "" {
 			intentions[at].Topic = t.name
@@ -85,15 +85,15 @@ func (t Topic) Batch(ctx context.Context, intentions ...Intention) ([]Verdict, e
 	return t.store.Submit(ctx, intentions...)
 }
 
-// Submit carries out intentions of any topics; see [Topic.Batch].
+// Submit executes intentions of any topics; see [Topic.Batch].
 func (s *Store) Submit(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
 	return write(ctx, s, func(store storeHandle) ([]Verdict, error) {
 		return nativeSubmit(store, intentions)
 	})
 }
 
-// Send hands over intentions and does not wait for their verdicts. At a server it
-// may wait until there is room for them.
+// Send sends intentions and does not wait for their verdicts. At a server, it may block
+// until there is room for them.
 func (s *Store) Send(ctx context.Context, intentions ...Intention) (*Pending, error) {
 	late := false
 	handle, err := open(ctx, s, func(store storeHandle) (pendingHandle, error) {
@@ -120,23 +120,23 @@ func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
 	return verdicts[0], nil
 }
 
-// Get is the record with the value of a key, and whether there is one. It may
-// be kept.
+// Get returns the record with the current value of a key, and whether there is one.
+// The record stays valid without a page that the caller must release.
 func (t Topic) Get(ctx context.Context, key []byte) (Record, bool, error) {
 	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
 		return nativeGet(store, t.name, key)
 	})
 }
 
-// At is the record at an offset, and whether it is there. It may be kept.
+// At returns the record at an offset, and whether it exists. It stays valid as for [Topic.Get].
 func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
 	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
 		return nativeAt(store, t.name, offset)
 	})
 }
 
-// cloneBytes is the size up to which a single record is copied into memory of
-// Go; a longer one keeps its page.
+// cloneBytes is the size up to which a single record is copied to Go memory; a
+// larger record references its page.
 const cloneBytes = 64 << 10
 
 func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, error)) (Record, bool, error) {
@@ -153,20 +153,21 @@ func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, e
 	return Record{page.guarded().At(0)}, true, nil
 }
 
-// Info is what a topic is now.
+// Info is the state of a topic.
 type Info struct {
-	// Live says that the topic is there; else it was destroyed.
+	// Live: the topic exists; otherwise it was destroyed.
 	Live bool
-	// ID is its number in the store, Incarnation the intention that made it.
+	// ID is the number of the topic in the store. Incarnation is the intention that
+	// created it.
 	ID, Incarnation uint64
-	// First is the offset of the oldest record that is there, Last that of the
-	// newest one.
+	// First is the offset of the oldest retained record, Last that of the newest
+	// record.
 	First, Last uint64
 	// Keys is the number of keys with a value, Bytes the size of the records.
 	Keys, Bytes uint64
 }
 
-// Info is what the topic is now, and whether it ever was made.
+// Info returns the state of the topic, and whether it was ever created.
 func (t Topic) Info(ctx context.Context) (Info, bool, error) {
 	type answer struct {
 		info  Info
@@ -179,55 +180,55 @@ func (t Topic) Info(ctx context.Context) (Info, bool, error) {
 	return got.info, got.there, err
 }
 
-// From says where reading begins.
+// From is a start position for reading.
 type From struct {
 	kind  uint32
 	value uint64
 }
 
-// FromStart begins with the first record that is there.
+// FromStart starts with the first retained record.
 func FromStart() From { return From{} }
 
-// FromEnd begins after the newest record.
+// FromEnd starts after the newest record.
 func FromEnd() From { return From{kind: 1} }
 
-// After begins with the first record after an offset.
+// After starts with the first record after an offset.
 func After(offset uint64) From { return From{kind: 2, value: offset} }
 
-// Last begins so many offsets before the end.
+// Last starts with the last records of the topic, of the given number.
 func Last(records uint64) From { return From{kind: 3, value: records} }
 
-// Since begins with the first record of a time or later.
+// Since starts with the first record at or after a time.
 func Since(begin time.Time) From {
 	return From{kind: 4, value: uint64(max(begin.UnixMilli(), 0))}
 }
 
-// ParseFrom reads a position: "start", "end", an offset (that record is the
-// first one), "-N" for the last N records, a time ago with its unit ("10m",
-// "2d"), "today", "yesterday", a date in UTC ("2026-11-01") or a time of
-// RFC 3339. The error of any other text has the code [ErrBadOption].
+// ParseFrom parses a position: "start", "end", an offset (the first record), "-N" (the
+// last N records), an age with its unit ("10m", "2d"), "today", "yesterday", a date in
+// UTC ("2026-11-01") or a time in RFC 3339. For other text, the error has the code
+// [ErrBadOption].
 func ParseFrom(text string) (From, error) { return nativePosition(text) }
 
-// Pages are the records from a place to the newest one, as they lie together.
-// Each page is the receiver's, to be released.
+// Pages iterates over the records from a position to the newest one, in pages of
+// adjacent records. The caller must release each page.
 func (t Topic) Pages(ctx context.Context, from From) iter.Seq2[*Page, error] {
 	return t.read(ctx, from, false)
 }
 
-// ListenPages are the same, and go on: they wait for new records until the
-// context ends, which is then the last error. The topic need not be there yet.
+// ListenPages is Pages, but waits for new records at the end, until the context ends;
+// the last error is then that of the context. The topic may be created later.
 func (t Topic) ListenPages(ctx context.Context, from From) iter.Seq2[*Page, error] {
 	return t.read(ctx, from, true)
 }
 
-// Records are the records of [Topic.Pages]; each is good until the end of the
-// loop body.
+// Records iterates over the records of [Topic.Pages]. Each record is valid within the
+// loop body only.
 func (t Topic) Records(ctx context.Context, from From) iter.Seq2[Record, error] {
 	return recordsOf(t.read(ctx, from, false))
 }
 
-// Listen are the records of [Topic.ListenPages]; each is good until the end of
-// the loop body.
+// Listen iterates over the records of [Topic.ListenPages]. Each record is valid within
+// the loop body only.
 func (t Topic) Listen(ctx context.Context, from From) iter.Seq2[Record, error] {
 	return recordsOf(t.read(ctx, from, true))
 }
@@ -258,8 +259,7 @@ func (t Topic) read(ctx context.Context, from From, wait bool) iter.Seq2[*Page, 
 	}
 }
 
-// recordsOf hands out the records of pages and releases each page after its
-// last one.
+// recordsOf yields the records of pages, and releases each page after its last record.
 func recordsOf(pages iter.Seq2[*Page, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for page, err := range pages {
@@ -284,20 +284,20 @@ func eachRecord(page *Page, yield func(Record, error) bool) bool {
 	return true
 }
 
-// ScanOptions say which keys a page of a scan has.
+// ScanOptions select the keys of a page of a scan.
 type ScanOptions struct {
-	// Prefix is what the keys begin with.
+	// Prefix is the prefix of the keys.
 	Prefix []byte
-	// After is the key after which the page begins; nil: with the first one.
+	// After is the key after which the page starts; nil: with the first key.
 	After []byte
 	// Limit is the largest number of keys; 0: 1,000.
 	Limit int
-	// KeysOnly leaves values out: records have key and offset alone.
+	// KeysOnly omits values: records have only key and offset.
 	KeysOnly bool
 }
 
-// ScanPage is one page of keys in byte order, to be released; nil when there is
-// none.
+// ScanPage returns one page of keys in byte order, which the caller must release; nil
+// if there are no more keys.
 func (t Topic) ScanPage(ctx context.Context, options ScanOptions) (*Page, error) {
 	handle, err := ask(ctx, t.store, func(store storeHandle) (pageHandle, error) {
 		return nativeScan(store, t.name, &options)
@@ -308,8 +308,8 @@ func (t Topic) ScanPage(ctx context.Context, options ScanOptions) (*Page, error)
 	return adopt(handle), nil
 }
 
-// Scan are the keys that begin with a prefix, in byte order, with their values;
-// each record is good until the end of the loop body.
+// Scan iterates over the keys with a prefix, in byte order, with their values. Each
+// record is valid within the loop body only.
 func (t Topic) Scan(ctx context.Context, prefix []byte) iter.Seq2[Record, error] {
 	return recordsOf(func(yield func(*Page, error) bool) {
 		options := ScanOptions{Prefix: prefix}

@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// TopicsOptions say which records a query over topics is about; see
-// [Store.Query].
+// TopicsOptions select the records of a query over topics; see [Store.Query].
 type TopicsOptions struct {
-	// From are names of topics, or patterns: "orders.*" has one more part,
-	// "orders.**" any number.
+	// From are names of topics, or patterns: "orders.*" matches one more part,
+	// "orders.**" any number of parts.
 	From []string
-	// Latest makes the current value of each key an item; else each record is
-	// one.
+	// Latest makes the current value of each key an item; otherwise each record is an
+	// item.
 	Latest bool
-	// AsOf is the intention up to which records count; 0: all that are there
-	// when the query begins.
+	// AsOf is the last intention whose records are included; 0: all records that exist
+	// when the query starts.
 	AsOf uint64
-	// Follow makes the query go on with what comes. It ends with its context.
+	// Follow makes the query continue with new records until its context ends.
 	Follow bool
-	// Kinds are the kinds of records that are items; nil: of values alone.
+	// Kinds are the kinds of records that are items; nil: only PUT.
 	Kinds []RecordKind
-	// ResetEarliest makes a token go on with the first record that is left when
-	// its own are gone; else that is an error.
+	// ResetEarliest: if the next record of a token was removed, the query continues
+	// with the first retained record. Otherwise this is an error.
 	ResetEarliest bool
 	// NoPushDown makes a server send all records; for measurements.
 	NoPushDown bool
-	// Patience is the longest wait for records that are there (30 s).
+	// Patience limits one wait for records that exist (30 s).
 	Patience time.Duration
 }
 
-// Query begins a query over topics, here or at a server. It fetches its pages
-// itself: it has no sources of its own, and Pages and Items go on to its end.
+// Query starts a query over topics of a directory or a server. It fetches its pages
+// itself, so the caller adds no sources. Pages and Items run to its end.
 func (s *Store) Query(ctx context.Context, topics TopicsOptions, options QueryOptions) (*Query, error) {
 	handle, err := open(ctx, s, func(store storeHandle) (queryHandle, error) {
 		return nativeQueryOpenTopics(store, &topics, &options)
@@ -45,18 +44,18 @@ func (s *Store) Query(ctx context.Context, topics TopicsOptions, options QueryOp
 	return query, nil
 }
 
-// SourceName is the name of a source, which for a query over topics is that of
-// the topic; empty for none.
+// SourceName returns the name of a source, which is the name of the topic for a query
+// over topics; empty if there is no such source.
 func (q *Query) SourceName(source uint32) (string, error) {
 	defer runtime.KeepAlive(q)
 	return nativeQuerySourceName(q.handle, source)
 }
 
-// queryStep bounds one wait in the library. A cancel would end the query, so
-// that there would be no token.
+// queryStep limits one wait in the library. A cancel would end the query, and there
+// would be no token.
 const queryStep = 50 * time.Millisecond
 
-// wait is the next page of a query over topics; nil when there is none.
+// wait returns the next page of a query over topics; nil if there is none.
 func (q *Query) wait(ctx context.Context) (*Page, error) {
 	defer runtime.KeepAlive(q)
 	for {

@@ -11,14 +11,14 @@ import (
 
 // world runs the commands of transcripts.
 type world interface {
-	// run runs a command and gives what it prints.
+	// run runs a command and returns its output.
 	run(line string) string
-	// close frees what the commands left.
+	// close releases what the commands have left open.
 	close()
 }
 
-// vectors is the folder of a set of transcripts. They lie beside the module,
-// which WEIR_VECTORS overrules.
+// vectors returns the folder of a set of transcripts. It is beside the module, unless
+// WEIR_VECTORS is set.
 func vectors(t *testing.T, set string) string {
 	t.Helper()
 	root := os.Getenv("WEIR_VECTORS")
@@ -28,9 +28,9 @@ func vectors(t *testing.T, set string) string {
 	return filepath.Join(root, set)
 }
 
-// replay runs every transcript of a set: commands above a rule, below it what
-// they print. What stands after a comma says how; then those about directories
-// are left out.
+// replay runs every transcript of a set: commands above a rule, the expected output
+// below it. The text after a comma in set names the mode. If there is one, transcripts
+// about directories are skipped.
 func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
 	folder, _, served := strings.Cut(set, ", ")
 	paths, err := filepath.Glob(filepath.Join(vectors(t, folder), "*.txt"))
@@ -60,7 +60,7 @@ func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
 	fmt.Printf("transcripts of %s: %d, steps: %d\n", set, len(paths), steps)
 }
 
-// replayed runs the blocks of a transcript; how many commands there were.
+// replayed runs the blocks of a transcript and returns the number of commands.
 func replayed(t *testing.T, text string, world world) int {
 	t.Helper()
 	steps, line := 0, 1

@@ -1,7 +1,7 @@
 package weir
 
-// fits says whether a library has all that a version of the interface has: its
-// major version, and not a lesser minor one.
+// fits reports whether a library has everything of a version of the interface: an equal
+// major version, and at least its minor version.
 func fits(library, wanted uint32) bool {
 	return library>>16 == wanted>>16 && library >= wanted
 }

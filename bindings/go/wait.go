@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// forever is a timeout that never ends.
+// forever is a timeout without end.
 const forever time.Duration = -1
 
 // within returns a handle of the store for one call, which is cancelled when the
@@ -37,8 +37,7 @@ func (s *Store) within(ctx context.Context, limited bool) (storeHandle, func() b
 	}, nil
 }
 
-// write calls work with a handle of the store that is cancelled when the context
-// ends.
+// write runs work with a handle of the store that is cancelled when the context ends.
 func write[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(s)
 	var none T
@@ -51,8 +50,8 @@ func write[T any](ctx context.Context, s *Store, work func(storeHandle) (T, erro
 	return value, because(ctx, err)
 }
 
-// ask is write for reads. A local store answers them at once, so that its calls
-// ignore the context.
+// ask is write for reads. A local store responds at once, so its calls ignore the
+// context.
 func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)) (T, error) {
 	if !s.far && ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
@@ -60,8 +59,8 @@ func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)
 	return write(ctx, s, work)
 }
 
-// open calls work, whose result outlives the context, so that it does not inherit
-// the deadline. If the context ends during the call, free releases the result.
+// open runs work, whose result outlives the context and does not inherit its
+// deadline. If the context ends during the call, free releases the result.
 func open[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error), free func(T)) (T, error) {
 	defer runtime.KeepAlive(s)
 	var none T
@@ -77,8 +76,8 @@ func open[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error
 	return value, because(ctx, err)
 }
 
-// during calls work until the context ends. The function cancel ends the running
-// call of the handle, or else its next one.
+// during runs work until the context ends. The function cancel ends the running
+// call of the handle, or otherwise its next call.
 func during[T any](ctx context.Context, cancel func(), work func() (T, error)) (T, error) {
 	for {
 		if ctx.Err() != nil {
@@ -102,7 +101,7 @@ func during[T any](ctx context.Context, cancel func(), work func() (T, error)) (
 			<-cancelled
 		}
 		if codeOf(err) == ErrCancelled && ctx.Err() == nil {
-			// An earlier context has cancelled this call, which did nothing.
+			// The cancel of an earlier context ended this call before it did anything.
 			continue
 		}
 		return value, because(ctx, err)

@@ -13,16 +13,16 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// relay stands between clients and a server, and can keep back what the server
-// says.
+// relay is a proxy between clients and a server. It can hold back the replies of the
+// server.
 type relay struct {
 	address string
-	asked   chan struct{} // something was sent to a server that is kept back
-	gate    sync.RWMutex  // locked while answers are kept back
-	held    chan struct{} // has a value then
+	asked   chan struct{} // a client sent a request while replies are held back
+	gate    sync.RWMutex  // locked while replies are held back
+	held    chan struct{} // has a value while replies are held back
 }
 
-// relayed is a relay to a server of its own.
+// relayed returns a relay to a new server.
 func relayed(t testing.TB) *relay {
 	t.Helper()
 	server := strings.TrimPrefix(serve(t), "weir://")
@@ -80,7 +80,7 @@ type reader func([]byte) (int, error)
 
 func (r reader) Read(into []byte) (int, error) { return r(into) }
 
-// hold keeps back what the server says until it is let go.
+// hold holds back the replies of the server until release.
 func (r *relay) hold() {
 	r.gate.Lock()
 	select {
@@ -95,16 +95,16 @@ func (r *relay) letGo() {
 	r.gate.Unlock()
 }
 
-// waiting is a call that waits for a server, with its name.
+// waiting is a call that waits for a server, and its name.
 type waiting struct {
 	name string
 	call func(context.Context) error
-	// code is that of the error when the call is cancelled; of one whose deadline
-	// passed it is ErrDeadline, or the same.
+	// code is the error of the call when it is cancelled. After a deadline, the error
+	// is ErrDeadline or this code.
 	code weir.Code
 }
 
-// waits are calls of everything that a store gives out.
+// waits returns calls of every kind that can wait.
 func waits(t *testing.T, store *weir.Store) []waiting {
 	t.Helper()
 	ctx := context.Background()
@@ -181,7 +181,7 @@ func waits(t *testing.T, store *weir.Store) []waiting {
 	}
 }
 
-// held is a store behind a relay, which is let go when the test is over.
+// held returns a store behind a relay; the relay stops holding back at the end of the test.
 func held(t *testing.T) (*weir.Store, *relay) {
 	t.Helper()
 	relay := relayed(t)
@@ -193,7 +193,7 @@ func held(t *testing.T) (*weir.Store, *relay) {
 	return store, relay
 }
 
-// goesOn fails when a store is not as good as before.
+// goesOn fails the test if a store is no longer usable.
 func goesOn(t *testing.T, store *weir.Store) {
 	t.Helper()
 	record, there, err := store.Topic("t").Get(context.Background(), []byte("k"))
@@ -234,14 +234,14 @@ func TestACancelReachesEveryCallThatWaitsForAServer(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- one.call(ctx) }()
 		if one.name != "Session.Resume" {
-			// That one asks nothing: it waits for what is on its way.
+			// This call sends no request: it waits for earlier answers.
 			<-relay.asked
 		}
 		cancel(reason)
 		if err := <-ended; !errors.Is(err, one.code) || !errors.Is(err, reason) {
 			t.Errorf("%s: %v", one.name, err)
 		}
-		// Its write is what the next one waits for.
+		// The next call waits for the write of this one.
 		if isHeld = one.name == "Session.Submit"; isHeld {
 			continue
 		}
