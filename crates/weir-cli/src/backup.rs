@@ -1,4 +1,4 @@
-//! `weir backup`: a copy of a store that is a store.
+//! `weir backup`: copies a store. The copy is a complete store.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ Examples:
   weir put orders x && weir backup ./copy
   weir put orders x && weir backup ./second -o json && weir verify ./second")]
 pub(crate) struct BackupArgs {
-    /// Directory to make; it must not exist or be empty
+    /// Directory to create; it must not exist or be empty
     target: PathBuf,
 }
 
@@ -32,7 +32,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field("ms", "number", "milliseconds it took"),
 ];
 
-/// Carries out `weir backup`.
+/// Runs `weir backup`.
 pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

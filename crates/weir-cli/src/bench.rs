@@ -1,9 +1,8 @@
-//! `weir bench`: how fast a store answers, in a directory or at a server.
+//! `weir bench`: measures how fast a store responds, in a directory or at a server.
 //!
-//! Clients are threads, each with a connection of its own if there is a server.
-//! A latency is the time that a program sees: from its call to the answer.
-//! Every figure is printed with the durability level, because it means nothing
-//! without it.
+//! Each client is a thread. At a server, each client has a separate connection. A latency is the
+//! time from the call of the program to the response. Each result is printed with the durability
+//! level, because it cannot be interpreted without the level.
 //!
 //! Invariants:
 //! - No figure includes failed work.
@@ -28,7 +27,7 @@ use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
 use crate::report::{Because, Failure};
 
-/// Most clients of one run.
+/// Maximum number of clients in one run.
 const CLIENTS_MAX: u64 = 1024;
 
 #[derive(Debug, Args)]
@@ -37,13 +36,13 @@ pub(crate) struct BenchArgs {
     verb: Verb,
 }
 
-/// Options of all three.
+/// Options that the three benchmarks share.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
     /// Topic to write to; created if it does not exist, and not removed afterwards
     #[arg(short, long, default_value = "bench")]
     topic: String,
-    /// Clients at once, each with a connection of its own
+    /// Concurrent clients, each with a separate connection
     #[arg(short, long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: u64,
@@ -114,7 +113,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field("complete", "bool", "whether it ran to its end"),
 ];
 
-/// What one client, or all of them, have seen.
+/// Measurements of one client, or of all clients together.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     messages: u64,
@@ -132,10 +131,10 @@ impl Seen {
     }
 }
 
-/// What the clients of a measurement saw, each for itself.
+/// The measurements of each client, in the order of the clients.
 type Clients = Vec<anyhow::Result<Seen>>;
 
-/// Waits for all clients; a panic of one goes on here.
+/// Waits for all clients. Resumes the panic of a client in this thread.
 fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Seen>>>) -> Clients {
     let ended = running.into_iter().map(ScopedJoinHandle::join);
     ended
@@ -143,7 +142,7 @@ fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Seen>>>) -> Clients {
         .collect()
 }
 
-/// What all of them saw together, or why the first that failed did.
+/// Adds the measurements of all clients. Fails with the first error of a client.
 fn sum(clients: Clients) -> anyhow::Result<Seen> {
     let mut all = Seen::default();
     for seen in clients {
@@ -152,7 +151,7 @@ fn sum(clients: Clients) -> anyhow::Result<Seen> {
     Ok(all)
 }
 
-/// A measurement that has ended.
+/// A completed measurement.
 struct Measured {
     verb: &'static str,
     clients: u64,
@@ -162,7 +161,7 @@ struct Measured {
     seen: Seen,
 }
 
-/// What a run needs.
+/// State of one run.
 pub(crate) struct Bench<'a> {
     caller: &'a Caller,
     weir: &'a Weir,
@@ -170,8 +169,8 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The store for one client: a connection of its own, or the one open
-    /// store of this process.
+    /// Returns the store for one client: a new connection, or a clone of the store that this
+    /// process has open.
     fn client(&self) -> anyhow::Result<Weir> {
         let url = match (self.weir.local(), place::place(self.caller)?) {
             (Some(_), _) => return Ok(self.weir.clone()),
@@ -188,12 +187,12 @@ impl Bench<'_> {
     }
 }
 
-/// The share of one of `clients` in `messages`.
+/// Returns how many of `messages` the client with number `client` processes.
 fn share(messages: u64, clients: u64, client: u64) -> u64 {
     messages / clients + u64::from(client < messages % clients)
 }
 
-/// Carries out `weir bench`.
+/// Runs `weir bench`.
 pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

@@ -1,10 +1,9 @@
-//! Bytes as text and back: what keys and values look like outside.
+//! Keys and values as text: JSON, base64, hexadecimal and table cells.
 //!
-//! Keys and values are bytes. In JSON, a key is `key` if it is UTF-8, else
-//! `key64` (base64). A value is `value` if it is one JSON value without line
-//! breaks or outer blanks (it is printed byte for byte), `text` if it is other
-//! UTF-8, else `value64`. Invariant: different byte strings have different
-//! JSON.
+//! Keys and values are bytes. In JSON, a key is `key` if it is UTF-8, else `key64` (base64). A
+//! value is `value` if it is one JSON value without line breaks or outer blanks; it is printed byte
+//! for byte. Other UTF-8 is `text`, and all other bytes are `value64`. Invariant: different byte
+//! strings have different JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -26,7 +25,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     HEXLOWER.encode(bytes)
 }
 
-/// The bytes of hexadecimal text, in either case.
+/// Decodes hexadecimal text of either case. `None` if the text is invalid.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
 }
@@ -58,7 +57,7 @@ pub(crate) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// `"NAME":"..."` or `"NAME64":"..."`; null for no bytes.
+/// `"NAME":"..."` for UTF-8, else `"NAME64":"..."`.
 pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => format!("\"{name}\":null"),
@@ -76,7 +75,7 @@ pub(crate) fn json_value(bytes: &[u8]) -> String {
     }
 }
 
-/// The bytes as JSON text, if they can stand in a line of JSON as they are.
+/// The bytes as JSON text, if a line of JSON can contain them unchanged.
 fn embeddable(bytes: &[u8]) -> Option<&str> {
     if bytes.contains(&b'\n') || bytes.contains(&b'\r') {
         return None;
@@ -85,8 +84,7 @@ fn embeddable(bytes: &[u8]) -> Option<&str> {
     (json.get().len() == bytes.len()).then(|| json.get())
 }
 
-/// The field's value back: the counterpart of [`json_bytes`] and
-/// [`json_value`] for text and base64 forms.
+/// Decodes the text or base64 form of a field that [`json_bytes`] or [`json_value`] printed.
 pub(crate) fn unjson<'a>(text: Option<&'a str>, base: Option<&str>) -> Option<Cow<'a, [u8]>> {
     match (text, base) {
         (Some(text), None) => Some(Cow::Borrowed(text.as_bytes())),

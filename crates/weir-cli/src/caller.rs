@@ -1,4 +1,4 @@
-//! The options that every command has, resolved: settings, style, limits.
+//! The resolved common options of a command: settings, style, limits.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::credentials::Credentials;
 use crate::output::Style;
 use crate::settings::Settings;
 
-/// What holds for this call.
+/// The settings of one run of the command.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Caller {
@@ -16,20 +16,20 @@ pub(crate) struct Caller {
     pub(crate) settings: Settings,
     /// How rows are printed.
     pub(crate) style: Style,
-    /// `--token-file` and the like, as they were typed.
+    /// `--token-file` and the related options, as typed.
     pub(crate) credentials: Credentials,
-    /// Whether only data and errors are wanted.
+    /// Whether to print data and errors only.
     pub(crate) quiet: bool,
-    /// Whether explanations are wanted.
+    /// Whether to print explanations.
     pub(crate) verbose: bool,
-    /// How long to wait for a lock.
+    /// Maximum wait for the lock of a store, or for a server.
     pub(crate) lock_wait: Duration,
-    /// What a node of a cluster must have seen to read a key.
+    /// Consistency of reading a key in a cluster.
     pub(crate) consistency: Consistency,
-    /// Whether a store may be created beside other files.
+    /// Whether a store may be created in a directory that has other files.
     pub(crate) create: bool,
     /// Limits of keys and values.
     pub(crate) limits: IntentionLimits,
-    /// Whether the exit codes of the store tools hold.
+    /// Whether the exit codes of the store tools apply.
     pub(crate) tool: bool,
 }

@@ -46,14 +46,14 @@ enum Verb {
         /// Directory for the two files
         #[arg(default_value = ".")]
         dir: PathBuf,
-        /// What it is called
+        /// Name of the authority
         #[arg(long, default_value = "weir authority")]
         name: String,
-        /// How long it holds, in whole days [at most 36500d]
+        /// Lifetime in whole days [at most 36500d]
         #[arg(long, default_value = "3650d", value_parser = authority_days, value_name = "TIME")]
         expires: u32,
     },
-    /// Make a certificate and its key, signed by the authority
+    /// Create a certificate and its key, signed by the authority
     #[command(after_long_help = "\
 The files are called after the first name. A client or node is known to a server by any of its
 names: list it under [[certificate]] in the file of identities.
@@ -65,17 +65,17 @@ Examples:
         /// Host names, addresses or URIs
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
-        /// What it is for
+        /// Purpose of the certificate
         #[arg(long = "for", value_enum, default_value = "server")]
         purpose: Purpose,
-        /// Directory with ca.pem and ca.key; the new files come beside them
+        /// Directory with ca.pem and ca.key; the new files are written to it too
         #[arg(long, value_name = "DIR", default_value = ".")]
         ca: PathBuf,
-        /// How long it holds, in whole days, and never longer than the authority [at most 3650d]
+        /// Lifetime in whole days; it ends no later than that of the authority [at most 3650d]
         #[arg(long, default_value = "90d", value_parser = certificate_days, value_name = "TIME")]
         expires: u32,
     },
-    /// Show the certificates of a file
+    /// Show the certificates in a file
     #[command(after_long_help = "Examples:\n  \
         weir cert ca && weir cert show ca.pem\n  \
         weir cert ca ./pki && weir cert show ./pki/ca.pem -o json")]
@@ -87,12 +87,12 @@ Examples:
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// The lifetime of an authority in days.
+/// Parses the lifetime of an authority, in days.
 fn authority_days(text: &str) -> Result<u32, String> {
     days(text, 36_500)
 }
 
-/// The lifetime of a certificate in days.
+/// Parses the lifetime of a certificate, in days.
 fn certificate_days(text: &str) -> Result<u32, String> {
     days(text, 3650)
 }
@@ -120,7 +120,7 @@ pub(crate) const FIELDS: &[Field] = &[
     wide("serial", "text", "its number, hexadecimal"),
 ];
 
-/// Carries out `weir cert`.
+/// Runs `weir cert`.
 pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Ca { dir, name, expires } => {
@@ -175,7 +175,7 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// A row for each certificate of a file.
+/// Prints a row for each certificate in a file.
 fn print(mut out: Output, file: &Path) -> anyhow::Result<()> {
     let shown = file.display().to_string();
     let now = now_ms();

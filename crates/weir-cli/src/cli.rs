@@ -1,7 +1,7 @@
-//! The command line: what can be typed, and what it calls.
+//! The command line: its grammar, and the dispatch to the commands.
 //!
-//! Each command accepts the common options after its name; `weir` itself
-//! accepts them before it. This module does no work: each command has a file.
+//! Each command accepts the common options after its name. `weir` itself accepts them before the
+//! name. This module only dispatches; each command has its own file.
 
 #![allow(clippy::doc_markdown, reason = "they are help texts")]
 
@@ -23,7 +23,7 @@ use crate::report;
 use crate::rows;
 use crate::settings::{self, Flags, Settings};
 
-/// What `weir` alone prints.
+/// The text that `weir` prints without arguments.
 const WELCOME: &str = "\
 weir keeps structured messages: an event store in a directory, nothing to install or start.
 Write to a topic, and the answer comes when the record is safe on disk.
@@ -85,13 +85,13 @@ pub(crate) struct Common {
     /// Print no headings
     #[arg(long, global = true, hide_short_help = true)]
     no_headers: bool,
-    /// Print nothing but data and errors
+    /// Print data and errors only
     #[arg(short, long, global = true, hide_short_help = true)]
     quiet: bool,
-    /// Explain what is done
+    /// Explain each step
     #[arg(short, long, global = true, hide_short_help = true)]
     verbose: bool,
-    /// When a write is answered: group, each, interval:TIME or memory [default: group]
+    /// When a write is acknowledged: group, each, interval:TIME or memory [default: group]
     #[arg(long, global = true, value_parser = settings::durability, value_name = "LEVEL")]
     #[arg(hide_short_help = true)]
     durability: Option<Durability>,
@@ -99,7 +99,7 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_parser = settings::value_bytes_max, value_name = "SIZE")]
     #[arg(hide_short_help = true)]
     value_max: Option<usize>,
-    /// How long to wait for another process that has the store, or for a server [default: 2s]
+    /// Maximum wait for another process that has the store open, or for a server [default: 2s]
     #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
     #[arg(hide_short_help = true)]
     lock_wait: Option<Duration>,
@@ -110,14 +110,14 @@ pub(crate) struct Common {
     /// Create the store even in a directory that has other files
     #[arg(long, global = true, hide_short_help = true)]
     create: bool,
-    /// Configuration file [else ./weir.toml, then those of the person and the system]
+    /// Configuration file [else ./weir.toml, then the files of the user and the system]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     config: Option<PathBuf>,
     #[command(flatten)]
     credentials: Credentials,
 }
 
-/// A command's own arguments with the common ones.
+/// The arguments of a command with the common options.
 #[derive(Debug, Args)]
 pub(crate) struct With<T: Args> {
     #[command(flatten)]
@@ -146,23 +146,23 @@ enum Command {
     Group(With<crate::group::GroupArgs>),
     /// Check, test and install the programs that judge the writes of a topic
     Program(With<crate::program::ProgramArgs>),
-    /// Show the main job on real data, in a minute
+    /// Show the main features on real data, in a minute
     Demo(With<crate::demo::DemoArgs>),
-    /// Write many values from a file, each exactly once, however often it is interrupted
+    /// Write many values from a file, each exactly once, even after interruptions
     Import(With<crate::import::ImportArgs>),
-    /// Print the records of a topic as JSON that import takes
+    /// Print the records of a topic as JSON that `weir import` reads
     Export(With<crate::export::ExportArgs>),
-    /// Measure how fast the store answers: writes, reads, listeners
+    /// Measure how fast the store responds: writes, reads, listeners
     Bench(With<crate::bench::BenchArgs>),
-    /// Serve the store: HTTP for everybody, the native protocol for speed
+    /// Serve the store over HTTP and the native protocol
     Serve(Box<With<crate::serve::ServeArgs>>),
-    /// Run several nodes that keep one store, so that one of them may fail
+    /// Run several nodes that replicate one store, so that one of them may fail
     Cluster(With<crate::cluster::ClusterArgs>),
     /// Show the state of a store: durability, disk, log, sessions
     Status(With<crate::status::StatusArgs>),
     /// Check whether this machine and directory suit a store
     Doctor(With<crate::doctor::DoctorArgs>),
-    /// Check every byte of a store that nobody has open
+    /// Check every byte of a store that no process has open
     Verify(With<crate::verify::VerifyArgs>),
     /// Copy a store into a directory
     Backup(With<crate::backup::BackupArgs>),
@@ -201,7 +201,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Reads the command line; prints help and errors itself.
+    /// Reads the command line. Prints help and errors, then exits.
     pub(crate) fn read() -> Self {
         let mut grammar = Self::build();
         if std::env::args_os().any(|word| word == "-h") {
@@ -227,8 +227,8 @@ impl Cli {
         })
     }
 
-    /// The names of the command in these words, joined by blanks, and the common options, also where
-    /// arguments that the command needs are missing.
+    /// Returns the command names in these words, joined by blanks, and the common options. Required
+    /// arguments may be missing.
     fn read_loosely(words: &[OsString]) -> (String, Common) {
         fn loose(command: clap::Command) -> clap::Command {
             let command = command.ignore_errors(true).subcommand_required(false);
@@ -250,8 +250,7 @@ impl Cli {
 
     /// The grammar, for help, completion and manual pages.
     pub(crate) fn build() -> clap::Command {
-        // After its name each command has these options again, so here they
-        // are only for those who put them first.
+        // Each command also accepts these options after its name, so most of them are hidden here.
         let command = Self::command().mut_args(|arg| {
             let hidden = !SHORT.contains(&arg.get_id().as_str());
             arg.global(false).hide_short_help(hidden)
@@ -263,17 +262,17 @@ impl Cli {
     }
 }
 
-/// The widest short help, in columns: that of a small terminal, so that its height can be relied on.
+/// Maximum width of the short help in columns: that of a small terminal, so that no line wraps.
 const SHORT_COLUMNS: usize = 80;
 
-/// The common options in the short help of `weir` itself; commands have them in the long help alone.
+/// The common options in the short help of `weir`. Commands list them in the long help only.
 const SHORT: [&str; 5] = ["at", "output", "quiet", "verbose", "durability"];
 
-/// A line of help that is at least this long goes on in the next line of its paragraph.
+/// A line of help with at least this many characters continues in the next line of its paragraph.
 const WRAPPED_CHARS: usize = 70;
 
-/// The command with each paragraph of its help, and of the help of its commands, as one line: clap
-/// wraps it to the width of the terminal, and would wrap the lines of the source a second time.
+/// Joins the lines of each paragraph in the help of the command and its subcommands. clap wraps a
+/// paragraph to the width of the terminal, but keeps the line breaks in it.
 fn reflowed(command: clap::Command) -> clap::Command {
     let help = command.get_after_long_help().map(ToString::to_string);
     let command = match help {
@@ -283,8 +282,8 @@ fn reflowed(command: clap::Command) -> clap::Command {
     command.mut_subcommands(reflowed)
 }
 
-/// The text with the lines of each paragraph joined. Lines that are indented, and short ones before
-/// another line, are no paragraph.
+/// Joins the lines of each paragraph. Indented lines, and short lines before another line, are not
+/// part of a paragraph.
 fn joined(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = "";
@@ -301,7 +300,7 @@ fn joined(text: &str) -> String {
 }
 
 impl Common {
-    /// These options; those that are not set are taken from `first`.
+    /// Fills the options that are not set from `first`.
     fn or(self, first: Self) -> Self {
         Self {
             at: self.at.or(first.at),
@@ -320,7 +319,7 @@ impl Common {
         }
     }
 
-    /// How rows are printed, without what files set.
+    /// The style of the options alone, without configuration files.
     fn style(self) -> Style {
         Style {
             format: self.output,
@@ -329,7 +328,7 @@ impl Common {
         }
     }
 
-    /// These options, for a call that must not take long and prints nothing of its own.
+    /// Resolves the options for a call that must be quick and prints no messages.
     fn quick_caller(mut self) -> anyhow::Result<Caller> {
         (self.quiet, self.verbose) = (true, false);
         self.lock_wait = Some(completion::WAIT);
@@ -373,7 +372,7 @@ impl<T: Args> With<T> {
     }
 }
 
-/// Carries out what was typed.
+/// Runs the parsed command.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let first = cli.common;
     let Some(command) = cli.command else {
@@ -383,14 +382,14 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     };
-    /// Splits off the common options and calls the command.
+    /// Separates the common options, and calls the command.
     macro_rules! call {
         ($module:ident, $with:expr) => {{
             let (args, caller) = $with.split(first)?;
             crate::$module::run(&caller, &args)
         }};
     }
-    /// As `split`, for the tools, which have exit codes of their own.
+    /// Like `call`, for the store tools, which have separate exit codes.
     macro_rules! tool {
         ($module:ident, $with:expr) => {{
             let (args, mut caller) = $with.split(first)?;
@@ -442,7 +441,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 mod tests {
     use super::{Cli, overview};
 
-    /// Lines and columns of the screen that `-h` of a command fits into.
+    /// Lines and columns of the screen that must fit the `-h` of a command.
     const SCREEN: (usize, usize) = (24, super::SHORT_COLUMNS);
 
     #[test]
@@ -466,7 +465,7 @@ mod tests {
         assert!(too_long.is_empty(), "{}", too_long.join("\n"));
     }
 
-    /// Commands with arguments that they need, and without rows.
+    /// Commands with required arguments that print no rows.
     const NO_ROWS: &[&str] = &[
         "cluster add",
         "cluster join",

@@ -1,4 +1,4 @@
-//! `weir cluster`: forming a cluster, and looking at it.
+//! `weir cluster`: creates, changes and inspects a cluster.
 
 mod change;
 mod init;
@@ -34,25 +34,25 @@ pub(crate) struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Start a whole cluster on this machine, for trying and testing
+    /// Start a whole cluster on this machine, for tests
     Local(local::LocalArgs),
     /// Make a store the first node of a new cluster
     Init(init::InitArgs),
-    /// Make an empty directory a node of a cluster that runs
+    /// Make an empty directory a node of a running cluster
     Join(join::JoinArgs),
-    /// Keep a number for a node that is to join, and wait for nothing
+    /// Reserve a number for a node that will join, without waiting for the node
     Add(change::AddArgs),
-    /// Remove a node; its directory cannot come back under its number
+    /// Remove a node; its directory cannot join again under its number
     Rm(change::RmArgs),
-    /// Hand the lead over to another node
+    /// Transfer the leadership to another node
     Transfer(change::TransferArgs),
     /// Write a snapshot on every node, and remove the log before it
     Snapshot(snapshot::SnapshotArgs),
-    /// Show every node: its role, how far it is, its digest
+    /// Show every node: its role, its log position, its digest
     Status(status::StatusArgs),
 }
 
-/// Carries out `weir cluster`.
+/// Runs `weir cluster`.
 pub(crate) fn run(caller: &Caller, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Local(args) => local::run(caller, args),

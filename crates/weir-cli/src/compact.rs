@@ -1,4 +1,4 @@
-//! `weir compact`: removes what the store no longer needs.
+//! `weir compact`: removes data that the store no longer needs.
 
 use std::process::ExitCode;
 
@@ -50,7 +50,7 @@ pub(crate) const TOPIC_FIELDS: &[Field] = &[
     field("bytes_after", "number", "bytes of records that stay"),
 ];
 
-/// Carries out `weir compact`.
+/// Runs `weir compact`.
 pub(crate) fn run(caller: &Caller, args: &CompactArgs) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.topic {
         return topic(caller, name);

@@ -1,6 +1,6 @@
 //! `weir completion`: scripts that complete commands, options and the names of topics.
 //!
-//! The script of a shell runs `weir` with `COMPLETE=SHELL` and the words that are typed. Invariant: a
+//! The script of a shell runs `weir` with `COMPLETE=SHELL` and the typed words. Invariant: a
 //! completion prints candidates only, writes nothing, and ends within `WAIT`.
 
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use crate::caller::Caller;
 use crate::place::{self, Access, Where};
 use crate::report;
 
-/// How long a completion waits for the names of topics.
+/// Maximum wait of a completion for the names of topics.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(crate) struct CompletionArgs {
     shell: Shell,
 }
 
-/// Carries out `weir completion`.
+/// Runs `weir completion`.
 pub(crate) fn run(args: &CompletionArgs) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     let shell = args.shell.to_string();
@@ -48,10 +48,10 @@ pub(crate) fn run(args: &CompletionArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the words of a command that is not complete, and resolves where it would work.
+/// Reads the words of an incomplete command, and resolves the store that it would use.
 pub(crate) type ReadCaller = fn(&[OsString]) -> anyhow::Result<Caller>;
 
-/// The command whose arguments with the value name TOPIC are completed with the names of topics.
+/// Completes the arguments with the value name TOPIC by the names of topics.
 pub(crate) fn with_topics(command: clap::Command, caller: ReadCaller) -> clap::Command {
     let command = command.mut_args(|arg| {
         let names = arg.get_value_names().unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn with_topics(command: clap::Command, caller: ReadCaller) -> clap::C
     command.mut_subcommands(|sub| with_topics(sub, caller))
 }
 
-/// Names of topics that begin with `typed`, or none if they cannot be read in time.
+/// Names of topics that begin with `typed`. Empty if they cannot be read within `WAIT`.
 fn topics(typed: &OsStr, caller: ReadCaller) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else {
         return Vec::new();
@@ -76,7 +76,7 @@ fn topics(typed: &OsStr, caller: ReadCaller) -> Vec<CompletionCandidate> {
     let words = words.collect::<Vec<_>>();
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
-        // The receiver may be gone when the names come too late.
+        // The receiver no longer exists if the names come too late.
         let _ = send.send(caller(&words).ok().and_then(|caller| names(&caller)));
     });
     let names = receive.recv_timeout(WAIT).unwrap_or(None);
@@ -87,7 +87,7 @@ fn topics(typed: &OsStr, caller: ReadCaller) -> Vec<CompletionCandidate> {
 
 fn names(caller: &Caller) -> Option<Vec<String>> {
     let weir = match place::place(caller).ok()? {
-        // No lock, so that a completion is in nobody's way.
+        // Without a lock, so that a completion blocks no other process.
         Where::Directory(at) => Weir::open_read_only(at).ok()?,
         Where::Server(_) => place::open(caller, Access::Read).ok()?,
     };

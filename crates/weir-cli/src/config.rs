@@ -1,4 +1,4 @@
-//! `weir config`: what holds, and where it comes from.
+//! `weir config`: shows, checks and creates the configuration.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Because, Failure, note};
 use crate::settings::Settings;
 
-/// What `init` writes: every key with its default, commented out.
+/// The text that `create` writes: every key with its default, commented out.
 const TEMPLATE: &str = "\
 # Configuration of weir. It is looked for as ./weir.toml, then
 # $XDG_CONFIG_HOME/weir/weir.toml, then /etc/weir/weir.toml; the first one found
@@ -46,15 +46,15 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show every setting, its value and where it comes from
+    /// Show every setting, its value and its origin
     #[command(after_long_help = "Examples:\n  weir config show\n  weir config show -o json")]
     Show,
-    /// Check the file; exits with 2 when it is wrong
+    /// Check the file; exits with 2 if it is invalid
     #[command(after_long_help = "Examples:\n  \
         weir config create && weir config check\n  \
         weir config create --file my.toml && weir config check --config my.toml")]
     Check,
-    /// Write a file with every key explained
+    /// Write a file that explains every key
     #[command(after_long_help = "Examples:\n  \
         weir config create\n  \
         weir config create --file other.toml")]
@@ -80,12 +80,12 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Carries out `weir config`.
+/// Runs `weir config`.
 pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Show => show(caller)?,
         Verb::Check => {
-            // A wrong file has ended the command already.
+            // An invalid file has already ended the command.
             let text = match &caller.settings.file {
                 Some(path) => format!("{} is right", path.display()),
                 None => "there is no file; defaults hold".to_owned(),

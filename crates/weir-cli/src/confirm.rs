@@ -1,4 +1,4 @@
-//! Asking before data is removed.
+//! Asks for confirmation before data is removed.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -6,7 +6,7 @@ use weir::ErrorCode;
 
 use crate::report::{Because, Failure, usage};
 
-/// Lets the user type the name of what is to be removed: `noun` and `name`.
+/// Asks the user to type `name`, the name of the `noun` to remove.
 pub(crate) fn confirm(noun: &str, name: &str) -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {

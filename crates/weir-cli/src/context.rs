@@ -1,8 +1,8 @@
-//! Contexts: names for places, so that nobody types an address twice.
+//! Contexts: names for places, so that users need not repeat an address.
 //!
-//! If a context names a server, it also has the path of the token, the authority to trust and the
-//! certificate to show. Contexts are stored in `contexts.toml` beside the configuration file.
-//! Invariant: that file has no secret.
+//! A context of a server also has the path of the token, the trusted authority and the client
+//! certificate. Contexts are stored in `contexts.toml` beside the configuration file. Invariant:
+//! that file contains no secret.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ pub(crate) struct ContextArgs {
     verb: Verb,
 }
 
-/// What a context says besides its place.
+/// Options of a context besides its place.
 #[derive(Debug, Args)]
 struct Options {
-    /// Environment variable that will hold the token
+    /// Environment variable that contains the token
     #[arg(long, value_name = "NAME")]
     token_env: Option<String>,
     /// Output format of commands in this context
@@ -50,7 +50,7 @@ enum Verb {
         #[command(flatten)]
         options: Options,
     },
-    /// Change a context; what is not given stays
+    /// Change a context; options that are not given keep their values
     #[command(after_long_help = "Examples:\n  \
         weir context create moved ./data && weir context set moved ./other\n  \
         weir context create texts ./notes && weir context set texts --default-output json")]
@@ -63,7 +63,7 @@ enum Verb {
         #[command(flatten)]
         options: Options,
     },
-    /// Make a context the current one; `-` goes back to the last one, `--none` leaves all
+    /// Select the current context; `-` selects the previous one, `--none` selects none
     #[command(after_long_help = "Examples:\n  \
         weir context create used ./data && weir context use used\n  \
         weir context use --none")]
@@ -71,7 +71,7 @@ enum Verb {
         /// Name of the context, or `-`
         #[arg(required_unless_present = "none")]
         name: Option<String>,
-        /// Use none
+        /// Select no context
         #[arg(long, conflicts_with = "name")]
         none: bool,
     },
@@ -86,7 +86,7 @@ enum Verb {
         /// Name of the context
         name: Option<String>,
     },
-    /// Forget a context; the store is left as it is
+    /// Remove a context; the store does not change
     #[command(after_long_help = "Examples:\n  \
         weir context create old ./old && weir context rm old\n  \
         weir context create older ./old && weir context rm older --quiet")]
@@ -123,7 +123,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Carries out `weir context`.
+/// Runs `weir context`.
 pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Ls | Verb::Show { .. } => show(caller, &args.verb)?,
@@ -201,7 +201,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// A place that means the same wherever the command is typed.
+/// Makes the paths of a place absolute, so that it does not depend on the current directory.
 fn whole_place(place: &str) -> anyhow::Result<String> {
     let whole = |path: &str| {
         let path = std::path::absolute(path).failed(|| format!("cannot name {path}"))?;
@@ -216,7 +216,7 @@ fn whole_place(place: &str) -> anyhow::Result<String> {
     })
 }
 
-/// The context with the options of the call.
+/// The context with the options of the call applied.
 fn with_options(
     caller: &Caller,
     mut context: Context,

@@ -1,6 +1,6 @@
-//! The file of contexts: `contexts.toml` in the folder of the user.
+//! The file of contexts: `contexts.toml` in the user's configuration folder.
 //!
-//! Invariant: no secret is in that file.
+//! Invariant: the file contains no secret.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,32 +15,32 @@ use crate::report::{Because, Failure, note};
 /// A place with a name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Context {
-    /// Where.
+    /// The place: a directory or the address of a server.
     pub(crate) at: String,
     /// Output format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
-    /// For a server.
+    /// Credentials for a server.
     #[serde(flatten)]
     pub(crate) credentials: Credentials,
-    /// What a newer weir wrote: kept as it is.
+    /// Keys written by a newer weir; preserved unchanged.
     #[serde(flatten)]
     pub(crate) others: toml::Table,
 }
 
-/// All contexts.
+/// All contexts of the file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Contexts {
     pub(crate) current: Option<String>,
     pub(crate) previous: Option<String>,
     #[serde(default, rename = "contexts")]
     pub(crate) by_name: BTreeMap<String, Context>,
-    /// What a newer weir wrote: kept as it is.
+    /// Keys written by a newer weir; preserved unchanged.
     #[serde(flatten)]
     others: toml::Table,
 }
 
-/// The folder for files of this person: `$XDG_CONFIG_HOME/weir`.
+/// The folder for configuration files of the user: `$XDG_CONFIG_HOME/weir`.
 pub(crate) fn home() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|path| !path.is_empty());
     let base = match set("XDG_CONFIG_HOME") {
@@ -55,7 +55,7 @@ impl Contexts {
         Some(home()?.join("contexts.toml"))
     }
 
-    /// Reads the file; none is no context.
+    /// Reads the file. Returns no contexts if it does not exist.
     pub(crate) fn load() -> anyhow::Result<Self> {
         let Some(path) = Self::path() else {
             return Ok(Self::default());
@@ -82,7 +82,7 @@ impl Contexts {
         })
     }
 
-    /// Says once what of the file is not known here.
+    /// Warns once about keys that this version does not know.
     fn warn(&self, path: &Path) {
         static SAID: Once = Once::new();
         let inside = self.by_name.iter();

@@ -1,6 +1,6 @@
 //! Reports a panic of the command in three lines, and writes a file for a bug report.
 //!
-//! Invariant: the report holds the message of the panic, its place and the stack, and no
+//! Invariant: the report contains the message of the panic, its location and the stack, and no
 //! value or key of a store.
 
 use std::backtrace::Backtrace;
@@ -12,14 +12,14 @@ use weir::ErrorCode;
 
 use crate::report::{Failure, say};
 
-/// Begins to report panics of all threads.
+/// Installs the hook that reports panics of all threads.
 pub(crate) fn watch() {
     panic::set_hook(Box::new(|info| {
         say(&failure(info, report(info)));
     }));
 }
 
-/// Runs the command; a panic gives the exit code of an internal error.
+/// Runs the command. Converts a panic to the exit code of an internal error.
 pub(crate) fn catch(work: impl FnOnce() -> ExitCode) -> ExitCode {
     let code = || ExitCode::from(ErrorCode::Internal.exit_code());
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| code())
@@ -41,7 +41,7 @@ fn failure(info: &PanicHookInfo<'_>, file: Option<PathBuf>) -> Failure {
     }
 }
 
-/// Writes the report; gives its file.
+/// Writes the report. Returns its path.
 fn report(info: &PanicHookInfo<'_>) -> Option<PathBuf> {
     let name = format!("weir-crash-{}.txt", std::process::id());
     let path = std::env::temp_dir().join(name);

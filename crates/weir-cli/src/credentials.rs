@@ -2,8 +2,8 @@
 //! environment or a context.
 //!
 //! Invariants:
-//! - No token is given on a command line, and no token is shown.
-//! - A token for one server is never sent to another one; the settings ensure this.
+//! - No command line and no output contains a token.
+//! - A token for one server is never sent to another server; the settings ensure this.
 
 #![allow(clippy::doc_markdown, reason = "some are help texts")]
 
@@ -27,7 +27,8 @@ pub(crate) struct Credentials {
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_env: Option<String>,
-    /// File with the certificate authority of weirs:// servers, PEM [else WEIR_SERVER_CA, the system's]
+    /// File with the certificate authority of weirs:// servers, PEM [else WEIR_SERVER_CA, the
+    /// system's]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_ca: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `weir delete`: a key has no value any more.
+//! `weir delete`: deletes the current value of a key.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ pub(crate) struct DeleteArgs {
     conditions: Conditions,
 }
 
-/// Carries out `weir delete`.
+/// Runs `weir delete`.
 pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode> {
     let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

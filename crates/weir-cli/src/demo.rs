@@ -4,8 +4,9 @@
 //! work, checks the result against the source data, and prints one line.
 //!
 //! Invariants:
-//! - A line says no more than was checked, and no number that was not measured in this run.
-//! - No file is left outside of the demo's own directory.
+//! - A line claims only facts that this run checked, and contains only numbers that this run
+//!   measured.
+//! - No file remains outside of the demo's own directory.
 
 mod bank;
 mod child;

@@ -1,12 +1,11 @@
 //! Latencies in a fixed amount of memory.
 //!
-//! Each power of two has 128 steps, so a quantile is at most 0.8 % too high;
-//! the longest is kept as it is.
+//! Each power of two has 128 steps, so a quantile is at most 0.8 % too high. The maximum is exact.
 
-/// Steps of a power of two, as a power of two.
+/// Steps for each power of two, as an exponent of two.
 const STEP_BITS: u32 = 7;
 const STEPS: usize = 1 << STEP_BITS;
-/// Values below `STEPS` have a slot each, then each power of two has `STEPS`.
+/// Values below `STEPS` have one slot each. Each higher power of two has `STEPS` slots.
 const SLOTS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
 
 /// Counts of durations in nanoseconds.
@@ -51,7 +50,7 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Adds all of another one.
+    /// Adds the counts of `other`.
     pub(super) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.slots.iter_mut().zip(&other.slots) {
             *mine += theirs;
@@ -65,7 +64,7 @@ impl Histogram {
         self.count
     }
 
-    /// The duration that so many of 1000 do not exceed; nothing without any.
+    /// The duration that `per_mille` of 1000 durations do not exceed; `None` if there are none.
     pub(super) fn quantile(&self, per_mille: u64) -> Option<u64> {
         let wanted = u128::from(self.count) * u128::from(per_mille);
         let wanted = u64::try_from(wanted.div_ceil(1000)).ok()?.max(1);

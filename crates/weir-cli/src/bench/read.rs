@@ -99,13 +99,13 @@ fn single(
         if bench.is_over() {
             break;
         }
-        // Spread without order, the same in each run.
+        // Pseudo-random offsets, equal in each run.
         let hash = XxHash3_64::oneshot_with_seed(client, &n.to_le_bytes());
         let offset = ConsequenceOffset(offsets.start() + hash % span);
         let started = Instant::now();
         let found = topic.at(offset).failed(failed)?;
         seen.latency.record(nanos(started));
-        // A compaction leaves holes.
+        // A compaction removes records, so an offset may have none.
         seen.messages += 1;
         seen.bytes += found.map_or(0, |value| value.value().len() as u64);
     }

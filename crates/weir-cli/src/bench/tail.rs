@@ -10,9 +10,9 @@ use super::{Bench, Load, Measured, Seen, join, sum};
 use crate::report::Because;
 use crate::write::ensure;
 
-/// How often a listener looks whether the writer has given up.
+/// How often a listener checks whether the writer has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Bytes of a message: when it was handed over.
+/// Bytes at the start of a value that contain the time of its call.
 const STAMP_BYTES: usize = 8;
 
 /// Arguments of `weir bench tail`.
@@ -20,11 +20,11 @@ const STAMP_BYTES: usize = 8;
 pub(crate) struct TailArgs {
     #[command(flatten)]
     load: Load,
-    /// Bytes of a value; the first 8 say when it was handed over
+    /// Bytes of a value; the first 8 contain the time of its call
     #[arg(short, long, default_value_t = 100, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(8..=(64 << 20)))]
     bytes: u64,
-    /// Messages a second [default: each when the one before is answered]
+    /// Messages a second [default: each one after the verdict of the previous one]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measured
     ensure(bench.caller, bench.weir, &load.topic, false)?;
     let end = bench.weir.topic(&load.topic).failed(failed)?.try_info();
     let end = end.failed(failed)?.map_or(0, |info| info.last.0);
-    // All of them begin after the same record.
+    // All listeners start after the same record.
     let from = ReadFrom::After(weir::ConsequenceOffset(end));
     let readers: Vec<TopicReader> = (0..load.clients)
         .map(|_| {
@@ -69,7 +69,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measured
     })
 }
 
-/// Writes the messages; returns how many were not VALID.
+/// Writes the messages. Returns the number of verdicts that are not VALID.
 fn write(bench: &Bench<'_>, args: &TailArgs, started: Instant) -> anyhow::Result<u64> {
     let failed = || format!("cannot write to {}", args.load.topic);
     let topic = bench.weir.topic(&args.load.topic).failed(failed)?;
@@ -94,7 +94,7 @@ fn write(bench: &Bench<'_>, args: &TailArgs, started: Instant) -> anyhow::Result
     Ok(invalid)
 }
 
-/// Takes the messages; ends early when no more can come.
+/// Reads the messages. Ends early once the writer has ended and no message arrives.
 fn listen(
     bench: &Bench<'_>,
     mut reader: TopicReader,
@@ -117,7 +117,7 @@ fn listen(
             for record in &page {
                 let record = record.failed(failed)?;
                 let stamp = record.value.first_chunk::<STAMP_BYTES>();
-                // Another writer's have none of ours.
+                // A value of another writer has no stamp of this run.
                 let sent = stamp.map_or(u64::MAX, |stamp| u64::from_le_bytes(*stamp));
                 if sent <= now {
                     seen.messages += 1;

@@ -19,11 +19,11 @@ pub(crate) struct WriteArgs {
     #[arg(short, long, default_value_t = 100, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=(64 << 20)))]
     bytes: u64,
-    /// Messages that are handed over together
+    /// Messages in one call
     #[arg(long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
-    /// Calls of a client that are on their way
+    /// Calls of a client that may be pending at once
     #[arg(long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     window: u64,
@@ -32,7 +32,7 @@ pub(crate) struct WriteArgs {
 pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measured> {
     let load = &args.load;
     ensure(bench.caller, bench.weir, &load.topic, false)?;
-    // Connected before the clock runs.
+    // The connections exist before the measured time starts.
     let clients: Vec<weir::Weir> = (0..load.clients)
         .map(|_| bench.client())
         .collect::<Result<_, _>>()?;
@@ -89,7 +89,7 @@ fn client(
             let started = Instant::now();
             let proposal = weir.propose(&intentions).failed(failed)?;
             calls.push_back(Call { proposal, started });
-            // What is answered already is not made to wait for more.
+            // A completed call is measured at once, even if the window is not full.
             if !calls
                 .front()
                 .is_some_and(|call: &Call| call.proposal.is_done())

@@ -1,4 +1,4 @@
-//! Signing: the keys, what goes into a certificate, the files.
+//! Creates keys and signed certificates, and writes their files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ use super::{Purpose, read};
 use crate::report::{Because, Failure};
 
 const DAY_MS: u64 = 86_400_000;
-/// How long before now a certificate begins: clocks differ.
+/// How long before the current time a certificate becomes valid, because clocks differ.
 const EARLY_MS: u64 = 3_600_000;
-/// Characters of the name of an authority, as X.509 bounds a common name.
+/// Maximum characters in the name of an authority. X.509 limits a common name to this length.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Makes an authority; gives the file of its certificate.
+/// Creates an authority. Returns the path of its certificate.
 pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf> {
     let what = || format!("cannot make an authority in {}", dir.display());
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains(char::is_control) {
@@ -33,7 +33,7 @@ pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf>
     }
     let now = now_ms();
     let mut params = params(name, now, now + u64::from(days) * DAY_MS);
-    // It signs certificates of servers and clients, and no further authority.
+    // The authority may sign certificates of servers and clients, but no other authority.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let key = KeyPair::generate().map_err(|error| broken(what(), &error))?;
@@ -57,7 +57,7 @@ pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf>
     Ok(paths.0)
 }
 
-/// Makes a certificate; gives its file.
+/// Creates a certificate. Returns its path.
 pub(super) fn issue(
     dir: &Path,
     names: &[String],
@@ -97,7 +97,8 @@ pub(super) fn issue(
     let certificate = params.signed_by(&key, &issuer);
     let certificate = certificate.map_err(|error| broken(what(), &error))?;
     let made = CertificateFields::read(certificate.der());
-    // The issuer is put together from its name: it must be the same bytes.
+    // The issuer is built from the name of the authority, and must have the same bytes as its
+    // subject.
     if made.map(|made| made.issuer_der) != Ok(authority.subject_der) {
         return Err(refuse("the authority was not made by `weir cert ca`").into());
     }
@@ -124,7 +125,7 @@ fn params(name: &str, now_ms: u64, end_ms: u64) -> CertificateParams {
     let at = |ms: u64| date_time_ymd(1970, 1, 1) + Duration::from_millis(ms);
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    // X.509 bounds a common name; who verifies looks at the other names.
+    // X.509 limits the length of a common name. Verifiers check the alternative names.
     let short: String = name.chars().take(NAME_CHARS_MAX).collect();
     params.distinguished_name.push(DnType::CommonName, short);
     params.not_before = at(now_ms.saturating_sub(EARLY_MS));
@@ -132,7 +133,7 @@ fn params(name: &str, now_ms: u64, end_ms: u64) -> CertificateParams {
     params
 }
 
-/// The authority of a directory.
+/// Loads the authority in a directory.
 fn load(dir: &Path) -> anyhow::Result<(CertificateFields, Issuer<'static, KeyPair>)> {
     let (certificate, key) = (dir.join("ca.pem"), dir.join("ca.key"));
     let what = || format!("cannot use the authority in {}", dir.display());
@@ -143,7 +144,7 @@ fn load(dir: &Path) -> anyhow::Result<(CertificateFields, Issuer<'static, KeyPai
         Failure::new(ErrorCode::BadOption, what()).because(why)
     })?;
     let text = fs::read_to_string(&key).failed(what)?;
-    // What the library says of a key that is none could quote it.
+    // The error of the library could quote the text of an invalid key.
     let pair = KeyPair::from_pem(&text).map_err(|_| {
         let why = format!("{} holds no private key in PEM form", key.display());
         Failure::new(ErrorCode::BadLine, what()).because(why)
@@ -176,7 +177,7 @@ fn alternative(name: &str) -> Option<SanType> {
     (formed && rest && name.len() <= 253).then(|| name.try_into().ok().map(SanType::DnsName))?
 }
 
-/// A name for files: what a path would take for something else becomes `_`.
+/// Converts a name to a file name: a character with a meaning in paths becomes `_`.
 fn file_name(name: &str) -> String {
     let safe = |c: char| {
         if c.is_ascii_alphanumeric() || "-.".contains(c) {
@@ -186,7 +187,7 @@ fn file_name(name: &str) -> String {
         }
     };
     let file: String = name.chars().map(safe).take(100).collect();
-    // Never hidden, and never over the files of the authority.
+    // The file is never hidden, and never replaces a file of the authority.
     match file.strip_prefix('.') {
         Some(rest) => format!("_{rest}"),
         None if file == "ca" => "ca_".to_owned(),
@@ -210,7 +211,7 @@ fn write_pair((certificate, key): &(PathBuf, PathBuf), pem: &str, key_pem: &str)
         file.sync_all()
     });
     written.map_err(|error| {
-        // The first error is the one that counts.
+        // The error of the write is reported, not one of the removal.
         drop(fs::remove_file(key));
         named(certificate, error)
     })

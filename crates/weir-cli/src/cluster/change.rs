@@ -1,4 +1,4 @@
-//! `weir cluster add`, `rm` and `transfer`: changes that the leader makes.
+//! `weir cluster add`, `rm` and `transfer`: changes of the members and the leader.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ Examples:
 pub(crate) struct RmArgs {
     /// Number of the node
     node: u64,
-    /// Do it without a question
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }
@@ -52,11 +52,11 @@ Examples:
   weir cluster transfer 2 --at weir://127.0.0.1:7071
   weir cluster transfer 2 --at weir://127.0.0.1:7071,127.0.0.1:7081")]
 pub(crate) struct TransferArgs {
-    /// Number of the node that is to lead
+    /// Number of the node that becomes the leader
     node: u64,
 }
 
-/// Carries out `weir cluster add`.
+/// Runs `weir cluster add`.
 pub(crate) fn add(caller: &Caller, args: &AddArgs) -> anyhow::Result<ExitCode> {
     let weir = place::open(caller, Access::Change)?;
     let added = weir.add_node(&args.peer);
@@ -72,7 +72,7 @@ pub(crate) fn add(caller: &Caller, args: &AddArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir cluster rm`.
+/// Runs `weir cluster rm`.
 pub(crate) fn rm(caller: &Caller, args: &RmArgs) -> anyhow::Result<ExitCode> {
     let node = args.node;
     if !args.yes {
@@ -85,7 +85,7 @@ pub(crate) fn rm(caller: &Caller, args: &RmArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir cluster transfer`.
+/// Runs `weir cluster transfer`.
 pub(crate) fn transfer(caller: &Caller, args: &TransferArgs) -> anyhow::Result<ExitCode> {
     let node = args.node;
     let weir = place::open(caller, Access::Change)?;

@@ -1,4 +1,4 @@
-//! `weir cluster init`: a store becomes the first node of a cluster.
+//! `weir cluster init`: makes a store the first node of a cluster.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub(crate) struct InitArgs {
     /// Address of the port for the other nodes
     #[arg(long, value_name = "HOST:PORT")]
     peer: Option<String>,
-    /// Host name or address under which clients and other nodes reach this one
+    /// Host name or address at which clients and other nodes reach this node
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
     /// Number of the node [default: 1]
@@ -36,7 +36,7 @@ pub(crate) struct InitArgs {
     node: Option<u64>,
 }
 
-/// Carries out `weir cluster init`.
+/// Runs `weir cluster init`.
 pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> {
     let given = [("peer", &args.peer), ("advertise", &args.advertise)];
     let config = configure(caller, &given)?;
@@ -49,7 +49,7 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration of `weir serve`, with flags of this call.
+/// Reads the configuration of `weir serve`, and applies the flags of this call.
 pub(super) fn configure(
     caller: &Caller,
     given: &[(&str, &Option<String>)],
@@ -67,7 +67,7 @@ pub(super) fn configure(
     Ok(config)
 }
 
-/// Makes the directory the first node; returns its number.
+/// Makes the directory the first node. Returns the number of the node.
 pub(super) fn init(
     caller: &Caller,
     at: &str,

@@ -1,4 +1,4 @@
-//! `weir cluster join`: an empty directory becomes a node of a cluster that runs.
+//! `weir cluster join`: makes an empty directory a node of a running cluster.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,30 +23,30 @@ Examples:
   weir cluster join 127.0.0.1:7072 --at ./data-2 --peer 127.0.0.1:7082
   weir cluster join 127.0.0.1:7072,127.0.0.1:7082 --at ./data-3 --peer 127.0.0.1:7092 --node 9")]
 pub(crate) struct JoinArgs {
-    /// Peer addresses of nodes of the cluster, with commas between them
+    /// Peer addresses of nodes of the cluster, separated by commas
     #[arg(value_name = "HOST:PORT")]
     members: String,
     /// Address of the port for the other nodes
     #[arg(long, value_name = "HOST:PORT")]
     peer: Option<String>,
-    /// Host name or address under which clients and other nodes reach this one
+    /// Host name or address at which clients and other nodes reach this node
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
-    /// Number of the node: one that `weir cluster add` has kept, or that no node ever had
+    /// Number of the node: one that `weir cluster add` has reserved, or one that no node has used
     #[arg(long, value_name = "N")]
     node: Option<String>,
-    /// File with the certificate of this node for the other nodes
+    /// File with the certificate that this node presents to the other nodes
     #[arg(long, value_name = "FILE")]
     peer_cert: Option<String>,
-    /// File with its private key
+    /// File with the private key of that certificate
     #[arg(long, value_name = "FILE")]
     peer_key: Option<String>,
-    /// File with the authority of the certificates of all nodes
+    /// File with the authority that signed the certificates of all nodes
     #[arg(long, value_name = "FILE")]
     peer_ca: Option<String>,
 }
 
-/// Carries out `weir cluster join`.
+/// Runs `weir cluster join`.
 pub(crate) fn run(caller: &Caller, args: &JoinArgs) -> anyhow::Result<ExitCode> {
     let config = configure(
         caller,

@@ -1,8 +1,7 @@
-//! `weir cluster local`: all nodes of a cluster on this machine, a process each.
+//! `weir cluster local`: runs all nodes of a cluster on this machine, one process for each node.
 //!
-//! Each node has a directory and a configuration file below `--data`, so that each
-//! can be ended and started again by itself. Invariant: no node outlives an orderly
-//! end of this command.
+//! Each node has a directory and a configuration file below `--data`, so that each node can be
+//! stopped and restarted alone. Invariant: no node outlives an orderly end of this command.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -24,13 +23,13 @@ use crate::caller::Caller;
 use crate::cluster::init;
 use crate::report::{Because, Failure, note, stdout};
 
-/// How often it is looked whether a node has ended, or the end was asked for.
+/// How often the command checks whether a node has ended, or a signal asks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Time for all nodes to be members of the cluster.
+/// Maximum time until all nodes are members of the cluster.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
-/// Time for a node to end in order.
+/// Maximum time for the orderly end of a node.
 const END_TIMEOUT: Duration = Duration::from_secs(40);
-/// Ports of one node, from the first one of the next node.
+/// Difference between the first ports of two successive nodes.
 const PORTS_APART: u16 = 10;
 
 #[derive(Debug, Args)]
@@ -48,10 +47,11 @@ pub(crate) struct LocalArgs {
     /// Number of nodes of a new cluster: 1, 3, 5 or 7
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
     nodes: u16,
-    /// Directory below which the nodes keep everything
+    /// Directory below which the nodes store all files
     #[arg(long, value_name = "DIR", default_value = "./weir-cluster")]
     data: PathBuf,
-    /// First port of a new cluster; node N has 10 N - 10 more, and three in a row; 0: any free ones
+    /// First port of a new cluster; node N uses three ports from 10 (N - 1) higher; 0: any free
+    /// ones
     #[arg(long, value_name = "PORT", default_value_t = 7070)]
     port: u16,
 }
@@ -63,7 +63,7 @@ fn nodes(text: &str) -> Result<u16, String> {
     }
 }
 
-/// One node: its place and its ports.
+/// One node: its directory and its ports.
 #[derive(Clone, Debug)]
 struct LocalNode {
     number: u64,
@@ -71,7 +71,7 @@ struct LocalNode {
     file: PathBuf,
     log: PathBuf,
     config: ServerConfig,
-    /// The level of `--durability`; the nodes inherit what comes from elsewhere.
+    /// The level of `--durability`. The nodes inherit a level from other sources.
     durability: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl LocalNode {
         native.to_string()
     }
 
-    /// The command that starts it.
+    /// The command that starts the node, as a shell command.
     fn command(&self) -> String {
         let (directory, file) = (self.directory.display(), self.file.display());
         let mut command = format!("weir serve --at {directory} --config {file}");
@@ -109,11 +109,11 @@ impl LocalNode {
     }
 }
 
-/// A node that was started.
+/// A started node.
 struct Started {
     node: LocalNode,
     child: Child,
-    /// How it has ended; `None` while it runs.
+    /// The exit status; `None` while the node runs.
     ended: Option<ExitStatus>,
 }
 
@@ -132,7 +132,7 @@ impl Started {
         }
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
-            // What holds for one node does not hold for all.
+            // These settings belong to one node, so the nodes do not inherit them.
             let is_of_one = [
                 "HTTP",
                 "NATIVE",
@@ -147,7 +147,7 @@ impl Started {
                 command.env_remove(&name);
             }
         }
-        // Ctrl-C is for this process, which ends the others in order.
+        // Ctrl-C must reach this process only, which ends the nodes in order.
         command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.stderr(log.failed(failed)?).spawn().failed(failed)?;
@@ -158,7 +158,7 @@ impl Started {
         })
     }
 
-    /// Whether it has ended since the last look.
+    /// Returns whether the node has ended since the previous check.
     fn look(&mut self) -> Option<ExitStatus> {
         if self.ended.is_some() {
             return None;
@@ -174,13 +174,13 @@ impl Started {
                 .ok()
                 .and_then(rustix::process::Pid::from_raw),
         ) {
-            // It may have ended by itself in this moment.
+            // The node may just have ended.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
     }
 }
 
-/// All nodes that run; dropping it ends them.
+/// All running nodes; dropping this ends them.
 struct All(Vec<Started>);
 
 impl Drop for All {
@@ -200,7 +200,7 @@ impl Drop for All {
     }
 }
 
-/// Carries out `weir cluster local`.
+/// Runs `weir cluster local`.
 pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode> {
     let what = || format!("cannot start a cluster in {}", args.data.display());
     let end = Arc::new(AtomicBool::new(false));
@@ -210,7 +210,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
     let nodes = prepare(caller, args)?;
     let mut all = All(Vec::new());
     for node in &nodes {
-        // A new node joins those before it, which have to be there.
+        // A new node joins the earlier ones, so they must be running.
         let is_new = !ClusterNode::is_node(&node.directory).failed(what)?;
         all.0.push(Started::new(node)?);
         if is_new && !wait(&mut all, &end, node)? {
@@ -260,7 +260,7 @@ const fn any_port(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// Reads the nodes that are there, or makes them.
+/// Reads the configuration of existing nodes, or creates the nodes.
 fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> {
     let data = &args.data;
     let what = || format!("cannot make a cluster in {}", data.display());
@@ -295,14 +295,14 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
     Ok(nodes)
 }
 
-/// Three ports for each node.
+/// Chooses three ports for each node.
 fn ports(args: &LocalArgs) -> std::io::Result<Vec<[u16; 3]>> {
     if args.port > 0 {
         let first = |node: u16| args.port.saturating_add(node * PORTS_APART);
         let three = |node| [0, 1, 2].map(|more| first(node).saturating_add(more));
         return Ok((0..args.nodes).map(three).collect());
     }
-    // All at a time, so that none is given twice.
+    // All listeners stay open until the end, so that no port is chosen twice.
     let mut held = Vec::new();
     let mut free = Vec::new();
     for _ in 0..args.nodes {
@@ -343,7 +343,7 @@ fn text(node: &LocalNode, peers: &[Address]) -> String {
     text
 }
 
-/// Reads the ports of a node from its file.
+/// Reads the ports of a node from its configuration file.
 fn read(node: &LocalNode) -> anyhow::Result<ServerConfig> {
     let shown = node.file.display().to_string();
     let text = std::fs::read_to_string(&node.file).failed(|| format!("cannot read {shown}"))?;
@@ -366,7 +366,7 @@ fn read(node: &LocalNode) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Waits until a node votes and knows a leader; false when the end was asked for.
+/// Waits until a node votes and knows a leader. Returns `false` if the user asked for the end.
 fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<bool> {
     let until = Instant::now() + START_TIMEOUT;
     let failure = || {

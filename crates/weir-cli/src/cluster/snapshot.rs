@@ -1,4 +1,4 @@
-//! `weir cluster snapshot`: every node writes a snapshot and removes its log before it.
+//! `weir cluster snapshot`: writes a snapshot on every node, and removes the log before it.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::report::{Because, Failure};
 
-/// Exit code when a node has not done it.
+/// Exit code if a node did not write a snapshot.
 const MEMBER_DOWN: u8 = 1;
 
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field("error", "text", "why the node has not done it"),
 ];
 
-/// Carries out `weir cluster snapshot`.
+/// Runs `weir cluster snapshot`.
 pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

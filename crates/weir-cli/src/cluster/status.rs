@@ -1,4 +1,4 @@
-//! `weir cluster status`: every node says how it is.
+//! `weir cluster status`: shows the state of every node.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -12,11 +12,11 @@ use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
 use crate::report::{Because, Failure, note};
 
-/// Time for a node to answer.
+/// Maximum time for the response of a node.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Exit code when a node does not answer, and a majority does.
+/// Exit code if a node does not respond, but a majority does.
 const MEMBER_DOWN: u8 = 1;
-/// Exit code when no majority answers.
+/// Exit code if no majority responds.
 const NO_QUORUM: u8 = 5;
 
 #[derive(Debug, Args)]
@@ -66,13 +66,13 @@ pub(crate) const FIELDS: &[Field] = &[
     wide("error", "text", "why it does not answer"),
 ];
 
-/// What one node says.
+/// The state that one node reports.
 struct Answer {
     cluster: ClusterStatus,
     durability: String,
 }
 
-/// Carries out `weir cluster status`.
+/// Runs `weir cluster status`.
 pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -180,7 +180,7 @@ fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
     }))
 }
 
-/// Asks another member; the error is a sentence.
+/// Requests the state of another member. The error is a sentence for people.
 fn reach(caller: &Caller, member: &MemberStatus) -> Result<Answer, String> {
     let mut native = member.client.iter();
     let native = native.find(|address| address.starts_with("weir"));

@@ -1,10 +1,9 @@
-//! Chapters "bank" and "replay": a topic with a program, whose accounts cannot
-//! be overdrawn however many write at the same time.
+//! Chapters "bank" and "replay": concurrent writers cannot overdraw the accounts of a topic with a
+//! program.
 //!
-//! What each writer sends comes from a seed; who comes first is decided by the
-//! threads. So nothing here is known before: each verdict is compared with
-//! that of a plain model which sees the transfers in the order of the log, and
-//! the balances are added up after every single transfer.
+//! A seed determines the transfers of each writer, but the threads determine the order of all
+//! transfers. So each verdict is compared with a model, which applies the transfers in the order of
+//! the log. The balances are summed after each transfer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -23,47 +22,45 @@ use super::stage::{Stage, count, go_on, rate, time};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
-/// The program: a module that is checked in, built from
-/// `programs/reference/examples/balance.rs`.
+/// The program: a module in the repository, built from `programs/reference/examples/balance.rs`.
 const PROGRAM: &[u8] = include_bytes!("../../../../programs/prebuilt/balance.wasm");
 /// The topic.
 const TOPIC: &str = "bank";
-/// Its arguments: only this principal may take money from the bank.
+/// The arguments of the program: only this principal may take money from the bank.
 const ARGUMENTS: &[u8] = b"\x01mint";
-/// Sessions that write at the same time.
+/// Concurrent sessions that write.
 const WRITERS: u8 = 8;
 /// Accounts, numbered from 1; 0 is the bank.
 const ACCOUNTS: u8 = 100;
-/// What each account begins with.
+/// Initial balance of each account.
 const START: i64 = 1000;
 /// Transfers in one call.
 const CALL_TRANSFERS: usize = 50;
-/// Calls a writer has under way before it waits for the oldest.
+/// Maximum number of pending calls of a writer.
 const CALLS_UNDER_WAY: usize = 4;
 
-/// A wish to move money.
+/// A requested transfer of money.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     from: u8,
     to: u8,
     amount: i64,
-    /// It claims to have seen the source at an offset where it never was.
+    /// Whether it names an offset at which the source account was never written.
     stale: bool,
-    /// Its value is too short.
+    /// Whether its value is too short.
     broken: bool,
 }
 
-/// A wish and what came of it.
+/// A requested transfer and its result.
 struct Answer {
     intention: u64,
     transfer: Transfer,
-    /// Code and words of a reject.
+    /// Code and message of a reject.
     reject: Option<(u16, String)>,
 }
 
 impl Transfer {
-    /// The n-th wish of a writer: mostly sound, and everything that is wrong
-    /// now and then.
+    /// Generates the n-th transfer of a writer. Most are sound; each kind of error occurs in a few.
     fn draw(writer: u8, n: u64) -> Self {
         let mixed = mix(u64::from(writer) << 32 | n);
         let part = |shift: u32, below: u64| (mixed >> shift) % below;
@@ -89,7 +86,7 @@ impl Transfer {
     }
 }
 
-/// Scatters a number over 64 bits (the splitmix generator).
+/// Distributes a number over 64 bits (the splitmix generator).
 fn mix(n: u64) -> u64 {
     let mut mixed = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -104,7 +101,7 @@ fn account(number: u8) -> [u8; 32] {
     key
 }
 
-/// What a bank should say, written without a look at the program's source.
+/// A model of the program, written independently of the program's source.
 struct Model([i64; 256]);
 
 impl Model {
@@ -131,7 +128,7 @@ impl Model {
     }
 }
 
-/// Lets 8 writers hammer a bank in a store of its own, and checks everything.
+/// Runs 8 concurrent writers on a bank in a separate store, and checks all verdicts and balances.
 pub(super) fn run(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -197,7 +194,7 @@ pub(super) fn run(
     replay(stage, facts, weir, directory)
 }
 
-/// Makes the topic and gives each account its money. Returns what was minted.
+/// Creates the topic, and puts the initial balance of each account. Returns the total amount.
 fn open_bank(weir: &Weir) -> anyhow::Result<i64> {
     let topic = weir.topic(TOPIC)?;
     let made = topic.create_program(&TopicOptions::default(), PROGRAM, ARGUMENTS)?;
@@ -230,7 +227,7 @@ fn wish<'a>(key: &'a [u8], value: &'a [u8]) -> Intention<'a> {
     Intention::new(TOPIC, Operation::Put { key, value })
 }
 
-/// Sends a writer's wishes, several calls at a time.
+/// Sends the transfers of a writer, with several pending calls.
 fn pay(
     weir: &Weir,
     writer: u8,
@@ -291,7 +288,7 @@ fn take(
     Ok(())
 }
 
-/// Each verdict, in the order of the log, is the one of the model.
+/// Checks that each verdict, in the order of the log, is equal to that of the model.
 fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
     let mut model = Model([0; 256]);
     for number in 1..=ACCOUNTS {
@@ -312,8 +309,8 @@ fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
     Ok(model)
 }
 
-/// Reads the topic from its start and adds up all balances after the last
-/// record of every transfer. Returns how often.
+/// Reads the topic from its start, and sums all balances after the last record of each transfer.
+/// Returns the number of sums.
 fn add_up(weir: &Weir, minted: i64) -> anyhow::Result<u64> {
     let mut balances = BTreeMap::new();
     let (mut sum, mut mints, mut states) = (0, 0, 0);
@@ -348,7 +345,7 @@ fn add_up(weir: &Weir, minted: i64) -> anyhow::Result<u64> {
     Ok(states)
 }
 
-/// What the topic says by key is what the model has.
+/// Checks that the values of the keys are equal to the balances of the model.
 fn balances(weir: &Weir, model: &Model, minted: i64) -> anyhow::Result<()> {
     let topic = weir.topic(TOPIC)?;
     let mut sum = 0;
@@ -370,7 +367,7 @@ fn balances(weir: &Weir, model: &Model, minted: i64) -> anyhow::Result<()> {
 
 type Refusals = BTreeMap<(u16, String), u64>;
 
-/// How many were refused for which reason, in the program's own words.
+/// Counts the rejects by reason, in the words of the program.
 fn refusals(answers: &[Answer]) -> Refusals {
     let mut refusals = BTreeMap::new();
     for reject in answers.iter().filter_map(|answer| answer.reject.clone()) {
@@ -383,7 +380,7 @@ fn fact(((code, text), count): (&(u16, String), &u64)) -> Value {
     json!({"code": code, "text": text, "count": count})
 }
 
-/// The log, applied by a machine that has seen nothing, leads to the same.
+/// Checks that a new machine which applies the log reaches an equal state.
 fn replay(
     stage: &mut Stage,
     facts: &mut Facts,

@@ -1,12 +1,12 @@
-//! The process that gets killed: three sessions that write one event at a
-//! time and print each answer as soon as they have it.
+//! The process that the demo kills: three sessions, each of which writes one event at a time and
+//! prints each verdict when it arrives.
 //!
-//! An answer is the line `SESSION NONCE OFFSET HOW`. `HOW` is `new`, or `kept`
-//! for the answer to a repeated nonce.
+//! Each verdict is printed as the line `SESSION NONCE OFFSET HOW`. `HOW` is `new`, or `kept` for
+//! the stored verdict of a repeated nonce.
 //!
 //! Invariants:
-//! - A line is printed only after its answer.
-//! - Lines are not mixed.
+//! - A line is printed only after its verdict has arrived.
+//! - Lines are not interleaved.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,12 +18,12 @@ use weir::{ClientId, Intention, Operation, Weir};
 
 use super::write::{client, join};
 
-/// Sessions that write at the same time.
+/// Concurrent sessions that write.
 pub(super) const SESSIONS: usize = 3;
-/// The topic they write to.
+/// The topic that the sessions write to.
 pub(super) const TOPIC: &str = "readings";
 
-/// Writes until it is killed, or nobody reads its answers.
+/// Writes until the process is killed, or nobody reads its output.
 pub(super) fn run(directory: &Path, first: &[u64]) -> anyhow::Result<ExitCode> {
     ensure!(first.len() == SESSIONS, "--resume takes {SESSIONS} nonces");
     let weir = Weir::open(directory)?;
@@ -54,8 +54,7 @@ fn write(weir: &Weir, session: usize, first: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the event of a nonce. Returns its offset, and whether the store had
-/// it already.
+/// Writes the event of a nonce. Returns its offset, and whether the store had already executed it.
 pub(super) fn put(weir: &Weir, session: usize, nonce: u64) -> anyhow::Result<(u64, bool)> {
     let (key, value) = event(session, nonce);
     let operation = Operation::Put {
@@ -75,7 +74,7 @@ pub(super) fn writer(session: usize) -> anyhow::Result<ClientId> {
     Ok(client(u8::try_from(session)?))
 }
 
-/// Key and value of a nonce, the same every time.
+/// Key and value of the event with this nonce; a pure function of its arguments.
 pub(super) fn event(session: usize, nonce: u64) -> (String, String) {
     let key = format!("station-{session}.{nonce:06}");
     let value = format!(r#"{{"station":{session},"reading":{nonce}}}"#);

@@ -1,9 +1,8 @@
-//! Chapter "kill": a process is killed while it writes, again and again, and
-//! everything it was told is written must be there.
+//! Chapter "kill": a process is killed repeatedly while it writes, and every acknowledged event
+//! must remain.
 //!
-//! `SIGKILL` takes the process and leaves the kernel, so this shows what a
-//! crashed program loses. Lost power is simulated sync by sync in the tests of
-//! the store.
+//! `SIGKILL` ends the process but not the kernel, so this shows what a crash of the process loses.
+//! The tests of the store simulate a power cut at each sync.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -22,16 +21,16 @@ use super::stage::{Stage, count, go_on};
 use crate::interrupt::Interrupt;
 use crate::scratch::random;
 
-/// Answers after which the writer is killed: at least this many, and at most
-/// `ANSWERS_SPREAD` more.
+/// Minimum number of verdicts before the writer is killed. A random number below `ANSWERS_SPREAD`
+/// is added.
 const ANSWERS_MIN: u64 = 150;
 const ANSWERS_SPREAD: u64 = 450;
-/// How long the writer may say nothing.
+/// Maximum time without output from the writer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Every session is brought to a multiple of this many events in the end.
+/// In the end, the number of events of each session is a multiple of this number.
 const FINISH_AT: u64 = 100;
 
-/// One answer: the offset of an event.
+/// One verdict: the offset of an event.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     session: usize,
@@ -40,11 +39,10 @@ struct Answer {
     kept: bool,
 }
 
-/// What the writers were told, for each session the offset of each nonce from
-/// 1 on.
+/// The acknowledged offsets: for each session, the offset of each nonce from 1 on.
 pub(super) type Acknowledged = [Vec<u64>; SESSIONS];
 
-/// Kills a writer a few times and proves that nothing answered is lost.
+/// Kills a writer a few times, and checks that no acknowledged event is lost.
 pub(super) fn kills(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -87,8 +85,8 @@ pub(super) fn kills(
     })
 }
 
-/// Runs a writer, kills it at a random moment, and notes what it was told.
-/// Returns how many of the answers were kept ones.
+/// Runs a writer, kills it at a random moment, and records its verdicts. Returns how many of the
+/// verdicts were stored ones (`kept`).
 fn write_and_kill(
     directory: &Path,
     told: &mut Acknowledged,
@@ -113,7 +111,7 @@ fn write_and_kill(
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
         while output.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            // What the kill cut in the middle was not said.
+            // A line that the kill truncated is no acknowledgement.
             if line.last() != Some(&b'\n') || sender.send(std::mem::take(&mut line)).is_err() {
                 break;
             }
@@ -121,7 +119,7 @@ fn write_and_kill(
     });
     let enough = ANSWERS_MIN + random() % ANSWERS_SPREAD;
     let before = follow(&lines, enough, told, interrupt);
-    // Ends it for certain, before anything else is said about it.
+    // The process must be dead before any error is returned.
     let killed = child.kill();
     let ended = child.wait();
     let kept = before.and_then(|kept| Ok(kept + follow(&lines, u64::MAX, told, interrupt)?));
@@ -138,7 +136,7 @@ fn write_and_kill(
     Ok(kept)
 }
 
-/// Notes up to `enough` answers. Returns how many of them were kept ones.
+/// Records up to `enough` verdicts. Returns how many of them were stored ones (`kept`).
 fn follow(
     lines: &Receiver<Vec<u8>>,
     enough: u64,
@@ -172,7 +170,7 @@ fn parse(line: &[u8]) -> Option<Answer> {
     })
 }
 
-/// Notes an answer; they come in the order of their nonces.
+/// Records a verdict. The verdicts of a session arrive in the order of their nonces.
 fn note(told: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
     let offsets = told
         .get_mut(answer.session)
@@ -187,8 +185,8 @@ fn note(told: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends what was not answered again, and goes on to a round number. Returns
-/// how many of the answers were kept ones.
+/// Repeats the events without a verdict, and writes up to a multiple of `FINISH_AT`. Returns how
+/// many of the verdicts were stored ones (`kept`).
 fn finish(weir: &Weir, told: &mut Acknowledged) -> anyhow::Result<u64> {
     let mut all_kept = 0;
     for session in 0..SESSIONS {
@@ -211,11 +209,11 @@ fn finish(weir: &Weir, told: &mut Acknowledged) -> anyhow::Result<u64> {
     Ok(all_kept)
 }
 
-/// A count of the events of the topic.
+/// Result of the comparison of the topic with the acknowledged events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TopicContents {
     pub(super) events: u64,
-    /// Events that were acknowledged and are not at their offset.
+    /// Acknowledged events that are not at their offset.
     lost: u64,
 }
 
@@ -228,8 +226,8 @@ pub(super) fn nothing_lost(found: &TopicContents) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the topic from its start and compares it with what was told. Fails
-/// when an event is there twice or a session has a gap.
+/// Reads the topic from its start, and compares it with the acknowledged events. Fails if an event
+/// occurs twice, or a session has a gap.
 pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<TopicContents> {
     let clients: Vec<_> = (0..SESSIONS).map(writer).collect::<Result<_, _>>()?;
     let mut found = Acknowledged::default();
