@@ -1,5 +1,4 @@
-//! Claims of records from groups on behalf of clients, whichever port they
-//! came by.
+//! Claims of records from groups on behalf of clients, for both ports.
 //!
 //! Each attempt checks the rights again, because a claim may wait for a long
 //! time and rights can be revoked meanwhile.
@@ -23,15 +22,13 @@ use crate::security::Denied;
 use crate::security::{Principal, Right};
 use crate::shared::Shared;
 
-/// How long to wait at most before looking again while somebody else may give
-/// something back.
+/// Longest pause before the next attempt, while another member may release records.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of the log that a claim is counted with, for each record and for
-/// itself.
+/// Log bytes to reserve in the queue: for each record, and for the claim itself.
 const RECORD_BYTES: usize = 18;
 const CLAIM_BYTES: usize = 128;
 
-/// Who asks for records of which group, and until when.
+/// A claim of one client: the caller, the group, the limits and the deadline.
 pub(crate) struct Claim {
     pub(crate) shared: Arc<Shared>,
     pub(crate) principal: Principal,
@@ -39,26 +36,26 @@ pub(crate) struct Claim {
     pub(crate) group: String,
     /// Name of the member, 1 to 64 bytes.
     pub(crate) member: Vec<u8>,
-    /// Records.
+    /// Largest number of records to claim.
     pub(crate) max: usize,
-    /// Milliseconds; 0: the group's own.
+    /// Duration of the lease in milliseconds; 0: the default of the group.
     pub(crate) lease_ms: u64,
     pub(crate) until: Instant,
 }
 
-/// Why a look brought no answer at all.
+/// Why an attempt to claim failed without a result.
 #[derive(Debug)]
 pub(crate) enum NoLook {
-    /// The right is missing, or was taken back.
+    /// The principal lacks the right, or has lost it since the request began.
     Denied(Denied),
-    /// There is no room.
+    /// The queue or the memory budget is full.
     Busy,
-    /// The store cannot.
+    /// The store returned an error.
     Store(StoreError),
 }
 
-/// Why a claim was not VALID. A group that was put back meanwhile is looked at
-/// again instead.
+/// Returns why a claim was not VALID. Returns `None` for `Conflict`: then the group was put back
+/// meanwhile, and the caller tries again.
 pub(crate) fn reason(claimed: &Claimed) -> Option<ErrorCode> {
     let commit = claimed.commit.as_ref();
     let reason = commit.and_then(|commit| commit.reason);
@@ -66,8 +63,8 @@ pub(crate) fn reason(claimed: &Claimed) -> Option<ErrorCode> {
 }
 
 impl Claim {
-    /// Looks once, and makes an answer on a thread that may wait. The
-    /// reservation is for a long answer, to be held until it is sent.
+    /// Tries once to claim records, and builds the response with `make` on a blocking thread. The
+    /// caller must hold the returned reservation until a long response is sent.
     pub(crate) async fn look<T: Send + 'static>(
         self: &Arc<Self>,
         make: fn(&Claimed) -> Result<T, StoreError>,
@@ -102,7 +99,7 @@ impl Claim {
         Ok((looked.map_err(NoLook::Store)?, room))
     }
 
-    /// A step of the group, to ask what it would wait for.
+    /// A step of the group with which the queue estimates the cost of the claim.
     fn step(&self) -> Intention<'_> {
         let (claim, offsets) = (0, Offsets::Plain(&[]));
         let step = GroupStep::Ack { claim, offsets };
@@ -110,7 +107,8 @@ impl Claim {
         Intention::new(&self.topic, Operation::Cursor { group, step })
     }
 
-    /// What will come is not known: room for the longest record.
+    /// Reserves memory for the longest possible record, because the size of the response is not
+    /// known yet.
     async fn room(&self) -> Result<Reservation, NoLook> {
         let limits = self.shared.store.limits();
         let record = limits.key_bytes_max + limits.value_bytes_max + META_BYTES_MAX;
@@ -119,14 +117,14 @@ impl Claim {
         room.map_err(|_| NoLook::Busy)
     }
 
-    /// Waits until looking again may bring something. `seen` is the frontier of
-    /// the last look but one.
+    /// Waits until another attempt may find records. `frontier` is the frontier that the last
+    /// attempt saw; `seen` is the one of the attempt before.
     pub(crate) async fn pause(&self, seen: &mut Option<u64>, frontier: u64, due_ms: Option<u64>) {
         let due = due_ms.map_or(LOOK_EVERY, |due| {
             Duration::from_millis(due.saturating_sub(self.shared.store.now_ms()).max(1))
         });
         let pause = (Instant::now() + due.min(LOOK_EVERY)).min(self.until);
-        // Records that could not be had last time are no news.
+        // The topic has not changed since the last attempt, so do not wake for its current records.
         let stands = seen.replace(frontier) == Some(frontier);
         let reader = (self.shared.store).listen(&self.topic, ConsequenceOffset(frontier));
         tokio::select! {

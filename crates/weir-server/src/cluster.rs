@@ -1,8 +1,9 @@
-//! A node of a cluster in this process: its consensus, and what clients learn of it.
+//! A node of a cluster in this process: its consensus, and what its clients can read of it.
 //!
-//! The consensus runs in a runtime of its own, so that no request delays a
-//! heartbeat. Invariant: a node that does not lead answers a write with the
-//! addresses of the leader for clients, never with that for peers.
+//! The consensus runs in a separate runtime, so that no request delays a heartbeat.
+//!
+//! Invariant: a node that does not lead answers a write with the addresses of the leader for
+//! clients, never with its addresses for peers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,12 +25,12 @@ pub use weir_raft::{Member, NodeError};
 
 /// Threads of the consensus.
 const THREADS: usize = 2;
-/// How long the leader may take to confirm that it leads.
+/// How long the leader waits for the majority to confirm that it leads.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a node asks for a leader that lets it join.
+/// How long an empty directory looks for a leader that lets it join.
 const JOIN_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How a directory becomes, or is opened as, a node.
+/// How to open a directory as a node, or turn it into one.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Where the node listens for its peers.
@@ -38,31 +39,31 @@ pub struct NodeSettings {
     pub member: Member,
     /// Peer addresses of members of the cluster that an empty directory joins.
     pub join: Vec<String>,
-    /// Number that an empty directory wants; `None` for any.
+    /// Number that an empty directory requests; `None` for any.
     pub node: Option<u64>,
-    /// Certificate, key and authority for TLS between the nodes; `None`: without.
+    /// Certificate, key and authority for TLS between the nodes; `None`: no TLS.
     pub tls: Option<PeerFiles>,
 }
 
-/// Why a node is not there.
+/// Why a node cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
     /// The node could not be opened, or the cluster refuses it.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The port for peers, or the threads, cannot be had.
+    /// The port for peers cannot be opened, or the threads cannot be started.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The files for TLS between the nodes cannot be used.
+    /// The files for TLS between the nodes are not valid.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The directory is no node, and no cluster to join was named.
+    /// The directory is not a node, and the settings name no cluster to join.
     #[error("the directory is no node of a cluster")]
     NoNode,
 }
@@ -83,7 +84,7 @@ pub(crate) struct ClientAddresses<'a> {
 }
 
 impl<'a> ClientAddresses<'a> {
-    /// Reads the addresses that a member of a cluster has (docs/formats/cluster.md).
+    /// Parses the client addresses of a member of a cluster (docs/formats/cluster.md).
     pub(crate) fn read(client: &'a str) -> Self {
         let first = |schemes: [&str; 2]| {
             let mut words = client.split(' ');
@@ -96,26 +97,26 @@ impl<'a> ClientAddresses<'a> {
     }
 }
 
-/// What the metrics of a node show.
+/// The metrics of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gauges {
     pub(crate) role: &'static str,
     pub(crate) term: u64,
-    /// 0: none is known.
+    /// Number of the leader; 0: not known.
     pub(crate) leader: u64,
     pub(crate) members: u64,
     pub(crate) committed: u64,
     pub(crate) contact: Option<Duration>,
-    /// Whether it was found to have another state than a leader.
+    /// Whether the state of this node was found to differ from the state of a leader.
     pub(crate) diverged: bool,
-    /// How often it got the state of a leader.
+    /// How often this node installed the state of a leader.
     pub(crate) repairs: u64,
 }
 
 /// An open node.
 pub struct ClusterNode {
     node: Arc<Node>,
-    /// The members, whenever they change.
+    /// The members; changes with each change of the membership.
     members: watch::Receiver<BTreeMap<u64, Member>>,
     runtime: Runtime,
 }
@@ -142,8 +143,8 @@ impl ClusterNode {
         Ok(Store::node_identity(directory)?.is_some())
     }
 
-    /// Makes the store in `directory` the first node of a new cluster. The store is
-    /// made if there is none. Returns the number of the node.
+    /// Turns the store in `directory` into the first node of a new cluster. Creates the store if
+    /// there is none. Returns the number of the node.
     pub fn init(
         directory: &Path,
         options: &OpenOptions,
@@ -157,8 +158,8 @@ impl ClusterNode {
         Ok(made.node)
     }
 
-    /// Makes the empty `directory` a node of the cluster that the settings name, and does not open
-    /// it. Returns the number of the node.
+    /// Turns the empty `directory` into a node of the cluster that the settings name, without
+    /// opening it. Returns the number of the node.
     pub fn join(
         directory: &Path,
         options: &OpenOptions,
@@ -171,8 +172,8 @@ impl ClusterNode {
         Ok(joined.node)
     }
 
-    /// Opens the node in `directory`. An empty directory joins the cluster that the
-    /// settings name first.
+    /// Opens the node in `directory`. An empty directory first joins the cluster that the settings
+    /// name.
     pub fn open(
         directory: &Path,
         options: &OpenOptions,
@@ -183,7 +184,7 @@ impl ClusterNode {
         let opened = runtime.block_on(start(known, directory, options, settings));
         let node = Arc::new(opened?);
         let (settling, wanted) = (Arc::clone(&node), settings.member.clone());
-        // Both end with the runtime.
+        // Both tasks end with the runtime.
         runtime.spawn(async move { settling.settle(&wanted).await });
         let (sender, members) = watch::channel(BTreeMap::new());
         runtime.spawn(observe(Arc::clone(&node), sender));
@@ -212,42 +213,41 @@ impl ClusterNode {
         self.node.address()
     }
 
-    /// Whether the consensus of this node has ended, so that the process has to be
-    /// started again.
+    /// Whether the consensus of this node has ended. The process must then be restarted.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.node.status().role == Role::Ended
     }
 
-    /// Ends the consensus and closes the store.
+    /// Stops the consensus and closes the store.
     pub fn close(&self) -> Result<(), ClusterError> {
         Ok(self.runtime.block_on(self.node.shut_down())?)
     }
 
-    /// Waits until this node leads, confirmed by a majority, and has applied
-    /// everything that was committed before the call.
+    /// Waits until this node leads, confirmed by a majority, and has applied all entries that were
+    /// committed before the call.
     pub(crate) async fn lead(&self) -> Result<(), StoreError> {
         self.node.lead(CONFIRM_TIMEOUT).await
     }
 
-    /// Keeps a number for a node that will listen for its peers at `peer`. Errors are those of
-    /// [`remove`](Self::remove).
+    /// Reserves a number for a node that will listen for its peers at `peer`. Fails with the errors
+    /// of [`remove`](Self::remove).
     pub(crate) async fn add(&self, peer: &str) -> Result<u64, NodeError> {
         self.node.expect(peer).await
     }
 
-    /// Removes a node from the cluster. Errors are those of the store where a client
-    /// goes elsewhere or tries again, else a sentence.
+    /// Removes a node from the cluster. Fails with an error of the store if the client should
+    /// retry, here or at another node; otherwise the error is a sentence.
     pub(crate) async fn remove(&self, node: u64) -> Result<(), NodeError> {
         self.node.remove(node).await
     }
 
-    /// Hands the lead over to a node.
+    /// Transfers leadership to a node.
     pub(crate) async fn hand_over(&self, node: u64) -> Result<(), NodeError> {
         self.node.hand_over(node).await
     }
 
-    /// Waits until this node has seen what a read must have seen.
+    /// Waits until this node has applied everything that a read with this consistency must see.
     pub(crate) async fn see(&self, consistency: Consistency) -> Result<(), StoreError> {
         match consistency {
             Consistency::Local => Ok(()),
@@ -256,8 +256,8 @@ impl ClusterNode {
         }
     }
 
-    /// The term, the leader, and a line for each node with its native address: the
-    /// content of CONFIG (docs/formats/native.md).
+    /// Returns the term, the leader, and a line for each node with its native address. These are
+    /// the content of CONFIG (docs/formats/native.md).
     pub(crate) fn config(&self) -> (u64, Option<u64>, String) {
         let status = self.node.status();
         let line = |(node, (member, _)): (&u64, &(Member, bool))| {
@@ -268,12 +268,12 @@ impl ClusterNode {
         (status.term, status.leader, lines.join("\n"))
     }
 
-    /// Hears when the members, or their addresses, change.
+    /// Returns a channel that reports each change of the members or their addresses.
     pub(crate) fn subscribe_members(&self) -> watch::Receiver<BTreeMap<u64, Member>> {
         self.members.clone()
     }
 
-    /// What the metrics of a node show.
+    /// The metrics of this node.
     pub(crate) fn gauges(&self) -> Gauges {
         let status = self.node.status();
         Gauges {
@@ -319,7 +319,7 @@ impl ClusterNode {
     }
 }
 
-/// Passes the members on whenever they change, until the consensus ends.
+/// Sends the members to the channel at each change, until the consensus ends.
 async fn observe(node: Arc<Node>, members: watch::Sender<BTreeMap<u64, Member>>) {
     let mut known = BTreeMap::new();
     while let Ok(now) = node.members_other_than(&known).await {
@@ -328,7 +328,7 @@ async fn observe(node: Arc<Node>, members: watch::Sender<BTreeMap<u64, Member>>)
     }
 }
 
-/// Opens the node, after the cluster has given it a number where it has none.
+/// Opens the node. A directory without a number first requests one from the cluster.
 async fn start(
     known: Option<NodeConfig>,
     directory: &Path,
@@ -349,7 +349,7 @@ async fn start(
     Ok(Node::open_by(directory, options, config, listener, tls).await?)
 }
 
-/// Asks the cluster for a number for an empty directory.
+/// Requests a number from the cluster for an empty directory.
 async fn join(
     options: &OpenOptions,
     settings: &NodeSettings,
@@ -379,9 +379,8 @@ const fn role(role: Role) -> &'static str {
     }
 }
 
-/// One part for each member, `; ` between them: number, `voter` or `learner`, newest
-/// entry that it is known to have (`-` if this node does not lead), peer address,
-/// addresses for clients.
+/// Formats the members, joined by `; `. Each has its number, `voter` or `learner`, its newest entry
+/// known here (`-` if this node does not lead), its peer address, and its addresses for clients.
 fn members(status: &Status) -> String {
     let part = |(node, (member, votes)): (&u64, &(Member, bool))| {
         let kind = if *votes { "voter" } else { "learner" };

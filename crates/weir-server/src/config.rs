@@ -1,5 +1,5 @@
-//! What a server can be told, each key with its name, unit, default and
-//! meaning: one table for flags, environment, file and documentation.
+//! The settings of a server: one table of keys, each with its name, unit, default and meaning, for
+//! flags, environment, file and documentation.
 //!
 //! The caller that fills the structure decides which source wins (the command: flag,
 //! environment, file, default).
@@ -30,7 +30,7 @@ impl FromStr for Address {
         if let Ok(address) = text.parse() {
             return Ok(Self(address));
         }
-        // A name: the first address it has.
+        // For a host name, the first address that it resolves to.
         let mut found = text.to_socket_addrs().map_err(|_| wrong())?;
         found.next().map(Self).ok_or_else(wrong)
     }
@@ -42,17 +42,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// A value that a key does not take.
+/// A value that a key does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// It takes values of another kind.
+    /// The key accepts values of another kind.
     #[error("it takes {wanted}")]
     Wanted {
-        /// What it takes.
+        /// The values that the key accepts.
         wanted: &'static str,
     },
-    /// It takes a duration or a size.
+    /// The key accepts a duration or a size.
     #[error(transparent)]
     Unit(#[from] UnitError),
 }
@@ -63,22 +63,22 @@ impl KeyError {
     }
 }
 
-/// One setting. `set` reads a text such as `127.0.0.1:7070`, `30s`, `64MiB`,
-/// `true`; `get` writes one that `set` takes.
+/// One setting. `set` parses a text such as `127.0.0.1:7070`, `30s`, `64MiB` or `true`; `get`
+/// formats a value as text that `set` accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Name, lower case, words joined by `_`. As flag `--a-b`, in the
-    /// environment `WEIR_SERVE_A_B`, in the file `a_b` under `[serve]`.
+    /// Name in lower case, words joined by `_`. The key `a_b` is the flag `--a-b`, the variable
+    /// `WEIR_SERVE_A_B`, and `a_b` under `[serve]` in the file.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Meaning of the setting, in one line.
     pub about: &'static str,
-    /// Reads a text into the configuration.
+    /// Parses a text and stores the value in the configuration.
     pub set: fn(&mut ServerConfig, &str) -> Result<(), KeyError>,
-    /// The value now, as text.
+    /// The current value as text.
     pub get: fn(&ServerConfig) -> String,
 }
 
-/// A value that a text can be read into.
+/// A value that can be parsed from a text.
 trait Setting: Sized {
     fn read(text: &str) -> Result<Self, KeyError>;
     fn show(&self) -> String;
@@ -201,15 +201,15 @@ impl Setting for Option<bool> {
     }
 }
 
-/// Whether clients show a certificate.
+/// Whether clients must present a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// None is asked for.
+    /// The server requests none.
     #[default]
     Off,
-    /// One is asked for, and verified if there is one.
+    /// The server requests one, and verifies a certificate that is presented.
     Optional,
-    /// No connection without one.
+    /// The server refuses connections without one.
     Required,
 }
 
@@ -233,10 +233,10 @@ impl Setting for ClientCertificates {
     }
 }
 
-/// How much a caller may have done in a second.
+/// Limit of what a caller may use in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// No limit for this machine, a large one for others.
+    /// No limit for clients on this machine, and a high limit for others.
     #[default]
     Auto,
     /// No limit.
@@ -246,15 +246,14 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Requests a second of another machine.
+    /// Requests per second from another machine, by default.
     pub(crate) const REQUESTS: u64 = 100_000;
-    /// Bytes a second of another machine.
+    /// Bytes per second from another machine, by default.
     pub(crate) const BYTES: u64 = 256 << 20;
-    /// Fuel a second of another machine: about half of what one processor
-    /// burns.
+    /// Fuel per second from another machine, by default: about half of what one processor burns.
     pub(crate) const FUEL: u64 = 1_000_000_000;
 
-    /// The limit for a caller of this machine, or of another one.
+    /// Returns the limit for a caller on this machine (`local`) or on another machine.
     pub(crate) fn units(self, local: bool, auto: u64) -> Option<u64> {
         match self {
             Self::Auto => (!local).then_some(auto),
@@ -313,11 +312,10 @@ impl Setting for Vec<String> {
     }
 }
 
-/// Makes the structure, its default and its table from one list.
+/// Generates the structure, its default and its table from one list.
 macro_rules! config {
     ($($name:ident: $type:ty = $default:expr, $about:literal;)*) => {
-        /// What a server can be told. The names, units and defaults are those
-        /// of [`ServerConfig::KEYS`].
+        /// The settings of a server. [`ServerConfig::KEYS`] has their names, units and defaults.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -411,22 +409,22 @@ config! {
     access_log: bool = false, "Log each request";
 }
 
-/// Settings with which a server does not start.
+/// Settings with which a server refuses to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigError {
-    /// An address that others can reach, without what protects it.
+    /// Other machines can reach an address that lacks a protection.
     Exposed { address: String, missing: Missing },
-    /// Two settings contradict each other, or one cannot be carried out.
+    /// Two settings contradict each other, or the server cannot apply one of them.
     Contradiction { what: &'static str },
 }
 
-/// What protects an address that others can reach.
+/// The protection that an address lacks although other machines can reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// Encryption, and proof of whom one talks to.
+    /// Encryption, and proof of the identity of the server.
     Tls,
-    /// Who may come in.
+    /// Identities of the clients that are allowed in.
     Identities,
     /// Encryption between the nodes of a cluster.
     PeerTls,
@@ -454,7 +452,7 @@ impl fmt::Display for Missing {
 }
 
 impl ServerConfig {
-    /// Sets what the store of the server is opened with.
+    /// Applies the settings that concern the store to `options`.
     pub fn tune(&self, options: &mut OpenOptions) {
         options.program_fuel_max = self.program_fuel_max as u64;
         options.snapshot_log_bytes = self.snapshot_log.0 as u64;
@@ -466,7 +464,7 @@ impl ServerConfig {
         options.believe_clock = self.believe_clock;
     }
 
-    /// Checks what no single key can tell.
+    /// Checks the rules that involve more than one key.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         for address in [self.http, self.native].into_iter().flatten() {
             if address.0.ip().is_loopback() {

@@ -1,13 +1,15 @@
-//! Slots of connections: how many may be open, and which one is closed for a newcomer.
+//! Slots of connections: how many may be open, and which one is evicted for a new one.
 //!
 //! All ports share one table, because they share the descriptors of the process
-//! (`descriptors`). A connection counts as authenticated after the first request on it passed
-//! its checks. Before that, one more than `connections_unauthenticated_max` closes the oldest
-//! such connection, so that idle sockets neither use up the slots nor keep others out. A closed one
-//! has its slot until its task ends: a newcomer that finds no slot waits for those.
+//! (`descriptors`). A connection counts as authenticated after the first request on it passed its
+//! checks. If more than `connections_unauthenticated_max` connections are not authenticated, the
+//! oldest of them is evicted. So idle sockets neither use up the slots nor block other clients. An
+//! evicted connection occupies its slot until its task ends; a new connection that finds no slot
+//! waits for such slots.
 //!
-//! Invariants: every slot that was given is given back once; the lock is never held across a
-//! wait.
+//! Invariants:
+//! - Every slot is returned exactly once.
+//! - The lock is never held across a wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -24,21 +26,21 @@ use crate::descriptors::Descriptors;
 use crate::metrics::{Gauge, Metrics};
 use crate::security::Protocol;
 
-/// For how long a newcomer waits for slots of connections that are being closed.
+/// How long a new connection waits for the slots of evicted connections.
 const EVICTION_MAX: Duration = Duration::from_secs(1);
 
 /// The connections of all ports.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
     inner: Mutex<Inner>,
-    /// A slot was given back.
+    /// Notified when a slot is returned.
     released: Notify,
     metrics: Arc<Metrics>,
-    /// Connections of a port.
+    /// Maximum number of connections of a port.
     port_max: usize,
-    /// Connections of a port and an address.
+    /// Maximum number of connections of one address at a port.
     address_max: usize,
-    /// Connections that are not authenticated.
+    /// Maximum number of connections that are not authenticated.
     unauthenticated_max: usize,
     descriptors: Descriptors,
 }
@@ -49,18 +51,18 @@ struct Inner {
     by_address: HashMap<(Protocol, IpAddr), usize>,
     /// Connections that are not authenticated, oldest first.
     unauthenticated: BTreeMap<u64, Arc<Notify>>,
-    /// Connections that are being closed for a newer one.
+    /// Evicted connections that are not closed yet.
     leaving: BTreeSet<u64>,
     /// Number of the newest connection.
     last: u64,
 }
 
-/// The slot of one connection; free again when dropped.
+/// The slot of one connection; dropping it returns the slot.
 #[derive(Debug)]
 pub(crate) struct Slot {
     table: Arc<ConnectionTable>,
     protocol: Protocol,
-    /// None for a process of this machine at the socket.
+    /// `None` for a process on this machine that uses the Unix socket.
     address: Option<IpAddr>,
     number: u64,
     authenticated: AtomicBool,
@@ -73,7 +75,7 @@ impl ConnectionTable {
         descriptors: Descriptors,
         metrics: Arc<Metrics>,
     ) -> Self {
-        // At most half of what the descriptors allow.
+        // At most half of the limit that the descriptors allow.
         let half = (descriptors.connections_max / 2).max(1);
         Self {
             inner: Mutex::default(),
@@ -93,8 +95,8 @@ impl ConnectionTable {
         }
     }
 
-    /// A slot for a connection from `address`, or for one of this machine's socket. `None`:
-    /// there are too many connections. May evict another connection.
+    /// Returns a slot for a connection from `address`, or from the Unix socket if `None`. Returns
+    /// `None` if there are too many connections. May evict another connection.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         protocol: Protocol,
@@ -107,7 +109,7 @@ impl ConnectionTable {
                     return Some(slot);
                 }
                 if !self.is_full_of_leaving() {
-                    // One may have left since.
+                    // A connection may have closed since the last attempt.
                     return self.try_slot(protocol, address);
                 }
                 released.await;
@@ -116,14 +118,14 @@ impl ConnectionTable {
         timeout(EVICTION_MAX, found).await.ok().flatten()
     }
 
-    /// Whether there is no slot because connections that are being closed have theirs still.
-    /// An address or a port that has too many is refused at once.
+    /// Whether all slots are used, some of them by evicted connections that are not closed yet. A
+    /// limit of an address or a port does not count here: it refuses a connection at once.
     fn is_full_of_leaving(&self) -> bool {
         let inner = self.lock();
         inner.open >= self.descriptors.connections_max && !inner.leaving.is_empty()
     }
 
-    /// As [`slot`](Self::slot), without a wait for those that are being closed.
+    /// As [`slot`](Self::slot), without waiting for evicted connections.
     fn try_slot(
         self: &Arc<Self>,
         protocol: Protocol,
@@ -169,7 +171,7 @@ impl ConnectionTable {
         }))
     }
 
-    /// Connections that are not authenticated.
+    /// Number of connections that are not authenticated.
     pub(crate) fn unauthenticated(&self) -> usize {
         self.lock().unauthenticated.len()
     }
@@ -180,7 +182,8 @@ impl ConnectionTable {
 }
 
 impl Slot {
-    /// A request on the connection passed its checks: it is not evicted any more.
+    /// Marks the connection as authenticated, because a request on it passed its checks. It is not
+    /// evicted any more.
     pub(crate) fn authenticated(&self) {
         if !self.authenticated.load(Ordering::Relaxed)
             && !self.authenticated.swap(true, Ordering::Relaxed)
@@ -190,7 +193,7 @@ impl Slot {
         }
     }
 
-    /// Waits until the connection is closed for a newer one; usually for ever.
+    /// Waits until the connection is evicted, which usually never happens.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -254,7 +257,7 @@ mod tests {
         let oldest = table.slot(Protocol::Http, HERE).await.unwrap();
         let second = table.slot(Protocol::Native, HERE).await.unwrap();
         oldest.evicted().await;
-        // Told to close, and not closed yet.
+        // The evicted connection is not closed yet.
         let mut newcomer = pin!(table.slot(Protocol::Http, HERE));
         let polled = newcomer
             .as_mut()
@@ -278,7 +281,7 @@ mod tests {
         assert!(table.slot(Protocol::Http, HERE).await.is_some());
     }
 
-    /// A pool that opens its connections before it sends, as load generators do.
+    /// Load generators use such a pool: it opens all its connections before it sends.
     #[tokio::test]
     async fn one_address_may_open_all_its_connections_before_a_request() {
         let config = ServerConfig::default();

@@ -1,36 +1,36 @@
-//! Descriptors: how many the process may have, and how many of them connections may take.
+//! File descriptors: how many the process may open, and how many of them connections may use.
 //!
-//! The store opens files while it serves: segments of the log, topics, snapshots. Connections
-//! must never take what it needs, so a reserve is kept from them, and they get at most 80 % of
-//! the rest (reliability OV7).
+//! The store opens files while it serves: segments of the log, topics, snapshots. Connections must
+//! not use up the descriptors that the store needs. So a reserve is excluded, and connections get
+//! at most 80 % of the rest (reliability OV7).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::ServerError;
 
-/// Descriptors for the store, listeners and the process itself.
+/// Descriptors reserved for the store, the listeners and the process itself.
 const RESERVE: usize = 256;
-/// Fewer than this, and there is no start.
+/// With fewer descriptors, the server refuses to start.
 pub(crate) const DESCRIPTORS_MIN: usize = 96;
-/// Share of the rest that connections of other machines may take, in percent. What is left is
-/// for the socket of this machine.
+/// Share of the rest that connections from other machines may use, in percent. The remainder is for
+/// the Unix socket.
 const CONNECTIONS_PERCENT: usize = 80;
-/// More than this are not counted: a limit may be any number.
+/// Upper bound on the counted descriptors, because the system may report any limit.
 const DESCRIPTORS_MAX: usize = 1 << 20;
 
-/// What connections may take.
+/// How many connections the descriptors allow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
-    /// Connections of the TCP ports, together.
+    /// Maximum number of connections of the TCP ports together.
     pub(crate) connections_max: usize,
-    /// Connections of all ports, together with those of the socket of this machine.
+    /// Maximum number of connections of all ports, including the Unix socket.
     pub(crate) local_connections_max: usize,
 }
 
 /// Raises the soft limit of open files of this process to its hard limit.
 ///
 /// # Errors
-/// [`ServerError::Descriptors`] when there are too few to serve. Nothing was opened.
+/// [`ServerError::Descriptors`] if there are too few to serve. Nothing was opened.
 pub fn raise_descriptor_limit() -> Result<(), ServerError> {
     raise().map(drop)
 }
@@ -41,14 +41,14 @@ pub(crate) fn raise() -> Result<Descriptors, ServerError> {
         current: limit.maximum,
         ..limit
     };
-    // Without the right to do so, the soft limit is what there is.
+    // If the process may not raise it, the soft limit remains.
     let now = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| raised.current);
     let now = now.and_then(|now| usize::try_from(now).ok());
     Descriptors::of(now.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX))
 }
 
 impl Descriptors {
-    /// With at most so many connections, which is what the memory allows.
+    /// Lowers the limits to `connections`, the number that the memory allows.
     pub(crate) fn at_most(self, connections: usize) -> Self {
         Self {
             connections_max: self.connections_max.min(connections),

@@ -1,62 +1,60 @@
-//! Why a server does not start or end well.
+//! Why a server fails to start or to end cleanly.
 
 use std::io;
 
 use crate::config::{ConfigError, Missing};
 use crate::security::{IdentitiesError, SecurityError, TlsError};
 
-/// A failure of a whole server; what goes wrong with one request or
-/// connection is answered there.
+/// A failure of a whole server. Errors of one request or connection are reported to its client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// An address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address as configured.
         address: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
-    /// An address that others can reach, without what protects it.
+    /// Other machines can reach an address that lacks a protection.
     #[error("{address} can be reached from other machines, and {missing}")]
     Exposed {
         /// The address as configured.
         address: String,
-        /// What is missing, and what to do.
+        /// The missing protection, and how to add it.
         missing: Missing,
     },
-    /// Two settings that contradict each other, or one that cannot be carried
-    /// out.
+    /// Two settings contradict each other, or the server cannot apply one of them.
     #[error("{what}")]
     Config {
         /// What is wrong.
         what: &'static str,
     },
-    /// The file of identities is not taken.
+    /// The file of identities is not valid.
     #[error(transparent)]
     Identities(#[from] IdentitiesError),
-    /// Files of TLS are not taken.
+    /// The files for TLS are not valid.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The threads cannot be started.
     #[error("cannot start the threads of the server: {source}")]
     Runtime {
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
     /// The process may not open enough files.
     #[error("the limit of open files is {limit}; the server needs {need}")]
     Descriptors {
-        /// Descriptors that the process may have.
+        /// Descriptors that the process may open.
         limit: usize,
-        /// Descriptors that are the least.
+        /// Smallest number of descriptors that a server needs.
         need: usize,
     },
     /// The server's thread ended by a panic.
     #[error("the server ended unexpectedly")]
     Died,
-    /// It was told to end at once while requests were still open.
+    /// The server was ordered to end at once while requests were still open.
     #[error("the server was ended before its requests were")]
     Cut,
 }

@@ -1,13 +1,13 @@
-//! HTTP as transport: connections, heads, bodies, codings and answers.
+//! HTTP as transport: connections, heads, bodies, codings and responses.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | `h1`, `h2`, `responder` | connections, and the service that answers them |
+//! | `h1`, `h2`, `responder` | connections, and the service that responds to them |
 //! | `head`, `query`, `accept`, `prefer`, `origin` | parts of a request |
 //! | `coding`, `json`, `base64`, `date` | encodings |
-//! | `exchange`, `problem`, `reply` | bodies and answers |
+//! | `exchange`, `problem`, `reply` | bodies and responses |
 //! | `offload` | work that would block the reactor |
-//! | `stack` | the connections alone, for the lab |
+//! | `stack` | only the connections, for the lab |
 
 pub(crate) mod accept;
 pub mod base64;

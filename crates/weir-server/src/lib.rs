@@ -1,10 +1,9 @@
 //! Serves a store: the native port and the HTTP edge of one process.
 //!
-//! A [`Server`] owns its sockets and its threads and nothing else: the caller opens the
-//! store and closes it. It reads no environment
-//! variable, and no files but those of identities, certificates and keys that
-//! its [`ServerConfig`] names; the wall clock only for their expiry, for that of
-//! streams, and for the audit.
+//! A [`Server`] owns only its sockets and threads: the caller opens the store and closes it. The
+//! server reads no environment variable. It reads no files but those of identities, certificates
+//! and keys that its [`ServerConfig`] names. It uses the wall clock only for their expiry, for the
+//! expiry of streams, and for the audit.
 //!
 //! Invariants:
 //! - The crate implements no rule of the store (they are in `weir-core`).
@@ -13,22 +12,22 @@
 //! - Every buffer and queue has a limit.
 //! - No store call on the reactor waits for a disk (README, "What may block").
 //!
-//! The modules form layers; a module imports only modules of the layers before
-//! its own (`tests/edge/layers.rs` checks it):
+//! The modules form layers; a module imports only modules of the layers before its own (checked by
+//! `tests/edge/layers.rs`):
 //!
-//! 1. `config`, `phase`: settings, and how far the end of the server has come
+//! 1. `config`, `phase`: settings, and the phases of a shutdown
 //! 2. `limits`, `metrics`: constants and budgets; counters
 //! 3. `http`, `security`: transport, which knows no topic; principals and rights
 //! 4. `error`, `logs`, `sessions`, `wake_batches`
 //! 5. `cluster`, `descriptors`, `local`, `opening`: the node of a cluster; open
-//!    files; the socket of this machine; answers before the store is open
+//!    files; the Unix socket; responses before the store is open
 //! 6. `connections`: the table of open connections
 //! 7. `shared`: the state of the process
 //! 8. `claiming`, `listing`, `scrape`, `status`: what both ports use
 //! 9. `native`, `resources`: the native port; the resources of the HTTP API,
 //!    each with its table of paths, methods, rights, limits, schemas and handlers
 //! 10. `service`: the router, which walks the tables
-//! 11. `server`: start and end
+//! 11. `server`: start and shutdown
 #![forbid(unsafe_code)]
 
 mod claiming;
@@ -62,10 +61,10 @@ pub use descriptors::raise_descriptor_limit;
 pub use error::ServerError;
 pub use server::{Bound, Opening, Server};
 
-/// For fuzzers and tests; no part of the interface.
+/// For fuzzers and tests; not part of the interface.
 #[doc(hidden)]
 pub use http::{pieces, stack};
 
-/// For the command, so that it accepts the same texts.
+/// For the command, so that it accepts texts in the same form.
 #[doc(hidden)]
 pub use http::base64;

@@ -1,17 +1,15 @@
-//! Lists of topics, a page at a time, without those that the caller may not
-//! see.
+//! Pages of the list of topics, without topics that the caller may not see.
 
 use weir_store::TopicInfo;
 
 use crate::security::Principal;
 use crate::shared::Shared;
 
-/// Names that are looked at together, so that the lock of the machine is free
-/// in between.
+/// Names that are read under one lock of the machine, which is released in between.
 const LOOK: usize = 1000;
 
-/// Topics by name after `after` that begin so and that the principal may
-/// read, at most `limit`. Waits for locks of the store: not for a reactor.
+/// Returns at most `limit` topics by name, after `after`, that start with `prefix` and are visible
+/// to the principal. Waits for locks of the store, so it must not run on a reactor thread.
 pub(crate) fn topics(
     shared: &Shared,
     principal: &Principal,

@@ -1,9 +1,8 @@
-//! The socket in the file system by which processes of the same person reach
-//! the server of a directory.
+//! The Unix socket through which processes of one user reach the server of a directory.
 //!
 //! Invariants:
-//! - The socket has mode 0600 from the moment it has its name, so only
-//!   processes of the user of the server and of root connect.
+//! - The socket has mode 0600 before it gets its name, so only processes of the server's user and
+//!   of root can connect.
 //! - It is removed when the server stops accepting connections.
 //! - A socket of a killed server is replaced, which is safe because the server
 //!   holds the lock of the store.
@@ -24,12 +23,12 @@ use crate::error::ServerError;
 pub(crate) struct LocalSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// The person of this process.
+    /// The user of this process.
     user: u32,
 }
 
 impl LocalSocket {
-    /// Listens at this path.
+    /// Binds a socket at this path.
     pub(crate) fn bind(runtime: &Handle, path: &Path) -> Result<Self, ServerError> {
         let _entered = runtime.enter();
         let bound = || {
@@ -42,7 +41,7 @@ impl LocalSocket {
                 }
                 _ => {}
             }
-            // Under its name only when nobody else can connect.
+            // The socket gets its name only after it is closed to other users.
             let mut new = path.as_os_str().to_owned();
             new.push(".n");
             let new = PathBuf::from(new);
@@ -53,7 +52,8 @@ impl LocalSocket {
             let listener = UnixListener::bind(&new)?;
             fs::set_permissions(&new, Permissions::from_mode(0o600))?;
             fs::rename(&new, path)?;
-            // What the connection to oneself says is what is compared later.
+            // Read the user id from a connection to this process, because `accept` compares the ids
+            // that connections report.
             let (one, _other) = UnixStream::pair()?;
             let user = one.peer_cred()?.uid();
             Ok((listener, user))
@@ -69,7 +69,7 @@ impl LocalSocket {
         })
     }
 
-    /// The next connection of the same person.
+    /// Returns the next connection of the same user.
     pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
         loop {
             let (stream, _) = self.listener.accept().await?;
@@ -83,7 +83,7 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // One that stays refuses connections, and the next server replaces it.
+        // A socket file that remains refuses connections, and the next server replaces it.
         drop(fs::remove_file(&self.path));
     }
 }

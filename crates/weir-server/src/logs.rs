@@ -1,9 +1,9 @@
-//! Writes events of `tracing` as one JSON object a line.
+//! Writes events of `tracing`, one JSON object per line.
 //!
 //! The process that starts the server may install this or another subscriber; the server
 //! itself only emits events. Invariants:
-//! - A line holds no payload, no secret, and no text from outside that is longer than `TEXT_MAX`.
-//! - Logging does not block, whatever becomes of the destination.
+//! - A line contains no payload, no secret, and no external text longer than `TEXT_MAX`.
+//! - Logging does not block, even if the destination does.
 
 mod buffered;
 
@@ -17,19 +17,18 @@ use tracing::{Event, Level, Metadata, Subscriber};
 pub use self::buffered::{BufferedLines, dropped_lines};
 use crate::security::{now_ms, rfc3339};
 
-/// Bytes of one text in a line.
+/// Maximum bytes of one text in a line.
 const TEXT_MAX: usize = 512;
 
-/// Writes events of this level and above to `out`, from now on and for the
-/// whole process.
+/// Writes events of this level and above to `out`, from now on, for the whole process.
 ///
 /// # Errors
-/// When the process has a subscriber already.
+/// Fails if the process already has a subscriber.
 pub fn install(level: Level, out: BufferedLines) -> Result<(), SetGlobalDefaultError> {
     tracing::subscriber::set_global_default(Lines { level, out })
 }
 
-/// Formats the line that takes the place of this many dropped lines.
+/// Formats the line that replaces this many dropped lines.
 pub fn gap(lines: u64) -> String {
     format!(
         "{{\"time\":\"{}\",\"level\":\"warn\",\"target\":\"weir_server::logs\",\"lines\":{lines},\
@@ -54,7 +53,7 @@ fn quote(line: &mut String, text: &str) {
             '"' => line.push_str("\\\""),
             '\\' => line.push_str("\\\\"),
             control if control.is_control() => {
-                // Writing to memory does not fail.
+                // Writing to memory cannot fail.
                 let _ = write!(line, "\\u{:04x}", u32::from(control));
             }
             other => line.push(other),

@@ -1,8 +1,7 @@
-//! What is counted. Names and meanings: docs/operating/metrics.md.
+//! The counters of a server. Names and meanings: docs/operating/metrics.md.
 //!
-//! Labels come from tables of this crate only, so the number of series has a
-//! bound that no client can move: resources with their methods, times the
-//! statuses that exist.
+//! Labels come only from tables of this crate, so clients cannot increase the number of series. It
+//! is bounded by the resources with their methods, times the statuses.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +25,7 @@ impl Gauge {
     }
 }
 
-/// Statuses that answers have; the last place is for any other.
+/// Statuses of responses; the last place is for any other.
 const STATUSES: [u16; 36] = [
     200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 414, 415,
     416, 417, 421, 422, 428, 429, 431, 500, 501, 502, 503, 504, 505, 507, 307, 411, 0,
@@ -35,11 +34,11 @@ const STATUSES: [u16; 36] = [
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "OTHER",
 ];
-/// Upper bounds of the buckets of times, microseconds.
+/// Upper bounds of the latency buckets, in microseconds.
 const BUCKETS_US: [u64; 12] = [
     50, 100, 250, 500, 1000, 2500, 5000, 10_000, 50_000, 250_000, 1_000_000, 10_000_000,
 ];
-/// What can take too long.
+/// The deadlines whose misses are counted.
 const TIMEOUTS: [&str; 4] = ["head", "body", "write", "store"];
 
 #[derive(Debug, Default)]
@@ -48,18 +47,19 @@ struct Times {
     sum_us: Gauge,
 }
 
-/// All counts of a server.
+/// All counters of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     /// Open connections of the HTTP port.
     pub(crate) http_connections: Gauge,
     /// Connections that were refused because there were too many.
     pub(crate) http_refused: Gauge,
-    /// Open connections of the native port, and of the socket.
+    /// Open connections of the native port and of the Unix socket.
     pub(crate) native_connections: Gauge,
-    /// Those of them that were refused because there were too many.
+    /// Connections of the native port and the Unix socket that were refused because there were too
+    /// many.
     pub(crate) native_refused: Gauge,
-    /// Connections closed for newer ones before a request on them passed its checks.
+    /// Connections that were evicted before a request on them passed its checks.
     pub(crate) evicted: Gauge,
     /// Server-sent event streams.
     pub(crate) tails: Gauge,
@@ -74,7 +74,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Counts for these routes.
+    /// Creates counters for these routes.
     pub(crate) fn new(routes: Vec<&'static str>) -> Self {
         let mut requests = Vec::new();
         requests.resize_with(
@@ -108,7 +108,7 @@ fn status_at(status: u16) -> usize {
 }
 
 impl Metrics {
-    /// Counts a request that was answered; `route` is the place of its label.
+    /// Counts a request with a response; `route` is the index of its label.
     pub(crate) fn request(&self, route: usize, method: &str, status: u16, taken: Duration) {
         let method = METHODS.iter().position(|one| *one == method);
         let method = method.unwrap_or(METHODS.len() - 1);
@@ -126,14 +126,14 @@ impl Metrics {
         }
     }
 
-    /// A head was refused before it was a request.
+    /// Counts a head that was refused before it became a request.
     pub(crate) fn refused(&self, status: u16) {
         if let Some(count) = self.bad_heads.get(status_at(status)) {
             count.add(1);
         }
     }
 
-    /// Something took too long.
+    /// Counts a missed deadline.
     pub(crate) fn timeout(&self, kind: &str) {
         let at = TIMEOUTS.iter().position(|one| *one == kind);
         if let Some(count) = at.and_then(|at| self.timeouts.get(at)) {
@@ -141,7 +141,7 @@ impl Metrics {
         }
     }
 
-    /// Writes the counts of both ports.
+    /// Writes the counters of both ports.
     pub(crate) fn write(&self, page: &mut Page) {
         page.counter(
             "weir_http_requests",
@@ -256,26 +256,26 @@ impl Metrics {
     }
 }
 
-/// Microseconds as a decimal number of seconds.
+/// Formats microseconds as a decimal number of seconds.
 pub(crate) fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// Text of the metrics, as it is written.
+/// The text of the metrics.
 pub(crate) struct Page {
     pub(crate) text: String,
-    /// `OpenMetrics` 1.0, else Prometheus 0.0.4.
+    /// Whether the format is `OpenMetrics` 1.0; otherwise it is Prometheus 0.0.4.
     pub(crate) open: bool,
 }
 
 impl Page {
     pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(self.text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n");
     }
 
-    /// The family of a counter is named without its suffix in `OpenMetrics`, and
-    /// with it before.
+    /// Starts a counter. The family name lacks the suffix `_total` in `OpenMetrics`, and has it in
+    /// Prometheus.
     pub(crate) fn counter(&mut self, name: &str, help: &str) {
         let suffix = if self.open { "" } else { "_total" };
         self.family(&format!("{name}{suffix}"), "counter", help);

@@ -1,13 +1,12 @@
 //! The native port: `weir/1` (docs/formats/native.md).
 //!
-//! One task a connection. It reads packets, hands writes to the store, and
-//! sends what is answered, in the order of the writes. It holds at most one
-//! unfinished packet, `OUT_BYTES_HIGH` and one page of bytes to be sent, and
-//! the writes that its credit allows.
+//! Each connection is one task. It reads packets, proposes writes to the store, and sends the
+//! outcomes in the order of the writes. It holds at most one unfinished packet, `OUT_BYTES_HIGH`
+//! and one page of bytes to be sent, and the writes that its credit allows.
 //!
 //! Invariants:
-//! - Answers are in order.
-//! - A read never waits for a peer.
+//! - Outcomes are sent in order.
+//! - A read from the store never waits for a peer.
 //! - Bytes that have not arrived use no memory.
 
 use parking_lot::Mutex;
@@ -42,22 +41,22 @@ mod refuse;
 
 use connection::Connection;
 
-/// Bytes of writes of one connection that may be unanswered.
+/// Bytes of writes of one connection that may wait for their outcomes.
 const WINDOW_BYTES: usize = 16 << 20;
-/// Looks through pages for queries at the same moment, of all connections.
+/// Maximum number of filter tasks for queries at a time, over all connections.
 const FILTERS_MAX: usize = 8;
-/// Pause after a failed accept, so that a lack of descriptors is no busy loop.
+/// Pause after a failed accept, so that a lack of descriptors does not cause a busy loop.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What the connections of the native port share.
+/// State that the connections of the native port share.
 #[derive(Debug)]
 pub(crate) struct Port {
     shared: Arc<Shared>,
-    /// Who has which session open, by the id that the store knows.
+    /// The connection that has each session open, by the client id of the store.
     sessions: Mutex<HashMap<ClientId, Owner>>,
     /// Number of the newest connection.
     last: AtomicU64,
-    /// Looks through pages for queries.
+    /// Permits to filter pages for queries.
     filters: Arc<Semaphore>,
 }
 
@@ -78,8 +77,7 @@ impl Port {
         }
     }
 
-    /// Makes the connection the owner of the session; the owner before hears
-    /// of it.
+    /// Makes the connection the owner of the session, and notifies the previous owner.
     fn claim(&self, client: ClientId, owner: Owner) {
         let mut sessions = self.lock();
         if let Some(before) = sessions.insert(client, owner) {
@@ -87,7 +85,7 @@ impl Port {
         }
     }
 
-    /// The connection has ended.
+    /// Releases the session of a connection that has ended.
     fn release(&self, client: ClientId, connection: u64) {
         let mut sessions = self.lock();
         if sessions
@@ -103,8 +101,8 @@ impl Port {
     }
 }
 
-/// Serves connections of these listeners until the server drains; returns when
-/// the last one has ended. In `Phase::Cut` it ends at once.
+/// Serves connections of these listeners until the server drains. Returns after the last connection
+/// has ended; in `Phase::Cut`, at once.
 pub(crate) async fn serve(
     listener: Option<TcpListener>,
     local: Option<LocalSocket>,
@@ -128,7 +126,7 @@ pub(crate) async fn serve(
         tokio::select! {
             accepted = of_other(listener.as_ref()) => match accepted {
                 Ok((stream, peer)) => if let Some(slot) = slot(Some(peer.ip())).await {
-                    // Answers are whole when they are written: nothing to wait for.
+                    // Each write contains complete packets, so delaying it gains nothing.
                     drop(stream.set_nodelay(true));
                     connections.spawn(accept(Arc::clone(&port), stream, peer, slot));
                 },
@@ -149,7 +147,7 @@ pub(crate) async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
-/// The next connection of the port; never without one.
+/// Returns the next connection of the port; waits forever if there is no port.
 async fn of_other(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
@@ -157,7 +155,7 @@ async fn of_other(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream,
     }
 }
 
-/// The next connection of the socket of this machine; never without one.
+/// Returns the next connection of the Unix socket; waits forever if there is no socket.
 async fn of_this(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
     match local {
         Some(local) => local.accept().await,
@@ -165,11 +163,11 @@ async fn of_this(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
     }
 }
 
-/// Makes the connection, encrypted if the server has TLS, and serves it.
+/// Completes the handshake, with TLS if the server has it, and serves the connection.
 async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<Slot>) {
     let served = async {
         let security = &port.shared.security;
-        // Boxed, so that its room is given back before the connection is served.
+        // Boxed, so that its memory is freed before the connection is served.
         let accepted = Box::pin(security.accept(socket, Some(peer), Protocol::Native)).await;
         if let Ok((stream, principal)) = accepted {
             connect(&port, stream, principal, Some(&slot)).await;
@@ -181,19 +179,19 @@ async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<
     }
 }
 
-/// Serves a connection from this machine.
+/// Serves a connection from the Unix socket.
 async fn welcome(port: Arc<Port>, stream: UnixStream, principal: Principal, slot: Arc<Slot>) {
     connect(&port, stream, principal, None).await;
     drop(slot);
 }
 
-/// Waits until the end of the server has come so far.
+/// Waits until the shutdown has reached this phase.
 async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
     // The sender lives as long as the connections.
     drop(phase.wait_for(|phase| *phase >= least).await);
 }
 
-/// Serves one connection; also for sockets that others have accepted.
+/// Serves one connection; also used for sockets that another module has accepted.
 pub(crate) async fn connect<S>(
     port: &Arc<Port>,
     stream: S,
@@ -205,7 +203,8 @@ pub(crate) async fn connect<S>(
     let number = port.last.fetch_add(1, Ordering::Relaxed) + 1;
     let mut connection = Connection::new(Arc::clone(port), number, stream, principal);
     connection.slot = slot.map(Arc::clone);
-    // Boxed, or the layout of this future nests deeper than the compiler follows in a release build.
+    // Boxed, because the layout of this future would nest too deeply for the compiler in a release
+    // build.
     Box::pin(connection.run()).await;
 }
 
@@ -213,7 +212,7 @@ pub(crate) async fn connect<S>(
 mod tests {
     use super::{Connection, TcpStream};
 
-    /// Bytes of what `make` makes.
+    /// Size in bytes of the future that `make` returns.
     fn size<A, B, C, D, F>(_make: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_waits_is_small() {
-        // Its buffers are given back; this is what there is besides.
+        // The buffers of an idle connection are freed; this is the rest.
         let bytes = size(super::accept) + boxed(Connection::<TcpStream>::run);
         assert!(bytes <= 5_000, "{bytes}");
     }

@@ -1,4 +1,4 @@
-//! What a client would rather have: lists with q-values (RFC 9110, 12.4.2).
+//! Content negotiation: lists with q-values (RFC 9110, 12.4.2).
 
 use super::head::{FieldName, Head};
 
@@ -31,8 +31,8 @@ fn split(element: &str) -> (&str, &str) {
         .map_or((element, ""), |(name, rest)| (name.trim(), rest))
 }
 
-/// The media type that the client likes best; the first one on a tie and when
-/// it does not say. `None`: it accepts none of them.
+/// Returns the media type that the client prefers; the first one on a tie, or if the client states
+/// no preference. Returns `None` if the client accepts none of them.
 pub(crate) fn media<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Option<T> {
     if !head.has(FieldName::Accept) {
         return offers.first().map(|(_, value)| *value);
@@ -40,7 +40,7 @@ pub(crate) fn media<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Option<T> {
     let mut best: Option<(u32, T)> = None;
     for (offer, value) in offers {
         let family = offer.split_once('/').map_or(*offer, |(family, _)| family);
-        // The most exact element counts.
+        // The most specific element applies.
         let mut found: Option<(u8, u32)> = None;
         for element in head.list(FieldName::Accept) {
             let (name, parameters) = split(element);
@@ -68,7 +68,7 @@ pub(crate) fn media<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Option<T> {
     best.map(|(_, value)| value)
 }
 
-/// Whether a media type is named outright.
+/// Whether the client lists this media type by its full name, not by a wildcard.
 pub(crate) fn names(head: &Head, media_type: &str) -> bool {
     head.list(FieldName::Accept).any(|element| {
         let (name, parameters) = split(element);
@@ -76,8 +76,8 @@ pub(crate) fn names(head: &Head, media_type: &str) -> bool {
     })
 }
 
-/// The content coding that the client likes best of these; `Ok(None)`: none of
-/// them is wanted; `Err`: nothing at all is accepted, not even the plain form.
+/// Returns the content coding of `offers` that the client prefers; `Ok(None)` if it wants none of
+/// them; `Err` if it refuses even the uncoded form.
 pub(crate) fn coding<T: Copy>(head: &Head, offers: &[(&str, T)]) -> Result<Option<T>, ()> {
     let of = |name: &str| {
         let mut any = None;

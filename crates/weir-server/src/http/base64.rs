@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648), with padding and both alphabets on the way in.
+//! Base64 (RFC 4648). Output has padding; input may be in both alphabets.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};

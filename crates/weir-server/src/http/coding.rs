@@ -1,8 +1,7 @@
 //! Content codings, both directions.
 //!
-//! A body is decoded up to the limit of its resource and not a byte further;
-//! one that grows beyond all reason is refused early. Large pieces of work run
-//! on threads that may block.
+//! A body is decoded up to the limit of its resource and no further. A body that expands by an
+//! extreme ratio is refused early. Large bodies are coded on threads that may block.
 
 use std::io::{self, Read, Write};
 
@@ -31,14 +30,14 @@ pub(crate) enum Coding {
     Deflate,
 }
 
-/// Those that answers come in, the best first.
+/// The codings of responses, in order of preference.
 const OFFERS: &[(&str, Coding)] = &[
     ("zstd", Coding::Zstd),
     ("gzip", Coding::Gzip),
     ("deflate", Coding::Deflate),
 ];
 
-/// What requests may come in.
+/// The codings that requests may use.
 const TAKEN: &str = "zstd, gzip, deflate";
 
 impl Coding {
@@ -79,7 +78,7 @@ pub(crate) fn of_request(head: &Head) -> Result<Vec<Coding>, Problem> {
     Ok(codings)
 }
 
-/// Undoes the codings of a body. `reservation` is for the body.
+/// Decodes a body. `reservation` covers the memory for it.
 pub(crate) async fn decode(
     head: &Head,
     body: Bytes,
@@ -90,7 +89,7 @@ pub(crate) async fn decode(
     if codings.is_empty() {
         return Ok(body);
     }
-    // How much comes of it is not known before.
+    // The decoded size is not known in advance.
     let most = body.len().saturating_mul(RATIO_MAX).max(RATIO_FROM_BYTES);
     reservation
         .cover(body.len() + most.min(max))
@@ -112,7 +111,7 @@ fn undo(coding: Coding, body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
     match coding {
         Coding::Gzip => all(MultiGzDecoder::new(body), body.len(), max),
         Coding::Deflate => {
-            // Some send the bare stream without the header of zlib.
+            // Some clients send raw deflate, without the zlib header.
             let zlib = matches!(body, [a, b, ..] if a & 15 == 8 && (u16::from(*a) << 8 | u16::from(*b)).is_multiple_of(31));
             if zlib {
                 let mut decoder = ZlibDecoder::new(body);
@@ -151,7 +150,7 @@ fn ends(taken: u64, length: usize) -> Result<(), Problem> {
     }
 }
 
-/// Everything a decoder gives, up to `max` bytes.
+/// Reads the whole output of a decoder, up to `max` bytes.
 fn all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Problem> {
     let mut out = Vec::new();
     let mut piece = vec![0_u8; 32 << 10];
@@ -172,7 +171,7 @@ fn all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Prob
     }
 }
 
-/// Whether compressing a type is of any use.
+/// Whether compressing this media type reduces its size enough to be worth the work.
 fn is_worth(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.starts_with("text/")
@@ -188,7 +187,7 @@ fn is_worth(media_type: &str) -> bool {
         )
 }
 
-/// Compresses an answer if the client likes that.
+/// Compresses a response if the client accepts a coding.
 pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Problem> {
     if !head.has(FieldName::AcceptEncoding) {
         return Ok(reply);
@@ -249,7 +248,7 @@ fn pack(coding: Coding, plain: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A coded answer is another one, so it has another tag.
+/// Changes the entity tag, because a coded response is another representation.
 fn retag(reply: &mut Reply, coding: Coding) {
     let Some(tag) = reply.get("etag").map(str::to_owned) else {
         return;

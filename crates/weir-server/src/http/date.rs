@@ -1,4 +1,4 @@
-//! The field `date`, formatted once a second for each thread.
+//! The field `date`, formatted at most once a second in each thread.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
-/// The last second of the year 9999; the form of HTTP has four digits for a year.
+/// The last second of the year 9999. HTTP dates have four digits for the year.
 const SECONDS_MAX: u64 = 253_402_300_799;
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
@@ -30,14 +30,13 @@ pub(crate) fn append(out: &mut Vec<u8>) {
     });
 }
 
-/// A time in the form of HTTP, from seconds since 1970; at the latest the end of the year 9999.
+/// Formats seconds since 1970 as an HTTP date. Later times become the end of the year 9999.
 pub(crate) fn http(seconds: u64) -> String {
     let time = UNIX_EPOCH + Duration::from_secs(seconds.min(SECONDS_MAX));
     httpdate::fmt_http_date(time)
 }
 
-/// A time in the form of RFC 3339, from milliseconds since 1970; at the latest the end of the
-/// year 9999.
+/// Formats milliseconds since 1970 as in RFC 3339. Later times become the end of the year 9999.
 pub(crate) fn rfc3339(ms: u64) -> String {
     let since = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
     format!("{:.3}Z", EPOCH.saturating_add(since))

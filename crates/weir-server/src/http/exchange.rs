@@ -1,4 +1,4 @@
-//! One request and its answer, whatever the version of the protocol.
+//! One request and its response, independent of the version of the protocol.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use super::problem::{Kind, Problem};
 use super::reply::{Boxed, Reply};
 use crate::limits::budget::{BudgetExhausted, Reservation};
 
-/// What went wrong with a body on its way.
+/// Why a body did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// The client went away, or ended early.
+    /// The client closed the connection, or ended the body early.
     Cut,
-    /// It came too slowly.
+    /// It arrived too slowly.
     Slow,
-    /// Its chunks cannot be read.
+    /// Its chunked coding is malformed.
     Framing,
 }
 
-/// A body that is still coming.
+/// A body that is still arriving.
 pub(crate) trait BodySource: Send {
-    /// The next piece, not empty; `None` at the end.
+    /// Returns the next piece, never empty; `None` at the end.
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>>;
 
-    /// Whether what was read of it holds memory that others wait for: then it
-    /// must come faster.
+    /// With `holds`, the bytes read so far occupy memory that other requests wait for. The body
+    /// must then arrive at the minimum rate.
     fn hurry(&mut self, holds: bool);
 }
 
@@ -40,24 +40,24 @@ pub(crate) enum Input<'a> {
 
 /// A write that waits for the store.
 pub(crate) trait Pending: Send {
-    /// The answer, once it is there.
+    /// Polls for the response.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply>;
 
-    /// The answer after the store took longer than it may.
+    /// Returns the response for a store that exceeded its time limit.
     fn expire(&mut self) -> Reply;
 }
 
-/// An answer, or what it waits for.
+/// A response, or the operation that it waits for.
 pub(crate) enum Started {
     Done(Reply),
     Commit(Box<dyn Pending>),
     Later(Boxed<'static, Reply>),
-    /// It was given already.
+    /// The response was already returned.
     Gone,
 }
 
 impl Started {
-    /// The answer, once it is there.
+    /// Polls for the response.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
         match self {
             Self::Done(_) => {}
@@ -74,12 +74,12 @@ impl Started {
         }
     }
 
-    /// Whether it must be there within the time for the store.
+    /// Whether the response must be ready within `store_timeout`.
     pub(crate) fn expires(&self) -> bool {
         matches!(self, Self::Commit(_))
     }
 
-    /// The answer when it is not.
+    /// Returns the response for a request that exceeded `store_timeout`.
     pub(crate) fn expire(&mut self) -> Reply {
         match self {
             Self::Commit(commit) => commit.expire(),
@@ -96,7 +96,7 @@ impl Future for Started {
     }
 }
 
-/// The whole body, up to `max` bytes. What is large of it takes reservation.
+/// Reads the whole body, up to `max` bytes. `reservation` covers the memory of a large body.
 pub(crate) async fn whole(
     input: Input<'_>,
     max: usize,
@@ -120,7 +120,7 @@ pub(crate) async fn whole(
             return Err(too_large(max, reservation));
         }
         if length > body.capacity() {
-            // It grows with what arrives, never with what is announced.
+            // The buffer grows with the bytes that arrive, never with an announced length.
             let size = length.max(body.capacity().saturating_mul(2).min(max));
             source.hurry(false);
             reservation.cover(size).await.map_err(busy)?;
@@ -130,8 +130,8 @@ pub(crate) async fn whole(
     }
 }
 
-/// The problem of a body of more than `max` bytes. It names the setting if the memory is what
-/// bounds it.
+/// The problem of a body of more than `max` bytes. It names the setting if the memory budget
+/// imposes the limit.
 pub(crate) fn too_large(max: usize, reservation: &Reservation) -> Problem {
     let problem = Problem::too_large("the body", max);
     if reservation.is_budget(max) {

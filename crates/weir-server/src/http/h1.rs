@@ -1,14 +1,14 @@
 //! A connection of HTTP/1.1.
 //!
-//! Requests are begun in the order in which they come and answered in that
-//! order; several that are there at once wait for the store together. Answers
-//! that are ready are gathered into one write. The state of a connection is two
-//! buffers and a deadline; an idle one keeps [`INPUT_BYTES`] and no more.
+//! Requests start in the order in which they arrive, and responses are sent in that order.
+//! Pipelined requests wait for the store together. Ready responses are collected into one write.
+//! The state of a connection is two buffers and a deadline; an idle connection keeps only
+//! [`INPUT_BYTES`].
 //!
 //! Invariants:
 //! - Every wait has a deadline.
-//! - No buffer grows with what a client sends.
-//! - No byte of one request counts as a byte of another.
+//! - No buffer grows without limit with the bytes that a client sends.
+//! - No byte of one request is read as part of another.
 
 mod body;
 mod chunked;
@@ -41,12 +41,12 @@ use crate::limits::{
 };
 use crate::phase::Phase;
 
-/// Why a connection ends without another answer.
+/// Why a connection ends without another response.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The other side is gone, or everything is done.
+    /// The client closed the connection, or all requests are finished.
     Closed,
-    /// Nothing came for too long.
+    /// No bytes arrived before the deadline.
     Idle,
 }
 
@@ -56,7 +56,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// The beginning of an HTTP/2 connection.
+/// The connection preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(super) struct Connection<S, R> {
@@ -67,24 +67,23 @@ pub(super) struct Connection<S, R> {
     watchdog: Watchdog,
     host: R,
     phase: Receiver<Phase>,
-    /// The client sends nothing more.
+    /// The client has closed its side.
     eof: bool,
-    /// Some of a body was not read; the next bytes are no request.
+    /// Part of a body was not read, so the next bytes are not a request.
     unread: bool,
 }
 
-/// A request whose answer is on its way.
+/// A request whose response is not sent yet.
 struct Waiting {
     started: Started,
-    /// It changes something.
+    /// Whether the request changes state.
     writes: bool,
     version: Version,
     keep_alive: bool,
 }
 
-/// Whether a request may begin before those that wait have ended, as if they
-/// had: writes go to the store in their order, and reads change nothing; but a
-/// read must see the writes before it.
+/// Whether a request may start before the waiting requests finish, with an equal result. The store
+/// orders writes, and reads change nothing; but a read must see the writes before it.
 fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
     waiting.iter().all(|one| match one.started {
         Started::Commit(_) => writes,
@@ -93,7 +92,7 @@ fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
     })
 }
 
-/// Bytes of answers that wait for those before them.
+/// Bytes of responses that wait for earlier responses.
 fn ready_bytes(waiting: &VecDeque<Waiting>) -> usize {
     let bytes = |one: &Waiting| match &one.started {
         Started::Done(Reply {
@@ -112,7 +111,7 @@ enum NextHead {
     Request(Box<Parsed>),
 }
 
-/// Takes the next head from the input.
+/// Removes the next head from the input.
 fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: usize) -> NextHead {
     let end = match scan.end(input, limits) {
         Ok(None) => return NextHead::Nothing,
@@ -128,8 +127,8 @@ fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: u
     }
 }
 
-/// Serves a connection until its end. Gives it back when it speaks HTTP/2,
-/// with what was read of it.
+/// Serves a connection until it ends. If the client speaks HTTP/2, returns the connection and the
+/// bytes that were read from it.
 pub(crate) async fn serve<S, R>(io: S, host: R, phase: Receiver<Phase>) -> Option<(S, Bytes)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -158,7 +157,7 @@ where
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
-    /// Reads until it is clear which protocol this is.
+    /// Reads until the protocol is known.
     async fn is_http2(&mut self) -> Result<bool, End> {
         loop {
             let seen = self.input.len().min(PREFACE.len());
@@ -188,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         let mut last = false;
         let mut head_due: Option<Instant> = None;
         loop {
-            // Begin what is there.
+            // Start the requests that have arrived.
             while !last && waiting.len() < PIPELINE_MAX && ready_bytes(&waiting) < GATHER_BYTES {
                 let parsed = match held.take() {
                     Some(parsed) => parsed,
@@ -242,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                     break;
                 }
             }
-            // Finish what was begun.
+            // Finish the oldest request.
             if let Some(front) = waiting.front_mut() {
                 let ready =
                     std::future::poll_fn(|context| Poll::Ready(front.started.poll(context))).await;
@@ -270,8 +269,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                         }
                     }
                 };
-                // What was begun is carried out, so it is answered: only the
-                // last answer says that nothing follows.
+                // Every request that was started gets a response. Only the last response announces
+                // that the connection closes.
                 let version = front.version;
                 last |= !front.keep_alive || reply.close || self.phase() >= Phase::Draining;
                 waiting.pop_front();
@@ -312,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                 other => other?,
             }
             if self.eof && !self.input.is_empty() && !self.could_end() {
-                // Half a request and no more to come.
+                // The client closed its side in the middle of a request.
                 return Ok(());
             }
         }
@@ -322,7 +321,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         *self.phase.borrow()
     }
 
-    /// Whether the input may hold a whole request although no more comes.
+    /// Whether the input may contain a whole request although the client sends no more.
     fn could_end(&mut self) -> bool {
         let limits = self.head_limits();
         let mut scan = self.scan;
@@ -337,14 +336,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         }
     }
 
-    /// The next request of the input.
+    /// Removes the next request from the input.
     fn find(&mut self) -> NextHead {
         let limits = self.head_limits();
         let fields_max = self.host.config().head_fields_max;
         find(&mut self.scan, &mut self.input, limits, fields_max)
     }
 
-    /// A request whose body is not there yet: nothing else is done meanwhile.
+    /// Serves a request whose body has not arrived yet. No other request runs meanwhile.
     async fn exclusive(&mut self, parsed: Parsed) -> Result<bool, End> {
         let Parsed {
             head,
@@ -360,7 +359,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         };
-        // Boxed: what a request may need is no part of every idle connection.
+        // Boxed, so that an idle connection does not carry the state of a request.
         let reply = Box::pin(host.call(head, Input::Source(&mut body), length)).await;
         let (rest, lost) = body.rest();
         if lost {
@@ -373,8 +372,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         Ok(goes_on)
     }
 
-    /// Appends an answer to what is to be written. Returns whether the
-    /// connection goes on.
+    /// Appends a response to the output. Returns whether the connection stays open.
     async fn answer(
         &mut self,
         reply: Reply,
@@ -382,7 +380,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         mut keep_alive: bool,
     ) -> Result<bool, End> {
         let streams = matches!(reply.body, Body::Source(_));
-        // Without chunks only the end of the connection ends a body.
+        // Without chunks, only closing the connection ends a body.
         keep_alive &= !(streams && version == Version::H10);
         self.write_head(&reply, version, keep_alive);
         match reply.body {
@@ -420,7 +418,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&reply.fields);
         match (&reply.body, reply.length()) {
-            // These have no body and no length.
+            // These responses have no body and no length.
             _ if matches!(reply.status, 204 | 304) => {}
             (_, Some(length)) => {
                 out.extend_from_slice(b"content-length: ");
@@ -441,7 +439,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a body in pieces, each as soon as it is there.
+    /// Writes each piece of a body as soon as it is ready.
     async fn stream(&mut self, mut source: Box<dyn Source>, version: Version) -> Result<(), End> {
         let chunked = version != Version::H10;
         self.flush().await?;
@@ -477,10 +475,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         Ok(())
     }
 
-    /// The next piece, unless the client goes away first.
+    /// Returns the next piece, unless the client closes the connection first.
     async fn piece_of_tail(&mut self, source: &mut dyn Source) -> Result<Option<Bytes>, End> {
         if self.input.len() >= INPUT_BYTES {
-            // It sends without end while it should listen.
+            // A client that sends so much while it follows a topic is not read any more.
             return Ok(source.next().await);
         }
         self.input.reserve(256);
@@ -501,8 +499,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         }
     }
 
-    /// Reads some more, until `due` at most. With `idle` the end of the server
-    /// ends the wait.
+    /// Reads more bytes, until `due` at the latest. With `idle`, a shutdown of the server also ends
+    /// the wait.
     async fn fill(&mut self, due: Instant, idle: bool) -> Result<(), End> {
         if self.input.capacity() - self.input.len() < INPUT_BYTES / 4 {
             let more = self.input.len().clamp(INPUT_BYTES, READ_BYTES);
@@ -520,7 +518,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         }
     }
 
-    /// Gives memory back before a wait that may be long.
+    /// Releases memory before a wait that may be long.
     fn rest(&mut self) {
         if self.input.is_empty() && self.input.capacity() != INPUT_BYTES {
             self.input = BytesMut::new();
@@ -541,8 +539,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         written
     }
 
-    /// Writes all of it; a client that takes nothing for too long is cut off,
-    /// and so is one that takes much slowly, because others wait for the room.
+    /// Writes all bytes. Disconnects a client that accepts nothing for too long. Also disconnects
+    /// one that accepts a large response too slowly, because other requests wait for its memory.
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
         let budget = self.host.admission().map(|admission| &admission.answers);
         let holds = budget.is_some_and(|budget| bytes.len() > budget.small_bytes());
@@ -565,7 +563,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             rate.moved(written);
             bytes = bytes.get(written..).unwrap_or_default();
         }
-        // Under TLS some of it may still be in the session.
+        // With TLS, some bytes may still be in the session.
         let due = Instant::now() + self.host.config().write_timeout;
         tokio::select! {
             biased;
@@ -577,12 +575,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         }
     }
 
-    /// Ends the connection so that the last answer arrives: what the client
-    /// still sends is read for a while, else the system would take the answer
-    /// back.
+    /// Closes the connection so that the last response arrives. Reads and drops further input for a
+    /// while, because the system would otherwise discard the response.
     async fn linger(&mut self) {
         let until = Instant::now() + Duration::from_secs(LINGER_SECONDS);
-        // The farewell of TLS waits for a client that takes nothing.
+        // The close message of TLS waits for a client that accepts nothing.
         let shut = tokio::select! {
             biased;
             shut = self.io.shutdown() => shut,

@@ -1,8 +1,8 @@
-//! A connection of HTTP/2, by prior knowledge: the preface decides.
+//! An HTTP/2 connection with prior knowledge: the server recognizes it by its preface.
 //!
-//! hyper speaks the protocol; requests and answers are turned into those of
-//! the edge, which knows one service only. Its times are those of HTTP/1.1: a
-//! client that takes nothing of an answer, or asks for nothing, is let go.
+//! hyper implements the protocol. This module converts requests and responses to those of the edge,
+//! which has one service for both versions. The time limits are those of HTTP/1.1: a client that
+//! reads no response, or sends no request, is disconnected.
 
 mod calm;
 mod streams;
@@ -34,18 +34,18 @@ use crate::limits::minimum_rate::BodyRate;
 use crate::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
 use crate::phase::Phase;
 
-/// Window of a stream and of the connection, of a server without budgets.
+/// Flow-control window of a stream and of the connection, in bytes, for a server without budgets.
 const WINDOW: u32 = 1 << 20;
-/// Bytes that wait to be sent on a stream.
+/// Bytes buffered for sending on a stream.
 const SEND_BYTES: usize = 64 << 10;
-/// Streams that a client may reset before it has read their answers.
+/// Streams that a client may reset before it has read their responses.
 const RESETS_MAX: usize = 50;
-/// Time between two signs of life that the client is asked for.
+/// Interval of PING frames.
 const PING: Duration = Duration::from_secs(20);
-/// Bytes of an answer that are handed over at a time.
+/// Bytes of a response that are passed to hyper at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Serves a connection until its end.
+/// Serves a connection until it ends.
 pub(crate) async fn serve<S, R>(io: S, first: Bytes, host: R, mut phase: watch::Receiver<Phase>)
 where
     R: Responder + Unpin + 'static,
@@ -54,7 +54,7 @@ where
     let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
     let config = host.config();
     let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
-    // What a client sends before it is taken counts in no budget.
+    // No budget counts the bytes that a client sends before the server reads them.
     let window = host.admission().map(|admission| admission.limits().window);
     let window = window.and_then(|window| u32::try_from(window).ok());
     let window = window.unwrap_or(WINDOW);
@@ -80,7 +80,7 @@ where
     let mut looks = tokio::time::interval(Streams::every(config));
     loop {
         tokio::select! {
-            // What went wrong with a connection is its client's to see.
+            // Errors of a connection concern only its client.
             _ = connection.as_mut() => return,
             // The sender lives as long as the server.
             _ = phase.wait_for(|phase| *phase >= Phase::Draining), if !leaving => {
@@ -145,7 +145,7 @@ async fn answer<R: Responder + Unpin + 'static>(
     respond(host, reply, open)
 }
 
-/// Waits for an answer, within the time for the store.
+/// Waits for a response, up to `store_timeout` if that applies.
 async fn wait<R: Responder>(host: &R, mut started: Started) -> Reply {
     if !started.expires() {
         return started.await;
@@ -213,7 +213,7 @@ impl<R: Responder> Stream<R> {
                 Ok(None) => return Ok(None),
                 Ok(Some(Err(_))) => return Err(BodyError::Cut),
                 Ok(Some(Ok(frame))) => {
-                    // A trailer is read past.
+                    // Trailers are skipped.
                     if let Ok(bytes) = frame.into_data()
                         && !bytes.is_empty()
                     {
@@ -236,10 +236,10 @@ impl<R: Responder> BodySource for Stream<R> {
     }
 }
 
-/// The body of an answer, handed over piece by piece: the next one is asked for
-/// when the client has taken enough of those before.
+/// The body of a response, passed on in pieces. hyper polls for the next piece when the client has
+/// accepted enough of the earlier ones.
 struct Outgoing<R> {
-    /// What is left of what is there.
+    /// Bytes that are ready and not sent yet.
     bytes: Bytes,
     pieces: Option<mpsc::Receiver<Bytes>>,
     open: Open,
@@ -312,7 +312,7 @@ fn respond<R: Responder + Unpin + 'static>(
         Body::None | Body::Length(_) | Body::Omitted => (Bytes::new(), None),
         Body::Bytes(bytes) => (bytes, None),
         Body::Source(mut source) => {
-            // One piece waits at most; the next is made when it is taken.
+            // At most one piece waits; the next one is created when hyper takes it.
             let (sender, receiver) = mpsc::channel(1);
             tokio::spawn(async move {
                 loop {
@@ -342,7 +342,7 @@ fn respond<R: Responder + Unpin + 'static>(
     };
     let (parts, ()) = match response.body(()) {
         Ok(whole) => whole.into_parts(),
-        // The fields were written by us, so they are fields.
+        // Cannot fail: the server wrote these fields, so they are valid.
         Err(_) => Response::new(()).into_parts(),
     };
     Response::from_parts(parts, body)

@@ -1,14 +1,13 @@
-//! The head of a request: what was asked, before any of its body.
+//! The head of a request: its method, target and header fields.
 //!
-//! One form for HTTP/1.1 and HTTP/2. The HTTP/1.1 rules are stricter than
-//! those of most servers (docs/api/http.md, "Strictness"): whatever two
-//! parsers could read in two ways is refused.
+//! HTTP/1.1 and HTTP/2 share one form. The HTTP/1.1 rules are stricter than those of most servers
+//! (docs/api/http.md, "Strictness"): input that two parsers could interpret differently is refused.
 
 use std::ops::Range;
 
 use crate::limits::HEAD_LINES_BLANK_MAX;
 
-/// What is to be done.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Method {
     Get,
@@ -48,13 +47,13 @@ impl Method {
         }
     }
 
-    /// Whether it changes something.
+    /// Whether the method changes state.
     pub(crate) const fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::Head | Self::Options)
     }
 }
 
-/// The protocol it came by.
+/// The protocol version of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     H10,
@@ -72,15 +71,15 @@ macro_rules! field_names {
         impl FieldName {
             const COUNT: usize = [$($text,)*].len();
 
-            /// Lower-case name.
+            /// Name in lower case.
             pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// By lower-case name.
+            /// Finds a field by its lower-case name.
             fn read(name: &[u8]) -> Option<Self> {
                 const { assert!(Self::COUNT <= 64) };
-                // Written in upper case the names would not match.
+                // A name in upper case would never match.
                 Some(match std::str::from_utf8(name).ok()? {
                     $($text => Self::$name,)*
                     _ => return None,
@@ -146,13 +145,13 @@ fn cut<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
 pub(crate) struct Head {
     pub(crate) method: Method,
     pub(crate) version: Version,
-    /// Names (in lower case) and values of all fields, path and query.
+    /// The names (in lower case) and values of all fields, the path, and the query.
     text: Vec<u8>,
     fields: Vec<(Span, Span)>,
     path: Span,
     query: Option<Span>,
     host: Option<Span>,
-    /// Place of the first field of each known name, from 1.
+    /// For each known name, the index of its first field, counted from 1; 0: absent.
     first: [u16; FieldName::COUNT],
     /// Known names that occur more than once, one bit each.
     repeated: u64,
@@ -161,50 +160,50 @@ pub(crate) struct Head {
 /// How the body of an HTTP/1.1 request is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// A body of this many bytes.
     Length(u64),
-    /// Chunks.
+    /// A chunked body.
     Chunked,
 }
 
-/// A head that is refused. The connection ends with it.
+/// Why a head is refused. The connection closes afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
-    /// 400 and why.
+    /// 400, with the reason.
     Syntax(&'static str),
     /// 414.
     Target,
     /// 431.
     Fields,
-    /// 501: a transfer coding that is not known.
+    /// 501: an unknown transfer coding.
     Coding,
     /// 505.
     Version,
 }
 
-/// A request's head and what the connection must know of it.
+/// A head, and what the connection needs from it.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) head: Head,
     pub(crate) framing: Framing,
     pub(crate) keep_alive: bool,
-    /// The client waits for a 100 before it sends the body.
+    /// The client waits for `100 Continue` before it sends the body.
     pub(crate) expects: bool,
 }
 
-/// How much of a head was looked at; lets a head that comes byte by byte cost
-/// no more than one that comes at once.
+/// How far a head was scanned, so that each byte is scanned once, even if a head arrives byte by
+/// byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scan {
     seen: usize,
     line: usize,
     begun: bool,
     blank: usize,
-    /// Where the fields begin, once the request line is there.
+    /// Where the fields start, after the request line has arrived.
     fields: Option<usize>,
 }
 
-/// Sizes that a head must keep.
+/// Size limits of a head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLimits {
     pub(crate) line_max: usize,
@@ -212,18 +211,17 @@ pub(crate) struct HeadLimits {
 }
 
 impl Scan {
-    /// Finds the end of the head: its length with the blank line, or `None`
-    /// when it is not there yet.
+    /// Finds the end of the head. Returns its length including the blank line, or `None` if the
+    /// head is not complete.
     ///
-    /// A head that is refused is refused at the first byte that makes it so, in
-    /// however many pieces it comes.
+    /// Refuses a bad head at its first bad byte, independent of how the bytes are split.
     pub(crate) fn end(&mut self, input: &[u8], limits: HeadLimits) -> Result<Option<usize>, Bad> {
         loop {
             let rest = input.get(self.seen..).unwrap_or_default();
             let found = rest.iter().position(|byte| *byte == b'\n');
             let end = found.map_or(input.len(), |at| self.seen + at);
             let line = input.get(self.line..end).unwrap_or_default();
-            // A CR at the end may be the line's or belong to its end.
+            // A CR at the end may be part of the line or of the line end.
             let content = line.strip_suffix(b"\r");
             if !self.begun && content.unwrap_or(line).len() > limits.line_max {
                 return Err(Bad::Target);
@@ -245,7 +243,7 @@ impl Scan {
             match (content.is_empty(), self.begun) {
                 (true, true) => return Ok(Some(self.seen)),
                 (true, false) => {
-                    // Some clients send a line too much after a body.
+                    // Some clients send an extra blank line after a body.
                     self.blank += 1;
                     if self.blank > HEAD_LINES_BLANK_MAX {
                         return Err(Bad::Syntax("blank lines before the request"));
@@ -259,13 +257,13 @@ impl Scan {
         }
     }
 
-    /// Whether any byte of a request is there.
+    /// Whether the input contains any byte of a request.
     pub(crate) fn has_begun(&self, input: &[u8]) -> bool {
         self.begun || input.len() > self.line
     }
 }
 
-/// Reads a whole head of HTTP/1.
+/// Parses a whole HTTP/1 head.
 pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, Bad> {
     let mut slots = vec![httparse::EMPTY_HEADER; fields_max];
     let mut request = httparse::Request::new(&mut slots);
@@ -370,7 +368,7 @@ fn framing(head: &Head) -> Result<Framing, Bad> {
     Ok(Framing::Chunked)
 }
 
-/// Puts a head together.
+/// Builds a head.
 pub(crate) struct Builder {
     head: Head,
 }
@@ -399,7 +397,7 @@ impl Builder {
         start..length(&self.head.text)
     }
 
-    /// The target: a path with or without query, or the same after an origin.
+    /// Parses the target: a path with or without a query, optionally after an origin.
     pub(crate) fn target(&mut self, target: &str) -> Result<(), Bad> {
         let mut rest = target;
         if let Some((scheme, after)) = target.split_once("://")
@@ -410,7 +408,7 @@ impl Builder {
             self.host(host);
             rest = path;
         } else if !target.starts_with('/') && target != "*" {
-            // CONNECT is answered as a method; anything else is no target.
+            // CONNECT is refused as a method; any other such target is malformed.
             if self.head.method != Method::Other {
                 return Err(Bad::Syntax("the target of the request"));
             }
@@ -431,7 +429,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The authority of the target; it wins over the field `Host`.
+    /// Sets the authority of the target, which overrides the field `Host`.
     pub(crate) fn host(&mut self, host: &str) {
         self.head.host = Some(self.push(host.as_bytes()));
     }
@@ -445,7 +443,7 @@ impl Builder {
         let value = self.push(value.trim_ascii());
         self.head.fields.push((span, value));
         if let Some(known) = known {
-            // The bytes of a head bound their number far below this.
+            // The size limit of a head keeps the number of fields far below this.
             let number = u16::try_from(self.head.fields.len()).unwrap_or(u16::MAX);
             match self.head.first.get_mut(known as usize) {
                 Some(first @ 0) => *first = number,
@@ -460,18 +458,18 @@ impl Builder {
 }
 
 impl Head {
-    /// The path, not decoded.
+    /// The path, still percent-encoded.
     pub(crate) fn path(&self) -> &str {
         std::str::from_utf8(cut(&self.text, &self.path)).unwrap_or_default()
     }
 
-    /// The query after its question mark, not decoded.
+    /// The query after the question mark, still percent-encoded.
     pub(crate) fn query(&self) -> Option<&str> {
         let query = self.query.as_ref()?;
         std::str::from_utf8(cut(&self.text, query)).ok()
     }
 
-    /// Whether the target and the field `Host` name the same host, where both do.
+    /// Whether the target and the field `Host` name one host, if both are present.
     pub(crate) fn has_one_host(&self) -> bool {
         match (&self.host, self.raw(FieldName::Host)) {
             (Some(span), Some(host)) => cut(&self.text, span).eq_ignore_ascii_case(host),
@@ -479,7 +477,7 @@ impl Head {
         }
     }
 
-    /// Host and port as the client called them.
+    /// Host and port that the client addressed.
     pub(crate) fn host(&self) -> Option<&[u8]> {
         match &self.host {
             Some(span) => Some(cut(&self.text, span)),
@@ -487,19 +485,19 @@ impl Head {
         }
     }
 
-    /// The value of the first field of this name, without white space around.
+    /// The value of the first field with this name, without surrounding white space.
     pub(crate) fn raw(&self, known: FieldName) -> Option<&[u8]> {
         let at = self.first.get(known as usize).copied()?.checked_sub(1)?;
         let (_, value) = self.fields.get(usize::from(at))?;
         Some(cut(&self.text, value))
     }
 
-    /// As `raw`, as text; `None` also for bytes that are none.
+    /// As `raw`, but as text; also `None` for bytes that are not UTF-8.
     pub(crate) fn text(&self, known: FieldName) -> Option<&str> {
         std::str::from_utf8(self.raw(known)?).ok()
     }
 
-    /// Whether the field is there.
+    /// Whether the field is present.
     pub(crate) fn has(&self, known: FieldName) -> bool {
         self.raw(known).is_some()
     }
@@ -508,7 +506,7 @@ impl Head {
         self.repeated & (1 << known as u8) != 0
     }
 
-    /// Elements of a list, over all fields of this name.
+    /// The elements of a list, from all fields with this name.
     pub(crate) fn list(&self, known: FieldName) -> impl Iterator<Item = &str> {
         let from = self
             .first
@@ -563,7 +561,7 @@ mod tests {
     fn read(text: &str) -> Result<Option<Parsed>, Bad> {
         let mut whole = Scan::default();
         let end = whole.end(text.as_bytes(), LIMITS);
-        // The same, byte by byte.
+        // Parse the head again, byte by byte.
         let mut scan = Scan::default();
         let mut pieces = Ok(None);
         for n in 1..=text.len() {

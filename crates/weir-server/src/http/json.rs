@@ -1,5 +1,5 @@
-//! JSON of our own: written by hand, a member at a time, so that a payload is
-//! pasted as it is; and the one check that a payload gets.
+//! Writes JSON member by member, so that a payload is inserted unchanged, and checks that a payload
+//! is JSON.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(crate) fn number(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }
 
-/// Appends a text with its quotes.
+/// Appends a text in quotes, with escapes.
 pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
@@ -51,13 +51,12 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// A whole number from 0, however it is written: `7`, `7.0` and `7e0` are one
-/// number in JSON.
+/// A non-negative integer in any notation: `7`, `7.0` and `7e0` are one number in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Number(pub(crate) u64);
 
-/// Up to here a number with a point or an exponent is read so exactly, within
-/// its last bit, that the nearest whole number is the one that was meant.
+/// Largest accepted number with a point or an exponent. Up to this value, the parsed number is
+/// precise enough that the nearest integer is the intended one.
 const EXACT_MAX: f64 = 1_125_899_906_842_624.0;
 
 impl<'de> Deserialize<'de> for Number {
@@ -76,7 +75,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// A member that may be left out, but not be null.
+/// Deserializes a member that may be absent, but not null.
 pub(crate) fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -121,7 +120,7 @@ impl<'a> Object<'a> {
         self
     }
 
-    /// Bytes in base64.
+    /// Writes bytes as base64.
     pub(crate) fn base64(&mut self, name: &str, value: &[u8]) -> &mut Self {
         let out = self.name(name);
         out.push(b'"');
@@ -130,18 +129,18 @@ impl<'a> Object<'a> {
         self
     }
 
-    /// JSON as it is.
+    /// Writes JSON unchanged.
     pub(crate) fn raw(&mut self, name: &str, value: &[u8]) -> &mut Self {
         self.name(name).extend_from_slice(value);
         self
     }
 
-    /// Where the value of a member is to be written.
+    /// Writes the name of a member, and returns the buffer for its value.
     pub(crate) fn place(&mut self, name: &str) -> &mut Vec<u8> {
         self.name(name)
     }
 
-    /// Where everything is written.
+    /// Returns the buffer that contains everything.
     pub(crate) fn raw_out(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -151,8 +150,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Place of the first byte that is not JSON, from 0; `None` when all of it is.
-/// No tree is built.
+/// Returns the index of the first byte that is not JSON; `None` if all bytes are. Builds no tree.
 pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

@@ -1,10 +1,10 @@
-//! Work that would keep the reactor away from its sockets.
+//! Work that would block the reactor.
 
 use super::problem::{Kind, Problem};
 use crate::limits::INLINE_WORK_BYTES;
 
-/// Runs work that borrows: on a runtime of several threads the others take
-/// over meanwhile; a single thread does it itself.
+/// Runs work that borrows. On a runtime with several threads, the others serve the reactor
+/// meanwhile; a single thread runs the work itself.
 pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
     let flavor = tokio::runtime::Handle::current().runtime_flavor();
     if flavor == tokio::runtime::RuntimeFlavor::MultiThread {
@@ -14,8 +14,8 @@ pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs work on so many bytes: at once if they are few, else on a thread that
-/// may block.
+/// Runs work on a body of `bytes` bytes: inline up to `INLINE_WORK_BYTES`, otherwise on a thread
+/// that may block.
 pub(crate) async fn sized<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Browsers: by which name the server was called, and which pages may use it.
+//! Protection against foreign web pages: checks of the host name and of the origin.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use super::reply::Reply;
 use crate::config::ServerConfig;
 use crate::limits::PREFLIGHT_SECONDS;
 
-/// Whatever somebody has put there, it runs as no page of this server.
+/// Prevents stored content from running as a page of this server.
 pub(crate) const NO_PAGE: &str = "sandbox; default-src 'none'";
 
-/// Fields of answers that a page may read.
+/// Response fields that a page may read.
 const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-client, weir-count, \
 weir-effect, weir-first, weir-gap, weir-intention, weir-key, weir-key-b64, weir-last, \
 weir-next, weir-offset, weir-reframed, weir-replayed, weir-request-id, weir-time, weir-type, \
@@ -19,14 +19,14 @@ weir-up-to-date, producer-epoch, producer-expected-seq, producer-received-seq, p
 stream-closed, stream-cursor, stream-expires-at, stream-next-offset, stream-sse-data-encoding, \
 stream-ttl, stream-up-to-date";
 
-/// Fields of requests that a page may send.
+/// Request fields that a page may send.
 const TAKEN: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
 if-none-match, if-range, last-event-id, prefer, producer-epoch, producer-id, producer-seq, range, \
 stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, stream-forked-from, \
 stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce";
 
-/// Whether the server goes by the name that the client called it. Stops pages
-/// that let their own name point here.
+/// Checks that the client addressed the server by one of its names. This prevents DNS rebinding,
+/// where a page points its own name at this server.
 pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Problem> {
     let wrong = || {
         Problem::new(
@@ -52,8 +52,8 @@ pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Probl
         return Ok(());
     }
     if let Ok(ip) = name.parse::<IpAddr>() {
-        // An address is no name that could be pointed elsewhere. One that the
-        // server listens on is its own.
+        // DNS rebinding needs a name, so an address is safe. Any address is accepted if the server
+        // listens on one that others can reach.
         let open = config
             .http
             .is_some_and(|address| !address.0.ip().is_loopback());
@@ -64,8 +64,7 @@ pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Probl
     Err(wrong())
 }
 
-/// Whether an origin is one of the configured: equal, or below a leading
-/// `*.` of the host.
+/// Whether an origin is among the configured ones: equal, or below the host after a leading `*.`.
 fn is_allowed(origin: &str, config: &ServerConfig) -> bool {
     config
         .cors_origins
@@ -80,14 +79,14 @@ fn is_allowed(origin: &str, config: &ServerConfig) -> bool {
         })
 }
 
-/// What the origin of a page means for its request.
+/// What the origin of a page permits for its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// Not from a page of another origin.
+    /// The request is not from a page of another origin.
     None,
-    /// From a page that may use the server.
+    /// The page may use the server.
     Allowed(String),
-    /// From any other.
+    /// The page may not use the server.
     Foreign,
 }
 
@@ -107,8 +106,8 @@ pub(crate) fn page(head: &Head, config: &ServerConfig) -> Page {
     Page::Foreign
 }
 
-/// Whether the origin is the host of the request, which is checked by [`check_host`]. A proxy
-/// may have ended TLS before a server that speaks in clear.
+/// Whether the origin is the host of the request, which [`check_host`] checks. The scheme may
+/// differ, because a proxy may end TLS before a server without TLS.
 fn is_own(origin: &str, head: &Head, config: &ServerConfig) -> bool {
     let host = match origin.split_once("://") {
         Some(("https", host)) => host,
@@ -119,8 +118,8 @@ fn is_own(origin: &str, head: &Head, config: &ServerConfig) -> bool {
     called.eq_ignore_ascii_case(host.as_bytes())
 }
 
-/// Refuses writes of pages that may not use the server; without this, any page
-/// could post blindly.
+/// Refuses writes from pages that may not use the server. Without this check, any page could send a
+/// POST without reading the response.
 pub(crate) fn check_write(page: &Page, method: Method) -> Result<(), Problem> {
     if method.writes() && *page == Page::Foreign {
         return Err(
@@ -131,7 +130,7 @@ pub(crate) fn check_write(page: &Page, method: Method) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Adds what a page needs to read the answer.
+/// Adds the fields that a page needs to read the response.
 pub(crate) fn decorate(reply: &mut Reply, page: &Page) {
     if let Page::Allowed(origin) = page {
         reply.add("access-control-allow-origin", origin);
@@ -140,7 +139,7 @@ pub(crate) fn decorate(reply: &mut Reply, page: &Page) {
     }
 }
 
-/// Answers OPTIONS.
+/// Responds to OPTIONS.
 pub(crate) fn options(head: &Head, allow: &str, page: &Page) -> Reply {
     let mut reply = Reply::new(204).field("allow", allow);
     if head.has(FieldName::RequestMethod) && matches!(page, Page::Allowed(_)) {

@@ -1,4 +1,4 @@
-//! What a request would rather have (RFC 7240).
+//! Preferences of a request (RFC 7240).
 
 use super::head::{FieldName, Head};
 use crate::http::query::offset_of;
@@ -10,7 +10,7 @@ pub(crate) struct Prefer {
     pub(crate) minimal: bool,
     pub(crate) detached: bool,
     pub(crate) wait: Option<u64>,
-    /// Records that the answer to a conflict is to have.
+    /// Number of records that the response to a conflict should contain.
     pub(crate) conflicts: u64,
 }
 
@@ -26,7 +26,7 @@ impl Prefer {
                     prefer.conflicts = number.min(CONFLICTS_MAX);
                 }
                 None if element == "respond-async" => prefer.detached = true,
-                // What is not known is not preferred.
+                // Unknown preferences are ignored.
                 _ => {}
             }
         }

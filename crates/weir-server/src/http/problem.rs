@@ -1,8 +1,8 @@
-//! Errors as problem objects (RFC 9457). The `type` names a page of this
-//! server; `code` is the number of docs/formats/errors.md where there is one.
+//! Errors as problem objects (RFC 9457). The `type` names a page of this server; `code` is the
+//! number in docs/formats/errors.md, if it has one.
 //!
-//! `type` and the members are API, `detail` is for people. Invariant: a problem
-//! has no bytes of a payload, no file name and no address.
+//! `type` and the members are part of the API; `detail` is for people. Invariant: a problem
+//! contains no bytes of a payload, no file name and no address.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ macro_rules! problems {
         impl Kind {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Last part of its `type`.
+            /// Last part of the `type` URL.
             pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -102,30 +102,30 @@ problems! {
     Quota = 507 "quota", "A quota is used up: keys or groups of the topic, or memory of the state of programs.";
 }
 
-/// A member beyond the common ones.
+/// A member in addition to the common ones.
 #[derive(Clone, Debug)]
 pub(crate) enum Member {
     Number(&'static str, u64),
     Text(&'static str, String),
-    /// JSON as it is.
+    /// JSON, inserted unchanged.
     Raw(&'static str, Vec<u8>),
-    /// Not shown: what the others have reserved, until the answer is sent.
+    /// Not rendered: the memory of the other members, reserved until the response is sent.
     Reserved(Arc<Reservation>),
 }
 
-/// An error on its way to the client.
+/// An error for the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) kind: Kind,
-    /// Number of the common table.
+    /// Number in the common table of errors.
     pub(crate) code: Option<ErrorCode>,
     pub(crate) detail: String,
     pub(crate) members: Vec<Member>,
-    /// Offset of the intention, when it has a place in the log.
+    /// Offset of the intention, if it is in the log.
     pub(crate) intention: Option<u64>,
-    /// Milliseconds after which it may be tried again.
+    /// Milliseconds after which the client may retry.
     pub(crate) retry_after_ms: Option<u64>,
-    /// Fields of the answer beyond the common ones.
+    /// Response fields in addition to the common ones.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
 
@@ -181,7 +181,7 @@ impl Problem {
             .number("limit", limit as u64)
     }
 
-    /// The object.
+    /// Renders the problem object.
     pub(crate) fn json(&self, instance: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         let mut object = Object::new(&mut out);
@@ -214,7 +214,7 @@ impl Problem {
         out
     }
 
-    /// The answer.
+    /// Renders the response.
     pub(crate) fn reply(self, instance: &str) -> Reply {
         let mut reply = Reply::new(self.kind.status());
         if let Some(intention) = self.intention {
@@ -238,7 +238,7 @@ impl Problem {
 }
 
 impl Object<'_> {
-    /// The rest of a text whose first part was placed.
+    /// Appends the rest of a text whose first part is already written.
     fn place_more(&mut self, rest: &str) {
         let out = self.raw_out();
         out.extend_from_slice(rest.as_bytes());
@@ -246,7 +246,7 @@ impl Object<'_> {
     }
 }
 
-/// The kind that goes with a number of the common table.
+/// The kind for an error number of the common table.
 pub(crate) fn kind_of(code: ErrorCode) -> Kind {
     match code {
         ErrorCode::Redirect => Kind::Redirect,

@@ -1,4 +1,4 @@
-//! Query parameters: each known, each once, each exact.
+//! Query parameters. Unknown, repeated and malformed parameters are refused.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,7 @@ pub(crate) struct Query {
     pairs: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Undoes percent escapes, and `+` for a space in forms; `None` for a wrong
-/// escape.
+/// Decodes percent escapes and, with `form`, `+` as a space; `None` for an invalid escape.
 pub(crate) fn decode(text: &str, form: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -29,7 +28,7 @@ pub(crate) fn decode(text: &str, form: bool) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Writes bytes so that they can stand in a path or query.
+/// Percent-encodes bytes for a path or query.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -43,12 +42,12 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 impl Query {
-    /// Reads a query. Only these parameters are known.
+    /// Parses a query; any parameter that is not in `known` is refused.
     pub(crate) fn read(query: Option<&str>, known: &[&'static str]) -> Result<Self, Problem> {
         Self::parse(query, known, false)
     }
 
-    /// As `read`, for a protocol in which others are for somebody else.
+    /// As `read`, but ignores unknown parameters, because the protocol leaves them to other layers.
     pub(crate) fn read_known(query: Option<&str>, known: &[&'static str]) -> Result<Self, Problem> {
         Self::parse(query, known, true)
     }
@@ -88,7 +87,7 @@ impl Query {
         Some(&pair.1)
     }
 
-    /// Its text.
+    /// The parameter as text.
     pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Problem> {
         let Some(bytes) = self.bytes(name) else {
             return Ok(None);
@@ -98,7 +97,7 @@ impl Query {
             .map_err(|_| Problem::bad(format!("{name} is no UTF-8")))
     }
 
-    /// Its number, within a range.
+    /// The parameter as a number from `low` to `high`.
     pub(crate) fn number(&self, name: &str, low: u64, high: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
@@ -108,7 +107,7 @@ impl Query {
         number.map(Some).ok_or_else(wrong)
     }
 
-    /// Whether it is true; not given: false.
+    /// The parameter as a boolean; absent: false.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text(name)? {
             None | Some("false") => Ok(false),
@@ -117,7 +116,7 @@ impl Query {
         }
     }
 
-    /// Which of these words it is.
+    /// The value that belongs to the word of the parameter.
     pub(crate) fn word<T: Copy>(
         &self,
         name: &str,
@@ -137,7 +136,7 @@ impl Query {
     }
 }
 
-/// A number as it is written: digits without sign and leading zeros.
+/// Parses a number written as digits, without a sign or leading zeros.
 pub(crate) fn offset_of(text: &str) -> Option<u64> {
     let plain =
         text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

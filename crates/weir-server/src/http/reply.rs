@@ -1,7 +1,7 @@
-//! An answer: status, fields, body.
+//! A response: status, fields, body.
 //!
-//! Fields are kept as the bytes that HTTP/1.1 sends, so that answering costs
-//! one buffer. A value with a control character never gets in.
+//! Fields are stored as the bytes that HTTP/1.1 sends, so that a response needs one buffer. Control
+//! characters never enter a value.
 
 use std::fmt::{self, Write as _};
 use std::future::Future;
@@ -14,13 +14,12 @@ use crate::limits::budget::Reservation;
 /// A future that a connection owns.
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A body that comes in pieces.
+/// A body that is produced in pieces.
 pub(crate) trait Source: Send {
-    /// The next piece; `None` at the end. What it returns is written at once.
+    /// Returns the next piece; `None` at the end. Each piece is written at once.
     fn next(&mut self) -> Boxed<'_, Option<Bytes>>;
 
-    /// Whether it may go on for ever: then a client that closes its side ends
-    /// it.
+    /// Whether the body may be endless. Then a client that closes its side ends the body.
     fn is_tail(&self) -> bool {
         false
     }
@@ -28,15 +27,15 @@ pub(crate) trait Source: Send {
 
 /// What follows the head.
 pub(crate) enum Body {
-    /// Nothing, and no length.
+    /// No body, and no length.
     None,
-    /// These bytes.
+    /// A body of these bytes.
     Bytes(Bytes),
-    /// As many bytes, which are not sent: the answer to a HEAD.
+    /// The length of a body that is not sent: the response to a HEAD.
     Length(u64),
-    /// Nothing is sent, and how much it would be is not known.
+    /// No body is sent, and its length is not known.
     Omitted,
-    /// Pieces until the end.
+    /// A body in pieces.
     Source(Box<dyn Source>),
 }
 
@@ -52,20 +51,20 @@ impl fmt::Debug for Body {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     /// Lines `name: value CR LF`, names in lower case.
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Body,
-    /// The connection ends after it.
+    /// Whether the connection closes after the response.
     pub(crate) close: bool,
-    /// Memory that was reserved for the body while it was made.
+    /// Memory that is reserved for the body.
     pub(crate) reservation: Option<Box<Reservation>>,
 }
 
-/// Writes a field value: everything but what could end the line.
+/// Writes a field value without the characters that could end the line.
 struct Value<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Value<'_> {
@@ -93,7 +92,7 @@ impl Reply {
         }
     }
 
-    /// Hands over the memory that was reserved for the body.
+    /// Attaches the memory that is reserved for the body.
     pub(crate) fn reserved(mut self, reservation: Reservation) -> Self {
         self.reservation = Some(Box::new(reservation));
         self
@@ -109,12 +108,13 @@ impl Reply {
     pub(crate) fn add(&mut self, name: &str, value: impl fmt::Display) {
         self.fields.extend_from_slice(name.as_bytes());
         self.fields.extend_from_slice(b": ");
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(Value(&mut self.fields), "{value}");
         self.fields.extend_from_slice(b"\r\n");
     }
 
-    /// Adds a field with a number; the usual case, so without formatting.
+    /// Adds a field with a number, without the formatting machinery, because this is the usual
+    /// case.
     pub(crate) fn number(mut self, name: &str, value: u64) -> Self {
         self.fields.extend_from_slice(name.as_bytes());
         self.fields.extend_from_slice(b": ");
@@ -130,14 +130,14 @@ impl Reply {
         self
     }
 
-    /// The first field of this lower-case name.
+    /// The value of the first field with this lower-case name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let text = std::str::from_utf8(&self.fields).ok()?;
         text.split("\r\n")
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// Bytes of the body, where they are known.
+    /// Length of the body, if known.
     pub(crate) fn length(&self) -> Option<u64> {
         match &self.body {
             Body::None => Some(0),
@@ -147,7 +147,7 @@ impl Reply {
         }
     }
 
-    /// Leaves out the body, keeps its length: what HEAD gets.
+    /// Drops the body but keeps its length, for the response to a HEAD.
     pub(crate) fn headless(mut self) -> Self {
         self.body = match &self.body {
             Body::None => Body::None,
@@ -159,7 +159,7 @@ impl Reply {
     }
 }
 
-/// The words after a status.
+/// The reason phrase of a status.
 pub(crate) const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! The service that answers the requests of a connection.
+//! The service that responds to the requests of a connection.
 
 use std::future::Future;
 
@@ -9,16 +9,15 @@ use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::admission::Admission;
 
-/// What a connection needs of the service; one for each connection, cheap to clone.
+/// The service, as a connection sees it. Each connection has its own clone, which is cheap.
 pub(crate) trait Responder: Clone + Send + Sync {
-    /// Limits and times of connections.
+    /// Limits and deadlines of connections.
     fn config(&self) -> &ServerConfig;
 
-    /// Begins a request whose body is there.
+    /// Starts a request whose body has arrived.
     fn start(&self, head: Head, body: &[u8]) -> Started;
 
-    /// Carries out a request whose body is still coming; `length` is the
-    /// declared one.
+    /// Runs a request whose body is still arriving; `length` is the declared length.
     fn call(
         &self,
         head: Head,
@@ -26,18 +25,18 @@ pub(crate) trait Responder: Clone + Send + Sync {
         length: Option<u64>,
     ) -> impl Future<Output = Reply> + Send;
 
-    /// The answer to a head that is refused.
+    /// The response to a head that is refused.
     fn refuse(&self, bad: Bad) -> Reply;
 
-    /// The answer to a head that took too long.
+    /// The response to a head that took too long.
     fn too_slow(&self) -> Reply;
 
-    /// The answer to something that is not a request.
+    /// The response to input that is not a request.
     fn refuse_with(&self, problem: Problem) -> Reply;
 
-    /// The budget for what clients take at leisure; none: there is no limit.
+    /// The memory budget for slow clients; `None`: no limit.
     fn admission(&self) -> Option<&Admission>;
 
-    /// Counts a deadline that was missed: that of `head`, `body` or `write`.
+    /// Counts a missed deadline: that of `head`, `body` or `write`.
     fn timed_out(&self, what: &'static str);
 }

@@ -1,8 +1,8 @@
-//! The connections of the edge with something else behind them: the door for
-//! the lab, which compares them with those of other servers.
+//! The connections of the edge with another service: the interface for the lab, which compares them
+//! with other servers.
 //!
-//! It is the code of the connection, with its limits and deadlines. Invariant:
-//! it has no shortcut that the edge lacks.
+//! It runs the code of the connection with its limits and deadlines. Invariant: it has no shortcut
+//! that the edge lacks.
 
 use std::sync::Arc;
 
@@ -20,27 +20,27 @@ use crate::limits::admission::Admission;
 use crate::limits::budget::Reservation;
 use crate::phase::Phase;
 
-/// A request whose body is there.
+/// A request whose body has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Its method, `OTHER` for those that HTTP's own list does not have.
+    /// The method; `OTHER` for methods that HTTP does not define.
     pub method: &'a str,
-    /// Its path, not decoded.
+    /// The path, still percent-encoded.
     pub path: &'a str,
-    /// What is after the question mark, not decoded.
+    /// The query after the question mark, still percent-encoded.
     pub query: Option<&'a str>,
-    /// Its body.
+    /// The body.
     pub body: &'a [u8],
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// Its status.
+    /// The status.
     pub status: u16,
     /// The value of `content-type`.
     pub media_type: &'static str,
-    /// The value of `allow`; empty: no such field.
+    /// The value of `allow`; empty: the field is omitted.
     pub allow: &'static str,
     /// The body.
     pub body: Vec<u8>,
@@ -63,8 +63,8 @@ impl<F> std::fmt::Debug for Stack<F> {
 }
 
 impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
-    /// A service that answers by `answer`; bodies of more than `body_max` bytes
-    /// are answered with 413 and the body `{"error":"too large"}`.
+    /// Creates a service that calls `answer`. Bodies of more than `body_max` bytes get a 413 with
+    /// the body `{"error":"too large"}`.
     pub fn new(answer: F, body_max: usize) -> Arc<Self> {
         Arc::new(Self {
             answer,
@@ -74,7 +74,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
         })
     }
 
-    /// Serves a connection until its end. Closes it if the client speaks HTTP/2.
+    /// Serves a connection until it ends. Closes the connection if the client speaks HTTP/2.
     pub async fn serve(self: Arc<Self>, stream: TcpStream) {
         let phase = self.phase.subscribe();
         h1::serve(stream, Bare(self), phase).await;
@@ -100,7 +100,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
     }
 }
 
-/// The service behind one connection.
+/// The service of one connection.
 struct Bare<F>(Arc<Stack<F>>);
 
 impl<F> Clone for Bare<F> {
@@ -109,7 +109,7 @@ impl<F> Clone for Bare<F> {
     }
 }
 
-/// An answer without a request, after which the connection ends.
+/// A response without a request, after which the connection closes.
 fn last(status: u16, body: &'static [u8]) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("content-type", "application/json");

@@ -1,10 +1,9 @@
-//! How much may wait for the store at a time.
+//! Limits what may wait for the store at a time.
 //!
-//! `Store::propose` waits when the queue of the store is full, which would
-//! stop a whole reactor thread. So the bytes that were handed over and not yet
-//! answered are counted here, and what would exceed the limit is refused (HTTP)
-//! or not read yet (native port). Because the limit is below that of the queue,
-//! `propose` finds room.
+//! `Store::propose` blocks while the queue of the store is full, which would stop a whole reactor
+//! thread. So this module counts the bytes of proposals without a verdict. HTTP refuses a request
+//! that would exceed the limit; the native port stops reading. The limit is below that of the
+//! queue, so `propose` never blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,17 +15,17 @@ use weir_store::Proposal;
 use crate::limits::budget::MemoryBudget;
 use crate::limits::memory::MemoryLimits;
 
-/// Claims of groups that may wait there at a time: each has a thread.
+/// Maximum number of claims of groups that wait for costly calls; each one occupies a thread.
 pub(crate) const COSTLY_CLAIMS_MAX: usize = 64;
 
-/// Writes that bring programs and are compiled at a time: each keeps its room for as long as that
-/// takes.
+/// Maximum number of writes with programs that are compiled at a time. Each one holds its memory
+/// until it is compiled.
 pub(crate) const COMPILES_MAX: usize = 2;
 
-/// Longest wait for a turn to compile.
+/// Longest wait for a permit to compile.
 const COMPILE_WAIT: Duration = Duration::from_secs(10);
 
-/// The counts. One for all ports of a server.
+/// The counters, shared by all ports of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     limits: MemoryLimits,
@@ -35,9 +34,9 @@ pub(crate) struct Admission {
     costly_claims: Arc<AtomicUsize>,
     /// Unfinished packets and bodies, of all connections of all ports together.
     pub(crate) bodies: MemoryBudget,
-    /// Answers that wait for their readers.
+    /// Responses that wait for their readers.
     pub(crate) answers: MemoryBudget,
-    /// Streams of HTTP/2 beside the first one of each connection.
+    /// HTTP/2 streams in addition to the first one of each connection.
     streams: Arc<AtomicUsize>,
     compiles: Arc<Semaphore>,
 }
@@ -48,7 +47,7 @@ impl Default for Admission {
     }
 }
 
-/// A budget and what of it is in use, bytes.
+/// A budget and its use, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub(crate) used_name: &'static str,
@@ -57,8 +56,8 @@ pub(crate) struct Budget {
     pub(crate) max: usize,
 }
 
-/// Room that was given; given back when dropped. Keep it until the proposal is
-/// answered.
+/// Admission of a number of bytes, released when dropped. The caller must hold it until the
+/// proposal has a verdict.
 #[derive(Debug)]
 pub(crate) struct Permit {
     bytes: Arc<AtomicUsize>,
@@ -79,30 +78,29 @@ impl Admission {
         }
     }
 
-    /// What the budgets were made of.
+    /// The limits from which the budgets were created.
     pub(crate) fn limits(&self) -> &MemoryLimits {
         &self.limits
     }
 
-    /// Room for this many bytes, or none at present: answer BUSY, or read no
-    /// further. A single call above the limit is let through when it is alone.
+    /// Admits this many bytes. `None`: there is no room at present, so respond with BUSY or stop
+    /// reading. A single call above the limit is admitted when no other is in progress.
     pub(crate) fn admit(&self, bytes: usize) -> Option<Permit> {
         admit(&self.bytes, bytes, self.limits.writes)
     }
 
-    /// As `admit`, for what the store would queue after costly calls
-    /// (`Store::is_costly`).
+    /// As `admit`, for a write that the store would queue after costly calls (`Store::is_costly`).
     pub(crate) fn admit_costly(&self, bytes: usize) -> Option<Permit> {
         admit(&self.costly, bytes, self.limits.costly)
     }
 
-    /// Leave for a claim that would wait for costly calls.
+    /// Admits a claim that would wait for costly calls.
     pub(crate) fn admit_costly_claim(&self) -> Option<Permit> {
         admit(&self.costly_claims, 1, COSTLY_CLAIMS_MAX)
     }
 
-    /// Counts a permit where its proposal is: a topic may have become costly,
-    /// or cheap, since it was asked for.
+    /// Moves a permit to the counter of the lane in which its proposal was queued. The topic may
+    /// have become costly or cheap since the permit was granted.
     pub(crate) fn follow(&self, permit: Permit, proposal: &Proposal) -> Permit {
         let count = if proposal.is_costly() {
             &self.costly
@@ -119,7 +117,7 @@ impl Admission {
         }
     }
 
-    /// A permit for one more stream of HTTP/2; `None`: there are too many.
+    /// Admits one more HTTP/2 stream; `None`: there are too many.
     pub(crate) fn admit_stream(&self) -> Option<Permit> {
         admit(&self.streams, 1, self.limits.streams)
     }
@@ -162,29 +160,29 @@ impl Admission {
         ]
     }
 
-    /// Whether the store has something to do, costly calls aside.
+    /// Whether the store has work to do, apart from costly calls.
     pub(crate) fn is_busy(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Bytes on their way now.
+    /// Bytes of proposals in progress.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.costly.load(Ordering::Relaxed)
     }
 
-    /// Leave to have programs compiled, or none at present.
+    /// Admits a compilation; `None`: no permit is free at present.
     pub(crate) fn admit_compile(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.compiles).try_acquire_owned().ok()
     }
 
-    /// As `admit_compile`; waits its turn, for up to ten seconds.
+    /// As `admit_compile`, but waits up to ten seconds for a permit.
     pub(crate) async fn wait_to_compile(&self) -> Option<OwnedSemaphorePermit> {
         let turn = Arc::clone(&self.compiles).acquire_owned();
         tokio::time::timeout(COMPILE_WAIT, turn).await.ok()?.ok()
     }
 }
 
-/// Adds to a count that has a limit; what is too large for it may be alone.
+/// Adds to a counter up to its limit. A value above the limit is added only to an empty counter.
 fn take(count: &AtomicUsize, bytes: usize, max: usize) -> bool {
     let more = |now: usize| {
         let then = now.saturating_add(bytes);
@@ -222,7 +220,7 @@ mod tests {
         assert!(most.is_some());
         assert!(admission.admit_costly(1).is_none());
         assert!(admission.admit(writes_max).is_some());
-        // One that turned out to be none is counted with the others.
+        // A permit whose proposal is not costly moves to the common counter.
         let (proposal, _answer) = Proposal::pair();
         let moved = most.map(|permit| admission.follow(permit, &proposal));
         assert!(admission.admit_costly(costly_max).is_some());

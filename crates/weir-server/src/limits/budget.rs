@@ -1,11 +1,11 @@
-//! Budgets of memory that all connections share.
+//! Memory budgets that all connections share.
 //!
-//! What a client sends or takes slowly is reserved from a budget before the bytes are there:
-//! a request that needs more than [`MemoryBudget::small_bytes`] reserves first, then reads and renders.
+//! Data that a client sends or receives slowly is reserved from a budget first. A request that
+//! needs more than [`MemoryBudget::small_bytes`] reserves memory before it reads and renders.
 //!
 //! Invariants:
-//! - bytes above the small ones are reserved before they are made, and given back when dropped;
-//! - every wait for a budget has a deadline.
+//! - A buffer above `small_bytes` is reserved before it is allocated, and released when dropped.
+//! - Every wait for a budget has a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that one permit of the semaphore stands for.
+/// Bytes for each permit of the semaphore.
 const UNIT_BYTES: usize = 1 << 10;
 /// Longest wait for a reservation.
 const WAIT: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 2000 });
 
-/// Nobody gave enough of the budget back in time.
+/// The budget did not have enough free memory in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BudgetExhausted;
 
-/// A number of bytes that may be in use at a time. Clones share it.
+/// A maximum number of bytes in use at a time. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryBudget {
     units: Arc<Semaphore>,
@@ -31,7 +31,7 @@ pub(crate) struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of `max` bytes, of which requests up to `small_bytes` need no reservation.
+    /// Creates a budget of `max` bytes. Requests of up to `small_bytes` need no reservation.
     pub(crate) fn new(max: usize, small_bytes: usize) -> Self {
         let units = (max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 31));
         Self {
@@ -41,7 +41,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Bytes of one request or answer that need no reservation.
+    /// Bytes of one request or response that need no reservation.
     pub(crate) fn small_bytes(&self) -> usize {
         self.small_bytes
     }
@@ -56,14 +56,14 @@ impl MemoryBudget {
         self.max() - self.units.available_permits() * UNIT_BYTES
     }
 
-    /// A reservation of `bytes`, all of them counted; `None`: not now. One that is larger than
-    /// the budget gets all of it.
+    /// Reserves `bytes`, including the small ones; `None` if they are not free. A request above the
+    /// size of the budget reserves the whole budget.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Option<Reservation> {
         let mut reservation = Reservation::all_counted(self);
         reservation.try_cover(bytes).then_some(reservation)
     }
 
-    /// As `try_reserve`; waits for up to two seconds.
+    /// As `try_reserve`, but waits up to two seconds.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation, BudgetExhausted> {
         let mut reservation = Reservation::all_counted(self);
         reservation.cover(bytes).await?;
@@ -76,20 +76,20 @@ impl MemoryBudget {
     }
 }
 
-/// A part of a budget; given back when dropped.
+/// A reserved part of a budget, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    /// `None`: there is no budget.
+    /// `None`: no budget applies.
     budget: Option<MemoryBudget>,
     permit: Option<OwnedSemaphorePermit>,
-    /// Up to so many bytes nothing is counted.
+    /// Bytes that are not charged to the budget.
     free: usize,
-    /// Bytes that it covers.
+    /// Bytes that this reservation covers.
     covered: usize,
 }
 
 impl Reservation {
-    /// One that covers the small bytes of the budget.
+    /// Creates a reservation that covers the small bytes of the budget.
     pub(crate) fn new(budget: &MemoryBudget) -> Self {
         let free = budget.small_bytes;
         Self {
@@ -109,7 +109,7 @@ impl Reservation {
         }
     }
 
-    /// One that covers everything, for servers without budgets.
+    /// Creates a reservation that covers everything, for servers without budgets.
     pub(crate) fn unlimited() -> Self {
         Self {
             budget: None,
@@ -119,18 +119,19 @@ impl Reservation {
         }
     }
 
-    /// Whether so many bytes are all that its budget has.
+    /// Whether this many bytes are the whole budget.
     pub(crate) fn is_budget(&self, bytes: usize) -> bool {
         let budget = self.budget.as_ref();
         budget.is_some_and(|budget| budget.max() == bytes)
     }
 
-    /// Whether others may wait for what it holds.
+    /// Whether it occupies memory that other requests may wait for.
     pub(crate) fn is_held(&self) -> bool {
         self.permit.is_some()
     }
 
-    /// Covers so many bytes in all if that needs no wait; else it stays as it is.
+    /// Extends the reservation to `bytes` in total, if they are free. Otherwise it is unchanged,
+    /// and the result is false.
     pub(crate) fn try_cover(&mut self, bytes: usize) -> bool {
         if bytes <= self.covered {
             return true;
@@ -151,8 +152,8 @@ impl Reservation {
         }
     }
 
-    /// Covers so many bytes in all, from now on; gives back what is more. Waits for up to two
-    /// seconds, and stays as it is if that was in vain.
+    /// Extends the reservation to `bytes` in total. Waits up to two seconds for them; on failure,
+    /// the reservation is unchanged.
     pub(crate) async fn cover(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
         if bytes <= self.covered {
             self.shrink(bytes);
@@ -175,7 +176,7 @@ impl Reservation {
         }
     }
 
-    /// Gives back what is not needed for so many bytes.
+    /// Releases the part that exceeds this many bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let Some(budget) = &self.budget else { return };
         let bytes = bytes.max(self.free).min(self.covered);
@@ -191,7 +192,7 @@ impl Reservation {
         self.covered = bytes;
     }
 
-    /// Units that are missing for so many bytes; `None`: none are.
+    /// Units that are missing for this many bytes; `None`: none.
     fn lacks(&self, bytes: usize) -> Option<u32> {
         if bytes <= self.free {
             return None;
@@ -214,8 +215,8 @@ impl Reservation {
         self.covered = bytes;
     }
 
-    /// The bytes together with what they need of the reservation, until the last of them is
-    /// dropped.
+    /// Returns the bytes with the part of the reservation that they need. Dropping the last
+    /// reference releases it.
     pub(crate) fn attach(mut self, bytes: Bytes) -> Bytes {
         self.shrink(bytes.len());
         if self.is_held() {
@@ -229,7 +230,8 @@ impl Reservation {
     }
 }
 
-/// Bytes with a reservation that others share, until the last of them is dropped.
+/// Returns the bytes with a shared reservation, which is released after the last of its users is
+/// dropped.
 pub(crate) fn share(reservation: Arc<Reservation>, bytes: Bytes) -> Bytes {
     Bytes::from_owner(Attached {
         bytes,
@@ -265,7 +267,7 @@ mod tests {
         assert!(body.is_held());
         assert!(budget.used() > SMALL);
         assert!(budget.try_reserve(MAX).is_none());
-        // A wait in vain ends, and leaves what was there.
+        // A wait that times out leaves the reservation unchanged.
         assert_eq!(budget.reserve(MAX).await.err(), Some(BudgetExhausted));
         body.shrink(SMALL);
         assert_eq!(budget.used(), 0);

@@ -1,4 +1,4 @@
-//! How much memory the process may use, and how it is shared out.
+//! How much memory the process may use, and how it is divided.
 
 use std::fs;
 use std::path::Path;
@@ -7,55 +7,56 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::config::ServerConfig;
 
-/// Shares of the memory, and what they are at most and at least. With 2 GiB and more all are at
-/// their most, which is what a large machine needs.
+/// Divisors of the memory for the budgets, with upper and lower bounds. With 2 GiB or more, every
+/// budget is at its upper bound, which suffices for a large machine.
 const BUDGET_SHARE: usize = 8;
 const BUDGET_BYTES_MAX: usize = 256 << 20;
 const BUDGET_BYTES_MIN: usize = 4 << 20;
-/// Bytes of intentions that may be on their way at a time. The queue of the store takes 64 MiB.
+/// Bytes of intentions in progress. The queue of the store accepts 64 MiB.
 const WRITES_BYTES_MAX: usize = 60 << 20;
-/// Bytes of intentions that may wait for costly calls at a time, on top: they may wait long, so
-/// they must not take what others need. The slow lane of the store takes 96 MiB, which is this
-/// and all others if their topics turn out to be costly at one moment.
+/// Additional bytes of intentions that wait for costly calls. They have a separate limit, because
+/// they may wait long and must not block other writes. The slow lane of the store accepts 96 MiB:
+/// enough for both limits, even if all topics become costly at one moment.
 const COSTLY_BYTES_MAX: usize = 24 << 20;
-/// Bytes of a request or an answer that need no reservation.
+/// Bytes of a request or a response that need no reservation.
 const SMALL_SHARE: usize = 16 << 10;
 const SMALL_BYTES_MAX: usize = 256 << 10;
 const SMALL_BYTES_MIN: usize = 16 << 10;
-/// Streams of HTTP/2 that are open at a time beside the first one of each connection: one for
-/// so many bytes of memory. Each may have header fields of 32 KiB.
+/// Open HTTP/2 streams in addition to the first one of each connection: one for each `STREAM_SHARE`
+/// bytes of memory. Each stream may have header fields of 32 KiB.
 const STREAM_SHARE: usize = 256 << 10;
 const STREAMS_MAX: usize = 100_000;
-/// Answers that are read and rendered at a time: one for so many bytes of memory, as many as a
-/// slow disk is kept busy by.
+/// Responses that are read and rendered at a time: one for each `READER_SHARE` bytes of memory, up
+/// to the number that keeps a slow disk busy.
 const READER_SHARE: usize = 16 << 20;
 const READERS_MIN: usize = 16;
 const READERS_MAX: usize = 64;
-/// Open connections: one for so many bytes of memory. That is four times what HTTP/2 lets each
-/// client send before any budget is asked, so that takes a quarter of the memory at most.
+/// Open connections: one for each `CONNECTION_SHARE` bytes of memory. An HTTP/2 client may send a
+/// quarter of this before any budget applies, so such input uses at most a quarter of the memory.
 const CONNECTION_SHARE: usize = 4 * WINDOW_BYTES_MIN;
-/// Window of HTTP/2 of a connection and of its streams. The protocol begins with the least.
+/// HTTP/2 window of a connection and of its streams. The minimum is the initial window of the
+/// protocol.
 const WINDOW_BYTES_MIN: usize = 64 << 10;
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 
-/// What connections may use together, in bytes.
+/// Limits on what connections may use together, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryLimits {
-    /// What the process may use; `None`: not known.
+    /// Memory that the process may use; `None`: not known.
     pub(crate) memory: Option<usize>,
     pub(crate) bodies: usize,
     pub(crate) answers: usize,
     pub(crate) writes: usize,
     pub(crate) costly: usize,
-    /// Of one request or answer, without a reservation.
+    /// Bytes of one request or response that need no reservation.
     pub(crate) small: usize,
-    /// Streams of HTTP/2, not bytes.
+    /// Number of HTTP/2 streams.
     pub(crate) streams: usize,
-    /// Answers that are read at a time, not bytes.
+    /// Number of responses that are read at a time.
     pub(crate) readers: usize,
-    /// Open connections of all ports, not bytes.
+    /// Number of open connections of all ports.
     pub(crate) connections: usize,
-    /// Bytes that a client of HTTP/2 may send on a connection before they are taken.
+    /// Bytes that an HTTP/2 client may send on a connection before the server reads them.
     pub(crate) window: usize,
 }
 
@@ -66,7 +67,7 @@ impl Default for MemoryLimits {
 }
 
 impl MemoryLimits {
-    /// The limits of a server with this configuration on this machine.
+    /// Returns the limits for this configuration on this machine.
     pub(crate) fn detect(config: &ServerConfig) -> Self {
         Self::of(config, detect())
     }
@@ -77,7 +78,7 @@ impl MemoryLimits {
             memory.map_or(max, |memory| (memory / share).clamp(min, max))
         };
         let budget = share(BUDGET_SHARE, BUDGET_BYTES_MIN, BUDGET_BYTES_MAX);
-        // Where there is much memory, a quarter of it for all connections that a port may have.
+        // A quarter of the memory, divided by the number of connections that a port may have.
         let window = memory.map_or(WINDOW_BYTES_MAX, |memory| {
             let window = memory / 4 / config.connections_max.max(1);
             window.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
@@ -96,7 +97,7 @@ impl MemoryLimits {
         }
     }
 
-    /// These settings with bodies that fit into the budget of bodies.
+    /// Returns the settings with the limits of bodies lowered to the budget of bodies.
     pub(crate) fn bound(&self, mut config: ServerConfig) -> ServerConfig {
         for max in [
             &mut config.body_max,
@@ -109,8 +110,8 @@ impl MemoryLimits {
     }
 }
 
-/// The least of what the control groups of the process, its limit of address space and the
-/// machine allow.
+/// Returns the lowest of three limits: the control groups of the process, its limit of address
+/// space, and the memory of the machine.
 fn detect() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let groups = groups.lines().filter_map(|line| {
@@ -135,7 +136,7 @@ fn detect() -> Option<usize> {
     groups.chain(machine).chain(space).min()
 }
 
-/// The least limit of a group and those above it. In a container the path may be that of the
+/// Returns the lowest limit of a group and its parents. In a container the path may be that of the
 /// host; then the root of the mount is the group.
 fn limit_of_group(root: &Path, path: &str, file: &str) -> Option<usize> {
     let group = root.join(path.trim_start_matches('/'));
@@ -145,7 +146,7 @@ fn limit_of_group(root: &Path, path: &str, file: &str) -> Option<usize> {
         .min()
 }
 
-/// Memory that the process uses, bytes.
+/// Resident memory of the process, in bytes.
 pub(crate) fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| {

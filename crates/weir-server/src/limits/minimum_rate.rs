@@ -1,7 +1,7 @@
 //! The rate at which a client must send or receive while it holds part of a memory budget.
 //!
-//! Invariant: time that the server takes does not count. Code that waits for anything but
-//! the client pauses the count.
+//! Invariant: only time spent waiting for the client counts. Code that waits for something else
+//! pauses the count.
 
 use std::time::Duration;
 
@@ -9,25 +9,24 @@ use tokio::time::Instant;
 
 use crate::config::ServerConfig;
 
-/// Bytes a second that a connection must send or take at least while it holds part of
-/// a budget that others wait for.
+/// Minimum bytes per second of a connection that holds part of a contended budget.
 const LARGE_RATE_MIN: usize = 64 << 10;
 
 /// Deadline of a client that holds part of a budget: it moves with the bytes that were transferred.
 #[derive(Debug, Default)]
 pub(crate) struct MinimumRate {
-    /// Since when room is held and nothing else is to blame.
+    /// Start of the period in which memory is held and the client causes the delay.
     since: Option<Instant>,
     bytes: u64,
 }
 
 impl MinimumRate {
-    /// So many bytes went through.
+    /// Records that this many bytes were transferred.
     pub(crate) fn moved(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// Until when it moves fast enough; `None` while nothing is held.
+    /// Returns the deadline for more bytes; `None` while no memory is held.
     pub(crate) fn until(&mut self, held: bool, config: &ServerConfig) -> Option<Instant> {
         let rate = config.body_rate_min.0.max(LARGE_RATE_MIN);
         if !held {
@@ -40,7 +39,7 @@ impl MinimumRate {
     }
 }
 
-/// The times of a body that a client sends.
+/// The deadlines of a body that a client sends.
 #[derive(Debug, Default)]
 pub(crate) struct BodyRate {
     begun: Option<Instant>,
@@ -50,23 +49,23 @@ pub(crate) struct BodyRate {
 }
 
 impl BodyRate {
-    /// Whether its bytes hold room that others wait for, from now on.
+    /// Sets whether the bytes of the body occupy memory that other requests wait for.
     pub(crate) fn hurry(&mut self, holds: bool) {
         self.holds = holds;
     }
 
-    /// So many bytes of it arrived.
+    /// Records that this many bytes of the body arrived.
     pub(crate) fn arrived(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         self.held.moved(bytes);
     }
 
-    /// Until when more of it has to be there.
+    /// Returns the deadline for more bytes of the body.
     pub(crate) fn due(&mut self, config: &ServerConfig) -> Instant {
         let now = Instant::now();
         let begun = *self.begun.get_or_insert(now);
         let mut due = now + config.body_timeout;
-        // The time at which the average falls below the least rate.
+        // The time at which the average rate falls below the minimum.
         if let Some(ms) = (self.bytes * 1000).checked_div(config.body_rate_min.0 as u64) {
             let paid = Duration::from_millis(ms).max(config.body_rate_after);
             due = due.min(begun + paid);

@@ -1,12 +1,12 @@
-//! Threads that read and render records for answers, and permits for them.
+//! Threads that read and render records for responses, and their permits.
 //!
-//! Reading and rendering a page costs processor time. Permits bound how many do that at once, in
-//! the order in which they came; on Linux the threads have a lower priority than those that
-//! serve the sockets and commit, so that writes do not wait for a thousand readers.
+//! Reading and rendering a page uses processor time. Permits bound how many requests do so at once,
+//! in the order of arrival. On Linux, these threads have a lower priority than those that serve the
+//! sockets and commit, so that a thousand readers do not delay writes.
 //!
 //! Invariants:
-//! - a thread that holds a permit waits for nothing but the disk;
-//! - every request's wait for a permit has a deadline.
+//! - A thread that holds a permit waits only for the disk.
+//! - Every request's wait for a permit has a deadline.
 
 use std::io;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use tokio::task::JoinError;
 
 use crate::limits::budget::BudgetExhausted;
 
-/// What is added to the nice value of the threads that read.
+/// Increment of the nice value of the reader threads.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 /// Longest wait of a request for a permit.
 const WAIT: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 2000 });
 
-/// Who does not answer after a panic.
+/// Name of a reader thread in the error after a panic.
 pub(crate) const READS: &str = "a thread that reads";
 
 /// The threads and their permits. Clones share them.
@@ -35,13 +35,13 @@ pub(crate) struct Readers(Arc<Threads>);
 struct Threads {
     permits: Arc<Semaphore>,
     handle: Handle,
-    /// Runs blocking work alone. `None` while it is dropped.
+    /// Runs only blocking work. `None` while it is dropped.
     runtime: Option<Runtime>,
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A runtime must not be dropped where tasks run: its threads end by themselves.
+        // A runtime must not be dropped inside a task, so its threads end in the background.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -49,11 +49,11 @@ impl Drop for Threads {
 }
 
 impl Readers {
-    /// `count` permits and as many threads; a thread starts when it is needed first.
+    /// Creates `count` permits and up to `count` threads, which start when they are first needed.
     ///
     /// # Errors
     ///
-    /// When the system refuses a runtime.
+    /// Fails if the system cannot create a runtime.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(count)
@@ -67,17 +67,17 @@ impl Readers {
         })))
     }
 
-    /// A permit, as soon as one is free.
+    /// Waits for a permit.
     ///
     /// # Errors
     ///
-    /// [`BudgetExhausted`] when none was within two seconds.
+    /// [`BudgetExhausted`] if none is free within two seconds.
     pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         let permit = tokio::time::timeout(WAIT, self.permit_at_last()).await;
         permit.unwrap_or(Err(BudgetExhausted))
     }
 
-    /// As `permit`, without a deadline: for those who wait for records anyway. The semaphore is
+    /// As `permit`, without a deadline: for requests that wait for records anyway. The semaphore is
     /// never closed, so there is no error.
     pub(crate) async fn permit_at_last(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         let permits = Arc::clone(&self.0.permits);
@@ -85,11 +85,11 @@ impl Readers {
         permit.map_err(|_| BudgetExhausted)
     }
 
-    /// Runs `work` on one of the threads; it starts at once for a caller that holds a permit.
+    /// Runs `work` on one of the threads. It starts at once if the caller holds a permit.
     ///
     /// # Errors
     ///
-    /// A [`JoinError`] when `work` panicked.
+    /// A [`JoinError`] if `work` panicked.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -98,12 +98,12 @@ impl Readers {
     }
 }
 
-/// Lowers the priority of this thread. Others than Linux know one for the process alone.
+/// Lowers the priority of this thread. Other systems than Linux have a priority per process only.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     {
-        // What refuses it (a seccomp filter) leaves the priority as it is: slower writes under
-        // many readers, and no fault.
+        // If the system refuses it (a seccomp filter), the priority stays: many readers then slow
+        // down writes, but nothing fails.
         let _ = rustix::process::nice(NICE);
     }
 }

@@ -1,6 +1,6 @@
-//! A writer that does not block its callers: a thread writes the lines.
+//! A log writer that does not block its callers: a thread writes the lines.
 //!
-//! A pipe that nobody reads blocks each thread that writes to it, and reactor threads log too.
+//! A pipe without a reader blocks each thread that writes to it, and reactor threads log too.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes of lines that wait for the thread. It writes at most as many at a time.
+/// Bytes of lines that may wait for the thread, and the most that it writes at a time.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// Lines that this process dropped.
@@ -22,8 +22,8 @@ pub fn dropped_lines() -> u64 {
 
 /// Queues lines for a thread that writes them. Clones share the queue and the thread.
 ///
-/// A line that finds 1 MiB of waiting lines is dropped and counted. After the lines that waited,
-/// the thread writes a line with the number of dropped lines.
+/// A line is dropped and counted if 1 MiB of lines is waiting. After the waiting lines, the thread
+/// writes a line with the number of dropped lines.
 #[derive(Clone, Debug, Default)]
 pub struct BufferedLines(Arc<Shared>);
 
@@ -36,7 +36,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Vec<u8>,
-    /// Lines dropped since the thread last took what waited.
+    /// Lines dropped since the thread last took the waiting lines.
     dropped: u64,
     is_writing: bool,
 }
@@ -48,7 +48,7 @@ impl Queue {
 }
 
 impl Shared {
-    /// Writes what waits, until the process ends.
+    /// Writes the waiting lines, until the process ends.
     fn write_to(&self, mut out: impl Write, gap: fn(u64) -> String) {
         let mut lines = Vec::new();
         loop {
@@ -62,7 +62,7 @@ impl Shared {
             if dropped > 0 {
                 lines.extend_from_slice(gap(dropped).as_bytes());
             }
-            // A log that cannot be written must not end the process.
+            // A failed write to the log must not end the process.
             drop(out.write_all(&lines).and_then(|()| out.flush()));
             lines.clear();
             self.queue.lock().is_writing = false;
@@ -76,7 +76,7 @@ impl BufferedLines {
     /// a number of dropped lines.
     ///
     /// # Errors
-    /// When the system cannot start a thread.
+    /// Fails if the system cannot start a thread.
     pub fn start(
         out: impl Write + Send + 'static,
         gap: fn(u64) -> String,
@@ -89,7 +89,7 @@ impl BufferedLines {
         Ok(lines)
     }
 
-    /// Queues a line, which ends with a line feed, or drops it if too much waits.
+    /// Queues a line, which must end with a line feed, or drops it if too many bytes are waiting.
     pub fn push(&self, line: &[u8]) {
         let mut queue = self.0.queue.lock();
         if queue.waiting.len() + line.len() > WAITING_BYTES_MAX {
@@ -102,7 +102,7 @@ impl BufferedLines {
         self.0.changed.notify_all();
     }
 
-    /// Blocks until all lines are written, at most for `patience`. Returns whether they are.
+    /// Blocks up to `patience` until all lines are written. Returns whether they are.
     pub fn flush(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut queue = self.0.queue.lock();

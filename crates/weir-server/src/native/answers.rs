@@ -1,4 +1,4 @@
-//! Writes that wait for the store, and their answers in order.
+//! Writes that wait for the store, and their outcomes in order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,10 +13,10 @@ use super::buffer::{OUT_BYTES_HIGH, Outgoing};
 use super::refuse;
 use crate::limits::admission::Permit;
 
-/// Bytes of lines after which a COMMITTED is sent and another one begun.
+/// Bytes of lines after which a COMMITTED is sent and a new one is started.
 const LINES_BYTES: usize = 64 << 10;
 
-/// A write that was handed to the store.
+/// A write that was proposed to the store.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) proposal: Proposal,
@@ -27,48 +27,47 @@ pub(super) struct Waiting {
     pub(super) permit: Permit,
 }
 
-/// Something that the client is owed, in the order of its writes.
+/// A response that the client has not received yet, in the order of its writes.
 #[derive(Debug)]
 enum Owed {
     Outcomes(Waiting),
-    /// A packet that is whole already.
+    /// A complete packet.
     Packet(Vec<u8>),
 }
 
-/// What became of a write, as far as the connection is concerned.
+/// The result of a write, as far as the connection needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) count: u32,
     pub(super) bytes: usize,
-    /// Units that programs used for it.
+    /// Fuel that programs used for the write.
     pub(super) fuel: u64,
-    /// A nonce was refused: the session goes on there.
+    /// A nonce was refused: the session continues with this nonce.
     pub(super) fall_back: Option<u64>,
 }
 
-/// Whether a node of a cluster does not know what became of a write, which the next
-/// leader does.
+/// Whether this node of a cluster does not know the outcome of a write. The next leader does.
 fn is_in_doubt(error: &StoreError) -> bool {
     matches!(error, StoreError::Remote { code, .. } if *code == ErrorCode::Indeterminate)
 }
 
-/// Bytes that a packet holds while it waits, its place in the queue included.
+/// Memory of a waiting packet in bytes, including its place in the queue.
 fn memory_of(packet: &Vec<u8>) -> usize {
     packet.capacity() + size_of::<Owed>()
 }
 
-/// Answers that are owed.
+/// Responses that are not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     owed: VecDeque<Owed>,
-    /// Memory of the packets among them.
+    /// Memory of the packets in the queue.
     packet_bytes: usize,
-    /// The answer of the oldest one, when it has come.
+    /// The outcomes of the oldest write, if they have arrived.
     front: Option<Result<Outcomes, StoreError>>,
     lines: Vec<u8>,
-    /// A run that the next one may join.
+    /// A run of equal outcomes that the next outcome may extend.
     run: Option<(u64, OutcomeRun)>,
-    /// What became of a write of the session is not known here.
+    /// The outcome of a write of the session is not known here.
     is_lost: bool,
 }
 
@@ -81,27 +80,26 @@ impl Answers {
         self.owed.push_back(Owed::Outcomes(waiting));
     }
 
-    /// Whether the outcome of a write of the session is not known to this node.
-    /// Nothing after it is answered: the client asks on its next connection.
+    /// Whether the outcome of a write of the session is not known to this node. Later writes get no
+    /// response: the client asks for their outcomes on its next connection.
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Whether so many packets wait after a write that no more requests may
-    /// be taken: each refused write is one of them, and costs no credit.
+    /// Whether so many packets wait after a write that the connection must stop reading. Each
+    /// refused write adds a packet and uses no credit.
     pub(super) fn is_high(&self) -> bool {
         self.packet_bytes >= OUT_BYTES_HIGH
     }
 
-    /// A packet that must not overtake answers to earlier writes.
+    /// Queues a packet that must not overtake the outcomes of earlier writes.
     pub(super) fn packet(&mut self, mut packet: Vec<u8>) {
         packet.shrink_to_fit();
         self.packet_bytes += memory_of(&packet);
         self.owed.push_back(Owed::Packet(packet));
     }
 
-    /// Whether the oldest answer is there; if not, the task is woken when it
-    /// is.
+    /// Ready if the oldest response is complete; otherwise wakes the task when it is.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.front.is_some() {
             return Poll::Ready(());
@@ -116,7 +114,7 @@ impl Answers {
         }
     }
 
-    /// Writes out everything that is answered.
+    /// Writes out all complete responses, up to the limit of the send buffer.
     pub(super) fn collect(
         &mut self,
         encoder: &mut Encoder,

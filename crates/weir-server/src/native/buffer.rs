@@ -1,4 +1,4 @@
-//! Bytes that were received and not read, and bytes to be sent.
+//! Bytes that were received and not read, and bytes to send.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::config::ServerConfig;
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::minimum_rate::MinimumRate;
 
-/// Bytes that a connection reads into at first. An idle one keeps none.
+/// Initial size of the receive buffer. An idle connection has none.
 const FIRST_BYTES: usize = 8 << 10;
-/// Bytes to be sent above which nothing is read, and no page is made; more where there is much
-/// memory ([`MemoryBudget::small_bytes`]).
+/// Above this many bytes to send, the connection neither reads nor fetches pages. With much memory,
+/// the limit is higher ([`MemoryBudget::small_bytes`]).
 pub(super) const OUT_BYTES_HIGH: usize = 64 << 10;
 
 thread_local! {
-    /// What the last connection of this thread that became idle had read into:
-    /// the next one that becomes busy takes it, so nothing is allocated.
+    /// The receive buffer of the last connection on this thread that became idle. The next
+    /// connection that becomes busy reuses it, which avoids an allocation.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Received bytes. The memory is that of one unfinished packet; what is not small of it is
-/// reserved from the budget of all ports.
+/// Received bytes. The buffer has the size of one unfinished packet; a large one is reserved from
+/// the budget of all ports.
 #[derive(Debug)]
 pub(super) struct Received {
     port: Arc<Port>,
@@ -46,31 +46,31 @@ impl Received {
         }
     }
 
-    /// Until when the rest of a packet that takes from the budget comes fast
-    /// enough, while it is only waited for.
+    /// Returns the deadline for more bytes of a large packet that holds memory of the budget.
+    /// `waits` is whether the connection is waiting only for the client.
     pub(super) fn due(&mut self, waits: bool) -> Option<Instant> {
         let config = &self.port.shared.config;
         self.rate.until(waits && self.reservation.is_held(), config)
     }
 
-    /// What was received and not read.
+    /// Bytes that were received and not read.
     pub(super) fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Packets at the front were dealt with.
+    /// Removes processed packets from the front.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// So many bytes arrived in [`room`](Self::room).
+    /// Records that this many bytes arrived in [`room`](Self::room).
     pub(super) fn arrived(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
         self.rate.moved(bytes);
     }
 
-    /// Memory to read into; the packet at the front is known to lack `lacks`
-    /// bytes. `None` while the budget of the port is used up.
+    /// Returns memory to read into. The packet at the front lacks at least `lacks` bytes. `None`
+    /// while the budget is exhausted.
     pub(super) fn room(&mut self, lacks: usize) -> Option<&mut [u8]> {
         let unread = self.end - self.start;
         if unread == 0 {
@@ -91,7 +91,7 @@ impl Received {
         self.bytes.get_mut(self.end..)
     }
 
-    /// Grows with what arrives, never with what is only announced.
+    /// Grows the buffer with the bytes that arrive, never to an announced length.
     fn grow(&mut self, unread: usize, lacks: usize) -> bool {
         let size = match self.bytes.len() {
             0 => {
@@ -110,7 +110,7 @@ impl Received {
         true
     }
 
-    /// The connection is idle: keeps nothing, as a new one.
+    /// Frees the buffer of an idle connection.
     pub(super) fn shrink(&mut self) {
         if self.start < self.end {
             return;
@@ -129,17 +129,17 @@ impl Received {
     }
 }
 
-/// Bytes to be sent.
+/// Bytes to send.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     sent: usize,
     budget: MemoryBudget,
-    /// Unsent bytes above which nothing is added.
+    /// Above this many unsent bytes, nothing is added.
     high: usize,
-    /// For long pages among the bytes.
+    /// Reservations of long pages that are being sent.
     reservations: Vec<Reservation>,
-    /// For a page that is being made.
+    /// The reservation for a page that is not read yet, with its size.
     reserved: Option<(usize, Reservation)>,
     rate: MinimumRate,
 }
@@ -157,13 +157,13 @@ impl Outgoing {
         }
     }
 
-    /// Until when long answers are taken fast enough.
+    /// Returns the deadline by which the client must accept more of a long response.
     pub(super) fn due(&mut self, config: &ServerConfig) -> Option<Instant> {
         self.rate.until(!self.reservations.is_empty(), config)
     }
 
-    /// Room for a page; a long one takes it from a budget of all connections.
-    /// False: not now.
+    /// Admits a page of this many bytes. Reserves memory for a long page; returns false if the
+    /// memory is not free.
     pub(super) fn admit(&mut self, page: usize) -> bool {
         if page > self.high {
             let reserved = self.reserved.take().filter(|(size, _)| *size >= page);
@@ -176,8 +176,8 @@ impl Outgoing {
         true
     }
 
-    /// Takes room for a page that found none before, so that it is not made for
-    /// nothing. False: there still is none.
+    /// Reserves memory in advance for a page that was not admitted, so that the page is not fetched
+    /// in vain. Returns false if the memory is still not free.
     pub(super) fn reserve(&mut self, page: usize) -> bool {
         if page > self.high && self.reserved.is_none() {
             let reservation = self.budget.try_reserve(page);
@@ -187,17 +187,17 @@ impl Outgoing {
         true
     }
 
-    /// Whether a page of so many bytes needs a reservation.
+    /// Whether a page of this many bytes needs a reservation.
     pub(super) fn is_long(&self, page: usize) -> bool {
         page > self.high
     }
 
-    /// Bytes that are reserved for a page that is to come.
+    /// Bytes that are reserved for the next page.
     pub(super) fn reserved_bytes(&self) -> usize {
         self.reserved.as_ref().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Keeps what was reserved for a page of so many bytes until it is sent.
+    /// Accepts a reservation for the next page, of this many bytes, if the page needs one.
     pub(super) fn offer(&mut self, page: usize, reservation: Reservation) {
         if reservation.is_held() && self.is_long(page) {
             self.reserved = Some((page, reservation));
@@ -209,17 +209,17 @@ impl Outgoing {
         self.reserved.take()
     }
 
-    /// Takes a lent reservation back.
+    /// Accepts a lent reservation back.
     pub(super) fn returned(&mut self, room: Option<(usize, Reservation)>) {
         self.reserved = room;
     }
 
-    /// Gives back room that was taken for a page and is not needed.
+    /// Releases memory that was reserved for a page and is not needed.
     pub(super) fn unreserve(&mut self) {
         self.reserved = None;
     }
 
-    /// Keeps room that was given for what is sent now.
+    /// Holds a reservation until the bytes are sent.
     pub(super) fn keep(&mut self, reservation: Reservation) {
         self.reservations.push(reservation);
     }
@@ -244,7 +244,8 @@ impl Outgoing {
             self.sent = 0;
             self.bytes.shrink_to(2 * self.high);
         } else if self.sent > self.high && (!self.is_high() || self.sent > self.bytes.len() / 2) {
-            // Not more often than it has halved: what is moved counts, too.
+            // Moves the rest to the front only after half of the buffer was sent, because a move
+            // has a cost.
             self.bytes.drain(..self.sent);
             self.sent = 0;
             self.bytes.shrink_to(2 * self.high);

@@ -1,4 +1,4 @@
-//! One connection: what is read, what is sent, when it ends.
+//! One connection of the native port: reading, sending, and closing.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending, poll_fn};
@@ -37,19 +37,19 @@ use hello::FEATURES;
 use reads::Read;
 use writes::Admission;
 
-/// Time until HELLO has to be there.
+/// Deadline for HELLO after a connection opens.
 const HELLO_TIME: Duration = Duration::from_secs(10);
-/// Silence inside a packet.
+/// Longest silence inside a packet.
 const STALL_TIME: Duration = Duration::from_secs(30);
-/// How soon a connection polls again for what sends no wake-up, such as room in a budget: a queue
-/// of waiting packets would let a large one keep the small ones of others waiting. The time doubles
-/// with each poll, so that many waiting connections take little time from the working ones.
+/// First interval at which a connection polls for a state without a wake-up, such as free memory in
+/// a budget. A queue of waiters would let a large packet block the small packets of others. The
+/// interval doubles with each poll, so that many waiting connections use little time.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOKS_DOUBLE: u32 = 4;
-/// Packets that are dealt with before answers and pages get their turn.
+/// Packets that are processed before outcomes and pages are sent.
 const TURN_PACKETS: usize = 64;
 
-/// A connection and everything that belongs to it.
+/// A connection and its state.
 #[allow(clippy::struct_excessive_bools, reason = "each is true by itself")]
 pub(super) struct Connection<S> {
     pub(super) port: Arc<Port>,
@@ -57,84 +57,84 @@ pub(super) struct Connection<S> {
     stream: S,
     pub(super) state: ServerConnection,
     pub(super) principal: Principal,
-    /// The session, if HELLO has named one.
+    /// The session, if HELLO named one.
     pub(super) session: Option<InUse>,
-    /// State of the identities when the listeners were last asked about.
+    /// State of the identities when the rights of the listeners were last checked.
     pub(super) epoch: u64,
     pub(super) wants_received: bool,
-    /// Why the write before was refused for now, if it was.
+    /// Why the previous write was refused for now, if it was.
     pub(super) broken_off: Option<ErrorCode>,
     pub(super) superseded: Arc<Notify>,
     pub(super) answers: Answers,
     pub(super) idle: Duration,
-    /// Until when the read at the front may wait for the node.
+    /// Deadline until which the read at the front may wait for the node.
     pub(super) waits_until: Option<Instant>,
-    /// Bytes of the answer to it that found no room.
+    /// Bytes of the response to the read at the front that found no room.
     pub(super) lacks: usize,
     pub(super) listeners: Listeners,
     claims: Claims,
     received: Option<Received>,
     pub(super) out: Outgoing,
     pub(super) encoder: Encoder,
-    /// Its slot among the connections of other machines.
+    /// The slot of a connection from another machine.
     pub(super) slot: Option<Arc<Slot>>,
     greeted: bool,
-    /// The other side has said all it will.
+    /// The client will send no more requests.
     ended: bool,
-    /// The last packet is a refusal, or BYE: nothing follows.
+    /// How the connection closes. After a refusal or BYE, nothing follows.
     closing: Closing,
     draining: bool,
-    /// The packet at the front has to wait for room or for the node.
+    /// The packet at the front waits for memory or for the node.
     stuck: bool,
-    /// The budget for large packets is used up by others.
+    /// Others have exhausted the budget for large packets.
     no_room: bool,
-    /// Looks in a row that found it still so.
+    /// Consecutive polls that found no progress.
     looks: u32,
-    /// The write at the front is one that waits for costly calls.
+    /// The write at the front waits for costly calls.
     pub(super) waits_for_costly: bool,
     started: Instant,
     heard: Instant,
     pinged: bool,
     written: Instant,
-    /// Something was written that the stream may still hold: TLS does.
+    /// The stream, such as a TLS session, may still hold written bytes.
     unflushed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     No,
-    /// After everything that is owed, and BYE.
+    /// After all responses are sent, with BYE.
     Bye,
-    /// After everything that is owed.
+    /// After all responses are sent.
     Plain,
 }
 
-/// Pause after so many looks in vain.
+/// Pause after this many polls without progress.
 fn look_again(looks: u32) -> Duration {
     LOOK_AGAIN * (1 << looks.min(LOOKS_DOUBLE))
 }
 
-/// What ended a wait.
+/// The event that ended a wait.
 enum Event {
     Progress,
     Superseded,
     /// The members of the cluster have changed.
     Members,
     Drain,
-    /// The stream is broken, or everything ends.
+    /// The stream is broken, or the server ends.
     Broken,
 }
 
 type Members = Option<watch::Receiver<BTreeMap<u64, Member>>>;
 
-/// Waits until the members of the cluster change. The result waits for the next time.
+/// Waits until the members of the cluster change. Returns the receiver for the next wait.
 async fn changed(mut members: Members) -> Members {
     if let Some(receiver) = &mut members
         && receiver.changed().await.is_ok()
     {
         return members;
     }
-    // No cluster, or its node has ended.
+    // There is no cluster, or its node has ended.
     pending().await
 }
 
@@ -179,8 +179,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves it to its end. It is borrowed, because a future that owned it would
-    /// keep room for it twice.
+    /// Serves the connection until it ends. `self` is borrowed, because a future that owned it
+    /// would need its memory twice.
     pub(super) async fn run(&mut self) {
         let mut phase = self.port.shared.phase.subscribe();
         let mut later = self.port.shared.phase.subscribe();
@@ -202,9 +202,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.finish().await;
                 break;
             }
-            // Others on this thread get their turn as well.
+            // Let other connections of this thread run.
             if self.listeners.goes_on() {
-                // And what concerns this connection is looked at.
+                // Then poll the events of this connection.
                 tokio::task::yield_now().await;
             } else if progress {
                 tokio::task::consume_budget().await;
@@ -247,7 +247,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Everything that can be done without waiting for the other side.
+    /// Does all work that needs no wait for the client. Returns whether there was any.
     async fn turn(&mut self) -> bool {
         let mut progress = false;
         self.stuck = false;
@@ -283,14 +283,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 .listeners
                 .send(&store, &mut self.encoder, &mut self.out);
         }
-        // Whatever arrived whole was dealt with.
+        // All complete packets were processed.
         if self.ended && !progress && self.may_take() {
             self.leave(Closing::Bye);
         }
         progress
     }
 
-    /// Whether the next packet may be looked at.
+    /// Whether the next packet may be processed.
     fn may_take(&self) -> bool {
         self.closing == Closing::No
             && !self.out.is_high()
@@ -299,9 +299,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && self.state.may_read()
     }
 
-    /// Deals with the packet at the front, if it is all there.
+    /// Processes the packet at the front, if it is complete.
     async fn next_packet(&mut self) -> bool {
-        // Taken out, so that the packet can borrow it while it is dealt with.
+        // Moved out, so that the packet can borrow it while it is processed.
         let Some(mut received) = self.received.take() else {
             return false;
         };
@@ -439,8 +439,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.leave(Closing::Bye);
                 Dealt::Yes
             }
-            // Only requests are refused: two sides that do not know each
-            // other's answers must not answer for ever.
+            // Only unknown requests are refused. Otherwise two peers could refuse each other's
+            // responses forever.
             Message::Unknown { method } if !method.starts_with(b"_request_") => Dealt::Yes,
             message => match self.read(tag, message).await {
                 Ok(Read::Done) => Dealt::Yes,
@@ -450,7 +450,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// In front of which record a listener begins that names a time.
+    /// Returns the position for a listener that starts at a time; `None` if it names no time.
     async fn sought(&self, listen: &Listen<'_>) -> Result<Option<ConsequenceOffset>, Refused> {
         let After::Time(ms) = listen.after else {
             return Ok(None);
@@ -464,12 +464,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         sought.await.map(Some)
     }
 
-    /// Appends a packet to what is sent.
+    /// Appends a packet to the bytes to send.
     pub(super) fn send(&mut self, packet: &Packet<'_>) {
         self.encoder.encode(packet, &mut self.out.bytes);
     }
 
-    /// Answers a request with a refusal; those of writes keep their order.
+    /// Refuses a request; refusals of writes keep the order of the writes.
     fn refuse(&mut self, tag: &[u8], refused: &Refused, message: &Message<'_>) {
         if refused.message.fatal {
             let mut bytes = Vec::new();
@@ -485,7 +485,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Ends the connection after a refusal.
+    /// Closes the connection after a refusal.
     pub(super) fn fatal(&mut self, refused: &Refused) {
         if self.closing == Closing::No {
             self.refuse(&[], refused, &Message::Empty);
@@ -516,14 +516,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let within_ms = u64::try_from(within).unwrap_or(u64::MAX);
         if self.state.phase() == State::Open {
             self.send(&Packet::new(Message::Drain { within_ms }));
-            // What has arrived is refused in its turn; then we go.
+            // Requests that have arrived get their responses in order; then the connection closes.
             self.ended = true;
         } else {
             self.leave(Closing::Plain);
         }
     }
 
-    /// Whether everything that was owed is sent.
+    /// Whether all responses are sent.
     fn is_over(&mut self) -> bool {
         if self.closing == Closing::No || !self.answers.is_empty() || !self.claims.is_empty() {
             return false;
@@ -535,17 +535,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.is_sent()
     }
 
-    /// Whether the other side, or its window, has everything that was written.
+    /// Whether all written bytes have left the stream.
     fn is_sent(&self) -> bool {
         self.out.is_empty() && !self.unflushed
     }
 
-    /// Says that nothing follows, and gives the other side time to read it:
-    /// closing a socket with unread bytes would throw the last answer away.
+    /// Closes the sending side, then reads and drops input for up to a second. Closing a socket
+    /// with unread bytes would discard the last response.
     async fn finish(&mut self) {
         let end = async {
             let _ = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await;
-            // On the heap: here it would be part of every connection.
+            // On the heap: on the stack, it would be part of the state of every connection.
             let mut rest = vec![0; 4096];
             loop {
                 let mut buffer = ReadBuf::new(&mut rest);
@@ -563,13 +563,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         unread > 0 && !self.stuck && self.state.may_read()
     }
 
-    /// Whether it waits for something that nobody wakes it for.
+    /// Whether the connection waits for a state that sends no wake-up.
     fn waits(&self) -> bool {
         let page = self.closing == Closing::No && self.listeners.lacks_room();
         self.stuck || self.no_room || (page && self.out.is_empty())
     }
 
-    /// When something has to happen even if nothing does.
+    /// The time at which the connection must act even without an event.
     fn deadline(&mut self) -> Instant {
         let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
         let usual = self.usual_deadline();
@@ -577,7 +577,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.marks_due().map_or(due, |marks| marks.min(due))
     }
 
-    /// When the listeners are told how far the store has got.
+    /// When the listeners should report how far the store has applied.
     fn marks_due(&self) -> Option<Instant> {
         if self.closing != Closing::No || !self.out.is_empty() {
             return None;
@@ -585,8 +585,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.listeners.marks_due().map(Instant::from_std)
     }
 
-    /// Until when the packet that is received comes fast enough, if it takes
-    /// room that others wait for.
+    /// Returns the deadline for more bytes of a packet that holds contended memory.
     fn slow_in(&mut self) -> Option<Instant> {
         let waits = self.is_inside_packet() && self.may_take() && !self.no_room;
         self.received.as_mut()?.due(waits)
@@ -602,7 +601,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match self.state.phase() {
             State::Fresh => self.started + HELLO_TIME,
-            // The store is what we wait for.
+            // The connection waits for the store, not for the client.
             _ if !self.answers.is_empty() || !self.claims.is_empty() => {
                 self.heard.max(self.written) + far
             }
@@ -613,7 +612,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The deadline has passed.
+    /// Handles a deadline that has passed.
     fn late(&mut self) -> Event {
         let now = Instant::now();
         let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
@@ -658,7 +657,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match Pin::new(&mut self.stream).poll_flush(context) {
                 Poll::Ready(Ok(())) => {
                     self.unflushed = false;
-                    // The end may have waited for it.
+                    // Closing the connection may have waited for this flush.
                     ready |= self.closing != Closing::No;
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(Event::Broken),
@@ -679,7 +678,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         ready |= self.listeners.poll(context).is_ready() || self.listeners.goes_on();
         if self.out.is_high() {
-            // Pages are read again when there is somebody to take them.
+            // The pages are fetched again when the client accepts bytes.
             self.listeners.drop_fetched();
         }
         ready |= self.claims.poll(context).is_ready() && !self.out.is_high();
@@ -693,7 +692,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Reads what is there; false when the stream is broken.
+    /// Reads the available bytes; false if the stream is broken.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let lacks = self.state.lacks();
         let Some(received) = &mut self.received else {
@@ -722,12 +721,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// What became of the packet at the front.
+/// Result of processing the packet at the front.
 enum Dealt {
     Yes,
-    /// It is not all there.
+    /// The packet is not complete.
     Missing,
-    /// It stays where it is.
+    /// The packet stays in the buffer and is retried.
     Later,
     Refused(Refused),
 }
@@ -746,7 +745,7 @@ fn unexpected(what: &str) -> Dealt {
     Dealt::Refused(Refused::new(ErrorCode::BadRequest, what).fatal())
 }
 
-/// For a packet of more bytes than the memory allows.
+/// Refuses a packet of more bytes than the memory allows.
 fn over_memory(max: usize) -> Refused {
     let text = "a packet is larger than memory_max allows";
     let mut refused = Refused::new(ErrorCode::TooLarge, text).fatal();

@@ -1,4 +1,4 @@
-//! The body of a request, read as it comes.
+//! The body of a request, read as it arrives.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::http::responder::Responder;
 use crate::limits::READ_BYTES;
 use crate::limits::minimum_rate::BodyRate;
 
-/// What is left of a body.
+/// The part of a body that is still unread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Left {
     Length(u64),
@@ -23,7 +23,7 @@ pub(super) enum Left {
 }
 
 impl Left {
-    /// All of a body.
+    /// The whole body, unread.
     pub(super) fn new(framing: Framing) -> Self {
         match framing {
             Framing::Length(0) => Self::Nothing,
@@ -32,8 +32,8 @@ impl Left {
         }
     }
 
-    /// What the input holds of the body; empty: more is needed; `None`: the
-    /// body is over.
+    /// Returns the bytes of the body that the input contains. Empty: more input is needed. `None`:
+    /// the body is complete.
     pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
         match self {
             Self::Nothing => Ok(None),
@@ -60,14 +60,14 @@ impl Left {
     }
 }
 
-/// Reads a body from its connection, within the times that are allowed.
+/// Reads a body from its connection, within the configured deadlines.
 pub(super) struct BodyReader<'a, S, R> {
     connection: &'a mut Connection<S, R>,
     left: Left,
-    /// The client waits for a 100.
+    /// The client waits for `100 Continue`.
     expects: bool,
     rate: BodyRate,
-    /// The connection is gone.
+    /// The connection is broken.
     lost: bool,
 }
 
@@ -86,8 +86,7 @@ impl<'a, S, R> BodyReader<'a, S, R> {
         }
     }
 
-    /// Whether some of the body was not read, and whether the connection is
-    /// gone.
+    /// Returns whether part of the body is unread, and whether the connection is broken.
     pub(super) fn rest(&self) -> (bool, bool) {
         (!matches!(self.left, Left::Nothing), self.lost)
     }
@@ -141,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for Body
     }
 }
 
-/// A stream of which the beginning was read already.
+/// A stream that returns bytes read earlier before it reads on.
 #[derive(Debug)]
 pub(crate) struct Rewound<S> {
     first: Bytes,

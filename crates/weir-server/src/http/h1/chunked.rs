@@ -1,11 +1,11 @@
-//! Chunked bodies, read strictly: lines end with CR LF, sizes are hexadecimal
-//! digits and nothing else, extensions and trailers are read past.
+//! Chunked bodies, parsed strictly: lines end with CR LF, sizes consist of hexadecimal digits only,
+//! extensions and trailers are skipped.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::limits::{CHUNK_LINE_MAX, TRAILER_MAX};
 
-/// Where a body is.
+/// Position of the parser in a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
     #[default]
@@ -22,23 +22,23 @@ pub(crate) struct Chunked {
     place: ChunkState,
 }
 
-/// What came of a look at the input.
+/// Result of parsing the next input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Bytes of the body.
     Data(Bytes),
     /// More input is needed.
     Need,
-    /// The body is over.
+    /// The body is complete.
     End,
 }
 
-/// A body that is no chunked body.
+/// The body is not a valid chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadChunk;
 
 impl Chunked {
-    /// Takes the next bytes from the input.
+    /// Removes the next bytes from the input.
     pub(crate) fn step(&mut self, input: &mut BytesMut) -> Result<Step, BadChunk> {
         loop {
             match self.place {
@@ -101,7 +101,7 @@ impl Chunked {
     }
 }
 
-/// A line without its end.
+/// Returns a line without its line end.
 fn line(input: &mut BytesMut, max: usize) -> Result<Option<BytesMut>, BadChunk> {
     let window = input.get(..input.len().min(max)).unwrap_or_default();
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
@@ -141,8 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// The body, and how many bytes of the input it took; `None`: it is not
-    /// complete.
+    /// Returns the body, and how many bytes of input it used. `None`: the body is not complete.
     fn read(text: &[u8], piece: usize) -> Result<Option<(Vec<u8>, usize)>, BadChunk> {
         let (mut chunked, mut input, mut body) = (Chunked::default(), BytesMut::new(), Vec::new());
         let mut given = 0;

@@ -1,8 +1,8 @@
-//! What a connection of HTTP/1.1 reads from bytes that come in pieces, without
-//! the connection: the door for tests and fuzzers.
+//! How an HTTP/1.1 connection parses bytes that arrive in pieces, without a connection. This is the
+//! interface for tests and fuzzers.
 //!
-//! It uses the code of the connection for heads and bodies, and has no rule of
-//! its own. Invariant: the result does not depend on where the pieces end.
+//! It calls the code of the connection for heads and bodies, and adds no rule. Invariant: the
+//! result does not depend on where the pieces end.
 
 use bytes::BytesMut;
 
@@ -10,7 +10,7 @@ use super::body::Left;
 use super::{NextHead, Scan, find};
 use crate::http::head::HeadLimits;
 
-/// Sizes that what is read must keep; those of a server unless set otherwise.
+/// Size limits for requests; the default is that of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a request line.
@@ -32,20 +32,19 @@ impl Default for Limits {
     }
 }
 
-/// What the bytes were read as.
+/// The result of parsing the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Each request that was begun: how its head was read.
+    /// Each request that was started: how its head was parsed.
     pub heads: Vec<String>,
-    /// Their bodies, as far as they came.
+    /// The bodies of these requests, as far as they arrived.
     pub bodies: Vec<Vec<u8>>,
-    /// How it ended: a refusal and its reason, or what was still awaited.
+    /// How parsing ended: a refusal and its reason, or what was still missing.
     pub end: String,
 }
 
-/// Reads bytes that come in pieces, each of which ends at one of these places;
-/// the rest is the last piece. Places beyond the end, or that go back, count as
-/// empty pieces.
+/// Parses bytes that arrive in pieces. `ends` are the ends of the pieces; the rest is the last
+/// piece. Ends that are out of range or decrease count as empty pieces.
 #[must_use]
 pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits) -> Reading {
     let sizes = HeadLimits {
@@ -86,7 +85,7 @@ pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits)
                     reading.bodies.push(Vec::new());
                     body = Some(Left::new(parsed.framing));
                     if !parsed.keep_alive {
-                        // Only its body is still read.
+                        // Only the body of this request is still read.
                         "closes".clone_into(&mut reading.end);
                     }
                 }

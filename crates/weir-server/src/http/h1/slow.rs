@@ -26,7 +26,7 @@ use crate::http::self_signed;
 use crate::limits::admission::Admission;
 use crate::phase::Phase;
 
-/// Much longer than any test takes: only a hang reaches it.
+/// Much longer than any test needs: a test reaches it only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Responds to every request with `count` bytes.
@@ -140,8 +140,8 @@ fn who_takes_nothing_over_tls_keeps_no_connection() {
             write_timeout: Duration::from_millis(200),
             ..ServerConfig::default()
         });
-        // For one of these lengths the answer just fits into the window, and
-        // the farewell after it does not: that is shorter than the steps.
+        // For at least one of these lengths, the response just fits into the window, but the close
+        // message of TLS does not. That message is longer than one step of the loop.
         for count in (WINDOW - 1200..WINDOW).step_by(8) {
             let config = Arc::clone(&config);
             let host = Bytes { count, config };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is set anew only when it would come too late: a busy connection
-/// has many deadlines and reaches none of them.
+/// A timer that is reset only if it would fire too late, because a busy connection has many
+/// deadlines and reaches none of them.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     sleep: Pin<Box<Sleep>>,
@@ -35,7 +35,7 @@ impl Watchdog {
                 if Instant::now() >= due {
                     return Poll::Ready(());
                 }
-                // It was set for an earlier one.
+                // The timer fired for an earlier deadline.
                 self.arm(due);
             }
         })

@@ -1,12 +1,12 @@
-//! Ends a connection of HTTP/2 whose control frames cost more than they bring (reliability OV4).
+//! Ends an HTTP/2 connection that sends too many control frames (reliability OV4).
 //!
-//! The library below answers each SETTINGS and PING and bounds resets, continuations and empty
-//! DATA frames, but not the number of SETTINGS, PING, PRIORITY, `WINDOW_UPDATE` and unknown frames.
-//! This stream counts them under it: each takes one unit of a budget that grows with time, with
-//! requests and with the bytes that the client is sent. A client without budget gets GOAWAY with
-//! `ENHANCE_YOUR_CALM`, and nothing more of it is read.
+//! The HTTP/2 library answers each SETTINGS and PING and bounds resets, continuations and empty
+//! DATA frames. It does not bound the number of SETTINGS, PING, PRIORITY, `WINDOW_UPDATE` and
+//! unknown frames. This stream counts them below the library: each one uses one unit of a budget.
+//! The budget grows with time, with requests and with the bytes sent to the client. A client that
+//! exceeds the budget gets GOAWAY with `ENHANCE_YOUR_CALM`, and its further input is dropped.
 //!
-//! Invariant: GOAWAY begins where a frame ends.
+//! Invariant: GOAWAY starts at a frame boundary.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -18,27 +18,28 @@ use tokio::time::{Instant, Sleep};
 
 use crate::limits::LINGER_SECONDS;
 
-/// Control frames that a client may send at any time, and the most that it can save up.
+/// Control frames that a client may send in a burst; also the maximum of the budget.
 const CONTROL_FRAMES_MAX: u32 = 1000;
-/// Control frames that it may send in a second besides.
+/// Control frames per second that a client may send in addition.
 const CONTROL_FRAMES_PER_SECOND: u32 = 100;
-/// Control frames for each request.
+/// Control frames that each request adds to the budget.
 const CONTROL_FRAMES_PER_REQUEST: u32 = 4;
-/// Bytes sent to the client for each of which it may send one control frame.
+/// Bytes sent to the client that add one control frame to the budget.
 const BYTES_PER_CONTROL_FRAME: usize = 512;
-/// Bytes before the first frame of a client.
+/// Bytes of the preface, which precedes the first frame of a client.
 const PREFACE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 /// GOAWAY with error 11 (`ENHANCE_YOUR_CALM`). The highest stream is 2^31 - 1: any stream may have
-/// been processed (RFC 9113, 6.8), so no client sends a request again as if it had not been.
+/// been processed (RFC 9113, 6.8). So no client resends a request on the assumption that it was not
+/// processed.
 const GOAWAY: [u8; 17] = [
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11,
 ];
 
-/// A stream of bytes under HTTP/2.
+/// A byte stream below HTTP/2.
 #[derive(Debug)]
 pub(crate) struct Calm<S> {
     io: S,
@@ -51,23 +52,23 @@ pub(crate) struct Calm<S> {
 #[derive(Debug)]
 enum State {
     Serving,
-    /// So many bytes of GOAWAY are written.
+    /// This many bytes of GOAWAY are written.
     Leaving(usize),
-    /// What the client still sends is dropped, so that GOAWAY arrives.
+    /// Drops further input of the client, so that GOAWAY arrives.
     Lingering(Pin<Box<Sleep>>),
 }
 
-/// Where frames begin and end in a stream of bytes.
+/// Tracks where frames start and end in a byte stream.
 #[derive(Debug, Default)]
 struct Frames {
     header: [u8; HEADER_BYTES],
     seen: usize,
-    /// Bytes of the preface or of a payload that are still to come.
+    /// Bytes of the preface or of a payload that have not arrived yet.
     skip: usize,
 }
 
 impl Frames {
-    /// Looks at the next bytes; `found` gets the type of each frame that begins.
+    /// Scans the next bytes; calls `found` with the type of each frame that starts.
     fn look(&mut self, mut bytes: &[u8], mut found: impl FnMut(u8)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -103,7 +104,7 @@ impl Frames {
 struct Budget {
     left: u32,
     since: Instant,
-    /// Bytes that were sent and have not bought a frame.
+    /// Bytes sent that have not yet added a frame to the budget.
     bytes: usize,
 }
 
@@ -119,7 +120,7 @@ impl Budget {
         self.add(u32::try_from(frames).unwrap_or(u32::MAX));
     }
 
-    /// Pays for a frame; false: it is one too many.
+    /// Charges a frame to the budget. Returns false if the budget is exceeded.
     fn pay(&mut self, kind: u8) -> bool {
         match kind {
             HEADERS => self.add(CONTROL_FRAMES_PER_REQUEST),
@@ -161,7 +162,7 @@ impl<S> Calm<S> {
         }
     }
 
-    /// So many bytes of these were written.
+    /// Records that the first `count` bytes of `slices` were written.
     fn wrote<'a>(&mut self, count: usize, slices: impl Iterator<Item = &'a [u8]>) {
         let mut left = count;
         for slice in slices {
@@ -179,7 +180,7 @@ fn calm() -> io::Error {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Calm<S> {
-    /// Says goodbye and waits until the client has heard it, for a while.
+    /// Sends GOAWAY, then drops further input for a while, so that the client can receive it.
     fn leave(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             match &mut self.state {
@@ -187,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Calm<S> {
                 State::Leaving(sent) => {
                     let rest = GOAWAY.get(*sent..).unwrap_or_default();
                     if rest.is_empty() {
-                        // It may be gone already.
+                        // The client may have closed the connection already.
                         let _ = ready!(Pin::new(&mut self.io).poll_shutdown(context));
                         let wait = tokio::time::sleep(Duration::from_secs(LINGER_SECONDS));
                         self.state = State::Lingering(Box::pin(wait));
@@ -235,7 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Calm<S> {
             this.state = State::Leaving(0);
         }
         if matches!(this.state, State::Leaving(0)) && !this.written.is_between() {
-            // The rest of a frame comes first; its writer wakes this task.
+            // The rest of a frame must be written first; its writer wakes this task.
             return Poll::Pending;
         }
         this.leave(context).map(Err)

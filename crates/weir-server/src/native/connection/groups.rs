@@ -1,12 +1,11 @@
 //! Requests about groups: claims that wait for records, and descriptions of groups.
 //!
-//! A claim is a task of its own, so that it does not block later requests of the
-//! connection.
+//! Each claim is a separate task, so that it does not block later requests of the connection.
 //!
 //! Invariants:
 //! - At most one claim of a connection is in the store or has unsent records, which
 //!   bounds the memory of all claims.
-//! - No claim is made after the client has disconnected.
+//! - No claim is attempted after the client has disconnected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
