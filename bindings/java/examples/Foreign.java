@@ -21,12 +21,12 @@ import weir.Step;
 import weir.WeirException;
 
 /**
- * The partitions of a document data base, merged: each is read over HTTP in pages with continuation
- * tokens, in the order that the query asks for them, and one that is split goes on as its parts.
+ * Merges the partitions of a document database. The query requests pages of each partition, which are read
+ * over HTTP with continuation tokens. If a partition is split, its parts replace it.
  *
  * <pre>java -cp weir-0.1.0.jar --enable-native-access=ALL-UNNAMED Foreign.java http://127.0.0.1:8081</pre>
  *
- * prints the documents in one order. {@code lab/peers/cosmos-mock} is a server to try it with.
+ * prints the documents in order. {@code lab/peers/cosmos-mock} is a server for trying it.
  */
 final class Foreign {
     private static final int OK = 200;
@@ -41,7 +41,7 @@ final class Foreign {
         this.url = url;
     }
 
-    /** A partition as the server lists it. */
+    /** A partition in the list of the server. */
     private record Range(String id, List<String> parents) {}
 
     public static void main(String[] arguments) throws Exception {
@@ -64,7 +64,7 @@ final class Foreign {
         }
     }
 
-    /** What the pages of a partition are. */
+    /** Describes the pages of a partition. */
     private static SourceOptions source(String partition) {
         return new SourceOptions().name(partition).shape("member:$.Documents").sorted();
     }
@@ -73,7 +73,7 @@ final class Foreign {
         return HttpRequest.newBuilder(URI.create(url + path));
     }
 
-    /** The partitions that can be read: found by a query as well. */
+    /** The partitions that can be read, which a second query finds. */
     private List<Range> ranges() throws IOException, InterruptedException {
         byte[] answer = client.send(request("/pkranges").build(), HttpResponse.BodyHandlers.ofByteArray()).body();
         List<Range> found = new ArrayList<>();
@@ -91,7 +91,7 @@ final class Foreign {
         return found;
     }
 
-    /** A string of an item, without its quotes; null when there is none. */
+    /** A string of an item without its quotes; null if there is none. */
     private static String text(Item item, String path) {
         var found = item.get(path);
         if (found == null) {
@@ -101,7 +101,7 @@ final class Foreign {
         return json.substring(1, json.length() - 1);
     }
 
-    /** Gets what the query needs, and the pages that are worth fetching ahead. */
+    /** Fetches the pages that the query needs, and the pages to read ahead. */
     private void fetch(List<Need> needs) throws Exception {
         for (Need need : needs) {
             page(need);
@@ -126,7 +126,7 @@ final class Foreign {
                     try {
                         need.source().enqueue(body, next);
                     } catch (WeirException refused) {
-                        // A page ahead for which there is no room is asked for again.
+                        // The query requests a page ahead again later if it has no room for it now.
                         if (need.required() || refused.code() != ErrorCode.OVER_BUDGET) {
                             throw refused;
                         }
@@ -138,7 +138,7 @@ final class Foreign {
         }
     }
 
-    /** Puts the parts of a partition in its place; they continue after what was read of the whole. */
+    /** Replaces a partition by its parts, which continue after the last page of the partition. */
     private void split(Need need, String whole) throws Exception {
         List<Range> parts = ranges().stream().filter(range -> range.parents().contains(whole)).toList();
         List<SourceOptions> options = new ArrayList<>();

@@ -1,10 +1,10 @@
 package weir;
 
-/** What becomes of items that are not JSON, where each item stands alone. */
+/** The treatment of items that are not JSON, in shapes that have separate items. */
 public enum BadItems {
-    /** Their page is refused. */
+    /** Their page is rejected. */
     ERROR,
-    /** They are left out and counted. */
+    /** They are skipped and counted. */
     SKIP,
     /** They have no values. */
     UNDEFINED

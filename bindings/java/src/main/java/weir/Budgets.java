@@ -1,7 +1,7 @@
 package weir;
 
 /**
- * Bounds of what a query holds; 0 is the default of each.
+ * Limits of the memory of a query; 0 is the default of each.
  */
 public final class Budgets {
     long bufferBytes = 0;
@@ -18,49 +18,49 @@ public final class Budgets {
     /** All defaults. */
     public Budgets() {}
 
-    /** Bytes of all pages that are referenced, by result pages too. */
+    /** Bytes of all referenced pages, including those of result pages. */
     public Budgets bufferBytes(long bufferBytes) {
         this.bufferBytes = bufferBytes;
         return this;
     }
 
-    /** Pages asked for ahead of the one in use, of each source; -1: none. */
+    /** How many pages of each source are requested ahead of the current page; -1: none. */
     public Budgets pagesAhead(int pagesAhead) {
         this.pagesAhead = pagesAhead;
         return this;
     }
 
-    /** Bytes that a sort holds: pages, and what is known of each of their items. */
+    /** Bytes of a sort: pages, and the data about each of their items. */
     public Budgets sortBytes(long sortBytes) {
         this.sortBytes = sortBytes;
         return this;
     }
 
-    /** Groups at a time. */
+    /** Number of groups that are stored at a time. */
     public Budgets groups(long groups) {
         this.groups = groups;
         return this;
     }
 
-    /** Distinct values at a time. */
+    /** Number of distinct values that are stored at a time. */
     public Budgets distinctValues(long distinctValues) {
         this.distinctValues = distinctValues;
         return this;
     }
 
-    /** Sources, finished ones included. */
+    /** Number of sources, including finished ones. */
     public Budgets sources(long sources) {
         this.sources = sources;
         return this;
     }
 
-    /** Bytes in one page. */
+    /** Bytes of one page. */
     public Budgets pageBytes(long pageBytes) {
         this.pageBytes = pageBytes;
         return this;
     }
 
-    /** Bytes in one item. */
+    /** Bytes of one item. */
     public Budgets itemBytes(long itemBytes) {
         this.itemBytes = itemBytes;
         return this;
@@ -72,7 +72,7 @@ public final class Budgets {
         return this;
     }
 
-    /** What a need suggests as the size of a page, in bytes. */
+    /** The size in bytes that a {@link Need} suggests for a page. */
     public Budgets pageHint(long pageHint) {
         this.pageHint = pageHint;
         return this;

@@ -7,7 +7,7 @@ import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** Memory of the library, to be filled and given to a query without a copy. Of one thread. */
+/** Memory of the library, which is filled and transferred to a query without a copy. For one thread. */
 public final class Buffer implements AutoCloseable {
     private static final int STEP = 64 << 10;
 
@@ -16,7 +16,7 @@ public final class Buffer implements AutoCloseable {
     private MemorySegment data;
     private long used;
 
-    /** A buffer of this many bytes, at least 1, with unspecified content. */
+    /** Creates a buffer of {@code size} bytes, at least 1, with unspecified content. */
     public Buffer(long size) {
         Library.need();
         allocate(size);
@@ -32,7 +32,7 @@ public final class Buffer implements AutoCloseable {
         }
     }
 
-    /** A buffer with all that a stream gives. */
+    /** Creates a buffer with all bytes of a stream. */
     static Buffer of(InputStream stream) throws IOException {
         Buffer buffer = new Buffer(Math.max(stream.available(), STEP));
         try {
@@ -63,7 +63,7 @@ public final class Buffer implements AutoCloseable {
         return used;
     }
 
-    /** Where it lies; the segment ends when the buffer is given away or closed. */
+    /** The memory of the buffer. The segment ends when the buffer is transferred or closed. */
     public MemorySegment segment() {
         if (handle == 0) {
             throw new IllegalStateException("the buffer was given away or closed");
@@ -78,7 +78,7 @@ public final class Buffer implements AutoCloseable {
         return handle;
     }
 
-    /** The library took it over. */
+    /** Records that the library owns the memory now. */
     void gone() {
         lent.leave();
         forget();
@@ -89,7 +89,7 @@ public final class Buffer implements AutoCloseable {
         data = null;
     }
 
-    /** Gives the memory back, if it was not given away. */
+    /** Releases the memory, unless it was transferred. */
     @Override
     public void close() {
         if (handle != 0) {

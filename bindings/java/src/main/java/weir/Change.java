@@ -3,9 +3,9 @@ package weir;
 /**
  * A step of a transaction.
  *
- * @param key the key; may be empty for a value without one
- * @param value its value; null: the key is removed
- * @param meta what goes with the record and is not read by the store; null for nothing
+ * @param key the key; may be empty if there is a value
+ * @param value the new value; null deletes the key
+ * @param meta metadata that is stored with the record and not interpreted by the store; null for none
  */
 public record Change(byte[] key, byte[] value, byte[] meta) {
     /** Without meta. */

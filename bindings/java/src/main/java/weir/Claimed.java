@@ -1,9 +1,9 @@
 package weir;
 
 /**
- * A record that a member of a group has.
+ * A record that a member of a group has claimed.
  *
- * @param offset its place in the topic
- * @param claim what it was claimed with
+ * @param offset the offset of the record in its topic
+ * @param claim the number of the claim
  */
 public record Claimed(long offset, long claim) {}

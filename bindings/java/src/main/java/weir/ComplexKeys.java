@@ -1,9 +1,9 @@
 package weir;
 
-/** What arrays and objects as order keys are. */
+/** The treatment of arrays and objects as order keys. */
 public enum ComplexKeys {
     /** An error. */
     ERROR,
-    /** All arrays are equal, and all objects. */
+    /** All arrays are equal, and all objects are equal. */
     RANK
 }

@@ -2,7 +2,7 @@ package weir;
 
 import java.time.Duration;
 
-/** How a server is reached. */
+/** Options of a connection to a server. */
 public final class ConnectOptions {
     String token = "";
     String authority = "";
@@ -16,25 +16,25 @@ public final class ConnectOptions {
     /** All defaults. */
     public ConnectOptions() {}
 
-    /** Proof of identity. */
+    /** A token that authenticates the client. */
     public ConnectOptions token(String token) {
         this.token = token;
         return this;
     }
 
-    /** For {@code weirs://}: file with the authority, PEM; else the system's. */
+    /** For {@code weirs://}: PEM file of the certificate authority. Default: the authorities of the system. */
     public ConnectOptions authority(String authority) {
         this.authority = authority;
         return this;
     }
 
-    /** For {@code weirs://}: file with the own certificate, PEM. */
+    /** For {@code weirs://}: PEM file of the client certificate. */
     public ConnectOptions certificate(String certificate) {
         this.certificate = certificate;
         return this;
     }
 
-    /** The file with its key. */
+    /** The PEM file with the key of the client certificate. */
     public ConnectOptions key(String key) {
         this.key = key;
         return this;
@@ -46,21 +46,21 @@ public final class ConnectOptions {
         return this;
     }
 
-    /** Time for the first connection (5 s). */
+    /** Limit for the first connection (5 s). */
     public ConnectOptions connectTimeout(Duration connectTimeout) {
         this.connectTimeout = connectTimeout;
         return this;
     }
 
-    /** Time for an answer, and without any connection (30 s). */
+    /** Limit for an answer, and for the time without any connection (30 s). */
     public ConnectOptions patience(Duration patience) {
         this.patience = patience;
         return this;
     }
 
     /**
-     * Has the server say when a write is queued for its log ({@link Pending#awaitReceived}), which is a
-     * packet more for each write.
+     * Makes the server report when a write is queued for its log ({@link Pending#awaitReceived}). This costs
+     * one more packet for each write.
      */
     public ConnectOptions received() {
         received = true;

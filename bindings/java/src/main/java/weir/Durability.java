@@ -1,15 +1,15 @@
 package weir;
 
-/** When a write is answered. What a crash leaves is a prefix of what was written, at every level. */
+/** When a write is acknowledged. At every level, a crash leaves a prefix of the writes. */
 public enum Durability {
     /** {@link #GROUP}. */
     DEFAULT,
-    /** When it is synced, together with what else waits. */
+    /** After its sync, which it shares with other waiting writes. */
     GROUP,
-    /** When it is synced, by itself. */
+    /** After its sync, which it does not share. */
     EACH,
-    /** When it is written; synced after a time. */
+    /** After the write; the sync follows within an interval. */
     INTERVAL,
-    /** When it is written; not synced before the store is closed. */
+    /** After the write; there is no sync before the store is closed. */
     MEMORY
 }

@@ -1,13 +1,13 @@
 package weir;
 
-/** What became of an intention. */
+/** The outcome of an intention. */
 public enum Effect {
-    /** It was carried out. */
+    /** It was executed. */
     VALID,
-    /** It was understood, and said no to. */
+    /** It was understood and rejected. */
     INVALID,
-    /** It could not be carried out. */
+    /** It could not be executed. */
     ERROR,
-    /** It was not tried: its number in the session is not the next one. */
+    /** It was not attempted: its number in the session is not the next one. */
     REFUSED
 }

@@ -1,6 +1,6 @@
 package weir;
 
-/** A condition of an intention: all of them hold, or it is INVALID with CONFLICT. */
+/** A condition of an intention. If a condition fails, the verdict is INVALID with CONFLICT. */
 public final class Expect {
     final int kind;
     final byte[] key;
@@ -37,17 +37,17 @@ public final class Expect {
         return new Expect(4, null, offset);
     }
 
-    /** The topic is at this offset, or does not exist. */
+    /** The last record of the topic has this offset, or the topic does not exist. */
     public static Expect topicAbsentOrAt(long offset) {
         return new Expect(5, null, offset);
     }
 
-    /** The topic is there and has no record after the one that made it. */
+    /** The topic exists and has no record after the one that created it. */
     public static Expect topicEmpty() {
         return new Expect(6, null, 0);
     }
 
-    /** The topic is there since this intention. */
+    /** This intention created the topic. */
     public static Expect incarnation(long intention) {
         return new Expect(7, null, intention);
     }

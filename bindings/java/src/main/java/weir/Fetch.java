@@ -3,16 +3,16 @@ package weir;
 import java.util.List;
 
 /**
- * Hands in at least one page that is required, or finishes or splits its source. One that does none of
- * these ends the loop over results with {@link ErrorCode#BAD_OPTION}.
+ * Enqueues at least one required page, or finishes or splits its source. If it does none of these, the
+ * loop over results fails with {@link ErrorCode#BAD_OPTION}.
  */
 @FunctionalInterface
 public interface Fetch {
     /**
-     * Gets pages.
+     * Fetches and enqueues pages.
      *
-     * @param needs what is needed, required pages first
-     * @throws Exception what went wrong; it comes out of the loop over results
+     * @param needs the requested pages, required pages first
+     * @throws Exception an error, which the loop over results throws
      */
     void fetch(List<Need> needs) throws Exception;
 }

@@ -3,7 +3,7 @@ package weir;
 /**
  * A named JSON scalar.
  *
- * @param name its name
- * @param value its text
+ * @param name the name
+ * @param value the JSON text
  */
 public record Field(String name, String value) {}

@@ -11,7 +11,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Where the items of a page of the shape {@code framed} are, and their properties. */
+/** The positions of the items of a page of the shape {@code framed}, and their properties. */
 public final class Frames {
     private static final int NUMBER = 1;
     private static final int BYTES = 2;
@@ -26,25 +26,25 @@ public final class Frames {
     /** No items. */
     public Frames() {}
 
-    /** Adds an item: its place in the page. What follows is said of this item. */
+    /** Adds an item at a range of the page, in bytes. Later calls of {@code meta} apply to this item. */
     public Frames item(int offset, int length) {
         items.add(new Item(offset, length, new HashMap<>()));
         return this;
     }
 
-    /** The number of {@code meta.NAME} of the last item. */
+    /** Sets {@code meta.NAME} of the last item to a number. */
     public Frames meta(String name, long number) {
         items.getLast().properties().put(name, new Property(NUMBER, 0, number));
         return this;
     }
 
-    /** The bytes of {@code meta.NAME} of the last item: their place in the page. */
+    /** Sets {@code meta.NAME} of the last item to a range of the page, in bytes. */
     public Frames meta(String name, int offset, int length) {
         items.getLast().properties().put(name, new Property(BYTES, length, offset));
         return this;
     }
 
-    /** As {@code weir_frames}, with the properties of these names. */
+    /** Converts this to a {@code weir_frames} structure, with the properties of these names. */
     MemorySegment given(Arena call, List<String> names) {
         int count = items.size();
         MemorySegment spans = call.allocate(8L * Math.max(count, 1), Integer.BYTES);

@@ -7,7 +7,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Instant;
 
-/** A position in a topic: where reading begins, or where a group starts. */
+/** A position in a topic, at which reading or a group starts. */
 public final class From {
     final int kind;
     final long value;
@@ -18,9 +18,9 @@ public final class From {
     }
 
     /**
-     * Reads a position: {@code start}, {@code end}, an offset (that record is the first one), {@code -N} for
-     * the last N records, a time ago with its unit ({@code 10m}, {@code 2d}), {@code today}, {@code yesterday},
-     * a date in UTC ({@code 2026-11-01}) or a time of RFC 3339. Any other text fails with BAD_OPTION.
+     * Parses a position: {@code start}, {@code end}, an offset (the first record), {@code -N} (the last N
+     * records), an age with its unit ({@code 10m}, {@code 2d}), {@code today}, {@code yesterday}, a date in UTC
+     * ({@code 2026-11-01}) or a time in RFC 3339. Other text fails with BAD_OPTION.
      */
     public static From parse(String text) {
         try (Arena call = Arena.ofConfined()) {
@@ -32,27 +32,27 @@ public final class From {
         }
     }
 
-    /** With the first record that is there. */
+    /** Starts with the first retained record. */
     public static From start() {
         return new From(0, 0);
     }
 
-    /** After the newest record. */
+    /** Starts after the newest record. */
     public static From end() {
         return new From(1, 0);
     }
 
-    /** With the first record after an offset. */
+    /** Starts with the first record after an offset. */
     public static From after(long offset) {
         return new From(2, offset);
     }
 
-    /** So many offsets before the end. */
+    /** Starts with the last records of the topic, of the given number. */
     public static From last(long records) {
         return new From(3, records);
     }
 
-    /** With the first record of a time or later. */
+    /** Starts with the first record at or after a time. */
     public static From time(Instant begin) {
         return new From(4, Math.max(begin.toEpochMilli(), 0));
     }

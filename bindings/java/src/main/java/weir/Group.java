@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 
-/** A member of a group that works off the records of a topic. Used by one thread at a time. */
+/** A member of a group that processes the records of a topic. One thread at a time may use it. */
 public final class Group implements AutoCloseable {
     private static final int DONE = 1;
     private static final int DONE_SOON = 2;
@@ -21,17 +21,17 @@ public final class Group implements AutoCloseable {
     private final Marks marks;
 
     /**
-     * What a group is now.
+     * The state of a group.
      *
-     * @param cursor everything up to here is done
-     * @param frontier everything after here is new
-     * @param last newest record of the topic
-     * @param lag offsets that are not done
-     * @param leased records that members have
-     * @param waiting records that were given back
-     * @param redeliveries records that were handed out again
-     * @param deaths records that were given up
-     * @param letters dead letters that are not written yet
+     * @param cursor all records up to this offset are done
+     * @param frontier no record after this offset was delivered
+     * @param last offset of the newest record of the topic
+     * @param lag number of offsets that are not done
+     * @param leased number of records that members have claimed
+     * @param waiting number of records that were returned to the group
+     * @param redeliveries number of records that were delivered again
+     * @param deaths number of records that reached the limit of attempts
+     * @param letters number of dead letters that are not written yet
      */
     public record Info(long cursor, long frontier, long last, long lag, long leased, long waiting,
             long redeliveries, long deaths, long letters) {}
@@ -59,7 +59,7 @@ public final class Group implements AutoCloseable {
         }
     }
 
-    /** Takes up to so many records; nothing when none came in this time. */
+    /** Claims up to {@code limit} records; empty if no record arrives within {@code wait}. */
     public Optional<Page> claim(long limit, Duration wait) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -71,21 +71,22 @@ public final class Group implements AutoCloseable {
     }
 
     /**
-     * From any thread: the claim that waits, or else the next one, fails with CANCELLED; at a server so does
-     * any other call, INDETERMINATE when it writes and had begun to.
+     * Cancels the claim that waits, or else the next claim, which fails with CANCELLED. Any thread may call it.
+     * At a server, it cancels any other call as well. A write that has begun fails with INDETERMINATE.
      */
     public void cancel() {
         marks.cancel();
     }
 
-    /** Names all records of a claimed page; may be kept. */
+    /** The claims of all records of a claimed page; valid after the page is closed. */
     public static List<Claimed> claimed(Page page) {
         return page.records().stream().map(TopicRecord::claimed).toList();
     }
 
     /**
-     * These are done, for good when this returns; in an exclusive group everything up to the last of
-     * them. Offsets of those that are with somebody else by now.
+     * Acknowledges records; the acknowledgement is durable when this returns. In an exclusive group, this
+     * acknowledges every record up to the last one. Returns the offsets of records that another member has
+     * claimed by now.
      */
     public List<Long> done(List<Claimed> records) {
         return settle(records, DONE, Duration.ZERO, "");
@@ -96,12 +97,12 @@ public final class Group implements AutoCloseable {
         settle(records, DONE_SOON, Duration.ZERO, "");
     }
 
-    /** Gives records back: they may be claimed again after a delay. The reason is for people. */
+    /** Returns records to the group, which can deliver them again after the delay. The reason is for people. */
     public List<Long> fail(List<Claimed> records, Duration delay, String reason) {
         return settle(records, FAIL, delay, reason);
     }
 
-    /** The member is still at these records: their leases end so long from now. */
+    /** Extends the leases of claims of this member: each now ends after {@code lease}. */
     public List<Long> extend(List<Claimed> records, Duration lease) {
         return settle(records, EXTEND, lease, "");
     }
@@ -132,25 +133,25 @@ public final class Group implements AutoCloseable {
         return offsets;
     }
 
-    /** Makes this member the owner of an exclusive group, in place of the present owner. */
+    /** Makes this member the owner of an exclusive group and replaces the present owner. */
     public void takeOver() {
         step(1, From.start());
     }
 
-    /** Gives up an exclusive group, so that another member need not wait. */
+    /** Gives up the ownership of an exclusive group, so that another member need not wait. */
     public void leave() {
         step(2, From.start());
     }
 
     /**
-     * Moves the group to a position: everything before it counts as done, and nothing after it. Members lose
-     * the records that they have claimed.
+     * Moves the group to a position: all records before it count as done, all records after it as not done.
+     * Members lose the records that they have claimed.
      */
     public void reset(From to) {
         step(3, to);
     }
 
-    /** Ends the group for all its members. */
+    /** Deletes the group for all its members. */
     public void delete() {
         step(4, From.start());
     }
@@ -163,7 +164,7 @@ public final class Group implements AutoCloseable {
         }
     }
 
-    /** What the group is now. */
+    /** The state of the group. */
     public Info info() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = Lib.sized(call, 80);
@@ -175,7 +176,7 @@ public final class Group implements AutoCloseable {
         }
     }
 
-    /** Forgets the member. What it claimed stays with it until its leases end. */
+    /** Closes the member. Its claims remain until their leases end. */
     @Override
     public void close() {
         handle.close();

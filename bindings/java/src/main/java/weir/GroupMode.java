@@ -2,10 +2,10 @@ package weir;
 
 /** How the members of a group share a topic. */
 public enum GroupMode {
-    /** One member has it all, in order. */
+    /** One member gets all records, in order. */
     EXCLUSIVE,
-    /** Records of a key are with one member at a time, in order. */
+    /** One member at a time gets the records of a key, in order. */
     KEYED,
-    /** Each record is with one member at a time. */
+    /** One member at a time gets a record. */
     SHARED
 }

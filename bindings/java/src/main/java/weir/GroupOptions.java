@@ -2,7 +2,7 @@ package weir;
 
 import java.time.Duration;
 
-/** A member of a group, and the group if it is made now. */
+/** Options of a member of a group, and of the group if the call creates it. */
 public final class GroupOptions {
     String member = "";
     Duration claimLease = Duration.ZERO;
@@ -16,49 +16,49 @@ public final class GroupOptions {
     /** All defaults. */
     public GroupOptions() {}
 
-    /** Name of the member, 1 to 64 bytes; empty: made of process and time. */
+    /** Name of the member, 1 to 64 bytes. Empty: a name from the process and the time. */
     public GroupOptions member(String member) {
         this.member = member;
         return this;
     }
 
-    /** For how long this member claims; 0: the lease of the group. */
+    /** Lease of the claims of this member; 0: the lease of the group. */
     public GroupOptions claimLease(Duration claimLease) {
         this.claimLease = claimLease;
         return this;
     }
 
-    /** A group that is not there is an error. */
+    /** Makes the call fail if the group does not exist. */
     public GroupOptions existing() {
         existing = true;
         return this;
     }
 
-    /** The position at which a group that is made now starts; by default the first record. */
+    /** The position at which a new group starts; by default the first record. */
     public GroupOptions start(From start) {
         this.start = start;
         return this;
     }
 
-    /** For how long a member may be silent (30 s). */
+    /** How long a member may be silent before its claims end (30 s). */
     public GroupOptions lease(Duration lease) {
         this.lease = lease;
         return this;
     }
 
-    /** How often a record is handed out before it goes to the dead letters; 0: without end. */
+    /** How often a record is delivered before it becomes a dead letter; 0: no limit. */
     public GroupOptions attempts(int attempts) {
         this.attempts = attempts;
         return this;
     }
 
-    /** Topic for records that were handed out too often. */
+    /** The topic for dead letters. */
     public GroupOptions deadLetters(String deadLetters) {
         this.deadLetters = deadLetters;
         return this;
     }
 
-    /** How many records members may have together (100,000). */
+    /** How many records all members together may have claimed (100,000). */
     public GroupOptions pending(int pending) {
         this.pending = pending;
         return this;

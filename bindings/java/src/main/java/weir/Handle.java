@@ -3,7 +3,7 @@ package weir;
 import java.lang.invoke.MethodHandle;
 import java.lang.ref.Cleaner;
 
-/** A handle of the library: given back once, by its owner or by the collector. */
+/** A handle of the library, which its owner or the collector releases once. */
 final class Handle implements AutoCloseable {
     private static final Cleaner CLEANER = Cleaner.create();
 
@@ -15,7 +15,7 @@ final class Handle implements AutoCloseable {
         this.cleanable = CLEANER.register(owner, new Free(value, free));
     }
 
-    /** What the cleaner does; knows nothing of the owner. */
+    /** The action of the cleaner. Must not reference the owner. */
     private record Free(long value, MethodHandle free) implements Runnable {
         @Override
         public void run() {
@@ -23,7 +23,7 @@ final class Handle implements AutoCloseable {
         }
     }
 
-    /** The number; the library refuses it once it was given back. */
+    /** The number of the handle. The library rejects it after its release. */
     long get() {
         if (value == 0) {
             throw new IllegalStateException("it was closed");

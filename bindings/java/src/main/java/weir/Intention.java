@@ -3,7 +3,7 @@ package weir;
 import java.util.List;
 
 /**
- * One thing that is asked for. Which of the parts count depends on the operation.
+ * One requested change. The operation decides which of the parts are used.
  */
 public final class Intention {
     static final int PUT = 1;
@@ -32,7 +32,7 @@ public final class Intention {
         this.operation = operation;
     }
 
-    /** Sets a key, or appends if it is empty. */
+    /** Sets the value of a key; appends if the key is empty. */
     public static Intention put(byte[] key, byte[] value) {
         Intention made = new Intention(PUT);
         made.key = key;
@@ -40,28 +40,28 @@ public final class Intention {
         return made;
     }
 
-    /** Removes a key. */
+    /** Deletes a key. */
     public static Intention delete(byte[] key) {
         Intention made = new Intention(DELETE);
         made.key = key;
         return made;
     }
 
-    /** Makes all changes, in order, or none. Conditions on keys name them by {@link Expect#of}. */
+    /** Executes all changes, in order, or none. Conditions on keys name their key with {@link Expect#of}. */
     public static Intention transaction(List<Change> changes) {
         Intention made = new Intention(TRANSACTION);
         made.changes = List.copyOf(changes);
         return made;
     }
 
-    /** Makes the topic. */
+    /** Creates the topic. */
     public static Intention create(TopicOptions options) {
         Intention made = new Intention(CREATE);
         made.options = options;
         return made;
     }
 
-    /** Makes the topic with a program, a WebAssembly module, that judges its intentions. */
+    /** Creates the topic with a program, a WebAssembly module, that validates its intentions. */
     public static Intention create(TopicOptions options, byte[] program, byte[] args) {
         Intention made = create(options);
         made.code = program;
@@ -69,7 +69,7 @@ public final class Intention {
         return made;
     }
 
-    /** Puts another program in the place of the topic's. */
+    /** Replaces the program of the topic. */
     public static Intention replace(byte[] program, byte[] args) {
         Intention made = new Intention(REPLACE);
         made.code = program;
@@ -77,7 +77,7 @@ public final class Intention {
         return made;
     }
 
-    /** Ends the topic. */
+    /** Destroys the topic. */
     public static Intention destroy() {
         return new Intention(DESTROY);
     }
@@ -89,25 +89,25 @@ public final class Intention {
         return made;
     }
 
-    /** The topic; in calls of a {@link Topic} that one if it is not named. */
+    /** Sets the topic. In calls of a {@link Topic}, the default is that topic. */
     public Intention of(String topic) {
         this.topic = topic;
         return this;
     }
 
-    /** Conditions. */
+    /** Sets the conditions. */
     public Intention expecting(Expect... expects) {
         this.expects = List.of(expects);
         return this;
     }
 
-    /** Of {@link #replace}: the SHA-256 of the program that must be there; else any. */
+    /** For {@link #replace}: the SHA-256 of the program that must be current. Default: any program. */
     public Intention replacing(byte[] sha256) {
         replaced = sha256;
         return this;
     }
 
-    /** What goes with the record and is not read by the store. */
+    /** Metadata that is stored with the record and not interpreted by the store. */
     public Intention meta(byte[] meta) {
         this.meta = meta;
         return this;

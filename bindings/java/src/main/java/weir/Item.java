@@ -32,17 +32,17 @@ public final class Item {
         return page.itemLong(at, LENGTH);
     }
 
-    /** The bytes where they lie; the segment ends with the page. */
+    /** The bytes, without a copy. The segment ends with the page. */
     public MemorySegment segment() {
         return page.bytes(page.itemInt(at, BUFFER), page.itemLong(at, OFFSET), page.itemLong(at, LENGTH));
     }
 
-    /** The bytes as a buffer, of at most 2 GiB. */
+    /** The bytes as a buffer without a copy; at most 2 GiB. */
     public ByteBuffer buffer() {
         return segment().asByteBuffer();
     }
 
-    /** A copy of the bytes, which may be kept. */
+    /** A copy of the bytes. */
     public byte[] bytes() {
         return segment().toArray(JAVA_BYTE);
     }
@@ -53,24 +53,24 @@ public final class Item {
     }
 
     /**
-     * The value at a path ({@code $.a.b[0]}); null when there is nothing. The segment ends with the
-     * page. For many items {@link Page#get(String)} is cheaper.
+     * The value at a path ({@code $.a.b[0]}), or null if there is none. The segment ends with the page. For
+     * many items, {@link Page#get(String)} is cheaper.
      */
     public MemorySegment get(String path) {
         return page.values(at, 1, path).getFirst();
     }
 
-    /** Number of the source that it came from. */
+    /** Number of the source of the item. */
     public int source() {
         return page.itemInt(at, SOURCE);
     }
 
-    /** Number of the item in the page that it came in, from 0. */
+    /** Index of the item in the page of its source, from 0. */
     public int index() {
         return page.itemInt(at, INDEX);
     }
 
-    /** Whether the query made it: a group, or an aggregate. */
+    /** Whether the query created the item: a group, or an aggregate. */
     public boolean isConstructed() {
         return (flags() & CONSTRUCTED) != 0;
     }

@@ -7,10 +7,10 @@ import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 
 /**
- * Memory of the library that segments show, and the handle that it hangs on.
+ * Memory of the library that segments refer to, and the handle that owns it.
  *
- * <p>Each segment holds the scope of the arena, not the object that made it. So the collector gives the
- * handle back when the scope is gone, and no segment that somebody still has can outlive its memory.
+ * <p>Each segment references the scope of the arena, not this object. The collector releases the handle only
+ * after the scope is unreachable, so no reachable segment outlives its memory.
  */
 final class Lent {
     private static final Cleaner CLEANER = Cleaner.create();
@@ -25,7 +25,7 @@ final class Lent {
         this.cleanable = CLEANER.register(arena.scope(), free);
     }
 
-    /** What the cleaner does; knows nothing of the arena. */
+    /** The action of the cleaner. Must not reference the arena. */
     private static final class Free implements Runnable {
         private final long handle;
         private final MethodHandle give;
@@ -44,29 +44,29 @@ final class Lent {
         }
     }
 
-    /** The bytes at an address, which end with this. */
+    /** The bytes at an address, as a segment that ends with this object. */
     @SuppressWarnings("restricted")
     MemorySegment part(MemorySegment start, long bytes) {
         return start.reinterpret(bytes, arena, null);
     }
 
-    /** Whether neither {@link #close} nor {@link #leave} was called. */
+    /** Whether neither {@link #close} nor {@link #leave} was called yet. */
     boolean isAlive() {
         return arena.scope().isAlive();
     }
 
-    /** Ends all segments and gives the memory back. */
+    /** Ends all segments and releases the memory. */
     void close() {
         arena.close();
         cleanable.clean();
     }
 
-    /** Ends all segments; the memory is somebody else's from now on. */
+    /** Ends all segments; the memory has another owner from now on. */
     void leave() {
         arena.close();
         free.kept = true;
         cleanable.clean();
-        // Else the scope could be found gone before `kept` is set.
+        // Otherwise the collector could find the scope unreachable before `kept` is set.
         Reference.reachabilityFence(arena);
     }
 }

@@ -2,11 +2,11 @@ package weir;
 
 /** How much of a page is checked. */
 public enum Level {
-    /** As the query says; structural if it does not. */
+    /** The level of the query; structural if it has none. */
     DEFAULT,
     /** Nothing. */
     NONE,
-    /** What boundaries, keys and order depend on. */
+    /** All that boundaries, keys and order depend on. */
     STRUCTURAL,
     /** Every byte. */
     STRICT

@@ -17,10 +17,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * The functions of {@code weir.h}. Handles are numbers: they are passed as such and never followed.
+ * The functions of {@code weir.h}. A handle is a number that is passed as a pointer and never dereferenced.
  */
 final class Lib {
-    /** The version of the interface that this package was written for. */
+    /** The version of the interface that this package needs. */
     private static final int ABI_VERSION = 6;
 
     static final int READY = 2;
@@ -36,7 +36,7 @@ final class Lib {
     /** {@code weir_slice}. */
     static final StructLayout SLICE = struct(ADDRESS.withName("ptr"), JAVA_LONG.withName("len"));
 
-    /** Size of {@code weir_error}, and where its fields are. */
+    /** Size of {@code weir_error}, and the offsets of its fields. */
     private static final long ERROR_BYTES = 264;
     private static final long ERROR_CODE = 4;
     private static final long ERROR_SOURCE = 8;
@@ -148,7 +148,7 @@ final class Lib {
 
     private Lib() {}
 
-    /** Whether a library has all that a version of the interface has: its major version, and not a lesser minor one. */
+    /** Whether a library is compatible: an equal major version, and at least the wanted minor version. */
     static boolean fits(int library, int wanted) {
         return library >>> 16 == wanted >>> 16 && (library & 0xffff) >= (wanted & 0xffff);
     }
@@ -160,8 +160,9 @@ final class Lib {
     }
 
     /**
-     * Memory of a thread for what the calls of a page write, used again by each: nothing in it outlives the
-     * method that makes the call.
+     * Memory of a thread for the results of calls on pages. Each call reuses it, so the content is valid only
+     * within the method that makes the call.
+     */
      */
     static final class Room {
         private static final ThreadLocal<Room> ROOMS = ThreadLocal.withInitial(Room::new);
@@ -185,12 +186,12 @@ final class Lib {
         }
     }
 
-    /** Makes a call; what it returned, if that is a success. */
+    /** Makes a call. Returns its result, or throws its error. */
     static int check(Arena arena, Call call) {
         return check(arena.allocate(ERROR_BYTES, Long.BYTES), call);
     }
 
-    /** The same with memory for the error. */
+    /** Makes a call with the given memory for the error. */
     static int check(MemorySegment error, Call call) {
         int result = run(() -> call.run(error));
         if (result < 0) {
@@ -199,12 +200,12 @@ final class Lib {
         return result;
     }
 
-    /** Makes a call that has nowhere to say why it fails; its number. */
+    /** Makes a call that has no argument for an error. Returns its result. */
     static int plain(MethodHandle handle, long value) {
         return run(() -> (int) handle.invokeExact(value));
     }
 
-    /** Gives something back. */
+    /** Releases a handle. */
     static void release(MethodHandle handle, long value) {
         run(() -> {
             handle.invokeExact(value);
@@ -212,7 +213,7 @@ final class Lib {
         });
     }
 
-    /** What was given out and not given back, in this process. For tests. */
+    /** The number of handles of this process that are not released. For tests. */
     static long handlesOpen() {
         try {
             return (long) HANDLES_OPEN.invokeExact();
@@ -221,7 +222,7 @@ final class Lib {
         }
     }
 
-    /** Where a buffer lies. */
+    /** The address of the memory of a buffer, as a segment. */
     static MemorySegment bufferData(long buffer) {
         try {
             return (MemorySegment) BUFFER_DATA.invokeExact(buffer, MemorySegment.NULL);
@@ -264,14 +265,14 @@ final class Lib {
 
     // ---------------------------------------------------------------- memory
 
-    /** A slice of bytes, copied into the arena. */
+    /** A slice of bytes, which are copied into the arena. */
     static MemorySegment slice(Arena arena, byte[] bytes) {
         MemorySegment slice = arena.allocate(SLICE);
         putBytes(arena, slice, 0, bytes);
         return slice;
     }
 
-    /** The same of a text. */
+    /** A slice of a text, which is copied into the arena. */
     static MemorySegment slice(Arena arena, String text) {
         return slice(arena, text.getBytes(StandardCharsets.UTF_8));
     }
@@ -317,7 +318,7 @@ final class Lib {
         return array;
     }
 
-    /** A structure of this many bytes that begins with its size. */
+    /** A structure of {@code bytes} bytes, whose first field is its size. */
     static MemorySegment sized(Arena arena, long bytes) {
         MemorySegment segment = arena.allocate(bytes, Long.BYTES);
         segment.set(JAVA_INT, 0, (int) bytes);

@@ -4,7 +4,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 
-/** Finds the library: by a property or a variable that names it, else by the system's loader. */
+/** Finds the library: by a property or an environment variable, otherwise by the loader of the system. */
 final class Library {
     private static final String DEFAULT = "libweir.so.0";
 
@@ -18,7 +18,7 @@ final class Library {
         if (name == null) {
             name = System.getenv("WEIR_LIBRARY");
         }
-        // Of an empty name the loader makes the program itself, which has none of the functions.
+        // For an empty name, the loader opens the program itself, which has none of the functions.
         if (name == null || name.isEmpty()) {
             name = DEFAULT;
         }
@@ -43,7 +43,7 @@ final class Library {
         return SymbolLookup.libraryLookup(name, Arena.global());
     }
 
-    /** Fails with a sentence when there is no library. Whatever opens something asks first. */
+    /** Throws an error if there is no library. Every method that opens something calls this first. */
     static void need() {
         if (MISSING != null) {
             throw new WeirException(ErrorCode.UNSUPPORTED, MISSING);

@@ -5,7 +5,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.Flow;
 
-/** Records of a topic as they come, for each subscriber on a thread of its own. */
+/** New records of a topic; each subscriber has its own thread. */
 final class Listening implements Flow.Publisher<Stored> {
     private static final Duration WAIT = Duration.ofMinutes(1);
 
@@ -56,7 +56,7 @@ final class Listening implements Flow.Publisher<Stored> {
             notifyAll();
         }
 
-        /** Waits until a record is wanted; false when none will be. */
+        /** Waits until a record is requested. Returns false if the subscription was cancelled. */
         private synchronized boolean wanted() throws InterruptedException {
             while (demand == 0 && !cancelled && refused == null) {
                 wait();
@@ -89,7 +89,7 @@ final class Listening implements Flow.Publisher<Stored> {
                     subscriber.onError(thrown);
                 }
             } finally {
-                // From here on a cancel has nothing to wake.
+                // From here on, there is no call that a cancel must wake.
                 synchronized (this) {
                     reader = null;
                 }

@@ -3,11 +3,11 @@ package weir;
 import java.lang.foreign.Arena;
 import java.lang.invoke.MethodHandle;
 
-/** Calls in a handle with a mark, which an interrupt of the thread sets as {@code cancel} does. */
+/** Calls on a handle that has a cancel mark. An interrupt of the thread sets the mark, as {@code cancel} does. */
 final class Marks {
     private final Handle handle;
     private final MethodHandle cancel;
-    /** An interrupt came when its call was over: the mark is there still, and for no other call. */
+    /** An interrupt came after its call had ended. The mark is still set, but must not end another call. */
     private volatile boolean left;
 
     Marks(Handle handle, MethodHandle cancel) {
@@ -27,7 +27,7 @@ final class Marks {
                 if (failed.code() != ErrorCode.CANCELLED || !left || !one.isOpen()) {
                     throw failed;
                 }
-                // It took the mark of an earlier one, before it did anything.
+                // The mark of an earlier interrupt ended this call before it did anything.
                 left = false;
             } finally {
                 left |= !one.isOpen() && !taken;

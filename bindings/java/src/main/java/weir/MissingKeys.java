@@ -1,9 +1,9 @@
 package weir;
 
-/** What becomes of items without an order key. */
+/** The treatment of items without an order key. */
 public enum MissingKeys {
-    /** They sort before everything else. */
+    /** They sort before all other items. */
     FIRST,
-    /** They are left out. */
+    /** They are skipped. */
     DROP
 }

@@ -1,17 +1,17 @@
 package weir;
 
-/** The order in which results come. */
+/** The order of the results. */
 public enum Mode {
-    /** By source without an order, else a merge or a sort. */
+    /** By source without an order, otherwise a merge or a sort. */
     DEFAULT,
     /** All of the first source, then all of the next. */
     SEQUENTIAL,
-    /** As pages come. */
+    /** In the order in which pages arrive. */
     ARRIVAL,
     /** One item of each source in turn. */
     ROUND_ROBIN,
     /** By the order; every source is sorted. */
     MERGE,
-    /** By the order; everything is held, or offset and limit. */
+    /** By the order; stores all items, or offset plus limit of them. */
     SORT
 }

@@ -1,12 +1,12 @@
 package weir;
 
 /**
- * A page that a query would like.
+ * A page that a query requests.
  *
- * @param source whose page
- * @param continuation what came with the page before it, or what the source began with; null when a
+ * @param source the source of the page
+ * @param continuation the continuation of the previous page, or the first one of the source; null if the
  *     first page has no name
- * @param required whether nothing goes on without it; else it is worth fetching ahead
+ * @param required whether the query cannot continue without it; otherwise it is worth reading ahead
  * @param hint a suggested size in bytes
  */
 public record Need(Source source, byte[] continuation, boolean required, long hint) {}

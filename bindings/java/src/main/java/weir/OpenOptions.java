@@ -2,7 +2,7 @@ package weir;
 
 import java.time.Duration;
 
-/** How a store is opened. */
+/** Options for opening a store. */
 public final class OpenOptions {
     Durability durability = Durability.DEFAULT;
     Duration interval = Duration.ZERO;
@@ -17,55 +17,55 @@ public final class OpenOptions {
     /** All defaults. */
     public OpenOptions() {}
 
-    /** When a write is answered. */
+    /** When a write is acknowledged. */
     public OpenOptions durability(Durability durability) {
         this.durability = durability;
         return this;
     }
 
-    /** Of {@link Durability#INTERVAL}: the time until a sync. */
+    /** For {@link Durability#INTERVAL}: the longest time until a sync. */
     public OpenOptions interval(Duration interval) {
         this.interval = interval;
         return this;
     }
 
-    /** A directory without a store is an error. */
+    /** Makes the call fail if the directory has no store. */
     public OpenOptions existing() {
         existing = true;
         return this;
     }
 
-    /** A store that a server has open is used through its socket. */
+    /** If a server has the store open, connects to it through its socket. */
     public OpenOptions orConnect() {
         orConnect = true;
         return this;
     }
 
-    /** The name that others are told who find the store locked. */
+    /** A name that is reported to others who find the store locked. */
     public OpenOptions program(String program) {
         this.program = program;
         return this;
     }
 
-    /** Bounds keys (1 KiB). */
+    /** Limit of a key in bytes (1 KiB). */
     public OpenOptions keyBytes(long keyBytes) {
         this.keyBytes = keyBytes;
         return this;
     }
 
-    /** Bounds values (1 MiB). */
+    /** Limit of a value in bytes (1 MiB). */
     public OpenOptions valueBytes(long valueBytes) {
         this.valueBytes = valueBytes;
         return this;
     }
 
-    /** Bytes of log after the newest snapshot that make a new one (1 GiB). */
+    /** Bytes of log after the last snapshot at which a new one is created (1 GiB). */
     public OpenOptions snapshotLogBytes(long snapshotLogBytes) {
         this.snapshotLogBytes = snapshotLogBytes;
         return this;
     }
 
-    /** Bytes of a log segment (64 MiB). */
+    /** Size of a log segment in bytes (64 MiB). */
     public OpenOptions logSegmentBytes(long logSegmentBytes) {
         this.logSegmentBytes = logSegmentBytes;
         return this;

@@ -17,10 +17,10 @@ import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
 /**
- * A run of results or records: immutable, and on its own once it was given out. All memory of it ends
- * with {@link #close}; what reads it then gets an {@link IllegalStateException}.
+ * A sequence of results or records. It is immutable and outlives the query or store that returned it. All
+ * its memory ends with {@link #close}; a later read throws an {@link IllegalStateException}.
  *
- * <p>A page belongs to the thread that got it; {@link #share} makes it everybody's.
+ * <p>A page belongs to the thread that received it. After {@link #share}, any thread may use it.
  */
 public final class Page implements AutoCloseable, Iterable<Item> {
     static final long INFO_BYTES = 96;
@@ -45,7 +45,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     private MemorySegment records;
     private MemorySegment[] buffers;
 
-    /** Takes over what the library gave out. */
+    /** Takes ownership of a page of the library. */
     Page(long handle) {
         this.handle = handle;
         this.lent = new Lent(Arena.ofConfined(), handle, Lib.PAGE_RELEASE);
@@ -58,7 +58,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         wrap(info);
     }
 
-    /** What the library says of the page, until the next call of this thread. */
+    /** The description of the page, valid until the next call of this thread. */
     private MemorySegment described() {
         Lib.Room room = Lib.Room.mine();
         MemorySegment info = room.info;
@@ -78,7 +78,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         }
     }
 
-    /** Lets any thread use the page from now on; to be called by the one that got it. */
+    /** Allows any thread to use the page from now on. Only the thread that received it may call this. */
     public Page share() {
         MemorySegment info = described();
         lent.leave();
@@ -87,7 +87,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return this;
     }
 
-    /** Gives the memory back. Again does nothing. */
+    /** Releases the memory. A second call is a no-op. */
     @Override
     public void close() {
         if (lent.isAlive()) {
@@ -100,12 +100,12 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return count;
     }
 
-    /** Bad items that the query left out so far. */
+    /** Number of bad items that the query has skipped so far. */
     public long skipped() {
         return skipped;
     }
 
-    /** Offset after which reading of the topic goes on. */
+    /** Offset after which the next page of the topic begins. */
     public long position() {
         return position;
     }
@@ -114,7 +114,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return hint;
     }
 
-    /** An item by its place, from 0. */
+    /** An item by its index, from 0. */
     public Item get(int place) {
         if (place < 0 || place >= count) {
             throw new IndexOutOfBoundsException(place);
@@ -147,7 +147,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return IntStream.range(0, count).mapToObj(this::get);
     }
 
-    /** The records in order; none in a page of results. */
+    /** The records in order; a page of query results has none. */
     public List<TopicRecord> records() {
         List<TopicRecord> found = new ArrayList<>(recordCount);
         for (int at = 0; at < recordCount; at++) {
@@ -157,7 +157,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     }
 
     /**
-     * The value at a path ({@code $.a.b[0]}) in each item, in one call; null where there is nothing.
+     * The value at a path ({@code $.a.b[0]}) in each item, in one call; null if an item has no value there.
      * The segments end with the page.
      */
     public List<MemorySegment> get(String path) {
@@ -165,9 +165,9 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     }
 
     /**
-     * The values at up to 64 paths ({@code $.a.b[0]}) in each item, in one call that walks once over each
-     * item: a row for each item, with a buffer for each path in the order of the paths; null where there is
-     * nothing. The buffers are parts of the page and end with it.
+     * The values at up to 64 paths ({@code $.a.b[0]}) in each item, in one call that walks each item once.
+     * Returns a row for each item, with a buffer for each path in the order of the paths, or null if there is
+     * no value. The buffers are views of the page and end with it.
      */
     public ByteBuffer[][] values(String... paths) {
         items.get(JAVA_INT, 0);
@@ -214,7 +214,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         }
     }
 
-    /** What a slice of an array shows; null for one of nothing. */
+    /** The bytes of a slice in an array; null if the slice is absent. */
     private MemorySegment value(MemorySegment slices, long at) {
         long offset = at * Lib.SLICE.byteSize();
         MemorySegment start = slices.get(ADDRESS, offset);
@@ -222,7 +222,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         return start.address() == 0 ? null : lent.part(start, bytes).asReadOnly();
     }
 
-    // What items and records read.
+    // Accessors for items and records.
 
     MemorySegment bytes(int buffer, long offset, long length) {
         return length == 0 ? MemorySegment.NULL : buffers[buffer].asSlice(offset, length);

@@ -8,7 +8,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 
-/** Verdicts that are on their way. What was sent is carried out whether somebody waits or not. */
+/** Verdicts that have not arrived yet. The store executes the intentions even if nobody waits. */
 public final class Pending implements AutoCloseable {
     private final Handle handle;
     private final int count;
@@ -24,7 +24,7 @@ public final class Pending implements AutoCloseable {
         }
     }
 
-    /** The same in a session. */
+    /** Sends intentions in a session. */
     Pending(Session session, List<Intention> intentions) {
         count = intentions.size();
         try (Arena call = Arena.ofConfined()) {
@@ -36,7 +36,7 @@ public final class Pending implements AutoCloseable {
         }
     }
 
-    /** The verdicts, once; nothing when they did not come in this time. */
+    /** Returns the verdicts, at most once; empty if they do not arrive within {@code wait}. */
     public Optional<List<Verdict>> await(Duration wait) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = Verdicts.room(call, count);
@@ -52,8 +52,9 @@ public final class Pending implements AutoCloseable {
     }
 
     /**
-     * Waits until all that was sent is queued for the log, which promises nothing, or answered. False when
-     * it was not in this time. A server says it to who connected with {@link ConnectOptions#received}.
+     * Waits until every intention is queued for the log or has a verdict. A queued intention can still be
+     * lost. Returns false if this does not happen within {@code wait}. A server reports it only to a client
+     * that connected with {@link ConnectOptions#received}.
      */
     public boolean awaitReceived(Duration wait) {
         try (Arena call = Arena.ofConfined()) {

@@ -1,13 +1,13 @@
 package weir;
 
-/** What the store keeps of a topic's program between its calls. */
+/** The state of a topic's program that the store retains between its calls. */
 public enum ProgramState {
-    /** As the store says: {@link #KEYS}. */
+    /** The default of the store: {@link #KEYS}. */
     DEFAULT,
     /** Nothing. */
     NONE,
-    /** Keys with values, by functions that the program calls. */
+    /** Keys with values, which the program reads and writes with functions. */
     KEYS,
-    /** Its memory. */
+    /** The memory of the program. */
     MEMORY
 }

@@ -18,9 +18,8 @@ import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 
 /**
- * A run of a query over pages that its user fetches: partitions of a foreign data base, files,
- * anything that is JSON and comes in pages. It does no input or output. Used by one thread at a time,
- * whichever.
+ * A run of a query over pages that its user fetches: partitions of another database, files, any JSON that
+ * arrives in pages. It does no input or output. One thread at a time may use it.
  */
 public final class Query implements AutoCloseable {
     private static final long OPTIONS_BYTES = 208;
@@ -34,13 +33,13 @@ public final class Query implements AutoCloseable {
     private static final int DROP_MISSING = 32;
     private static final int PAGES_AHEAD = 64;
 
-    /** Longest wait in one call for records that come. */
+    /** Longest wait for new records in one call of the library. */
     private static final Duration WAIT = Duration.ofMinutes(1);
 
     private final Handle handle;
     private final Fetch fetch;
     private final boolean topics;
-    /** Calls that moved a source on. */
+    /** Number of calls that advanced a source. */
     private long handed;
 
     /** Compiles a query. */
@@ -56,7 +55,7 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** A query over topics of a store. */
+    /** Creates a query over topics of a store. */
     Query(Weir store, TopicsOptions topics, QueryOptions options) {
         fetch = null;
         this.topics = true;
@@ -147,12 +146,12 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** The source of a number. */
+    /** The source with the given number. */
     public Source source(int number) {
         return new Source(this, number);
     }
 
-    /** Names of the properties that an item of the shape {@code framed} brings, in this order. */
+    /** Names of the properties of items of the shape {@code framed}, in this order. */
     private List<String> properties() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -222,12 +221,12 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** Results if there are any, at most 256 or 1 MiB; else what is needed, else the end. */
+    /** Returns results if there are any, at most 256 or 1 MiB. Otherwise reports that pages are needed, or the end. */
     public Step next() {
         return next(0, 0);
     }
 
-    /** The same with other bounds; 0 is the default of each. An error is final. */
+    /** Like {@link #next()}, with other limits; 0 is the default of each. An error is final. */
     public Step next(int items, long bytes) {
         Lib.Room room = Lib.Room.mine();
         MemorySegment out = room.out;
@@ -236,7 +235,7 @@ public final class Query implements AutoCloseable {
                 query, items, bytes, out, error)));
     }
 
-    /** Of a query over topics: the same, waiting so long for records that come. */
+    /** For a query over topics: like {@link #next()}, but waits up to {@code wait} for new records. */
     public Step next(Duration wait) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -252,7 +251,7 @@ public final class Query implements AutoCloseable {
             case Lib.DONE -> new Step.Done();
             case Lib.TIMEOUT -> new Step.Needing();
             case Lib.NEED -> {
-                // The caller asks for the needs again if it wants them.
+                // The caller requests the needs again if it wants them.
                 Lib.release(Lib.PAGE_RELEASE, page);
                 yield new Step.Needing();
             }
@@ -260,7 +259,7 @@ public final class Query implements AutoCloseable {
         };
     }
 
-    /** The pages that would be asked for now, required ones first. */
+    /** The pages that the query requests now, required ones first. */
     public List<Need> needs() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -282,8 +281,8 @@ public final class Query implements AutoCloseable {
     }
 
     /**
-     * Says that a source of the run that {@link QueryOptions#token} is of is gone for good: the rows it
-     * had left do not come. Without this, and without the source, {@link #next()} fails with
+     * Declares that a source of the query that returned {@link QueryOptions#token} no longer exists, so its
+     * remaining rows never arrive. Without this call, and without the source, {@link #next()} fails with
      * {@link ErrorCode#SOURCES_OWED}, which is not final.
      */
     public void abandon(byte[] name) {
@@ -294,7 +293,7 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** What to give as {@link QueryOptions#token} to continue after the last page that came. */
+    /** The value of {@link QueryOptions#token} with which a query continues after the last returned page. */
     public byte[] token() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -306,7 +305,7 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** What the query will do, for people. */
+    /** A description of the execution, for people. */
     public String explain() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -318,7 +317,7 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** The name of a source, which over topics is that of the topic; nothing for none. */
+    /** The name of a source, which is the name of the topic in a query over topics; empty if there is no such source. */
     public Optional<String> sourceName(int source) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -334,15 +333,15 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** Ends the query, from any thread: what runs, and each further call of {@link #next}, fails. */
+    /** Ends the query: a running call of {@link #next} and each further one fail. Any thread may call it. */
     public void cancel() {
         Lib.plain(Lib.QUERY_CANCEL, handle.get());
     }
 
     /**
-     * Pages of results, as they come; each is the receiver's, to be closed. When pages are needed,
-     * {@link QueryOptions#fetch} is called; without one, or when it hands in nothing, the iteration fails
-     * with {@link ErrorCode#BAD_OPTION}, and the next call of this goes on.
+     * Pages of results; the caller must close each page. When pages are needed, the query calls
+     * {@link QueryOptions#fetch}. Without a fetch, or if the fetch enqueues nothing, the iteration fails with
+     * {@link ErrorCode#BAD_OPTION}. The next call of this method then resumes.
      */
     public Iterable<Page> pages() {
         return () -> new Iterator<>() {
@@ -371,8 +370,8 @@ public final class Query implements AutoCloseable {
     }
 
     /**
-     * The items of {@link #pages}; an item is good until the next one is asked for. The page after it
-     * is closed then, or with the stream.
+     * The items of {@link #pages}. An item is valid until the next one is requested. Its page is closed after
+     * its last item, or with the stream.
      */
     public Stream<Item> items() {
         Iterator<Page> pages = pages().iterator();
@@ -382,7 +381,7 @@ public final class Query implements AutoCloseable {
                 .onClose(items::close);
     }
 
-    /** Items of pages, each page closed after its last item. */
+    /** Items of pages. Each page is closed after its last item. */
     private static final class Items implements Iterator<Item> {
         private final Iterator<Page> pages;
         private Page page;
@@ -454,14 +453,14 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** The error of a page that is needed and that nobody will hand in. */
+    /** The error for a required page that nobody will enqueue. */
     private WeirException starved(List<Need> needs, String format) {
         int number = needs.getFirst().source().number();
         String name = sourceName(number).filter(text -> !text.isEmpty()).orElse("number " + number);
         return new WeirException(ErrorCode.BAD_OPTION, format.formatted(name), number, WeirException.NO_OFFSET, 0);
     }
 
-    /** Forgets the query. Pages that it gave out stay good. */
+    /** Closes the query. Its result pages stay valid. */
     @Override
     public void close() {
         handle.close();

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What is asked, and what may be held for it. With defaults: every item, source by source.
+ * The clauses and limits of a query. The defaults select every item, source by source.
  */
 public final class QueryOptions {
     String where = "";
@@ -29,103 +29,103 @@ public final class QueryOptions {
     /** All defaults. */
     public QueryOptions() {}
 
-    /** A logical expression of RFC 9535 in which @ and $ both stand for the item. */
+    /** A logical expression of RFC 9535, in which both @ and $ mean the item. */
     public QueryOptions where(String where) {
         this.where = where;
         return this;
     }
 
-    /** Up to eight keys with commas between, each a path or {@code meta.NAME}, then optionally {@code asc} or {@code desc}. */
+    /** Up to eight keys, separated by commas: each a path or {@code meta.NAME}, then optionally {@code asc} or {@code desc}. */
     public QueryOptions order(String order) {
         this.order = order;
         return this;
     }
 
-    /** A path, or aggregates with commas between ({@code count}, {@code sum(PATH)}, {@code min}, {@code max}, {@code avg}), each optionally with {@code as NAME}. */
+    /** A path, or aggregates separated by commas ({@code count}, {@code sum(PATH)}, {@code min}, {@code max}, {@code avg}), each optionally with {@code as NAME}. */
     public QueryOptions select(String select) {
         this.select = select;
         return this;
     }
 
-    /** Up to eight paths with commas between, each optionally with {@code as NAME}. */
+    /** Up to eight paths, separated by commas, each optionally with {@code as NAME}. */
     public QueryOptions group(String group) {
         this.group = group;
         return this;
     }
 
-    /** Keeps the first of each equal selected value. */
+    /** Retains the first of equal selected values. */
     public QueryOptions distinct() {
         distinct = true;
         return this;
     }
 
-    /** Results to leave out first. */
+    /** Number of results to skip first. */
     public QueryOptions offset(long offset) {
         this.offset = offset;
         return this;
     }
 
-    /** Most results. */
+    /** Largest number of results. */
     public QueryOptions limit(long limit) {
         this.limit = limit;
         return this;
     }
 
-    /** Results at most; with a limit in the query too, the smaller one counts. */
+    /** An alias of {@link #limit}; if both are set, the smaller one applies. */
     public QueryOptions top(long top) {
         this.top = top;
         return this;
     }
 
-    /** How strings are ordered. */
+    /** The order of strings. */
     public QueryOptions strings(StringOrder strings) {
         this.strings = strings;
         return this;
     }
 
-    /** What an array or object as order key is. */
+    /** The treatment of an array or object as order key. */
     public QueryOptions complex(ComplexKeys complex) {
         this.complex = complex;
         return this;
     }
 
-    /** What becomes of items without an order key. */
+    /** The treatment of items without an order key. */
     public QueryOptions missing(MissingKeys missing) {
         this.missing = missing;
         return this;
     }
 
-    /** How much of each page is checked, where its source does not say. */
+    /** How much of each page is checked, unless its source has a level. */
     public QueryOptions level(Level level) {
         this.level = level;
         return this;
     }
 
-    /** What becomes of items that are not JSON, where each item stands alone. */
+    /** The treatment of items that are not JSON, in shapes that have separate items. */
     public QueryOptions badItems(BadItems badItems) {
         this.badItems = badItems;
         return this;
     }
 
-    /** The order in which results come. */
+    /** The order of the results. */
     public QueryOptions mode(Mode mode) {
         this.mode = mode;
         return this;
     }
 
-    /** What the query may hold. */
+    /** Limits of the memory of the query. */
     public QueryOptions budgets(Budgets budgets) {
         this.budgets = budgets;
         return this;
     }
 
-    /** Makes the query go on where another one stopped. Its sources are added again, under the same names. */
+    /** Resumes the query that returned the token. Add its sources again, under their names. */
     public QueryOptions token(byte[] token) {
         this.token = token;
         return this;
     }
 
-    /** Gets pages when the query needs them; see {@link Query#pages}. */
+    /** Fetches pages when the query needs them; see {@link Query#pages}. */
     public QueryOptions fetch(Fetch fetch) {
         this.fetch = fetch;
         return this;

@@ -8,7 +8,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Optional;
 
-/** Reads a topic in order, each record once. Used by one thread at a time. */
+/** Reads a topic in order, each record once. One thread at a time may use it. */
 public final class Reader implements AutoCloseable {
     private final Handle handle;
     private final Marks marks;
@@ -28,7 +28,7 @@ public final class Reader implements AutoCloseable {
         }
     }
 
-    /** The next records as they lie together; nothing when none came in this time. */
+    /** The next adjacent records; empty if none arrives within {@code wait}. */
     public Optional<Page> next(Duration wait) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -39,7 +39,7 @@ public final class Reader implements AutoCloseable {
         }
     }
 
-    /** From any thread: the call that waits, or else the next one, fails with CANCELLED. */
+    /** Cancels the call that waits, or else the next call, which fails with CANCELLED. Any thread may call it. */
     public void cancel() {
         marks.cancel();
     }

@@ -7,8 +7,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /**
- * A writer whose intentions are carried out exactly once: they are numbered, and the store remembers
- * the numbers. Used by one thread at a time.
+ * A writer whose intentions are executed exactly once: each has a number, and the store records the
+ * numbers. One thread at a time may use it.
  */
 public final class Session implements AutoCloseable {
     private final Handle handle;
@@ -26,21 +26,21 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Makes a call; in a store of this process it is not broken off, as in {@link Weir}. */
+    /** Makes a call. In a local store, an interrupt does not end the call, as in {@link Weir}. */
     int check(Arena call, Wait.At work) {
         long session = handle.get();
         Lib.Call made = error -> work.run(session, error);
         return far ? marks.check(call, made) : Lib.check(call, made);
     }
 
-    /** Carries out intentions under the next numbers, in order. */
+    /** Executes intentions with the next numbers, in order. */
     public List<Verdict> submit(List<Intention> intentions) {
         return Verdicts.submit(this, intentions);
     }
 
     /**
-     * Hands over intentions under the next numbers and does not wait for their verdicts; what is sent next may
-     * follow at once. At a server it may wait until there is room for them.
+     * Sends intentions with the next numbers and does not wait for their verdicts. Further calls may follow at
+     * once. At a server, this may block until there is room for the intentions.
      */
     public Pending send(List<Intention> intentions) {
         return new Pending(this, intentions);
@@ -55,7 +55,7 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Goes back to a number whose answer was not seen. */
+    /** Sets the next number back to one without an answer. */
     public void resume(long nonce) {
         try (Arena call = Arena.ofConfined()) {
             check(call, (session, error) -> (int) Lib.SESSION_RESUME.invokeExact(session, nonce, error));
@@ -63,14 +63,14 @@ public final class Session implements AutoCloseable {
     }
 
     /**
-     * From any thread: the call that waits, or else the next one, fails with CANCELLED, a submit that has
-     * handed over with INDETERMINATE.
+     * Cancels the call that waits, or else the next call, which fails with CANCELLED. A submit that has sent its
+     * intentions fails with INDETERMINATE. Any thread may call it.
      */
     public void cancel() {
         marks.cancel();
     }
 
-    /** Forgets the session. At a server it waits up to 5 s for the answers to what was sent. */
+    /** Closes the session. At a server, this waits up to 5 s for the answers to sent intentions. */
     @Override
     public void close() {
         handle.close();

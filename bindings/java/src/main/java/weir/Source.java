@@ -6,20 +6,20 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /**
- * One supply of items of a {@link Query}. Pages of a source come in their order. Each says what names
- * the page after it; null says that it was the last. A page is taken as a whole or not at all: after
- * an error everything is as before, and the page can be given again.
+ * One source of items of a {@link Query}. The pages of a source are enqueued in order, each with the name of
+ * the next page; null means that the page is the last. An error changes nothing, so the page can be enqueued
+ * again.
  *
  * @param query the query
- * @param number the number of the source in it
+ * @param number the number of the source in the query
  */
 public record Source(Query query, int number) {
-    /** Hands in a page; its bytes are copied. */
+    /** Enqueues a page and copies its bytes. */
     public void enqueue(byte[] page, byte[] next) {
         enqueue(MemorySegment.ofArray(page), next);
     }
 
-    /** Hands in a page; its bytes are copied. */
+    /** Enqueues a page and copies its bytes. */
     public void enqueue(MemorySegment page, byte[] next) {
         try (Buffer buffer = new Buffer(Math.max(page.byteSize(), 1))) {
             MemorySegment.copy(page, 0, buffer.segment(), 0, page.byteSize());
@@ -27,19 +27,19 @@ public record Source(Query query, int number) {
         }
     }
 
-    /** Hands in what a stream gives to its end, straight into memory of the library. */
+    /** Enqueues all bytes of a stream, which are read directly into memory of the library. */
     public void enqueue(InputStream page, byte[] next) throws IOException {
         try (Buffer buffer = Buffer.of(page)) {
             enqueue(buffer, buffer.used(), next);
         }
     }
 
-    /** Gives the first bytes of a buffer away; nothing is copied. After an error it is the caller's. */
+    /** Transfers the first {@code length} bytes of a buffer without a copy. After an error, the caller keeps the buffer. */
     public void enqueue(Buffer buffer, long length, byte[] next) {
         query.enqueue(number, buffer, length, null, next);
     }
 
-    /** Hands in a page of the shape {@code framed}: the frames say where its items are. Its bytes are copied. */
+    /** Enqueues a page of the shape {@code framed} and copies its bytes. The frames are the positions of its items. */
     public void enqueue(byte[] page, Frames frames, byte[] next) {
         try (Buffer buffer = new Buffer(Math.max(page.length, 1))) {
             MemorySegment.copy(MemorySegment.ofArray(page), 0, buffer.segment(), 0, page.length);
@@ -47,17 +47,17 @@ public record Source(Query query, int number) {
         }
     }
 
-    /** Says that the last page was the last one. */
+    /** Declares that the last page was the final one. */
     public void finish() {
         query.finish(number);
     }
 
-    /** Puts parts in the place of a source that was split; none ends it. */
+    /** Replaces a source that was split by its parts. Without parts, the source ends. */
     public List<Source> replace(List<SourceOptions> parts) {
         return query.replace(number, parts);
     }
 
-    /** Says that nothing below these keys, JSON scalars, comes from the source any more. */
+    /** Declares that the source has no more items below these keys, JSON scalars. */
     public void watermark(List<String> keys) {
         query.watermark(number, keys);
     }

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One supply of items. With defaults: pages are JSON arrays.
+ * One source of items. By default, its pages are JSON arrays.
  */
 public final class SourceOptions {
     String name = "";
@@ -23,20 +23,20 @@ public final class SourceOptions {
     /** All defaults. */
     public SourceOptions() {}
 
-    /** For messages and tokens; empty: its number. */
+    /** The name in messages and tokens; empty: the number of the source. */
     public SourceOptions name(String name) {
         this.name = name;
         return this;
     }
 
-    /** Rank among equal items; without one after the sources that are there. */
+    /** Rank among equal items. Default: after the sources that already exist. */
     public SourceOptions ordinal(long ordinal) {
         this.ordinal = ordinal;
         return this;
     }
 
     /**
-     * Where items are in a page: {@code array}, {@code lines}, {@code values} (one after the other),
+     * Where the items of a page are: {@code array}, {@code lines}, {@code values} (one after the other),
      * {@code single}, {@code framed}, or {@code member:PATH} for the array at a path.
      */
     public SourceOptions shape(String shape) {
@@ -50,51 +50,50 @@ public final class SourceOptions {
         return this;
     }
 
-    /** Names the first page, and is handed back when it is wanted. */
+    /** Names the first page. The query returns it as the continuation of a {@link Need}. */
     public SourceOptions first(byte[] first) {
         this.first = first;
         return this;
     }
 
-    /** Says that items come in the order of the query; it is checked. */
+    /** Declares that items arrive in the order of the query, which is checked. */
     public SourceOptions sorted() {
         sorted = true;
         return this;
     }
 
-    /** Leaves that check out. */
+    /** Disables the check of {@link #sorted}. */
     public SourceOptions trustOrder() {
         trustOrder = true;
         return this;
     }
 
-    /** Says that the same continuation may give other items. */
+    /** Declares that the same continuation may return other items. */
     public SourceOptions unstable() {
         unstable = true;
         return this;
     }
 
-    /** A path that orders and identifies items of equal keys, for tokens of unstable sources. */
+    /** A path that orders and identifies items with equal keys, for tokens of unstable sources. */
     public SourceOptions tie(String tie) {
         this.tie = tie;
         return this;
     }
 
-    /** Says that items are partial aggregates. */
+    /** Declares that the items are partial aggregates. */
     public SourceOptions partial() {
         partial = true;
         return this;
     }
 
-    /** A value of {@code meta.NAME} that all items share: a JSON scalar. */
+    /** A value of {@code meta.NAME} of all items: a JSON scalar. */
     public SourceOptions meta(String name, String value) {
         meta.add(new Field(name, value));
         return this;
     }
 
     /**
-     * A lower bound for the order keys, JSON scalars; a source that is added to a merge under way
-     * needs one.
+     * A lower bound of the order keys, JSON scalars. Required for a source that is added to a running merge.
      */
     public SourceOptions bound(List<String> keys) {
         bound.addAll(keys);

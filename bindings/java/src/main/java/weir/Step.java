@@ -1,20 +1,20 @@
 package weir;
 
-/** What {@link Query#next()} came to. */
+/** The result of {@link Query#next()}. */
 public sealed interface Step {
     /**
      * There are results.
      *
-     * @param page the receiver's, to be closed
+     * @param page the page, which the caller must close
      */
     record Ready(Page page) implements Step {}
 
     /**
-     * Nothing can be said before pages come; {@link Query#needs} says which. Over topics: no record came
-     * in time.
+     * The query needs pages to continue; see {@link Query#needs}. In a query over topics: no record arrived in
+     * time.
      */
     record Needing() implements Step {}
 
-    /** That was all. */
+    /** There are no more results. */
     record Done() implements Step {}
 }

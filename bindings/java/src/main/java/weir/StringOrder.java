@@ -1,6 +1,6 @@
 package weir;
 
-/** How strings are ordered. */
+/** The order of strings. */
 public enum StringOrder {
     /** By Unicode scalar values. */
     SCALAR,

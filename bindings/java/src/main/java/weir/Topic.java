@@ -17,8 +17,8 @@ import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 
 /**
- * A handle on a topic of a store, whether it is there or not. Writes return when their verdict is
- * there, which at the default durability means: when it is synced to disk.
+ * A handle of a topic of a store; the topic need not exist. A write blocks until its verdict. At the default
+ * durability, the write is then synced to disk.
  *
  * @param store the store
  * @param name the name of the topic
@@ -27,23 +27,23 @@ public record Topic(Weir store, String name) {
     private static final long SCAN_KEYS = 1000;
 
     /**
-     * What a topic is now.
+     * The state of a topic.
      *
-     * @param live whether it is there; else it was destroyed
-     * @param incarnation the intention that made it
-     * @param first offset of the oldest record that is there
+     * @param live whether the topic exists; otherwise it was destroyed
+     * @param incarnation the intention that created it
+     * @param first offset of the oldest retained record
      * @param last offset of the newest record
      * @param keys number of keys with a value
      * @param bytes size of the records
      */
     public record Info(boolean live, long incarnation, long first, long last, long keys, long bytes) {}
 
-    /** Makes the topic if it is not there; whether it was made now. */
+    /** Creates the topic if it does not exist. Returns true if this call created it. */
     public boolean ensure() {
         return ensure(null);
     }
 
-    /** The same; options hold only if it is made now. */
+    /** Like {@link #ensure()}. The options apply only to a topic that this call creates. */
     public boolean ensure(TopicOptions options) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment given = options == null ? MemorySegment.NULL : options.fill(call);
@@ -54,7 +54,7 @@ public record Topic(Weir store, String name) {
         }
     }
 
-    /** What the topic is now; nothing when it never was made. */
+    /** The state of the topic; empty if the topic was never created. */
     public Optional<Info> info() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
@@ -70,7 +70,7 @@ public record Topic(Weir store, String name) {
         }
     }
 
-    /** Makes the topic; INVALID with TOPIC_EXISTS when it is there. */
+    /** Creates the topic. If it exists, the verdict is INVALID with TOPIC_EXISTS. */
     public Verdict create(TopicOptions options) {
         return one(Intention.create(options));
     }
@@ -83,12 +83,12 @@ public record Topic(Weir store, String name) {
         return one(Intention.create(options, program, args));
     }
 
-    /** Puts another program in the place of the topic's; what the first wrote stays. */
+    /** Replaces the program of the topic. Records of the former program remain. */
     public Verdict replace(byte[] program, byte[] args) {
         return one(Intention.replace(program, args));
     }
 
-    /** Ends the topic: its keys are gone, its offsets go on if it is made again. */
+    /** Destroys the topic and its keys. If the topic is created again, its offsets continue after the old ones. */
     public Verdict destroy() {
         return one(Intention.destroy());
     }
@@ -108,22 +108,22 @@ public record Topic(Weir store, String name) {
         return one(Intention.put(key, value));
     }
 
-    /** Puts the record if all conditions hold. Otherwise INVALID with CONFLICT and the offset found. */
+    /** Puts the record if all conditions hold. Otherwise INVALID with CONFLICT and the offset that was found. */
     public Verdict putIf(byte[] key, byte[] value, Expect... expects) {
         return one(Intention.put(key, value).expecting(expects));
     }
 
-    /** Removes a key. VALID even if it has no value. */
+    /** Deletes a key. The verdict is VALID even if the key has no value. */
     public Verdict delete(byte[] key) {
         return one(Intention.delete(key));
     }
 
-    /** Makes all changes, in order, or none. */
+    /** Executes all changes, in order, or none. */
     public Verdict transaction(List<Change> changes, Expect... expects) {
         return one(Intention.transaction(changes).expecting(expects));
     }
 
-    /** Carries out intentions together, each by itself. */
+    /** Executes several intentions independently: some may be VALID and others not. */
     public List<Verdict> batch(List<Intention> intentions) {
         return Verdicts.submit(store, name, intentions);
     }
@@ -132,7 +132,7 @@ public record Topic(Weir store, String name) {
         return batch(List.of(intention)).getFirst();
     }
 
-    /** A copy of the record with the value of a key. */
+    /** A copy of the record with the current value of a key. */
     public Optional<Stored> get(byte[] key) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
@@ -164,19 +164,19 @@ public record Topic(Weir store, String name) {
         }
     }
 
-    /** A reader of the topic, which must have been made. */
+    /** A reader of the topic, which must have been created before. */
     public Reader reader(From from) {
         return new Reader(this, from, false);
     }
 
-    /** A reader of a topic that need not be there yet. */
+    /** A reader of a topic that may be created later. */
     public Reader listener(From from) {
         return new Reader(this, from, true);
     }
 
     /**
-     * The records from a place to the newest one. A record is good until the next one is asked for; the
-     * stream is to be closed.
+     * The records from a position to the newest one. A record is valid until the next one is requested. The
+     * caller must close the stream.
      */
     public Stream<TopicRecord> records(From from) {
         Reader reader = reader(from);
@@ -188,7 +188,7 @@ public record Topic(Weir store, String name) {
         }).onClose(reader::close);
     }
 
-    /** The keys that begin with a prefix, in byte order, with their values; as {@link #records}. */
+    /** The keys with a prefix, in byte order, with their values. Valid as for {@link #records}. */
     public Stream<TopicRecord> scan(byte[] prefix) {
         return stream(new Records() {
             private byte[] after;
@@ -205,8 +205,8 @@ public record Topic(Weir store, String name) {
     }
 
     /**
-     * One page of the keys that begin with a prefix, in byte order: at most so many, after a key if it
-     * is not null. Without values, records have key and offset alone. Nothing when there is none.
+     * One page of at most {@code limit} keys with a prefix, in byte order. Starts after the key {@code after}
+     * if it is not null. Without values, records have only key and offset. Empty if there are no more keys.
      */
     public Optional<Page> scan(byte[] prefix, byte[] after, long limit, boolean values) {
         try (Arena call = Arena.ofConfined()) {
@@ -221,7 +221,7 @@ public record Topic(Weir store, String name) {
         }
     }
 
-    /** Copies of the records from a place on, as they come; the topic need not be there yet. */
+    /** Copies of the records from a position on, including new ones. The topic may be created later. */
     public Flow.Publisher<Stored> listen(From from) {
         return new Listening(this, from);
     }
@@ -242,12 +242,12 @@ public record Topic(Weir store, String name) {
                 .onClose(records::close);
     }
 
-    /** Records of pages, each page closed after its last record. */
+    /** Records of pages. Each page is closed after its last record. */
     private abstract static class Records implements Iterator<TopicRecord> {
         private Page page;
         private int next;
 
-        /** The next page; null after the last. */
+        /** The next page; null after the last one. */
         abstract Page more();
 
         @Override

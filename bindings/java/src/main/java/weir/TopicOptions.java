@@ -32,109 +32,109 @@ public final class TopicOptions {
     /** All defaults. */
     public TopicOptions() {}
 
-    /** A compaction may remove records whose key was written again. */
+    /** Allows a compaction to remove records whose key has a newer value. */
     public TopicOptions latest() {
         latest = true;
         return this;
     }
 
-    /** How long a compaction keeps DELETE records, in milliseconds. */
+    /** How long a compaction retains DELETE records, in milliseconds. */
     public TopicOptions tombstoneTtlMs(long tombstoneTtlMs) {
         this.tombstoneTtlMs = tombstoneTtlMs;
         return this;
     }
 
-    /** For how long a record is too young for a compaction, in milliseconds. */
+    /** Minimum age of a record that a compaction may remove, in milliseconds. */
     public TopicOptions compactionLagMs(long compactionLagMs) {
         this.compactionLagMs = compactionLagMs;
         return this;
     }
 
-    /** Bytes of a key. */
+    /** Limit of a key in bytes. */
     public TopicOptions keyBytes(long keyBytes) {
         this.keyBytes = keyBytes;
         return this;
     }
 
-    /** Bytes of a value. */
+    /** Limit of a value in bytes. */
     public TopicOptions valueBytes(long valueBytes) {
         this.valueBytes = valueBytes;
         return this;
     }
 
-    /** Keys with a value. */
+    /** Limit of the number of keys with a value. */
     public TopicOptions keys(long keys) {
         this.keys = keys;
         return this;
     }
 
-    /** Milliseconds after which a record may go. */
+    /** Age after which a record may be removed, in milliseconds. */
     public TopicOptions retentionAgeMs(long retentionAgeMs) {
         this.retentionAgeMs = retentionAgeMs;
         return this;
     }
 
-    /** Bytes of records that stay. */
+    /** Bytes of records that are retained. */
     public TopicOptions retentionBytes(long retentionBytes) {
         this.retentionBytes = retentionBytes;
         return this;
     }
 
-    /** Records that stay. */
+    /** Number of records that are retained. */
     public TopicOptions retentionRecords(long retentionRecords) {
         this.retentionRecords = retentionRecords;
         return this;
     }
 
-    /** Fuel of the program of the topic. */
+    /** Limit of the fuel of the topic's program for one call. */
     public TopicOptions fuel(long fuel) {
         this.fuel = fuel;
         return this;
     }
 
-    /** Bytes of its memory. */
+    /** Limit of the memory of the program in bytes. */
     public TopicOptions memoryBytes(long memoryBytes) {
         this.memoryBytes = memoryBytes;
         return this;
     }
 
-    /** Records that it may write for an intention. */
+    /** Limit of the records that the program may write for an intention. */
     public TopicOptions emits(long emits) {
         this.emits = emits;
         return this;
     }
 
-    /** Bytes of them. */
+    /** Limit of the bytes of these records. */
     public TopicOptions emitBytes(long emitBytes) {
         this.emitBytes = emitBytes;
         return this;
     }
 
-    /** Entries of its state. */
+    /** Limit of the entries of the program's state. */
     public TopicOptions stateEntries(long stateEntries) {
         this.stateEntries = stateEntries;
         return this;
     }
 
-    /** Bytes of its state. */
+    /** Limit of the bytes of the program's state. */
     public TopicOptions stateBytes(long stateBytes) {
         this.stateBytes = stateBytes;
         return this;
     }
 
-    /** What the store keeps of the program between calls. */
+    /** The state of the program that the store retains between calls. */
     public TopicOptions programState(ProgramState state) {
         this.state = state;
         return this;
     }
 
-    /** Keeps what these groups have not passed. */
+    /** Retains the records that these groups have not processed. */
     public TopicOptions holdForGroups(List<String> names) {
         groups.addAll(names);
         return this;
     }
 
-    /** Writes the structure of the library. */
+    /** Fills the structure of the library. */
     MemorySegment fill(Arena call) {
         MemorySegment into = Lib.sized(call, BYTES);
         Long[] numbers = {

@@ -20,21 +20,21 @@ public final class TopicRecord {
     private static final long ATTEMPTS = 120;
     private static final long BUFFER = 124;
 
-    /** What a record says happened. */
+    /** The kind of a record. */
     public enum Kind {
-        /** The topic was made. */
+        /** The topic was created. */
         CREATE,
-        /** The topic was ended. */
+        /** The topic was destroyed. */
         DESTROY,
         /** A value was written. */
         PUT,
-        /** A key was removed. */
+        /** A key was deleted. */
         DELETE,
         /** The options of the topic were replaced. */
         ALTER,
         /** The program of the topic was replaced. */
         REPLACE,
-        /** Something that this package does not know. */
+        /** A kind that this package does not know. */
         OTHER
     }
 
@@ -46,43 +46,43 @@ public final class TopicRecord {
         this.at = at;
     }
 
-    /** Its place in the topic, from 1. */
+    /** Position in the topic, from 1. */
     public long offset() {
         return page.recordLong(at, OFFSET);
     }
 
-    /** The place in the order of the whole store of what caused it. */
+    /** Position of the causing intention in the order of the whole store. */
     public long intention() {
         return page.recordLong(at, INTENTION);
     }
 
-    /** When it was proposed, to the millisecond. */
+    /** When the intention was proposed, with a precision of 1 ms. */
     public Instant time() {
         return Instant.ofEpochMilli(page.recordLong(at, TIME));
     }
 
-    /** The number of its intention in its session; 0 without one. */
+    /** Number of the intention in its session; 0 without a session. */
     public long nonce() {
         return page.recordLong(at, NONCE);
     }
 
-    /** What happened. */
+    /** The kind of the record. */
     public Kind kind() {
         int number = page.recordInt(at, KIND);
         return number < 1 || number > Kind.OTHER.ordinal() ? Kind.OTHER : Kind.values()[number - 1];
     }
 
-    /** How often a group handed it out, this time included. */
+    /** How often a group has delivered the record, including this time. */
     public int attempts() {
         return page.recordInt(at, ATTEMPTS);
     }
 
-    /** Names the record to its group; may be kept. */
+    /** The claim of the record; valid after the page is closed. */
     public Claimed claimed() {
         return new Claimed(offset(), page.recordLong(at, CLAIM));
     }
 
-    /** The value where it lies; the segment ends with the page. */
+    /** The value, without a copy. The segment ends with the page. */
     public MemorySegment valueSegment() {
         return page.get(at).segment();
     }
@@ -97,23 +97,23 @@ public final class TopicRecord {
         return page.get(at).text();
     }
 
-    /** The key where it lies; the segment ends with the page. */
+    /** The key, without a copy. The segment ends with the page. */
     public MemorySegment keySegment() {
         return page.bytes(buffer(), page.recordLong(at, KEY_OFFSET), page.recordLong(at, KEY_LENGTH));
     }
 
-    /** A copy of the key; empty without one. */
+    /** A copy of the key; empty if there is none. */
     public byte[] key() {
         return keySegment().toArray(JAVA_BYTE);
     }
 
-    /** A copy of what the writer added, which the store does not read. */
+    /** A copy of the metadata that the writer added. The store does not interpret it. */
     public byte[] meta() {
         return page.bytes(buffer(), page.recordLong(at, META_OFFSET), page.recordLong(at, META_LENGTH))
                 .toArray(JAVA_BYTE);
     }
 
-    /** A copy of the record, which may be kept. */
+    /** A copy of the record. */
     public Stored copy() {
         return new Stored(offset(), intention(), time(), kind(), key(), value(), meta());
     }

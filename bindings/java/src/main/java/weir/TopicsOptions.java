@@ -9,7 +9,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
 
-/** Which records a query over topics is about. */
+/** Selects the records of a query over topics. */
 public final class TopicsOptions {
     private static final long BYTES = 56;
     private static final int AS_OF = 1;
@@ -23,30 +23,30 @@ public final class TopicsOptions {
     private boolean resetEarliest;
     private Duration patience = Duration.ZERO;
 
-    /** Topics by name or pattern: {@code orders.*} has one more part, {@code orders.**} any number. */
+    /** Topics by name or pattern: {@code orders.*} matches one more part, {@code orders.**} any number of parts. */
     public TopicsOptions(String... from) {
         this.from = List.of(from);
     }
 
-    /** The current value of each key is an item; else each record is one. */
+    /** Makes the current value of each key an item. By default, each record is an item. */
     public TopicsOptions latest() {
         latest = true;
         return this;
     }
 
-    /** Records up to this intention; else all that are there when the query begins. */
+    /** The last intention whose records are included. Default: all records that exist when the query starts. */
     public TopicsOptions asOf(long intention) {
         asOf = intention;
         return this;
     }
 
-    /** Goes on with what comes, until the query is cancelled or closed. */
+    /** Continues with new records until the query is cancelled or closed. */
     public TopicsOptions follow() {
         follow = true;
         return this;
     }
 
-    /** Kinds of records that are items; else those with values. */
+    /** The kinds of records that are items. Default: PUT. */
     public TopicsOptions kinds(TopicRecord.Kind... wanted) {
         for (TopicRecord.Kind kind : wanted) {
             kinds |= 2 << kind.ordinal();
@@ -54,13 +54,13 @@ public final class TopicsOptions {
         return this;
     }
 
-    /** A token goes on with the first record that is left when its own are gone. */
+    /** If the next record of a token was removed, continues with the first retained record. */
     public TopicsOptions resetEarliest() {
         resetEarliest = true;
         return this;
     }
 
-    /** Longest wait for records that are there (30 s). */
+    /** Limit of one wait for records that exist (30 s). */
     public TopicsOptions patience(Duration patience) {
         this.patience = patience;
         return this;

@@ -1,21 +1,21 @@
 package weir;
 
 /**
- * The final answer to an intention. A "no" is a value, not an exception.
+ * The final result of an intention. A rejection is a value, not an exception.
  *
- * @param effect what became of the intention
- * @param reason why it is not VALID; null when it is
- * @param intention its place in the order of the whole store
- * @param offset that of its first record; 0 without one
- * @param records number of its records
- * @param nonce its number in its session; 0 without one
- * @param replayed whether it was carried out when it was sent before
- * @param fuel what the topic's program used
+ * @param effect the outcome of the intention
+ * @param reason why it is not VALID; null if it is VALID
+ * @param intention the position of the intention in the order of the whole store
+ * @param offset the offset of the first record; 0 if there is none
+ * @param records the number of records
+ * @param nonce the number of the intention in its session; 0 without a session
+ * @param replayed whether an earlier request with this number was already executed
+ * @param fuel the fuel that the program of the topic used
  * @param detail more about the reason
  */
 public record Verdict(Effect effect, ErrorCode reason, long intention, long offset, int records,
         long nonce, boolean replayed, long fuel, Detail detail) {
-    /** What a detail is about. */
+    /** The kind of a detail. */
     public enum Kind {
         /** Nothing. */
         NONE,
@@ -25,34 +25,34 @@ public record Verdict(Effect effect, ErrorCode reason, long intention, long offs
         LIMIT,
         /** The number is the step that failed, the reason says why. */
         STEP,
-        /** The number is the code that the program gave, the text its words. */
+        /** The number is the code that the program returned, the text its message. */
         REJECTED,
-        /** The number is that of the trap, the text its name. */
+        /** The number is the number of the trap, the text its name. */
         TRAP,
-        /** The text says it. */
+        /** The text is the description. */
         TEXT,
-        /** The number is the next nonce that would be taken. */
+        /** The number is the next nonce that would be accepted. */
         NONCE,
-        /** Something that this package does not know. */
+        /** A kind that this package does not know. */
         OTHER
     }
 
     /**
      * More about the reason of a verdict.
      *
-     * @param kind what it is about
-     * @param number a number
-     * @param reason of a step; else null
+     * @param kind the kind of the detail
+     * @param number a number whose meaning depends on the kind
+     * @param reason why a step failed; otherwise null
      * @param text a text; may be empty
      */
     public record Detail(Kind kind, long number, ErrorCode reason, String text) {}
 
-    /** Whether the intention was carried out. */
+    /** Whether the intention was executed. */
     public boolean isValid() {
         return effect == Effect.VALID;
     }
 
-    /** Returns this verdict if it is VALID. */
+    /** Returns this verdict if it is VALID, and otherwise throws its reason. */
     public Verdict orThrow() {
         if (isValid()) {
             return this;

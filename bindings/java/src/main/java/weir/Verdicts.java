@@ -9,7 +9,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Intentions on their way in, verdicts on their way out. */
+/** Converts intentions for the library, and verdicts from it. */
 final class Verdicts {
     private static final long INTENTION = 160;
     private static final long EXPECT = 32;
@@ -18,7 +18,7 @@ final class Verdicts {
 
     private Verdicts() {}
 
-    /** Carries out intentions at a store. */
+    /** Executes intentions at a store. */
     static List<Verdict> submit(Weir store, String topic, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();
@@ -31,7 +31,7 @@ final class Verdicts {
         }
     }
 
-    /** The same in a session. */
+    /** Executes intentions in a session. */
     static List<Verdict> submit(Session session, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();

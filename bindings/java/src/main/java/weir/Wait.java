@@ -10,12 +10,12 @@ import java.nio.channels.spi.AbstractInterruptibleChannel;
 import java.time.Duration;
 
 /**
- * A call that an interrupt of the thread cancels, as it closes the channel that a thread reads from: one at a
- * store through a handle of its own, one in a handle by its mark.
+ * A call that an interrupt of its thread cancels, in the way in which an interrupt closes a channel. A call
+ * at a store has its own handle, which is cancelled. A call on another handle has the mark of that handle.
  */
 final class Wait extends AbstractInterruptibleChannel {
     private static final long FOREVER = -1;
-    /** How often a wait in slices looks whether the thread is interrupted. */
+    /** How often a sliced wait checks for an interrupt, in milliseconds. */
     private static final long SLICE_MILLIS = 50;
 
     private final MethodHandle cancel;
@@ -36,7 +36,7 @@ final class Wait extends AbstractInterruptibleChannel {
         int run(long store, MemorySegment error) throws Throwable;
     }
 
-    /** A second handle on a store, with a time for each call. */
+    /** Returns a second handle of a store, with a limit for each call in milliseconds. */
     static long within(long store, long millis) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -45,18 +45,18 @@ final class Wait extends AbstractInterruptibleChannel {
         }
     }
 
-    /** Makes a call at a server: what it returned, if that is a success. */
+    /** Makes a call at a server. Returns its result, or throws its error. */
     static int check(Arena call, long store, At work) {
         return new Wait(within(store, FOREVER)).run(call, work);
     }
 
-    /** The same for what stays; it is of no use when it was opened through a handle that was cancelled. */
+    /** Makes a call that opens a handle. A handle that was opened through a cancelled handle is unusable. */
     static void open(Arena call, long store, At work, MemorySegment out, MethodHandle free) {
         Wait wait = new Wait(within(store, FOREVER));
         wait.run(call, work);
         if (!wait.isOpen()) {
             Lib.release(free, out.get(JAVA_LONG, 0));
-            // What was sent is on its way.
+            // The intentions are already sent.
             ErrorCode code = free == Lib.PENDING_FREE ? ErrorCode.INDETERMINATE : ErrorCode.CANCELLED;
             throw new WeirException(code, code.sentence());
         }
@@ -70,7 +70,7 @@ final class Wait extends AbstractInterruptibleChannel {
         }
     }
 
-    /** Makes the call; it is over and open when no interrupt came. */
+    /** Makes the call. Afterwards, this channel is open unless an interrupt came. */
     int mark(Arena call, Lib.Call work) {
         try {
             begin();
@@ -80,13 +80,13 @@ final class Wait extends AbstractInterruptibleChannel {
         }
     }
 
-    /** A wait of so many milliseconds. */
+    /** A wait of the given number of milliseconds. */
     @FunctionalInterface
     interface Slice {
         int run(long millis);
     }
 
-    /** Waits so long for what has no mark, a slice at a time, unless the thread is interrupted. */
+    /** Waits on a handle without a mark, in slices, until the thread is interrupted. */
     static int sliced(Duration wait, Slice slice) {
         long millis = Weir.millis(wait);
         long begun = System.nanoTime();
@@ -106,7 +106,7 @@ final class Wait extends AbstractInterruptibleChannel {
         try {
             end(true);
         } catch (AsynchronousCloseException interrupted) {
-            // The thread stays interrupted, and the call says what it came to.
+            // The thread stays interrupted, and the result of the call is returned.
         }
     }
 

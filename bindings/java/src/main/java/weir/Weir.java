@@ -13,15 +13,14 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * An event store: in a directory that this process has open, or behind a server. It may be used by any
- * number of threads.
+ * An event store, in a directory that this process has open or at a server. Any number of threads may use it.
  *
- * <p>An interrupt of a thread that waits for a server, or for what comes in a reader, a member, pending verdicts
- * or a query over topics, ends the call with CANCELLED, a write that was handed over with INDETERMINATE; the
- * thread stays interrupted, and what it called may be called again. {@link #within} gives calls a deadline.
+ * <p>An interrupt ends a call that waits for a server, or in a reader, member, query over topics or pending
+ * verdicts. The call fails with CANCELLED, or with INDETERMINATE for a write that was already sent. The thread
+ * stays interrupted, and the handle stays usable. {@link #within} limits the time of calls.
  */
 public final class Weir implements AutoCloseable {
-    /** As the place of a store. */
+    /** Kind of a store that is at a server. */
     private static final int FAR = 2;
 
     private final boolean far;
@@ -32,7 +31,7 @@ public final class Weir implements AutoCloseable {
         this.far = far;
     }
 
-    /** Opens the store in a directory, or makes one. */
+    /** Opens the store in a directory, or creates one. */
     public static Weir open(Path directory) {
         return open(directory, new OpenOptions());
     }
@@ -86,7 +85,7 @@ public final class Weir implements AutoCloseable {
         }
     }
 
-    /** What a store says of itself. */
+    /** Returns the description of a store. */
     private static MemorySegment describe(Arena call, long store) {
         MemorySegment info = Lib.sized(call, 40);
         Lib.check(call, error -> (int) Lib.DESCRIBE.invokeExact(store, info, error));
@@ -94,18 +93,19 @@ public final class Weir implements AutoCloseable {
     }
 
     /**
-     * Returns a handle whose calls have a deadline. Each call through it, and each call without a time of
-     * its own on its readers, groups and queries, blocks for a server up to {@code limit} and then fails with
-     * DEADLINE; a write in flight fails with INDETERMINATE, in a directory too. Close it after use; the
-     * store stays open.
+     * Returns a second handle whose calls have a deadline. Each call through this handle blocks up to
+     * {@code limit} for a server, and then fails with DEADLINE. A write in flight fails with INDETERMINATE, in a
+     * directory too. The limit also applies to calls without their own time limit on readers, groups and queries
+     * of this handle. Close it after use; the store stays open.
+     */
      */
     public Weir within(Duration limit) {
         return new Weir(Wait.within(handle(), millis(limit)), far);
     }
 
     /**
-     * From any thread, of what {@link #within} gave: the calls that wait through it, and in what it gave
-     * out, fail with CANCELLED, and so do all further ones.
+     * For a handle that {@link #within} returned: ends the calls that wait through it or through its readers,
+     * groups and queries. They, and all further calls, fail with CANCELLED. Any thread may call it.
      */
     public void cancel() {
         int result = Lib.plain(Lib.CANCEL, handle());
@@ -125,7 +125,7 @@ public final class Weir implements AutoCloseable {
         return far ? Wait.check(call, store, work) : Lib.check(call, error -> work.run(store, error));
     }
 
-    /** The same for one that gives out what stays. */
+    /** Makes a call that may wait for a server and opens a handle. */
     Handle open(Object owner, Arena call, Wait.At work, MemorySegment out, MethodHandle free) {
         long store = handle();
         if (far) {
@@ -136,7 +136,7 @@ public final class Weir implements AutoCloseable {
         return new Handle(owner, out.get(JAVA_LONG, 0), free);
     }
 
-    /** A time in milliseconds, rounded up. */
+    /** Converts a duration to milliseconds, rounded up. */
     static long millis(Duration span) {
         return span.isNegative() ? 0 : span.plusNanos(999_999).toMillis();
     }
@@ -149,17 +149,17 @@ public final class Weir implements AutoCloseable {
         return open;
     }
 
-    /** A handle on a topic, whether it is there or not. Costs nothing. */
+    /** A handle of a topic, which need not exist. It costs nothing. */
     public Topic topic(String name) {
         return new Topic(this, name);
     }
 
-    /** Names of the topics, in byte order. */
+    /** Names of the existing topics, in byte order. */
     public List<String> topics() {
         return topics(0);
     }
 
-    /** Names of the topics that are there or ever were. */
+    /** Names of all topics, including destroyed ones. */
     public List<String> allTopics() {
         return topics(1);
     }
@@ -178,7 +178,7 @@ public final class Weir implements AutoCloseable {
         }
     }
 
-    /** The id of the store, which its copies share: 16 bytes. */
+    /** The id of the store, 16 bytes. Copies of the store have the same id. */
     public byte[] id() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment info = Lib.sized(call, 40);
@@ -187,30 +187,30 @@ public final class Weir implements AutoCloseable {
         }
     }
 
-    /** Carries out intentions together, each by itself. Verdicts come in the same order. */
+    /** Executes several intentions independently. Verdicts have the order of the intentions. */
     public List<Verdict> submit(List<Intention> intentions) {
         return Verdicts.submit(this, "", intentions);
     }
 
-    /** Hands over intentions and does not wait for their verdicts. */
+    /** Sends intentions and does not wait for their verdicts. */
     public Pending send(List<Intention> intentions) {
         return new Pending(this, intentions);
     }
 
     /**
-     * A query over topics, here or at a server. It fetches its pages itself: it has no sources of its own,
-     * and its pages and items go on to its end.
+     * A query over topics of a directory or a server. It fetches its pages itself, so the caller adds no
+     * sources. Its pages and items run to its end.
      */
     public Query query(TopicsOptions topics, QueryOptions options) {
         return new Query(this, topics, options);
     }
 
-    /** The session of a client: 16 bytes, not all zero, of one writer at a time. */
+    /** Opens the session of a client: 16 bytes, not all zero. One writer at a time may use the id. */
     public Session session(byte[] client) {
         return new Session(this, client);
     }
 
-    /** Makes everything that was answered so far durable, at any level. */
+    /** Makes every acknowledged write durable, at any level. */
     public void sync() {
         try (Arena call = Arena.ofConfined()) {
             check(call, (store, error) -> (int) Lib.SYNC.invokeExact(store, error));
@@ -218,8 +218,8 @@ public final class Weir implements AutoCloseable {
     }
 
     /**
-     * Finishes what is queued and closes. Pages stay good; other calls fail. What {@link #within} gave is
-     * given back and no more.
+     * Completes queued writes and closes the store. Pages stay valid; other calls fail. Closing a handle that
+     * {@link #within} returned only releases the handle.
      */
     @Override
     public synchronized void close() {

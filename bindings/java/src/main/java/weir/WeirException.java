@@ -4,8 +4,8 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 /**
- * A call that gave no result. A verdict that says no is not one: it is a value. The message begins with
- * the name of the code, as in "CLOSED: ".
+ * An error of a call. A rejecting verdict is not an error but a value. The message begins with the name of
+ * the code, as in "CLOSED: ".
  */
 public final class WeirException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -18,7 +18,7 @@ public final class WeirException extends RuntimeException {
     private final int source;
     /** The offending byte, or {@link #NO_OFFSET}. */
     private final long offset;
-    /** A number that belongs to the error, else 0. */
+    /** A number whose meaning depends on the error, or 0. */
     private final int detail;
 
     WeirException(ErrorCode code, String message, int source, long offset, int detail) {
@@ -38,7 +38,7 @@ public final class WeirException extends RuntimeException {
         return code;
     }
 
-    /** The number of the query's source, if one was involved. */
+    /** The number of the source in the query, if one was involved. */
     public OptionalInt source() {
         return source == NO_SOURCE ? OptionalInt.empty() : OptionalInt.of(source);
     }
@@ -48,7 +48,7 @@ public final class WeirException extends RuntimeException {
         return offset == NO_OFFSET ? OptionalLong.empty() : OptionalLong.of(offset);
     }
 
-    /** A number that belongs to the error, else 0. */
+    /** A number whose meaning depends on the error, or 0. */
     public int detail() {
         return detail;
     }

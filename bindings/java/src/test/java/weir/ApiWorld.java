@@ -19,7 +19,7 @@ import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
-/** Runs the commands of {@code vectors/api}, in a directory or at a server over one. */
+/** Runs the commands of {@code vectors/api}, in a directory or at a server. */
 final class ApiWorld implements TranscriptTest.World {
     private final Path directory;
     private final Map<String, Session> sessions = new HashMap<>();
@@ -126,7 +126,7 @@ final class ApiWorld implements TranscriptTest.World {
         }
     }
 
-    /** What stands after so many words. */
+    /** The rest of a line after the given number of words. */
     private static String after(String line, int words) {
         String rest = line;
         for (int at = 0; at < words; at++) {

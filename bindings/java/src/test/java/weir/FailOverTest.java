@@ -23,7 +23,7 @@ class FailOverTest {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Reads the records after an offset, up to another one, each once and in order. */
+    /** Reads the records after an offset up to another one, and checks that each arrives once and in order. */
     private static void reads(Reader reader, long last, long to) {
         while (last < to) {
             try (Page page = reader.next(Duration.ofMinutes(1)).orElseThrow()) {

@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The example of foreign sources, on the server of the lab. */
+/** The example {@code Foreign}, with the server of the lab. */
 class ForeignTest {
     private static final Pattern ID = Pattern.compile("\"(d[0-9]{6})\"");
 

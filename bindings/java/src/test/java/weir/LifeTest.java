@@ -28,13 +28,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** How long things live, and whose they are. */
+/** Lifetimes and ownership of handles, pages and segments. */
 class LifeTest {
     private static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** A query over lines that were handed in. */
+    /** A query over lines that are already enqueued. */
     private static Query lines(String text) {
         Query query = new Query(new QueryOptions());
         query.source(new SourceOptions().shape("lines")).enqueue(bytes(text), null);
@@ -104,7 +104,7 @@ class LifeTest {
         assertThrows(IllegalStateException.class, () -> page.get("$.a"));
     }
 
-    /** Waits for the collector to give back all that was dropped. */
+    /** Waits until the collector has released all dropped handles. */
     private static void collected() {
         while (Lib.handlesOpen() > 0) {
             System.gc();
@@ -131,7 +131,7 @@ class LifeTest {
         }
     }
 
-    /** Waits for the collector to find a page, and for all that it found before to be given back. */
+    /** Waits until the collector has found a page, and has released everything that it found before. */
     private static void found(WeakReference<Page> page) {
         while (page.get() != null) {
             System.gc();
@@ -227,7 +227,7 @@ class LifeTest {
             assertEquals(ErrorCode.NOT_JSON, failed.code());
             assertEquals(0, failed.source().orElseThrow());
             assertEquals(10, failed.offset().orElseThrow());
-            // The page can be given again.
+            // The page can be enqueued again.
             source.enqueue(bytes("[{\"n\":1}]"), null);
         }
         WeirException syntax = assertThrows(WeirException.class,
@@ -263,7 +263,7 @@ class LifeTest {
         }
     }
 
-    /** Run by itself. */
+    /** Runs in its own process. */
     static final class Opens {
         public static void main(String[] none) {
             new Query(new QueryOptions()).close();
@@ -300,7 +300,7 @@ class LifeTest {
             assertEquals(said, failed.getMessage());
             assertEquals(ErrorCode.BAD_OPTION, failed.code());
             assertEquals(0, failed.source().getAsInt());
-            // The query stays good.
+            // The query is still usable.
             source.enqueue(bytes("[1,2]"), null);
             try (Stream<Item> items = query.items()) {
                 assertEquals(2, items.count());
@@ -422,7 +422,7 @@ class LifeTest {
             Flow.Subscription subscription = subscribed.get();
             subscription.cancel();
             subscription.cancel();
-            // Its reader is given back, though nobody closed the store.
+            // The collector releases its reader, even though nobody closed the store.
             while (Lib.handlesOpen() > 1) {
                 System.gc();
                 Thread.yield();

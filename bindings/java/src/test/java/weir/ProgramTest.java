@@ -14,7 +14,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Topics whose intentions a program judges. */
+/** Topics whose intentions a program validates. */
 class ProgramTest {
     private static final byte[] NUMBER = bytes("integer 0..9 $.n");
     private static final byte[] TEXT = bytes("string $.t");
@@ -44,7 +44,7 @@ class ProgramTest {
         assertTrue(topic.replace(shape, TEXT).isValid());
         assertEquals(ErrorCode.REJECTED, topic.put(bytes("a"), bytes("{\"n\":3}")).reason());
         assertTrue(topic.put(bytes("b"), bytes("{\"t\":\"x\"}")).isValid());
-        // A client fails that replaces a program which another client has replaced meanwhile.
+        // Replacing a program fails if another client has already replaced it.
         byte[] other = program("vanilla");
         List<Verdict> verdicts = topic.batch(List.of(
                 Intention.replace(other, new byte[0]).replacing(digest(other)),

@@ -11,11 +11,11 @@ import java.net.URI;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
-/** Stands between clients and a server, and can keep back what the server says. */
+/** A proxy between clients and a server, which can hold back the replies of the server. */
 final class Relay implements AutoCloseable {
     private final ServerSocket listener;
     private final URI server;
-    /** Written while answers are kept back, by the thread that does so. */
+    /** Write-locked while replies are held back, by the thread that holds them back. */
     private final ReentrantReadWriteLock gate = new ReentrantReadWriteLock();
     private final Semaphore asked = new Semaphore(0);
 
@@ -29,7 +29,7 @@ final class Relay implements AutoCloseable {
         return "weir://127.0.0.1:" + listener.getLocalPort();
     }
 
-    /** Keeps back what the server says, until {@link #letGo}. */
+    /** Holds back the replies of the server until {@link #letGo}. */
     void hold() {
         gate.writeLock().lock();
         asked.drainPermits();
@@ -39,7 +39,7 @@ final class Relay implements AutoCloseable {
         gate.writeLock().unlock();
     }
 
-    /** Waits until something was sent to the server. */
+    /** Waits until a client has sent something to the server. */
     void awaitAsked() throws InterruptedException {
         asked.acquire();
     }
@@ -74,7 +74,7 @@ final class Relay implements AutoCloseable {
                 out.write(some, 0, read);
             }
         } catch (IOException ended) {
-            // One of the two has gone.
+            // One of the two sides has closed its connection.
         }
     }
 

@@ -6,9 +6,9 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Path;
 
-/** Stores for tests: in a directory, or behind {@code weir serve}, which the variable WEIR_COMMAND names. */
+/** Stores for tests: in a directory, or at a {@code weir serve} process. WEIR_COMMAND names the command. */
 final class Served implements AutoCloseable {
-    /** What is done to a store. */
+    /** A test body that uses a store. */
     interface Use {
         void with(Weir store) throws Exception;
     }
@@ -16,7 +16,7 @@ final class Served implements AutoCloseable {
     private final Process server;
     private final String address;
 
-    /** Starts a server over a new store below a directory. */
+    /** Starts a server with a new store below a directory. */
     Served(Path directory) throws IOException {
         String command = System.getenv("WEIR_COMMAND");
         assumeTrue(command != null, "WEIR_COMMAND does not name the command `weir`");
@@ -44,7 +44,7 @@ final class Served implements AutoCloseable {
         return address;
     }
 
-    /** A connection to it. */
+    /** A connection to the server. */
     Weir connect() {
         return Weir.connect(address);
     }

@@ -14,7 +14,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The same in a directory and at a server. */
+/** Tests that run with a directory and with a server. */
 class ServedTest {
     private static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);

@@ -13,11 +13,11 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 
-/** The transcripts that every language runs: commands above a rule, below it what they print. */
+/** The transcripts that every language runs: commands above a rule, the expected output below it. */
 class TranscriptTest {
     /** Runs the commands of a transcript. */
     interface World extends AutoCloseable {
-        /** Runs a command; what it prints. */
+        /** Runs a command and returns its output. */
         String run(String line) throws Exception;
 
         @Override
@@ -60,7 +60,7 @@ class TranscriptTest {
         }));
     }
 
-    /** Runs the blocks of a transcript; how many commands there were. */
+    /** Runs the blocks of a transcript and returns the number of commands. */
     private static int replayed(String text, World world) throws Exception {
         int steps = 0;
         List<String> wrong = new ArrayList<>();

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Deadlines, cancels and interrupts of calls that wait for a server. */
 @Timeout(60)
 class WaitTest {
-    /** Long enough to open what is opened, on a machine that has other things to do. */
+    /** Long enough for opening, on a loaded machine. */
     private static final Duration SOON = Duration.ofMillis(500);
 
     private static byte[] bytes(String text) {
@@ -109,7 +109,7 @@ class WaitTest {
                 CompletableFuture<ErrorCode> ended = new CompletableFuture<>();
                 Thread thread = Thread.ofPlatform().start(() -> {
                     ErrorCode code = code(call.getValue());
-                    // It is still interrupted, so that the next one ends before it begins.
+                    // The thread is still interrupted, so the next call ends before it starts.
                     assertTrue(Thread.currentThread().isInterrupted());
                     assertEquals(ErrorCode.CANCELLED, code(store::topics));
                     ended.complete(code);
@@ -139,7 +139,7 @@ class WaitTest {
                 calls.put("reader", () -> reader.next(minute));
                 calls.put("claim", () -> group.claim(1, minute));
                 calls.put("session", () -> session.submit(List.of(put)));
-                // It may have asked when it was opened.
+                // The query may already have sent a request when it was opened.
                 Executable waits = () -> query.next(minute);
                 calls.put("query", waits);
                 for (Map.Entry<String, Executable> call : calls.entrySet()) {
@@ -174,7 +174,7 @@ class WaitTest {
             store.topic("t").ensure();
             try (Group group = store.topic("t").group("g", GroupMode.SHARED)) {
                 Thread.currentThread().interrupt();
-                // In a store of this process it waits for nobody.
+                // In a local store, this call waits for nobody.
                 group.reset(From.start());
                 assertTrue(Thread.interrupted());
                 assertTrue(group.claim(1, Duration.ZERO).isEmpty());
