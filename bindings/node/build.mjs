@@ -1,4 +1,4 @@
-// Builds the native module and puts it where the package looks for it.
+// Builds the native module and copies it to the place where the package looks for it.
 //
 //   node build.mjs [--dev]
 

@@ -2,44 +2,44 @@
 
 /** Bytes, or text as UTF-8. Read during the call and copied. */
 export type Data = string | Uint8Array | ArrayBuffer | ArrayBufferView
-/** A value to be written: bytes or text as they are, an array or a plain object as JSON. */
+/** A value to be written: bytes or text unchanged, an array or a plain object as JSON. */
 export type Value = Data | readonly unknown[] | { readonly [name: string]: unknown }
-/** A number of the store; `bigint` on the way out, either on the way in. */
+/** An integer of the store. The package returns `bigint`, and accepts both. */
 export type Int = number | bigint
 export type JsonScalar = null | boolean | number | string
 
 /** The root of all errors of this package. */
 export class WeirError extends Error {
-  /** Its name, such as "CLOSED"; the same in every language. */
+  /** The name of the error, such as "CLOSED"; the same in every language. */
   readonly code: string
   readonly number: number
-  /** Whether the same again can help: at once, after the advice was followed, never. */
+  /** Whether a retry can succeed: at once, after the advice was followed, or never. */
   readonly retry: 'yes' | 'after' | 'no'
   readonly advice: string
 }
-/** A verdict that is not VALID where one was required, as by `Verdict.check`. */
+/** A verdict other than VALID where VALID was required, as by `Verdict.check`. */
 export class VerdictError extends WeirError {}
-/** The store did not take it: nothing was logged. */
+/** The store did not accept the intention: nothing was logged. */
 export class RefusalError extends WeirError {
-  /** For a nonce of a session: the next one that would be executed. */
+  /** For a nonce of a session: the next nonce that would be executed. */
   readonly expected?: bigint
 }
 /** The store could not be opened, read or written, or is closed. */
 export class StoreError extends WeirError {}
-/** Found out on this side of a connection. */
+/** An error that this side of a connection detected. */
 export class ClientError extends WeirError {}
-/** Of a query, or a page it was given. */
+/** An error of a query, or of a page that was enqueued. */
 export class QueryError extends WeirError {
   readonly source?: number
   readonly sourceName?: string
   readonly page?: number
   readonly item?: number
-  /** The first byte that is wrong: of the page, or of the text of the query. */
+  /** The first wrong byte: of the page, or of the text of the query. */
   readonly offset?: number
-  /** Which field of the query the text is of. */
+  /** The field of the query that has the wrong text. */
   readonly field?: string
 }
-/** A mistake of Weir. */
+/** A bug in Weir. */
 export class InternalError extends WeirError {}
 
 /** More about the reason of a verdict. */
@@ -47,36 +47,36 @@ export interface Detail {
   /** The offset that a condition found. */
   readonly actual?: bigint
   readonly limit?: bigint
-  /** Of a transaction: which step, and why. */
+  /** For a transaction: the step that failed, and why. */
   readonly index?: number
   readonly reason?: string
-  /** Of a program. */
+  /** For a rejection by a program: its code. */
   readonly code?: number
   readonly text?: string
   readonly trap?: string
 }
 
-/** The final answer to one intention: a value, also when it is no. */
+/** The final result of one intention. A rejection is a value as well. */
 export class Verdict {
   private constructor()
   readonly effect: 'VALID' | 'INVALID' | 'ERROR'
   readonly valid: boolean
-  /** Why not: the name of an error. */
+  /** Why the verdict is not VALID: the name of an error. */
   readonly reason?: string
   readonly number?: number
   readonly detail?: Detail
   /** Position in the global order. */
   readonly intention: bigint
-  /** Offset of its first record. */
+  /** Offset of the first record of the intention. */
   readonly offset?: bigint
   readonly records: number
-  /** Whether this is the kept answer to an earlier sending of the same nonce. */
+  /** Whether the store returned the stored verdict of an earlier request with this nonce. */
   readonly replayed: boolean
   readonly fuel: bigint
-  /** Itself when it is VALID; else throws `VerdictError`. */
+  /** Returns this verdict if it is VALID; otherwise throws `VerdictError`. */
   check(): this
 }
-/** Of a value that was put: when it is VALID it has written a record. */
+/** The verdict of a put; if it is VALID, it has an offset. */
 export interface PutVerdict extends Verdict {
   check(): this & { readonly offset: bigint }
 }
@@ -88,11 +88,11 @@ export interface Expect {
   readonly number?: Int
 }
 export const expect: {
-  /** The key's value was written at this offset. Without a key: that of the intention. */
+  /** The value of the key was written at this offset. Default: the key of the intention. */
   keyOffset(offset: Int, key?: Data): Expect
   keyAbsent(key?: Data): Expect
   keyPresent(key?: Data): Expect
-  /** The topic's last record has this offset. */
+  /** The last record of the topic has this offset. */
   topicOffset(offset: Int): Expect
   topicAbsentOr(offset: Int): Expect
   topicEmpty(): Expect
@@ -101,11 +101,11 @@ export const expect: {
 
 export interface PutOptions {
   expect?: Expect[]
-  /** At most 4 KiB that the store keeps and does not read. */
+  /** Metadata of at most 4 KiB, which the store retains and does not interpret. */
   meta?: Data
 }
 export interface Waiting {
-  /** Ends the wait, not what is waited for. */
+  /** Ends the wait of the call. Does not undo the operation. */
   signal?: AbortSignal
 }
 export interface TopicOptions {
@@ -127,7 +127,7 @@ export interface TopicOptions {
   stateBytesMax?: Int
 }
 export interface CreateOptions extends TopicOptions {
-  /** A WebAssembly module that judges each write, and arguments for it. */
+  /** A WebAssembly module that validates each write, and arguments for it. */
   program?: Data
   args?: Data
 }
@@ -139,12 +139,12 @@ export interface TransactionOp { readonly kind: 'transaction'; steps: Step[]; ex
 export interface CreateOp { readonly kind: 'create'; options: CreateOptions }
 export interface AlterOp { readonly kind: 'alter'; options: TopicOptions }
 export interface DestroyOp { readonly kind: 'destroy' }
-/** What can be asked for. */
+/** The kinds of intentions. */
 export type Op = Step | TransactionOp | CreateOp | AlterOp | DestroyOp
 
 export function put(key: Data, value: Value, options?: PutOptions): PutOp
 export function del(key: Data, options?: PutOptions): DeleteOp
-/** All steps or none; conditions are for the whole, with keys of their own. */
+/** Executes all steps or none. The conditions apply to the whole transaction and name their keys. */
 export function transaction(steps: Step[], options?: { expect?: Expect[] }): TransactionOp
 export function create(options?: CreateOptions): CreateOp
 export function alter(options?: TopicOptions): AlterOp
@@ -161,22 +161,22 @@ export class Record {
   readonly transaction: boolean
   /** Whether it is the last record of its intention. */
   readonly final: boolean
-  /** From `Topic.latest`: whether it is from before the reading began. */
+  /** From `Topic.latest`: whether the record was written before the reading began. */
   readonly replay: boolean
   readonly key: Buffer
   readonly value: Buffer
   readonly meta: Buffer
   text(): string
   json(): unknown
-  /** The scalar at a singular JSONPath, decoded; the text of an array or object. */
+  /** The scalar at a singular JSONPath, decoded; for an array or object, its text. */
   get(path: string, missing?: unknown): unknown
   /** A copy of the value. */
   toBuffer(): Buffer
-  /** For people: offset, kind, key and the beginning of the value. */
+  /** A summary for people: offset, kind, key and the beginning of the value. */
   toString(): string
 }
 
-/** Records that were read together, in one buffer. */
+/** Adjacent records, in one buffer. */
 export class RecordPage implements Iterable<Record> {
   private constructor()
   readonly length: number
@@ -185,14 +185,14 @@ export class RecordPage implements Iterable<Record> {
   readonly released: boolean
   at(index: number): Record | undefined
   [Symbol.iterator](): IterableIterator<Record>
-  /** Gives the memory back now; its records have no bytes from then on. */
+  /** Releases the memory at once. The records of the page then have no bytes. */
   release(): void
 }
 
 /** One result: the bytes of a JSON value, a view of its page. */
 export class Item {
   private constructor()
-  /** Number of the source; none for an item that the engine made. */
+  /** Number of the source; undefined for an item that the engine created. */
   readonly source?: number
   /** In a query over topics: the topic. */
   readonly topic?: string
@@ -203,7 +203,7 @@ export class Item {
   readonly length: number
   text(): string
   json(): unknown
-  /** The scalar at a singular JSONPath, decoded; an array or object as an item. */
+  /** The scalar at a singular JSONPath, decoded; an array or object is returned as an item. */
   get(path: string, missing?: unknown): unknown
   toBuffer(): Buffer
 }
@@ -212,44 +212,44 @@ export class Item {
 export class Page implements Iterable<Item> {
   private constructor()
   readonly length: number
-  /** Bad items that were left out so far, in the whole query. */
+  /** Number of bad items that the whole query has skipped so far. */
   readonly skipped: number
   /** All items, one after the other. */
   readonly bytes: Buffer
-  /** Start and length of each item in `bytes`, for callers that want no object for each item. */
+  /** Start and length of each item in `bytes`, for callers that do not want an object for each item. */
   readonly spans: Uint32Array
   readonly released: boolean
   at(index: number): Item | undefined
   /**
-   * The values at up to 64 singular JSONPaths in each item, in one walk over each: a row for each item, of a view for
-   * each path, in the order of the paths; nothing where there is none, and throughout for an item that is not JSON on
-   * the way.
+   * The values at up to 64 singular JSONPaths in each item, with one walk over each item. Returns a row for each item,
+   * with a view for each path in the order of the paths. A view is undefined if the item has no value there. A row is
+   * undefined throughout if the scan finds that its item is not JSON.
    */
   values(...paths: string[]): (Buffer | undefined)[][]
   [Symbol.iterator](): IterableIterator<Item>
-  /** Gives the memory back now; views of it are empty from then on, and to ask its items is an error. */
+  /** Releases the memory at once. Existing views become empty, and reading an item throws. */
   release(): void
 }
 
 /** A position in a topic; at most one field. */
 export interface Position {
   /**
-   * A position as the command `weir` takes it: `start`, `end`, an offset (the first record), `-N` (the last N
-   * records), a time ago such as `10m`, a date or a time. The error of any other text is `BAD_OPTION`.
+   * A position in the syntax of the command `weir`: `start`, `end`, an offset (the first record), `-N` (the last N
+   * records), an age such as `10m`, a date or a time. Any other text fails with `BAD_OPTION`.
    */
   position?: string
   /** After this offset. */
   after?: Int
-  /** At so many records before the end. */
+  /** This number of records before the end. */
   last?: Int
-  /** At the first record stamped then or later. */
+  /** At the first record with this timestamp or a later one, in milliseconds since 1970. */
   timeMs?: Int
   start?: boolean
   end?: boolean
 }
 export interface From extends Position, Waiting {}
 export interface Listening extends From {
-  /** Ends when nothing came for so long; without it, never. */
+  /** Ends after this time without a new record, in milliseconds. Default: never. */
   timeoutMs?: number
 }
 export interface TopicInfo {
@@ -262,16 +262,16 @@ export interface TopicInfo {
   readonly bytes: bigint
 }
 export type GroupMode = 'shared' | 'keyed' | 'exclusive'
-/** The position is that at which a group that is made starts; by default the first record. */
+/** The position is the start of a new group; by default the first record. */
 export interface GroupOptions extends Position {
   leaseMs?: number
-  /** Deliveries after which a record goes to `deadLetters`; 0: never. */
+  /** Number of deliveries after which a record is moved to `deadLetters`; 0: never. */
   attempts?: number
   pending?: number
   deadLetters?: string
-  /** A name that comes back as the same member. */
+  /** Name of the member. A member that rejoins under its name is the same member. */
   member?: string
-  /** The group is not made. */
+  /** Fails if the group does not exist. */
   existing?: boolean
 }
 export interface GroupInfo {
@@ -288,9 +288,9 @@ export interface GroupInfo {
   readonly attemptsMax: number
   readonly deadLetters: string
 }
-/** What names a record that a member has. */
+/** Identifies a claimed record. */
 export interface Claim { readonly claim: Int; readonly offset: Int }
-/** A record that a member has. */
+/** A claimed record. */
 export class Work implements Claim {
   private constructor()
   readonly record: Record
@@ -304,12 +304,12 @@ export class Group {
   private constructor()
   readonly name: string
   claim(max?: number, options?: Waiting & { timeoutMs?: number }): Promise<Work[]>
-  /** Done, for good; the offsets of those that are with somebody else by now. */
+  /** Acknowledges records durably. Returns the offsets of those that another member has claimed by now. */
   ack(work: Claim[]): Promise<bigint[]>
   ackSoon(work: Claim[]): Promise<void>
   nack(work: Claim[], options?: { delayMs?: number; reason?: string }): Promise<bigint[]>
   extend(work: Claim[], leaseMs: number): Promise<bigint[]>
-  /** Moves the group: everything before the position counts as done, and nothing after it. */
+  /** Moves the group: all records before the position count as done, all records after it as not done. */
   reset(to?: Position): Promise<Verdict>
   takeOver(): Promise<void>
   leave(): Promise<void>
@@ -321,8 +321,8 @@ export class Group {
 export class Pending {
   private constructor()
   /**
-   * They are queued for the log, which promises nothing, or answered. A server says it to who connected
-   * with `received`.
+   * Resolves when every intention is queued for the log or has a verdict. A queued intention can still be
+   * lost. A server reports this only to a client that connected with `received`.
    */
   readonly received: Promise<void>
   readonly verdicts: Promise<Verdict[]>
@@ -337,23 +337,23 @@ export class Session {
   send(intentions: [topic: string, op: Op][]): Pending
 }
 
-/** A handle on a topic. */
+/** A handle of a topic. */
 export class Topic {
   private constructor()
   readonly name: string
   create(options?: CreateOptions): Promise<Verdict>
   alter(options?: TopicOptions): Promise<Verdict>
   destroy(): Promise<Verdict>
-  /** Another program; with `expected`, the SHA-256 of its code, only in the place of that one. */
+  /** Replaces the program. With `expected`, only if the current program has this SHA-256. */
   replace(program: Data, args?: Data, options?: { expected?: Data }): Promise<Verdict>
-  /** Makes the topic live unless it does; whether it was made now. */
+  /** Creates the topic if it does not exist. Returns true if this call created it. */
   ensure(): Promise<boolean>
   info(): Promise<TopicInfo | undefined>
   append(value: Value, options?: PutOptions & Waiting): Promise<PutVerdict>
   put(key: Data, value: Value, options?: PutOptions & Waiting): Promise<PutVerdict>
   delete(key: Data, options?: PutOptions & Waiting): Promise<Verdict>
   transaction(steps: Step[], options?: { expect?: Expect[] } & Waiting): Promise<Verdict>
-  /** Many intentions in one call, independent of each other. */
+  /** Executes several intentions in one call, independently of each other. */
   batch(ops: Op[], options?: Waiting): Promise<Verdict[]>
   get(key: Data): Promise<Record | undefined>
   at(offset: Int): Promise<Record | undefined>
@@ -364,10 +364,10 @@ export class Topic {
   /** Pages up to the newest record. */
   pages(options?: From): AsyncGenerator<RecordPage, void>
   records(options?: From): AsyncGenerator<Record, void>
-  /** Pages as they come; the topic need not be there yet. */
+  /** Pages of existing and new records. The topic may be created later. */
   listen(options?: Listening): AsyncGenerator<RecordPage, void>
   tail(options?: Listening): AsyncGenerator<Record, void>
-  /** What each key has, marked `replay`; then what comes. */
+  /** The current record of each key, marked `replay`, then new records. */
   latest(options?: Waiting & { timeoutMs?: number }): AsyncGenerator<Record, void>
   group(name: string, mode?: GroupMode, options?: GroupOptions): Promise<Group>
   groups(): Promise<GroupInfo[]>
@@ -392,7 +392,7 @@ export interface QueryOptions {
   onBadItem?: 'error' | 'skip' | 'undefined'
   mode?: 'sequential' | 'arrival' | 'round_robin' | 'merge' | 'sort'
   budgets?: { [name: string]: Int }
-  /** Where an earlier run of the same query stood. */
+  /** The token of an earlier run of the same query, which this query resumes. */
   token?: Uint8Array
 }
 export interface Bounds { maxItems?: number; maxBytes?: number }
@@ -404,10 +404,10 @@ export interface TopicQueryOptions extends QueryOptions, Bounds, Waiting {
   resetEarliest?: boolean
   pushDown?: boolean
   patienceMs?: number
-  /** A query that follows ends when nothing came for so long. */
+  /** A query with `follow` ends after this time without new records, in milliseconds. */
   timeoutMs?: number
 }
-/** A query over topics that runs. */
+/** A running query over topics. */
 export class TopicQuery implements AsyncIterable<Item> {
   private constructor()
   next(options?: Bounds & Waiting & { timeoutMs?: number }): Promise<Page | undefined>
@@ -434,11 +434,11 @@ export interface ConnectOptions {
   agent?: string
   connectTimeoutMs?: number
   patienceMs?: number
-  /** The server says when a write is queued for its log: `Pending.received`. A packet more for each. */
+  /** The server reports when a write is queued for its log (`Pending.received`): one more packet a write. */
   received?: boolean
 }
 
-/** An event store, in a directory or behind a server. */
+/** An event store, in a directory or at a server. */
 export class Store {
   private constructor()
   static open(path: string | URL, options?: OpenOptions): Promise<Store>
@@ -446,7 +446,7 @@ export class Store {
   topic(name: string): Topic
   topics(options?: { dead?: boolean }): Promise<TopicInfo[]>
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>
-  /** Intentions whose reception and verdicts are awaited apart. */
+  /** Sends intentions. Returns separate promises for their reception and their verdicts. */
   send(intentions: [topic: string, op: Op][]): Pending
   session(client: Data): Promise<Session>
   /** A query over topics: names, or patterns like "orders.*" and "orders.**". */
@@ -465,7 +465,7 @@ export interface SourceOptions {
   /** "array", "lines", "values" (one after the other), "single", "framed", or "member:PATH" with the path of the array. */
   shape?: string
   level?: Level
-  /** What names the first page. */
+  /** The name of the first page. */
   first?: string | Uint8Array
   sorted?: boolean
   trustOrder?: boolean
@@ -475,11 +475,11 @@ export interface SourceOptions {
   bound?: JsonScalar[]
   partial?: boolean
 }
-/** Where the items of a page of the shape "framed" are. */
+/** The positions of the items of a page of the shape "framed". */
 export interface Frames {
-  /** Place and length of each item. */
+  /** Offset and length of each item. */
   frames: [offset: number, length: number][]
-  /** By name one value for each item: a number, place and length of bytes in the page, or nothing. */
+  /** For each property, one value for each item: a number, a range of the page, or null. */
   meta?: { [name: string]: (Int | [offset: number, length: number] | null)[] }
 }
 /** A source of a query. */
@@ -494,7 +494,7 @@ export class Source {
   watermark(...keys: JsonScalar[]): void
   replace(parts: SourceOptions[]): Source[]
 }
-/** A page that the query would like to have. */
+/** A page that the query requests. */
 export interface Need {
   readonly source: Source
   readonly continuation?: Buffer
@@ -505,23 +505,23 @@ export type QueryStep =
   | { readonly kind: 'page'; readonly page: Page }
   | { readonly kind: 'need'; readonly needs: Need[] }
   | { readonly kind: 'done' }
-/** A page and what names the one after it; nothing if `fetch` has dealt with the source itself. */
+/** A page and the name of the next page; nothing if `fetch` has handled the source itself. */
 export type Fetched = readonly [page: string | Uint8Array, next?: string | Uint8Array | null]
 
-/** A query over pages of JSON from anywhere; does no I/O. */
+/** A query over pages of JSON from any source. Does no I/O. */
 export class Query {
   constructor(options?: QueryOptions)
   addSource(options?: SourceOptions): Source
-  /** Hands in a page, which is copied; without `next` it was the last. */
+  /** Enqueues a page, which is copied. Without `next`, the page is the last one. */
   enqueue(source: Source | number, page: Data, next?: string | Uint8Array | null, frames?: Frames): void
-  /** The same, scanned beside the event loop. */
+  /** Like `enqueue`, but scans the page in another thread. */
   enqueueLarge(
     source: Source | number, page: Data, next?: string | Uint8Array | null, frames?: Frames,
   ): Promise<void>
   finish(source: Source | number): void
   /**
-   * Says that a source of the run that `token` is of is gone for good: the rows it had left do not
-   * come. Without this, and without the source, `next` fails with SOURCES_OWED, which is not final.
+   * Declares that a source of the query that returned `token` no longer exists, so its remaining rows never
+   * arrive. Without this call, and without the source, `next` fails with SOURCES_OWED, which is not final.
    */
   abandon(name: string | Uint8Array): void
   watermark(source: Source | number, ...keys: JsonScalar[]): void
@@ -529,10 +529,11 @@ export class Query {
   next(bounds?: Bounds): QueryStep
   needs(): Need[]
   /**
-   * `fetch` is asked for the pages that are needed. It gives them, or hands in, finishes or replaces its
-   * source itself and gives nothing; when nothing came of any, or there is no `fetch`: BAD_OPTION.
-   * `fetch` gets `signal` as well. When that is aborted, the running calls of `fetch` are not awaited
-   * any longer: the generator throws the signal's reason, and the query can be read on.
+   * Calls `fetch` for each page that the query needs. `fetch` returns the page. Alternatively, it enqueues a
+   * page, or finishes or replaces its source, and returns nothing. If no call did any of these, or if there is
+   * no `fetch`, the query fails with BAD_OPTION.
+   * `fetch` also gets `signal`. When the signal is aborted, the generator no longer waits for `fetch` and
+   * throws the reason of the signal; the query stays usable.
    */
   pages(
     fetch?: (need: Need, options: Waiting) => Promise<Fetched | undefined> | Fetched | undefined,
@@ -546,5 +547,5 @@ export class Query {
 }
 
 export const version: string
-/** How the native module was built. */
+/** The build profile of the native module. */
 export const buildProfile: 'debug' | 'release'

@@ -1,6 +1,6 @@
 'use strict'
-// An ordered query over a partitioned source, one of whose partitions splits on the way. The source
-// is a table here; in earnest it is a request over HTTP whose answer has a page and a continuation.
+// An ordered query over a partitioned source. One of its partitions splits during the query. The source
+// is a table here; in practice, it is a request over HTTP that returns a page and a continuation.
 
 const assert = require('node:assert')
 const weir = require('weir')
@@ -8,7 +8,7 @@ const weir = require('weir')
 const OPTIONS = { sorted: true, shape: 'member:$.Documents' }
 const PAGES = {
   'p1/': ['{"Documents":[{"id":"a","n":1},{"id":"b","n":5}]}', 'p1-2'],
-  'p1/p1-2': undefined, // it was split in the meantime
+  'p1/p1-2': undefined, // the partition has split
   'p1a/p1-2': ['{"Documents":[{"id":"c","n":6}]}'],
   'p1b/p1-2': ['{"Documents":[{"id":"d","n":7}]}'],
   'p2/': ['{"Documents":[{"id":"e","n":2},{"id":"f","n":8}]}'],

@@ -1,5 +1,5 @@
 'use strict'
-// A work queue: producers append, workers claim, what fails comes again and at last elsewhere.
+// A work queue: producers append, workers claim; a failed record is redelivered and finally dead-lettered.
 
 const assert = require('node:assert')
 const { mkdtempSync } = require('node:fs')
@@ -31,7 +31,7 @@ async function main() {
   assert.deepStrictEqual(done.sort(), [0, 1, 2, 4])
 
   for await (const page of store.topic('failed').listen({ after: 1, timeoutMs: 5000 })) {
-    // First what became of it, then what it was.
+    // The reason of the failure comes before the original value.
     assert.strictEqual(page.at(0).get('$.reason'), 'cannot do this one')
     assert.strictEqual(page.at(1).get('$.job'), 3)
     console.log('given up', page.at(1).text())

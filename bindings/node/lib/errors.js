@@ -1,5 +1,5 @@
 'use strict'
-// The classes of errors, and the one place where they are made.
+// The classes of errors, and the only place that creates them.
 
 const MARK = 'weir:'
 
@@ -46,7 +46,7 @@ const CLASSES = {
   internal: InternalError,
 }
 
-/** The error that a native one stands for; others as they are. */
+/** Converts a native error to an instance of its class; other errors are returned unchanged. */
 function translated(error) {
   const text = error instanceof Error ? error.message : ''
   if (!text.startsWith(MARK)) return error
@@ -63,7 +63,7 @@ function call(body) {
   }
 }
 
-/** Calls something of the native module that gives a promise. */
+/** Calls a function of the native module that returns a promise. */
 async function settle(body) {
   try {
     return await body()
@@ -72,7 +72,7 @@ async function settle(body) {
   }
 }
 
-/** Waits for what `body` gives; a signal ends the wait, not what is waited for. */
+/** Waits for the promise of `body`. A signal ends the wait, not the operation. */
 async function abortable(signal, body) {
   if (!signal) return body()
   signal.throwIfAborted()

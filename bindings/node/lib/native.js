@@ -1,5 +1,5 @@
 'use strict'
-// Finds the native module: of this platform in the package, or where WEIR_NATIVE_PATH says.
+// Finds the native module: the one for this platform in the package, or the one at WEIR_NATIVE_PATH.
 
 const path = require('node:path')
 

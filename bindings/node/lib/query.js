@@ -1,11 +1,11 @@
 'use strict'
-// The query engine over pages from anywhere.
+// The query engine over pages from any source.
 
 const native = require('./native.js')
 const { abortable, call, settle } = require('./errors.js')
 const { big, bytes, maybeBytes, settings, Room } = require('./values.js')
 
-/** Bytes above which a page is scanned beside the event loop. */
+/** Size in bytes above which a page is scanned in another thread. */
 const LARGE = 256 << 10
 
 const FIELDS = new Set([
@@ -17,7 +17,7 @@ const FIELDS = new Set([
 const named = (values = {}) =>
   Object.entries(values).map(([name, value]) => ({ name, value: JSON.stringify(value) }))
 
-/** The fields of a query as they cross. */
+/** Converts the fields of a query for the native module. */
 function fields(options) {
   for (const name of Object.keys(options)) {
     if (!FIELDS.has(name)) throw new TypeError(`a query has no field ${name}`)
@@ -35,7 +35,7 @@ function fields(options) {
   }
 }
 
-/** The options of a source as they cross. */
+/** Converts the options of a source for the native module. */
 function source({ name, ordinal, first, meta, bound, ...rest }) {
   return {
     ...rest,
@@ -47,7 +47,7 @@ function source({ name, ordinal, first, meta, bound, ...rest }) {
   }
 }
 
-/** Frames of a page as they cross. */
+/** Converts the frames of a page for the native module. */
 function framed({ frames, meta = {} } = {}) {
   if (frames === undefined) return undefined
   const value = (given) => {
@@ -91,7 +91,7 @@ const number = (given) => (given instanceof Source ? given.number : given)
 class Query {
   #inner
   #sources = new Map()
-  /** Calls that moved a source on. */
+  /** Number of calls that advanced a source. */
   #handed = 0
   #room = new Room()
   constructor(options = {}) {
@@ -152,8 +152,8 @@ class Query {
     return call(() => this.#inner.needs()).map((need) => this.#need(need))
   }
   /**
-   * The results, page by page; `fetch` is asked for what is needed, for all at a time. It gets the
-   * signal, which also ends the wait for a `fetch` that does not follow it.
+   * The results, page by page. Calls `fetch` for all needed pages at the same time. `fetch` gets the
+   * signal, which also ends the wait for a `fetch` that ignores the signal.
    */
   async *pages(fetch, { signal, ...bounds } = {}) {
     for (;;) {
@@ -177,7 +177,7 @@ class Query {
           if (page.length > LARGE) await this.enqueueLarge(source, page, next)
           else this.enqueue(source, page, next)
         } catch (error) {
-          // A page ahead for which there is no room; it is asked for again.
+          // The query has no room for a page ahead, and requests it again later.
           if (required || error.code !== 'OVER_BUDGET') throw error
         }
       }

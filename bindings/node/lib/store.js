@@ -6,7 +6,7 @@ const { abortable, call, settle, VerdictError, StoreError } = require('./errors.
 const { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Page } = require('./values.js')
 const { fields } = require('./query.js')
 
-/** Milliseconds for which a listener keeps a thread before others have their turn. */
+/** Milliseconds for which a listener occupies a thread before other calls may use it. */
 const TURN_MS = 100
 
 class Verdict {
@@ -37,7 +37,7 @@ class Verdict {
   }
 }
 
-// What can be asked for.
+// The constructors of intentions.
 
 const put = (key, value, options = {}) => ({ kind: 'put', key, value, ...options })
 const del = (key, options = {}) => ({ kind: 'delete', key, ...options })
@@ -56,7 +56,7 @@ const expect = {
   incarnation: (intention) => ({ kind: 'incarnation', number: intention }),
 }
 
-/** An intention as it crosses. */
+/** Converts an intention for the native module. */
 function crossing(topic, op) {
   const { holdForGroups, program, args, compaction, ...numbers } = op.options ?? {}
   const given = settings(numbers)
@@ -80,7 +80,7 @@ function crossing(topic, op) {
   }
 }
 
-/** Where reading, or a group, starts. */
+/** The position at which reading, or a group, starts. */
 function start(options, usual) {
   const given = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
     (name) => options[name] !== undefined && options[name] !== false,
@@ -92,7 +92,7 @@ function start(options, usual) {
   return { kind, number }
 }
 
-/** Repeats a step that waits for so many milliseconds until it gives something. */
+/** Repeats a step, which blocks up to a number of milliseconds, until it returns a value or the time is over. */
 async function patiently(step, timeoutMs, signal) {
   const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs
   for (;;) {
@@ -104,7 +104,7 @@ async function patiently(step, timeoutMs, signal) {
   }
 }
 
-/** What runs one call at a time; another one fails. */
+/** Runs one call at a time; a concurrent call fails. */
 function oneAtATime() {
   let busy = false
   return async (body) => {
@@ -283,12 +283,12 @@ class Group {
   }
 }
 
-/** Intentions that were sent: two promises. */
+/** Sent intentions: two promises. */
 class Pending {
   constructor([received, verdicts]) {
     this.received = settle(() => received)
     this.verdicts = settle(() => verdicts).then((all) => all.map((given) => new Verdict(given)))
-    // Who waits for one of them alone has no unhandled rejection of the other.
+    // A caller that awaits only one promise gets no unhandled rejection of the other.
     this.verdicts.catch(() => {})
     Object.freeze(this)
   }
@@ -370,7 +370,7 @@ class Store {
     const given = { ...options, certificate: identity?.[0], key: identity?.[1] }
     return new Store(await settle(() => native.connect(String(url), given)))
   }
-  /** Calls into the store unless it was closed. */
+  /** Calls into the store, unless it is closed. */
   _run(body) {
     return settle(() => {
       if (this.#closed) throw closed()

@@ -1,5 +1,5 @@
 'use strict'
-// Bytes and numbers on their way in and out; pages, and what looks into them.
+// Conversion of bytes and numbers; pages, and the objects that read them.
 
 const { isUtf8 } = require('node:buffer')
 const { inspect } = require('node:util')
@@ -10,7 +10,7 @@ const NO_BYTES = Buffer.alloc(0)
 const KINDS = ['', 'CREATE', 'DESTROY', 'PUT', 'DELETE', 'ALTER', 'REPLACE']
 const NONE = 0xffffffff
 
-/** Bytes of a string, or bytes as they are. */
+/** The bytes of a string, or the given bytes. */
 function bytes(data, what = 'data') {
   if (typeof data === 'string') return Buffer.from(data)
   if (data instanceof Uint8Array) return data
@@ -19,7 +19,7 @@ function bytes(data, what = 'data') {
   throw new TypeError(`${what} is a string or bytes, not ${data === null ? 'null' : typeof data}`)
 }
 
-/** The bytes of a value: an array or a plain object becomes JSON. */
+/** The bytes of a value; an array or a plain object is converted to JSON. */
 function content(value, what) {
   if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return bytes(value, what)
   const kind = Object.getPrototypeOf(value)
@@ -29,34 +29,34 @@ function content(value, what) {
   return Buffer.from(json)
 }
 
-/** JSON has no NaN and no Infinity; `JSON.stringify` would write null without a word. */
+/** Rejects NaN and Infinity, which JSON lacks and `JSON.stringify` would silently write as null. */
 function finite(key, value) {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`${key || 'a number'} is ${value}, which JSON has not`)
   return value
 }
 
-/** Characters of a key or value that a record shows of itself. */
+/** Characters of a key or value that the summary of a record shows. */
 const SHOWN_CHARS = 100
 
-/** The beginning of a text, or the number of bytes that are not UTF-8. */
+/** The beginning of a text, or the number of bytes if they are not UTF-8. */
 function shown(view) {
   if (!isUtf8(view)) return `<${view.length} bytes>`
   const text = view.toString()
   return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text
 }
 
-/** The same, if there is any. */
+/** `bytes`, or undefined without data. */
 const maybeBytes = (data, what) => (data === undefined || data === null ? undefined : bytes(data, what))
 
-/** A number as `bigint`, if there is one. */
+/** A number as `bigint`, or undefined. */
 const big = (value) => (value === undefined || value === null ? undefined : BigInt(value))
 
-/** Numbers by name. */
+/** Converts an object of numbers for the native module. */
 function settings(options) {
   return Object.entries(options).map(([name, value]) => ({ name, value: big(value) }))
 }
 
-/** What a value in JSON stands for: text of an array or object, else decoded. */
+/** Decodes a JSON value; an array or object is returned as text. */
 function decoded(view, path, missing, nested) {
   const found = call(() => native.find(view, path))
   if (!found) return missing
@@ -64,7 +64,7 @@ function decoded(view, path, missing, nested) {
   return isNested ? nested(at, length) : JSON.parse(view.toString('utf8', at, at + length))
 }
 
-/** Gives memory back, unless it was given away. */
+/** Releases memory, unless it was transferred. */
 function detach(buffer) {
   if (buffer.byteLength > 0) native.detach(buffer)
 }
@@ -73,7 +73,7 @@ function released() {
   return new TypeError('the page was released')
 }
 
-/** Memory that many views share and that can be given back at once. */
+/** Memory that many views share and that can be released at once. */
 class Memory {
   constructor(view) {
     this.view = Buffer.from(view.buffer, view.byteOffset, view.byteLength)
@@ -197,20 +197,20 @@ class RecordPage {
 /** The only record of a table. */
 const record = (table) => (table ? new RecordPage(table).at(0) : undefined)
 
-/** Numbers that the table of a page begins with; those of an item in its first part, in its second. */
+/** Counts of numbers in the table of a page: its head, and the first and second part of each item. */
 const HEAD = 4
 const SPAN = 2
 const MARKS = 5
-/** What native code tells the size of a page in when there is no room for it. */
+/** Receives the size of a page from the native module if there is no room for the page. */
 const ONLY_HEAD = new Uint32Array(HEAD)
-/** Bytes of a buffer that a query keeps for its next page at most. */
+/** Largest buffer, in bytes, that a query retains for its next page. */
 const KEPT_MAX = 4 << 20
 
-/** Where the next page of a query goes; what was released and has no views comes back here. */
+/** Memory for the next page of a query. Released memory without views is reused here. */
 class Room {
   table = ONLY_HEAD
   bytes = NO_BYTES
-  /** Whether the page whose size the table tells needs more, which there is now. */
+  /** Grows the memory to the size of the page in the table. Returns whether it had to grow. */
   grown() {
     const [count, size] = this.table
     const numbers = HEAD + count * (SPAN + MARKS)
@@ -219,7 +219,7 @@ class Room {
     if (this.bytes.length < size) this.bytes = Buffer.allocUnsafeSlow(size)
     return !enough
   }
-  /** The page that was put here. */
+  /** The page that was written here. */
   page() {
     const made = new Page(this.table, this.bytes, this)
     this.table = ONLY_HEAD
@@ -228,10 +228,10 @@ class Room {
   }
 }
 
-/** What items look into. */
+/** The data that items read. */
 class Results {
   released = false
-  /** Whether somebody has a view of the bytes, of the table. */
+  /** Whether there is a view of the bytes, or of the table (`listed`). */
   lent = false
   listed = false
   constructor(table, bytes, room, topics) {
@@ -248,7 +248,7 @@ class Results {
     if (this.released) throw released()
     return this.table[at]
   }
-  /** A view that is not handed out. */
+  /** A view for internal use only. */
   peek(at, length) {
     if (this.released) throw released()
     return this.bytes.subarray(at, at + length)
@@ -266,7 +266,7 @@ class Results {
     this.listed = true
     return this.table.subarray(HEAD, this.marks)
   }
-  /** Of each item a row with a view of the value at each path. */
+  /** A row for each item, with a view of the value at each path. */
   values(paths) {
     if (this.released) throw released()
     const items = this.table.subarray(HEAD, this.marks)
@@ -284,7 +284,7 @@ class Results {
     if (this.released) return
     this.released = true
     const { table, bytes, room, lent, listed } = this
-    // What somebody has a view of must not show the next page.
+    // Memory with a view must not be reused for the next page.
     const kept = (memory, place) => memory.byteLength <= KEPT_MAX && memory.length > place.length
     if (room && !listed && kept(table, room.table)) room.table = table
     if (room && !lent && kept(bytes, room.bytes)) room.bytes = bytes
@@ -297,7 +297,7 @@ class Item {
   #row
   #at
   #length
-  /** Of a page the item of a row, or a part of it. */
+  /** The item of a row of a page, or a part of that item. */
   constructor(page, row, at, length) {
     this.#page = page
     this.#row = row

@@ -1,27 +1,27 @@
-//! Errors of the crates below on their way to JavaScript, which makes its classes of them.
+//! Errors of other crates, encoded for JavaScript, which converts them to its error classes.
 
 use std::fmt::Write as _;
 
 use weir::query::QueryError;
 use weir::{ErrorCode, StoreError, WeirError};
 
-/// What stands before the fields of an error in the message that crosses.
+/// The prefix of the fields of an error in its message.
 const MARK: &str = "weir:";
 
-/// An error: its code, its words and, for queries, its place.
+/// An error: its code, its text and, for queries, its position.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: ErrorCode,
     text: String,
-    /// Further fields, as JSON members with a comma before each.
+    /// Further fields, as JSON members, each after a comma.
     more: String,
 }
 
-/// What most calls here answer.
+/// The result of most calls of this crate.
 pub(crate) type Answer<T> = Result<T, Failure>;
 
 impl Failure {
-    /// With words of our own.
+    /// An error with a text of this crate.
     pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -30,12 +30,12 @@ impl Failure {
         }
     }
 
-    /// A value that an option does not have.
+    /// The error for a value that an option does not accept.
     pub(crate) fn option(what: &str, value: &str) -> Self {
         Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))
     }
 
-    /// A number of a session that was not taken.
+    /// The error for a number of a session that was not accepted.
     pub(crate) fn nonce(code: ErrorCode, expected: u64) -> Self {
         let text = format!("the nonce is refused; the session expects {expected}");
         let mut failure = Self::new(code, text);
@@ -45,13 +45,14 @@ impl Failure {
 
     fn field(&mut self, name: &str, value: Option<u64>) {
         if let Some(value) = value {
-            // Writing into a string does not fail. In quotes, because it may be too large a number.
+            // Writing to a string cannot fail. In quotes, because the number may be too large for
+            // JavaScript.
             let _ = write!(self.more, ",\"{name}\":\"{value}\"");
         }
     }
 }
 
-/// A text as JSON string.
+/// A text as a JSON string.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,4 +1,4 @@
-//! Items that the caller has framed: their places in a page, and their properties.
+//! Items that the caller has framed: their positions in a page, and their properties.
 
 use napi::bindgen_prelude::{BigInt, Uint32Array};
 use napi_derive::napi;
@@ -7,10 +7,10 @@ use weir::query::{Frames, Meta, Plan, Span};
 use crate::error::{Answer, Failure};
 use crate::input;
 
-/// Where the items of a page are.
+/// The positions of the items of a page.
 #[napi(object)]
 pub struct FramesIn {
-    /// Place and length of each item.
+    /// Offset and length of each item.
     pub spans: Uint32Array,
     pub meta: Vec<ColumnIn>,
 }
@@ -22,7 +22,8 @@ pub struct ColumnIn {
     pub values: Vec<PropertyIn>,
 }
 
-/// A property of one item: a number, or place and length of bytes in the page; else it has none.
+/// A property of one item: a number, or a range of the page. If all fields are absent, there is
+/// none.
 #[napi(object)]
 pub struct PropertyIn {
     pub number: Option<BigInt>,
@@ -41,7 +42,8 @@ impl PropertyIn {
 }
 
 impl FramesIn {
-    /// Frames for the engine: it takes properties item by item, in the order of its plan.
+    /// Converts the frames for the engine, which reads properties item by item, in the order of its
+    /// plan.
     pub(crate) fn of(&self, plan: &Plan) -> Answer<Frames> {
         let (spans, rest) = self.spans.as_chunks::<2>();
         if !rest.is_empty() {

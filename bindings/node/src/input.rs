@@ -1,5 +1,5 @@
-//! What JavaScript hands in: intentions, conditions, options. Bytes are copied, because the memory
-//! of JavaScript cannot be lent beyond a call.
+//! Arguments from JavaScript: intentions, conditions, options. Bytes are copied, because the memory
+//! of JavaScript cannot be borrowed beyond a call.
 
 use napi::bindgen_prelude::{BigInt, Uint8Array};
 use napi_derive::napi;
@@ -9,7 +9,7 @@ use weir::{
 
 use crate::error::{Answer, Failure};
 
-/// A number by its name; without a value it is not set.
+/// A number with a name. Without a value, it is not set.
 #[napi(object)]
 pub struct Setting {
     pub name: String,
@@ -37,14 +37,14 @@ pub struct OpIn {
     pub settings: Option<Vec<Setting>>,
     pub groups: Option<Vec<String>>,
     pub program: Option<Uint8Array>,
-    /// Of a replacement: the SHA-256 of the program that must be there.
+    /// For a replacement: the SHA-256 of the current program.
     pub expected: Option<Uint8Array>,
 }
 
-/// A `bigint` that fits.
+/// Converts a `bigint`.
 ///
 /// # Errors
-/// `BAD_OPTION` for one that is negative or too large.
+/// `BAD_OPTION` for a number that is negative or too large.
 pub(crate) fn number(what: &str, value: &BigInt) -> Answer<u64> {
     if let (false, number, true) = value.get_u64() {
         return Ok(number);
@@ -53,17 +53,17 @@ pub(crate) fn number(what: &str, value: &BigInt) -> Answer<u64> {
     Err(Failure::new(ErrorCode::BadOption, text))
 }
 
-/// As `number`, if there is one.
+/// Like [`number`], for an optional value.
 pub(crate) fn maybe(what: &str, value: Option<&BigInt>) -> Answer<Option<u64>> {
     value.map(|value| number(what, value)).transpose()
 }
 
-/// A copy.
+/// A copy of the bytes; empty if there are none.
 pub(crate) fn bytes(given: Option<&Uint8Array>) -> Vec<u8> {
     given.map(|given| given.to_vec()).unwrap_or_default()
 }
 
-/// An intention with bytes of its own.
+/// An intention that owns its bytes.
 pub(crate) struct Owned {
     topic: String,
     what: What,
@@ -87,7 +87,7 @@ struct Condition {
     number: u64,
 }
 
-/// Takes over what was handed in; and about how many bytes it has.
+/// Converts intentions from JavaScript. Also returns their approximate size in bytes.
 pub(crate) fn own(ops: Vec<OpIn>) -> Answer<(Vec<Owned>, usize)> {
     let mut size = 0;
     let owned = ops.into_iter().map(|op| one(op, &mut size));
@@ -142,14 +142,14 @@ fn hash(given: &[u8]) -> Answer<CodeHash> {
     Ok(CodeHash(hash))
 }
 
-/// What an intention borrows, made before it.
+/// The parts that an intention borrows, created before it.
 pub(crate) struct Lent<'a> {
     owned: &'a Owned,
     expect: Vec<Expect<'a>>,
     steps: Vec<TxnOp<'a>>,
 }
 
-/// Lends the parts of all.
+/// Borrows the parts of all intentions.
 pub(crate) fn lend(all: &[Owned]) -> Answer<Vec<Lent<'_>>> {
     all.iter().map(Owned::lend).collect()
 }
@@ -207,7 +207,7 @@ impl Condition {
     }
 }
 
-/// The intentions of what was lent.
+/// The intentions of the borrowed parts.
 pub(crate) fn intentions<'a>(lent: &'a [Lent<'a>]) -> Vec<Intention<'a>> {
     lent.iter()
         .map(|lent| {

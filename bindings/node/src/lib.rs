@@ -1,13 +1,13 @@
-//! The native module of the Node package `weir`: thin over the front door.
+//! The native module of the Node package `weir`: a thin layer over the public API.
 //!
-//! The API of programs is in JavaScript (`index.js`), with types in `index.d.ts`; this crate has
-//! what needs the engine.
+//! Programs use the JavaScript API (`index.js`), whose types are in `index.d.ts`. This crate has
+//! the parts that need the engine.
 //!
 //! Invariants:
-//! - Calls that may wait run on threads of this crate, never on the thread of the event loop nor in
+//! - Calls that may wait run on threads of this crate, never on the thread of the event loop or in
 //!   the pool of libuv, which file systems need.
 //! - A wait is short, so that many calls share the threads.
-//! - JavaScript never shares memory with the engine: bytes are copied once in and once out.
+//! - JavaScript never shares memory with the engine: bytes are copied once in each direction.
 //! - The crate adds no semantics and has no unsafe code.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -22,7 +22,7 @@
     clippy::trivially_copy_pass_by_ref,
     clippy::too_many_arguments,
     unreachable_pub,
-    reason = "signatures and visibility are what the macros of napi want"
+    reason = "the macros of napi require these signatures and this visibility"
 )]
 
 mod error;

@@ -1,7 +1,7 @@
-//! Threads for what may wait, and promises for what they find.
+//! Threads for calls that may wait, and promises of their results.
 //!
-//! At most [`THREADS_MAX`] run at a time; what waits for records does so in short turns, which
-//! JavaScript repeats, so that more listeners than threads are heard.
+//! At most [`THREADS_MAX`] threads run at a time. A wait for records runs in short turns, which
+//! JavaScript repeats, so that there can be more listeners than threads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +13,12 @@ use weir::ErrorCode;
 
 use crate::error::{Answer, Failure};
 
-/// Threads that wait at a time.
+/// Largest number of threads.
 const THREADS_MAX: usize = 32;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What waits for a thread, and the threads.
+/// The queued jobs, and the threads.
 struct Pool {
     jobs: VecDeque<Job>,
     threads: usize,
@@ -51,7 +51,7 @@ fn serve() {
     }
 }
 
-/// Runs a job in a thread; here when the system has none to give.
+/// Runs a job in a thread, or in this one if the system cannot start a thread.
 fn run(job: Job) {
     let mut pool = pool();
     pool.jobs.push_back(job);
@@ -73,20 +73,20 @@ fn run(job: Job) {
     WORK.notify_one();
 }
 
-/// How a promise gets its value, on the thread of the event loop.
+/// Creates the value of a promise, on the thread of the event loop.
 pub(crate) type Resolver<T> = Box<dyn FnOnce(Env) -> napi::Result<T> + Send>;
 
-/// A promise for what a job finds in a thread.
+/// Returns a promise of the result of a job in a thread.
 ///
 /// # Errors
-/// When the runtime makes no promise.
+/// If the runtime cannot create a promise.
 pub(crate) fn promise<T: ToNapiValue + Send + 'static>(
     env: &Env,
     job: impl FnOnce() -> Answer<T> + Send + 'static,
 ) -> napi::Result<Object<'_>> {
     let (deferred, promise) = env.create_deferred::<T, Resolver<T>>()?;
     run(Box::new(move || {
-        // A promise is settled whatever happens.
+        // A promise must be settled, even after a panic.
         let found = catch_unwind(AssertUnwindSafe(job));
         match found {
             Ok(Ok(value)) => deferred.resolve(Box::new(move |_| Ok(value))),

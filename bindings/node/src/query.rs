@@ -1,4 +1,4 @@
-//! The query engine over pages of JSON from anywhere.
+//! The query engine over pages of JSON from any source.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ pub struct QueryIn {
     pub token: Option<Uint8Array>,
 }
 
-/// One of some words; without one, the default.
+/// The value of an option that accepts certain words; `usual` if the option is absent.
 fn word<T: Copy>(what: &str, words: &[(&str, T)], given: Option<&String>, usual: T) -> Answer<T> {
     let Some(given) = given else { return Ok(usual) };
     let found = words.iter().find(|(word, _)| word == given);
@@ -104,7 +104,7 @@ impl QueryIn {
         })
     }
 
-    /// What the query may hold.
+    /// The limits of the memory of the query.
     pub(crate) fn budgets(&self, mut budgets: Budgets) -> Answer<Budgets> {
         for setting in self.budgets.iter().flatten() {
             let Some(value) = maybe(&setting.name, setting.value.as_ref())? else {
@@ -180,7 +180,7 @@ impl SourceIn {
     }
 }
 
-/// A page that is wanted.
+/// A page that the query requests.
 #[napi(object)]
 pub struct NeedOut {
     pub source: u32,
@@ -200,20 +200,20 @@ impl From<weir::query::Need> for NeedOut {
     }
 }
 
-/// Results that were made in a thread: see [`fill`].
+/// Results that a thread created; see [`fill`].
 #[napi(object)]
 pub struct PageOut {
     pub table: Uint32Array,
     pub bytes: Uint8Array,
 }
 
-/// Numbers that a table begins with, of an item in its first part, and in its second.
+/// Counts of numbers in a table: its head, and the first and second part of each item.
 const HEAD: usize = 4;
 const SPAN: usize = 2;
 const MARKS: usize = 5;
 
-/// What the table of a page begins with: how many items and bytes it has, and how many bad items were
-/// left out, low half and high half.
+/// The head of the table of a page: its number of items and of bytes, then the number of skipped
+/// bad items, low half and high half.
 #[allow(clippy::cast_possible_truncation, reason = "a number's two halves")]
 fn head(page: &ResultPage) -> [u32; HEAD] {
     let lengths = page.items().iter().map(|item| item.len);
@@ -223,11 +223,12 @@ fn head(page: &ResultPage) -> [u32; HEAD] {
     [count, bytes, skipped as u32, (skipped >> 32) as u32]
 }
 
-/// Copies results: the bytes of the items one after the other, and a table that describes them. After
-/// its head it has place and length of each item, then of each source, number in its page, whether it was
-/// made, and the number of its page within its source, low half and high half.
+/// Copies results: the bytes of all items, and a table that describes the items. After its head,
+/// the table has offset and length of each item. Then follow, for each item: its source, its index
+/// in its page, whether the query constructed it, and the number of its page within the source (low
+/// half, high half).
 ///
-/// Without room for them only the head is written.
+/// If the buffers are too small, only the head is written.
 fn fill(page: &ResultPage, table: &mut [u32], bytes: &mut [u8]) -> bool {
     let head = head(page);
     let count = page.items().len();
@@ -275,10 +276,10 @@ impl From<ResultPage> for PageOut {
     }
 }
 
-/// Bounds of a page; one item may go over them, and its places are below 2^32 still.
+/// The limits of a page. One item may exceed them; its offsets are still below 2^32.
 ///
 /// # Errors
-/// `BAD_OPTION` for what is no number of bytes.
+/// `BAD_OPTION` if `max_bytes` is not a number of bytes.
 pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Answer<Bounds> {
     if !(max_bytes >= 0.0 && max_bytes.fract() == 0.0) {
         return Err(Failure::option("maxBytes", &max_bytes.to_string()));
@@ -286,7 +287,7 @@ pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Answer<Bounds> {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "checked, and a cast of a float stops at the largest number"
+        reason = "checked, and a cast of a float saturates"
     )]
     let bytes_max = (max_bytes as u64).min(1 << 30);
     Ok(Bounds {
@@ -295,20 +296,20 @@ pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Answer<Bounds> {
     })
 }
 
-/// Memory of JavaScript to write into, during a call.
+/// Memory of JavaScript that is written during a call.
 type Room<'a, T> = &'a mut [T];
 
-/// A query that runs, and results that have found no room yet.
+/// A running query, and results for which there was no room yet.
 #[napi]
 pub struct Query {
     query: Arc<Mutex<weir::query::Query>>,
     ready: Cell<Option<ResultPage>>,
 }
 
-/// A run of a query, from the beginning or where a token stands.
+/// Starts a query, from the beginning or from a token.
 ///
 /// # Errors
-/// What is wrong with the query or the token.
+/// An error in the query or in the token.
 #[napi]
 pub fn make_query(given: QueryIn) -> napi::Result<Query> {
     let plan = Arc::new(given.text()?.compile().map_err(Failure::from)?);
@@ -325,14 +326,14 @@ pub fn make_query(given: QueryIn) -> napi::Result<Query> {
 
 #[napi]
 impl Query {
-    /// Adds a source; its number.
+    /// Adds a source and returns its number.
     #[napi]
     pub fn add_source(&self, given: SourceIn) -> napi::Result<u32> {
         let options = given.options()?;
         Ok(with(&self.query, |query| Ok(query.add_source(options)?.0))?)
     }
 
-    /// Hands in a page.
+    /// Enqueues a page.
     #[napi]
     pub fn enqueue(
         &self,
@@ -348,7 +349,7 @@ impl Query {
         })?)
     }
 
-    /// As `enqueue`, in a thread.
+    /// Like `enqueue`, in a thread.
     #[napi]
     pub fn enqueue_large<'env>(
         &self,
@@ -371,7 +372,7 @@ impl Query {
         })
     }
 
-    /// Says that a source has no more pages.
+    /// Declares that a source has no more pages.
     #[napi]
     pub fn finish(&self, source: u32) -> napi::Result<()> {
         Ok(with(&self.query, |query| {
@@ -379,13 +380,13 @@ impl Query {
         })?)
     }
 
-    /// Says that a source of the run that the token is of is gone for good.
+    /// Declares that a source of the query that returned the token no longer exists.
     #[napi]
     pub fn abandon(&self, name: Uint8Array) -> napi::Result<()> {
         Ok(with(&self.query, |query| Ok(query.abandon(&name)?))?)
     }
 
-    /// Promises that nothing below these keys comes; JSON scalars.
+    /// Declares that the source has no more items below these keys, JSON scalars.
     #[napi]
     pub fn watermark(&self, source: u32, keys: Vec<String>) -> napi::Result<()> {
         Ok(with(&self.query, |query| {
@@ -393,7 +394,7 @@ impl Query {
         })?)
     }
 
-    /// Puts others in the place of a source; their numbers.
+    /// Replaces a source by others and returns their numbers.
     #[napi]
     pub fn replace(&self, source: u32, parts: Vec<SourceIn>) -> napi::Result<Vec<u32>> {
         let parts = parts
@@ -406,8 +407,9 @@ impl Query {
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    /// Whether there are results, or what is needed for them. They lie in `table` and `bytes` then (see
-    /// [`fill`]), or, if the head of the table tells more than these can hold, are there for the next call.
+    /// Returns whether there are results or pages are needed. Results are in `table` and `bytes`
+    /// (see [`fill`]). If the head of the table announces more than these can hold, the next call
+    /// returns them.
     #[napi]
     pub fn next(
         &self,
@@ -434,26 +436,26 @@ impl Query {
         })
     }
 
-    /// What is wanted now.
+    /// The pages that the query requests now.
     #[napi]
     pub fn needs(&self) -> napi::Result<Vec<NeedOut>> {
         let needs = with(&self.query, |query| Ok(query.needs()))?;
         Ok(needs.into_iter().map(NeedOut::from).collect())
     }
 
-    /// Where the query stands.
+    /// The token of the current position.
     #[napi]
     pub fn token(&self) -> napi::Result<Uint8Array> {
         Ok(with(&self.query, |query| Ok(query.token()?))?.into())
     }
 
-    /// What the query will do.
+    /// A description of the execution.
     #[napi]
     pub fn explain(&self) -> napi::Result<String> {
         Ok(with(&self.query, |query| Ok(query.explain().to_string()))?)
     }
 
-    /// Name of a source.
+    /// The name of a source.
     #[napi]
     pub fn source_name(&self, source: u32) -> napi::Result<Option<Uint8Array>> {
         let id = SourceId(source);
@@ -463,7 +465,7 @@ impl Query {
         Ok(name.map(Into::into))
     }
 
-    /// Throws the error of a page that is needed and that nobody will hand in.
+    /// Throws the error for a required page that nobody will enqueue.
     #[napi]
     pub fn starved(&self, source: u32, fetched: bool) -> napi::Result<()> {
         let id = SourceId(source);
@@ -482,7 +484,7 @@ impl Query {
         Err(Failure::new(ErrorCode::BadOption, text).into())
     }
 
-    /// Bytes of pages that are referenced.
+    /// Bytes of referenced pages.
     #[napi]
     pub fn buffered_bytes(&self) -> napi::Result<BigInt> {
         Ok(with(&self.query, |query| {
@@ -490,14 +492,14 @@ impl Query {
         })?)
     }
 
-    /// Bad items that were left out.
+    /// Number of bad items that were skipped.
     #[napi]
     pub fn skipped(&self) -> napi::Result<BigInt> {
         Ok(with(&self.query, |query| Ok(query.skipped().into()))?)
     }
 }
 
-/// Paths, ready to be looked for.
+/// Compiles paths.
 fn path_set(texts: &[String]) -> Answer<PathSet> {
     let path = |text: &String| {
         Path::parse(text)
@@ -507,8 +509,9 @@ fn path_set(texts: &[String]) -> Answer<PathSet> {
     PathSet::new(&paths).map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()))
 }
 
-/// Place and length of the value at each path in each item of a page, an item being a place and a length in
-/// `bytes`: a row for each item. The length 0 stands for no value.
+/// Offset and length of the value at each path in each item of a page. `items` has offset and
+/// length of each item in `bytes`. Returns a row for each item; the length 0 means that there is no
+/// value.
 ///
 /// # Errors
 /// `SYNTAX`; `BAD_OPTION` for too many paths.
@@ -533,7 +536,7 @@ pub fn find_each(bytes: &[u8], items: &[u32], paths: Vec<String>) -> napi::Resul
     Ok(table.into())
 }
 
-/// Place, length and whether it is an array or object, of the value at a path in JSON.
+/// Offset and length of the value at a path in JSON, and whether it is an array or object.
 ///
 /// # Errors
 /// `SYNTAX`, `NOT_JSON`.
@@ -553,10 +556,10 @@ pub fn find(item: &[u8], path: String) -> napi::Result<Option<Vec<u32>>> {
     }))
 }
 
-/// Gives the memory of a page back now; its views have no bytes from then on.
+/// Releases the memory of a page at once; its views then have no bytes.
 ///
 /// # Errors
-/// When the runtime does not let go of it.
+/// If the runtime does not release the memory.
 #[napi]
 pub fn detach(buffer: napi::bindgen_prelude::ArrayBuffer<'_>) -> napi::Result<()> {
     buffer.detach()

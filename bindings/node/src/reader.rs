@@ -1,4 +1,4 @@
-//! Reading a topic in order, one page a call.
+//! Reading a topic in order, one page for each call.
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::input::number;
 use crate::pool::promise;
 use crate::records::RecordsOut;
 
-/// Where reading starts.
+/// A start position.
 #[napi(object)]
 pub struct FromIn {
     pub kind: String,
@@ -67,7 +67,7 @@ impl Reader {
 
 #[napi]
 impl Reader {
-    /// The next page; nothing if none came within so many milliseconds.
+    /// The next page, or nothing if none arrived within the given milliseconds.
     #[napi]
     pub fn next<'env>(&self, env: &'env Env, wait_ms: u32) -> napi::Result<Object<'env>> {
         let reader = Arc::clone(&self.0);
@@ -98,7 +98,7 @@ impl Latest {
 
 #[napi]
 impl Latest {
-    /// The next record; nothing if none came within the patience that it was created with.
+    /// The next record, or nothing if none arrived within the patience of this reader.
     #[napi]
     pub fn next<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let latest = Arc::clone(&self.0);

@@ -6,25 +6,25 @@ use weir::{Page, Record, Value, Work};
 
 use crate::error::Answer;
 
-/// Numbers of a record in [`RecordsOut::numbers`].
+/// Numbers for each record in [`RecordsOut::numbers`].
 const NUMBERS: usize = 4;
-/// Numbers of a record in [`RecordsOut::spans`].
+/// Numbers for each record in [`RecordsOut::spans`].
 const SPANS: usize = 8;
 
-/// Records that were read together.
+/// Adjacent records.
 #[napi(object)]
 pub struct RecordsOut {
     /// The bytes of keys, values and metadata, in memory of JavaScript.
     pub bytes: Uint8Array,
-    /// Of each record: offset, intention, time, nonce.
+    /// For each record: offset, intention, time, nonce.
     pub numbers: BigUint64Array,
-    /// Of each record: kind, flags, and start and length of key, value, metadata.
+    /// For each record: kind, flags, and start and length of key, value, metadata.
     pub spans: Uint32Array,
-    /// The claim of each record that a member of a group has.
+    /// For records that a member of a group has claimed: their claims.
     pub claims: Option<BigUint64Array>,
-    /// How often each record that a member of a group has was delivered.
+    /// For records that a member of a group has claimed: how often each was delivered.
     pub attempts: Option<Uint32Array>,
-    /// In a reading of latest values: whether the record was written before the reading began.
+    /// For a reading of latest values: whether the record was written before the reading began.
     pub replay: Option<bool>,
 }
 
@@ -37,7 +37,7 @@ struct Table {
 }
 
 fn small(number: usize) -> u32 {
-    // Blocks and values are far below 4 GiB.
+    // Blocks and values are smaller than 4 GiB.
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -92,7 +92,7 @@ impl RecordsOut {
         let start = block.as_ptr() as usize;
         let mut table = Table::with_room(page.len());
         for record in page {
-            // Parts lie in the block; an empty part may have any address.
+            // Parts are ranges of the block; an empty part may have any address.
             table.add(&record?, |_, part| {
                 if part.is_empty() {
                     0
@@ -112,7 +112,7 @@ impl RecordsOut {
         table.out()
     }
 
-    /// Records that a member of a group has.
+    /// Records that a member of a group has claimed.
     pub(crate) fn works(works: &[Work]) -> Self {
         let mut table = Table::with_room(works.len());
         for work in works {

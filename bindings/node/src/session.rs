@@ -34,7 +34,7 @@ impl Session {
         })
     }
 
-    /// Goes back to a nonce.
+    /// Sets the next nonce back.
     #[napi]
     pub fn resume<'env>(&self, env: &'env Env, nonce: BigInt) -> napi::Result<Object<'env>> {
         let session = Arc::clone(&self.0);
@@ -47,7 +47,7 @@ impl Session {
         })
     }
 
-    /// Sends intentions under the next nonces.
+    /// Sends intentions with the next nonces.
     #[napi]
     pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
         let (owned, _) = input::own(ops)?;
@@ -58,7 +58,8 @@ impl Session {
         verdict::promise(env, proposal)
     }
 
-    /// As `send`: promises that they are queued for the log, and of their verdicts.
+    /// Like `send`. Returns two promises: that the intentions are queued for the log, and of their
+    /// verdicts.
     #[napi]
     pub fn send_apart<'env>(
         &self,

@@ -19,9 +19,10 @@ use crate::session::Session;
 use crate::topic_query::{TopicQuery, TopicsIn};
 use crate::verdict;
 
-/// A thread of the pool proposes the intentions of a call with more bytes: the queue may be full.
+/// If a call has more bytes, a thread of the pool proposes its intentions, because the queue may be
+/// full.
 const QUEUED_BYTES: usize = 1 << 20;
-/// How long a reading of latest values waits in a call.
+/// How long one call of a reading of latest values waits.
 const LATEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Options of an open.
@@ -103,7 +104,7 @@ impl Store {
 /// Opens the store in a directory.
 ///
 /// # Errors
-/// Throws for options that do not exist; other errors reject the promise.
+/// Throws for an unknown option; other errors reject the promise.
 #[napi]
 pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> {
     let mut options = OpenOptions::default();
@@ -135,7 +136,7 @@ pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> 
 /// Connects to a server.
 ///
 /// # Errors
-/// They reject the promise.
+/// Errors reject the promise.
 #[napi]
 pub fn connect(env: &Env, url: String, given: ConnectIn) -> napi::Result<Object<'_>> {
     let mut options = ConnectOptions::default();
@@ -167,7 +168,7 @@ impl Store {
         let (owned, size) = input::own(ops)?;
         let weir = self.weir()?;
         if size > QUEUED_BYTES {
-            // The verdicts of a large call are waited for in the thread that hands it over.
+            // The thread that proposes a large call also waits for its verdicts.
             return promise(env, move || {
                 let lent = input::lend(&owned)?;
                 let outcomes = weir.propose(&input::intentions(&lent))?.wait()?;
@@ -181,8 +182,8 @@ impl Store {
         verdict::promise(env, proposal)
     }
 
-    /// As `send`: promises that they are queued for the log, and of their verdicts. It may wait for room
-    /// in the queue.
+    /// Like `send`. Returns two promises: that the intentions are queued for the log, and of their
+    /// verdicts. It may block until the queue has room.
     #[napi]
     pub fn send_apart<'env>(
         &self,
@@ -195,7 +196,7 @@ impl Store {
         verdict::promises(env, proposal.map_err(Failure::from)?)
     }
 
-    /// Checks a name.
+    /// Checks the name of a topic.
     #[napi]
     pub fn check_topic(&self, name: String) -> napi::Result<()> {
         Ok(self.topic(&name).map(drop)?)
@@ -215,7 +216,7 @@ impl Store {
         promise(env, move || Ok(topic.try_info()?.map(TopicInfoOut::from)))
     }
 
-    /// All topics.
+    /// The states of all topics.
     #[napi]
     pub fn topics<'env>(&self, env: &'env Env, dead: bool) -> napi::Result<Object<'env>> {
         let weir = self.weir()?;
@@ -225,7 +226,7 @@ impl Store {
         })
     }
 
-    /// The record with a key's value.
+    /// The record with the current value of a key.
     #[napi]
     pub fn get<'env>(
         &self,
@@ -278,7 +279,7 @@ impl Store {
         })
     }
 
-    /// A reader of what is there.
+    /// A reader of the existing records.
     #[napi]
     pub fn reader<'env>(
         &self,
@@ -304,7 +305,7 @@ impl Store {
         promise(env, move || Ok(Latest::new(topic.latest(LATEST_WAIT)?)))
     }
 
-    /// A member of a group.
+    /// Joins a group as a member.
     #[napi]
     pub fn group<'env>(
         &self,
@@ -326,7 +327,7 @@ impl Store {
         })
     }
 
-    /// A session.
+    /// Opens a session.
     #[napi]
     pub fn session<'env>(&self, env: &'env Env, client: Uint8Array) -> napi::Result<Object<'env>> {
         let id = <[u8; 16]>::try_from(&*client).ok().map(ClientId);
@@ -338,7 +339,7 @@ impl Store {
         promise(env, move || Ok(Session::new(weir.session(id))))
     }
 
-    /// A query over topics.
+    /// Starts a query over topics.
     #[napi]
     pub fn query<'env>(
         &self,
@@ -351,21 +352,21 @@ impl Store {
         promise(env, move || Ok(TopicQuery::new(weir.query(options)?)))
     }
 
-    /// Makes everything answered so far durable.
+    /// Makes every acknowledged write durable.
     #[napi]
     pub fn sync<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let weir = self.weir()?;
         promise(env, move || Ok(weir.sync()?))
     }
 
-    /// The durability of a write whose response was sent.
+    /// The durability of an acknowledged write.
     #[napi]
     pub fn durability<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let weir = self.weir()?;
         promise(env, move || Ok(weir.durability()?.name().to_owned()))
     }
 
-    /// Closes it. A second time does nothing.
+    /// Closes the store. A second call is a no-op.
     #[napi]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -376,7 +377,7 @@ impl Store {
     }
 }
 
-/// How this module was built: "debug" or "release".
+/// The build profile of this module: "debug" or "release".
 #[napi]
 #[must_use]
 pub fn build_profile() -> &'static str {
@@ -394,7 +395,7 @@ pub fn closed_number() -> u32 {
     u32::from(ErrorCode::Closed.number())
 }
 
-/// Throws the error of an object that is in use by another call.
+/// Throws the error for an object that another call is using.
 ///
 /// # Errors
 /// `HANDLE_BUSY`, always.

@@ -18,7 +18,7 @@ use crate::pool::promise;
 use crate::query::{PageOut, QueryIn, bounds};
 use crate::reader::with;
 
-/// Which topics, and how they are seen.
+/// The topics of a query, and the view of them.
 #[napi(object)]
 pub struct TopicsIn {
     pub topics: Vec<String>,
@@ -67,11 +67,11 @@ impl TopicsIn {
     }
 }
 
-/// What a step gives.
+/// The result of a step.
 #[napi(object)]
 pub struct TopicStepOut {
     pub page: Option<PageOut>,
-    /// Of each source in the page its topic, in the order of their numbers.
+    /// The topic of each source in the page, in the order of the numbers of the sources.
     pub topics: Vec<TopicOf>,
     pub done: bool,
 }
@@ -83,7 +83,7 @@ pub struct TopicOf {
     pub topic: String,
 }
 
-/// A query over topics that runs.
+/// A running query over topics.
 #[napi]
 pub struct TopicQuery {
     query: Arc<Mutex<weir::TopicQuery>>,
@@ -102,7 +102,7 @@ impl TopicQuery {
 
 #[napi]
 impl TopicQuery {
-    /// The next results, waiting so long for them in a query that follows.
+    /// The next results. In a query that follows, waits up to the given time for them.
     #[napi]
     pub fn next<'env>(
         &self,
@@ -142,13 +142,13 @@ impl TopicQuery {
         })
     }
 
-    /// Where the query stands.
+    /// The token of the current position.
     #[napi]
     pub fn token(&self) -> napi::Result<Uint8Array> {
         Ok(with(&self.query, |query| Ok(query.token()?))?.into())
     }
 
-    /// What the query does.
+    /// A description of the execution.
     #[napi]
     pub fn explain(&self) -> napi::Result<String> {
         Ok(with(&self.query, |query| Ok(query.explain().to_string()))?)
@@ -162,7 +162,7 @@ impl TopicQuery {
         })?)
     }
 
-    /// Ends it.
+    /// Ends the query.
     #[napi]
     pub fn cancel(&self) {
         self.canceller.cancel();

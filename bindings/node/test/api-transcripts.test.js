@@ -1,6 +1,6 @@
 'use strict'
-// Runs the transcripts of `vectors/api`, which every language runs; their language is defined by the
-// README there.
+// Runs the transcripts of `vectors/api`, which every language runs. The README in that folder defines
+// their commands.
 
 const assert = require('node:assert')
 const { join } = require('node:path')
@@ -142,7 +142,7 @@ class World {
   }
   async submit() {
     const kept = this.kept.splice(0)
-    // Nothing to hand over is a mistake in languages that hand over a list by its length.
+    // An empty list is an error in languages that pass a list with its length.
     if (kept.length === 0) this.out.push('! BAD_OPTION')
     else this.print(await this.open_store.batch(kept))
   }
@@ -206,7 +206,7 @@ class World {
   }
   async listen(rest) {
     const [reader, name, start] = rest.split(' ')
-    // The iterator begins where the end is when it is asked first, so it is asked now.
+    // The iterator resolves the position `end` at its first call, so this calls it now.
     const given = { ...from(start) }
     if (given.end) {
       const info = await this.topic(name).info()
@@ -316,7 +316,7 @@ for (const word of ['put', 'put-meta', 'put-if', 'delete', 'delete-if', 'create'
   }
 }
 
-/** Runs the blocks of a transcript; how many commands there were. */
+/** Runs the blocks of a transcript and returns the number of commands. */
 async function replayed(t, world, blocks) {
   let commands = 0
   t.after(() => world.store?.close())
@@ -336,7 +336,7 @@ for (const { name, blocks } of all) {
     ran[0] += await replayed(t, new World(join(place(t), 'store')), blocks)
   })
 }
-// At a server, but for those about directories.
+// At a server, without the transcripts about directories.
 const skip = !process.env.WEIR_BINARY && 'no WEIR_BINARY'
 const far = all.filter(({ name }) => !name.startsWith('directory-'))
 for (const { name, blocks } of far) {

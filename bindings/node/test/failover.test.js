@@ -9,7 +9,7 @@ const { collect, place, weir } = require('./support.js')
 
 const [KILL, DEAD, END] = [100, 200, 300]
 
-/** Whether the records are those from an offset on, each once and in order. */
+/** Checks that the records start at an offset, and that each arrives once and in order. */
 function check(records, first) {
   const lines = records.map((record) => `${record.offset} ${record.text()}`)
   const expected = records.map((_, at) => `${first + at} ${first + at > 1 ? first + at - 2 : ''}`)

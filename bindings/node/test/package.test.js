@@ -1,5 +1,5 @@
 'use strict'
-// What the package says of itself: its types, the programs of its pages, both kinds of modules.
+// The contents of the package: its types, the programs of its pages, both kinds of modules.
 
 const assert = require('node:assert')
 const { execFileSync } = require('node:child_process')
@@ -10,7 +10,7 @@ const { place, weir } = require('./support.js')
 
 const SOURCE = process.env.WEIR_PACKAGE
 const run = (args, cwd) => execFileSync(process.execPath, args, { cwd, stdio: 'pipe' })
-// Programs find the installed package from here.
+// Programs find the installed package from this directory.
 const HERE = process.cwd()
 
 test('the installed package is what is tested', () => {
@@ -21,7 +21,7 @@ const readme = readFileSync(join(SOURCE, 'README.md'), 'utf8')
 for (const [at, [, program]] of [...readme.matchAll(/```js\n(.*?)```/gs)].entries()) {
   test(`program ${at + 1} of the README runs as printed`, (t) => {
     const file = join(HERE, `readme-${at}.${program.startsWith('import') ? 'mjs' : 'cjs'}`)
-    // `console.assert` only prints; here it has to fail.
+    // `console.assert` only prints; here it must fail.
     const strict = 'console.assert = (fine) => { if (!fine) throw new Error("assertion") }\n'
     const text = program.startsWith('import') ? program.replace(/^(import .*\n)/, `$1${strict}`) : strict + program
     writeFileSync(file, text)

@@ -1,6 +1,6 @@
 'use strict'
-// Runs the transcripts of `vectors/query`, which every language runs; the meaning of the commands is
-// that of `crates/weir-core/tests/query/script.rs`.
+// Runs the transcripts of `vectors/query`, which every language runs.
+// `crates/weir-query/tests/query/script.rs` defines their commands.
 
 const assert = require('node:assert')
 const { after, test } = require('node:test')

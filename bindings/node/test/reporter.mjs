@@ -1,4 +1,4 @@
-// Prints one line for each test: its result and, if it failed, why.
+// Prints one line for each test: its result and, if it failed, the error.
 
 export default async function* reporter(events) {
   for await (const { type, data } of events) {

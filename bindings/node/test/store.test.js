@@ -1,5 +1,5 @@
 'use strict'
-// Stores: what the transcripts do not show, which is how JavaScript sees it.
+// Stores: properties of the JavaScript API that the transcripts do not test.
 
 const assert = require('node:assert')
 const { createHash } = require('node:crypto')
@@ -104,7 +104,7 @@ test('views end with their page, copies do not', async (t) => {
   assert.strictEqual(copy.toString(), 'value')
   assert.throws(() => page.at(0).value, /released/)
   assert.strictEqual(page.at(0).offset, 2n)
-  // What JavaScript writes into its page stays there.
+  // A write of JavaScript into its page does not affect other pages.
   const [other] = await collect(topic.pages({ after: 1 }))
   other.at(0).value.fill(0)
   assert.strictEqual((await topic.get('k')).text(), 'value')
@@ -166,7 +166,7 @@ test('one object serves one call at a time', async (t) => {
   await assert.rejects(group.info(), { code: 'HANDLE_BUSY', number: 605 })
   await topic.append('x')
   assert.strictEqual((await claiming).length, 1)
-  // Also where the first one does not have to wait.
+  // This also holds if the first call need not wait.
   for (let n = 0; n < 20; n++) {
     const query = await store.query('orders', { select: 'count' })
     const first = query.next()
@@ -296,15 +296,15 @@ test('a signal ends a fetch that runs, and is handed to it', { timeout: 60_000 }
   const fetch = (need, { signal }) => {
     given = signal
     queueMicrotask(() => controller.abort())
-    // A host that never answers, whatever the signal says.
+    // A host that never replies and ignores the signal.
     return new Promise(() => {})
   }
   const found = collect(query.pages(fetch, { signal: controller.signal }))
   await assert.rejects(found, { name: 'AbortError' })
   assert.strictEqual(given, controller.signal)
-  // The query stays good, and asks for the page again.
+  // The query is still usable, and requests the page again.
   assert.deepStrictEqual(query.next().needs.map((need) => need.source.name), ['north'])
-  // An error of `fetch` after the end is nobody's.
+  // An error of `fetch` after the end is ignored.
   const again = new AbortController()
   let late
   const failing = () => new Promise((_, reject) => {
@@ -325,7 +325,7 @@ test('a page that nobody hands in is an error', async () => {
     const query = new weir.Query()
     const source = query.addSource({ name: 'north' })
     await assert.rejects(collect(query.pages(fetch)), { code: 'BAD_OPTION', message })
-    // The query stays good.
+    // The query is still usable.
     source.enqueue('[1,2]')
     assert.deepStrictEqual((await collect(query.pages())).map((page) => page.length), [2])
   }
@@ -386,7 +386,7 @@ test('a page that was released says so, and the next one in its place is another
     () => item.json(), () => item.get('$'), () => page.values('$'), () => item.toBuffer(), () => item.source, () => item.index,
     () => item.pageNumber, () => item.constructed,
   ]
-  // Nobody has a view of the first: its memory may go to the next one.
+  // There is no view of the first page, so its memory is reused for the next page.
   const first = next()
   const kept = first.at(0)
   assert.deepStrictEqual(Array.from(first, (item) => item.json()), ['a', 'b'])
@@ -395,7 +395,7 @@ test('a page that was released says so, and the next one in its place is another
   first.release()
   for (const ask of asked(first, kept)) assert.throws(ask, /the page was released/)
   assert.deepStrictEqual([first.length, first.released, kept.length], [2, true, 3])
-  // Of these two somebody has: views of bytes end, numbers stay what they were.
+  // There are views of these two: views of bytes become empty, numbers do not change.
   const third = next()
   const { bytes, spans } = second
   const item = third.at(1).bytes

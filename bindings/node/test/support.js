@@ -1,5 +1,5 @@
 'use strict'
-// What tests share: stores of their own, a server, the vectors. `weir` is the installed package.
+// Helpers of the tests: new stores, a server, the vectors. `weir` is the installed package.
 
 const { spawn } = require('node:child_process')
 const { mkdtempSync, readdirSync, readFileSync, rmSync } = require('node:fs')
@@ -8,17 +8,17 @@ const { basename, join } = require('node:path')
 const weir = require('weir')
 
 const VECTORS = process.env.WEIR_VECTORS
-/** Where modules of programs are. */
+/** The directory of compiled programs. */
 const PROGRAMS = join(VECTORS, '..', 'programs', 'prebuilt')
 
-/** A directory that goes with its test. */
+/** A directory that is removed after its test. */
 function place(t) {
   const directory = mkdtempSync(join(tmpdir(), 'weir-node-'))
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   return directory
 }
 
-/** A store that is closed with its test, and a topic of it. */
+/** A store that is closed after its test, and one of its topics. */
 async function opened(t, options = { durability: 'memory' }) {
   const directory = place(t)
   const store = await weir.open(join(directory, 'store'), options)
@@ -28,7 +28,7 @@ async function opened(t, options = { durability: 'memory' }) {
   return { directory, store, topic }
 }
 
-/** `weir serve` over a store of its own; where it is. */
+/** Starts `weir serve` with a new store and returns its address. */
 async function served(t) {
   const directory = place(t)
   const flags = ['serve', '--http', 'off', '--native', '127.0.0.1:0', '--durability', 'memory']
@@ -50,7 +50,7 @@ async function served(t) {
   throw new Error(`the server does not say where: ${said}`)
 }
 
-/** The transcripts of a folder: of each its name and blocks of commands and what they print. */
+/** The transcripts of a folder: for each, its name and its blocks of commands and expected output. */
 function transcripts(folder) {
   const files = readdirSync(join(VECTORS, folder)).filter((name) => name.endsWith('.txt')).sort()
   return files.map((file) => {

@@ -1,4 +1,4 @@
-// A program that only has to be accepted by the compiler.
+// A program that the compiler must accept; it does not run.
 import * as weir from 'weir'
 import { open, type Fetched, type Need, type Op } from 'weir'
 
@@ -25,9 +25,9 @@ async function uses(): Promise<void> {
   } catch (error) {
     if (error instanceof weir.QueryError) console.log(error.code, error.source)
   }
-  // @ts-expect-error: a mode that there is not
+  // @ts-expect-error: an unknown mode
   await topic.group('g', 'other')
-  // @ts-expect-error: numbers are no data
+  // @ts-expect-error: a number is not data
   await topic.put('k', 1)
 }
 
