@@ -1,4 +1,4 @@
-//! Space of the file system of a store, and bytes of its files.
+//! Space of a file system, and sizes of the files of a store.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 pub(crate) struct Space {
     /// Bytes that this process may still write.
     pub(crate) free_bytes: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub(crate) total_bytes: u64,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn space(path: &Path) -> io::Result<Space> {
     })
 }
 
-/// Bytes of the files below a directory. A file that is removed meanwhile does not count.
+/// Bytes of the files below a directory. A file that is removed during the scan does not count.
 pub(crate) fn bytes_below(path: &Path) -> u64 {
     let entries = path.read_dir().into_iter().flatten().flatten();
     entries

@@ -1,7 +1,6 @@
-//! `weir doctor`: whether this machine and this directory suit a store.
+//! `weir doctor`: checks whether this machine and this directory suit a store.
 //!
-//! Each check is a row. A check that fails ends the command with exit code 1, a
-//! warning does not.
+//! Each check prints a row. A failed check ends the command with exit code 1; a warning does not.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -39,25 +38,26 @@ pub(crate) const FIELDS: &[Field] = &[
 
 /// Syncs that are timed.
 const SYNCS: usize = 16;
-/// Bytes that are written before each.
+/// Bytes that are written before each sync.
 const SYNC_BYTES: usize = 4096;
 /// Median time of a sync above which writes are slow.
 const SYNC_SLOW: Duration = Duration::from_millis(20);
-/// Median time below which no disk has answered.
+/// Median time of a sync below which no disk can have executed it.
 const SYNC_IMPLAUSIBLE: Duration = Duration::from_micros(20);
-/// Free bytes below which a store soon takes no writes.
+/// Free bytes below which a store will soon reject writes.
 const FREE_BYTES_MIN: u64 = 64 << 20;
-/// Free bytes below which that is worth a word.
+/// Free bytes below which the check warns.
 const FREE_BYTES_FEW: u64 = 1 << 30;
-/// Descriptors that a store needs, and a server with some connections.
+/// Descriptors that a store needs (`FILES_MIN`), and that a server with some connections needs
+/// (`FILES_FEW`).
 const FILES_MIN: u64 = 64;
 const FILES_FEW: u64 = 4096;
-/// How far ahead of the clock a file may have been written.
+/// Tolerated difference by which a file may be newer than the clock.
 const CLOCK_SLACK: Duration = Duration::from_secs(10);
-/// No clock that is right shows an earlier time: 2026-01-01.
+/// A correct clock shows no time before this one: 2026-01-01.
 const CLOCK_MIN_UNIX_S: u64 = 1_767_225_600;
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ok,
@@ -74,7 +74,7 @@ struct Check {
 }
 
 impl Check {
-    /// `failed` and `warned` with advice; else all is well.
+    /// Fails if `failed`, warns if `warned`, else succeeds. `advice` is for the first two.
     fn new(
         name: &'static str,
         found: impl Into<String>,
@@ -95,7 +95,7 @@ impl Check {
     }
 }
 
-/// Carries out `weir doctor`.
+/// Runs `weir doctor`.
 pub(crate) fn run(caller: &Caller, _args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -127,7 +127,7 @@ pub(crate) fn run(caller: &Caller, _args: &DoctorArgs) -> anyhow::Result<ExitCod
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// The directory, or the nearest one above it that exists.
+/// The directory, or its nearest ancestor that exists.
 fn existing(at: &Path) -> PathBuf {
     let at = std::path::absolute(at).unwrap_or_else(|_| at.to_owned());
     let found = at.ancestors().find(|path| path.is_dir());
@@ -155,7 +155,7 @@ fn file_size() -> Check {
     Check::new("file size", found, None, limit.map(|_| advice))
 }
 
-/// A clock that went back shows a time before the newest stamp of the store.
+/// Checks the clock: one that was set back shows a time before the newest stamp of the store.
 fn clock(at: &Path) -> Check {
     let now = SystemTime::now();
     let unix_s = now
@@ -240,7 +240,7 @@ fn syncs(base: &Path) -> Check {
     }
 }
 
-/// Times of syncs of a file without a name.
+/// Measures syncs of an unnamed temporary file.
 fn time_syncs(base: &Path) -> io::Result<Vec<Duration>> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;

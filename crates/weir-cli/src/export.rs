@@ -1,5 +1,4 @@
-//! `weir export`: the records of a topic as text that `weir import --records`
-//! takes.
+//! `weir export`: prints the records of a topic as text that `weir import --records` reads.
 
 use std::process::ExitCode;
 
@@ -29,7 +28,7 @@ pub(crate) struct ExportArgs {
     latest: bool,
 }
 
-/// Carries out `weir export`.
+/// Runs `weir export`.
 pub(crate) fn run(caller: &Caller, args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let mut style = caller.style.clone();
     style.format = style.format.or(Some(Format::Jsonl));

@@ -1,13 +1,13 @@
-//! Following a store of a directory that others write to: opening it for moments, and whether a look can show
-//! anything new.
+//! Follows a store directory that other processes write to. Opens the store only briefly, and
+//! detects whether an open can find new records.
 //!
 //! Each open of a store, also for reading, writes the lock file, empties it at the end and adds
-//! marks to the log. So a follower that opened the store after each change of a file would wake all
-//! other followers, and they would wake it. Therefore each follower leaves a line `read=N` in the
-//! lock file: the store has no intention above N. It writes the line under the lock, after checking
-//! that nobody opened the store since its last look. The next opener of any kind replaces the text,
-//! so an existing line is true. While a follower has not left its line yet, the others wait for it.
-//! Invariant: only the lock decides who may open the store.
+//! marks to the log. If a follower opened the store after each change of a file, followers would
+//! endlessly wake each other. Therefore each follower leaves a line `read=N` in the lock file: the
+//! store has no intention above N. A follower writes the line under the lock, after it has checked
+//! that no process opened the store since its last read. The next opener of any kind replaces the
+//! text, so an existing line is true. Until a follower has left its line, the other followers wait
+//! for the line. Invariant: only the lock decides who may open the store.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -24,39 +24,39 @@ use crate::caller::Caller;
 use crate::place::{self, Access, FOLLOWER};
 use crate::report::Failure;
 
-/// Before each look whether somebody wrote.
+/// Pause before each check for new writes.
 pub(crate) const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest text that is looked at, in bytes.
+/// Maximum bytes of the lock file that are read.
 const TEXT_BYTES_MAX: u64 = 1024;
-/// Beginning of the line.
+/// Start of the line.
 const READ: &str = "read=";
-/// Looks at the text of another follower at work, before it may be dead.
+/// Checks that find the text of a working follower, before that follower counts as dead.
 const LOOKS_AT_WORK: u32 = 10;
-/// Looks at an empty file, in which a follower may be about to write.
+/// Checks that find an empty file, to which a follower may be about to write.
 const LOOKS_AT_NOTHING: u32 = 1;
 
-/// What one follower knows.
+/// State of one follower.
 #[derive(Debug)]
 pub(crate) struct FollowerProgress {
     lock: PathBuf,
-    /// Newest intention it has seen.
+    /// Newest intention that this follower has read.
     read: Option<u64>,
-    /// Looks in a row that did not tell.
+    /// Consecutive checks without a conclusion.
     waited: u32,
 }
 
-/// What it needs to leave its line once it has closed the store.
+/// The state for leaving the line after the store is closed.
 #[derive(Debug)]
 pub(crate) struct Line {
     file: File,
-    /// Tells of every change of the file since the store was still open.
+    /// Reports each change of the file since a moment at which the store was still open.
     changes: OwnedFd,
     read: u64,
 }
 
 impl FollowerProgress {
-    /// Of the store in a directory, before the first look.
+    /// Follows the store in a directory; nothing is read yet.
     pub(crate) fn new(directory: &Path) -> Self {
         Self {
             lock: directory.join("LOCK"),
@@ -65,8 +65,8 @@ impl FollowerProgress {
         }
     }
 
-    /// Notes that everything in the open store was read. The line is for after
-    /// its end; without one, the others look once for nothing.
+    /// Notes that everything in the open store was read. The returned line must be left after the
+    /// store is closed. Without the line, each other follower opens the store once in vain.
     pub(crate) fn read(&mut self, weir: &Weir) -> Option<Line> {
         let store = weir.local()?;
         let read = store.applied().0;
@@ -76,7 +76,7 @@ impl FollowerProgress {
         }
         let file = OpenOptions::new().write(true).open(&self.lock).ok()?;
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        // A close parts the changes before from those after it.
+        // The mask includes closes, so that changes before and after a close are separate events.
         let mask = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
         inotify::add_watch(&changes, &self.lock, mask).ok()?;
         Some(Line {
@@ -86,8 +86,8 @@ impl FollowerProgress {
         })
     }
 
-    /// Whether to stay out: the lock file proves that nothing was written
-    /// since, or somebody may be about to say so.
+    /// Whether to leave the store closed: the lock file proves that nothing was written since the
+    /// last read, or a follower may be about to write that proof.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut text = String::new();
         let file = File::open(&self.lock);
@@ -109,13 +109,13 @@ impl FollowerProgress {
 }
 
 impl Line {
-    /// Leaves the line, unless somebody has or had the store since.
+    /// Leaves the line, unless another process has or had the store open since.
     pub(crate) fn leave(mut self) {
-        // The one change is the end of our own look.
+        // The only change is the end of this follower's own open.
         let ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && changes(&self.changes) == Some(1);
         if ours && self.file.set_len(0).is_ok() {
-            // Half a line has no end and does not count.
+            // A partial line has no line end, so readers ignore it.
             drop(
                 self.file
                     .write_all(format!("{READ}{}\n", self.read).as_bytes()),
@@ -124,7 +124,7 @@ impl Line {
     }
 }
 
-/// How often the file was changed; nothing when that cannot be told.
+/// How often the file was changed; `None` if that is unknown.
 fn changes(from: &OwnedFd) -> Option<usize> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = Reader::new(from, &mut buffer);
@@ -145,8 +145,8 @@ pub(crate) fn open(caller: &Caller, access: Access, wait: Duration) -> anyhow::R
     place::open_as(caller, access, FOLLOWER, wait)
 }
 
-/// How to open a directory again that was opened for reading. Beside a writer the next open waits
-/// until the writer ends. In a directory that cannot be written, it stays read-only.
+/// How to reopen a directory that was opened for reading. Beside a writer, the next open waits
+/// until the writer ends. A directory that cannot be written stays read-only.
 pub(crate) fn access(first: &Weir, at: &Path) -> Access {
     if first.local().is_some_and(Store::is_read_only) && !place::is_locked(at) {
         Access::Read
@@ -155,7 +155,7 @@ pub(crate) fn access(first: &Weir, at: &Path) -> Access {
     }
 }
 
-/// The store, or nothing while somebody else has it open.
+/// Opens the store; `None` while another process has it open.
 pub(crate) fn open_now(caller: &Caller, access: Access) -> anyhow::Result<Option<Weir>> {
     let failure = match open(caller, access, Duration::ZERO) {
         Ok(weir) => return Ok(Some(weir)),
@@ -173,9 +173,9 @@ fn is_follower(text: &str) -> bool {
     lines.any(|line| line.strip_prefix("program=") == Some(FOLLOWER))
 }
 
-/// The number that a follower left; nothing when somebody else came later.
+/// The number that a follower left; `None` if another process opened the store later.
 fn left(text: &str) -> Option<u64> {
-    // Without its end, a line is not complete.
+    // A line without its end is incomplete.
     text.strip_suffix('\n')?.strip_prefix(READ)?.parse().ok()
 }
 

@@ -27,11 +27,11 @@ use crate::words::position;
 use crate::write::{answer, one};
 use crate::{settings, verdict};
 
-/// Name of a member that gives none.
+/// Default name of a member.
 const MEMBER: &str = "cli";
-/// Records that are read together.
+/// Records in one claim of `weir tail --group`.
 const TAIL_RECORDS: usize = 100;
-/// How long to wait for records before the ownership is renewed.
+/// How long a claim waits for records before the member renews its ownership.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct GroupArgs {
     verb: Verb,
 }
 
-/// Records that were claimed from a group.
+/// Claimed records of a group.
 #[derive(Debug, Args)]
 struct ClaimedRecords {
     /// Topic
@@ -50,7 +50,7 @@ struct ClaimedRecords {
     /// Offsets of the records
     #[arg(required = true, value_name = "OFFSET")]
     offsets: Vec<u64>,
-    /// Claim number that the records were claimed with
+    /// Claim number from the claim of the records
     #[arg(long, value_name = "CLAIM")]
     claim: u64,
 }
@@ -89,7 +89,7 @@ Examples:
         /// Topic
         topic: Option<String>,
     },
-    /// Show a group: its position, its members, what waits
+    /// Show a group: its position, its members, its pending records
     #[command(after_long_help = "Examples:\n  \
         weir put jobs x && weir group create jobs work && weir group show jobs work\n  \
         weir group show jobs work -o json")]
@@ -99,7 +99,7 @@ Examples:
         /// Name of the group
         group: String,
     },
-    /// Take records; they come again when the lease ends without an answer
+    /// Claim records; a record is delivered again if its lease ends without an acknowledgement
     #[command(after_long_help = "\
 Prints a line for each record, with the claim that acknowledges it.
 
@@ -111,23 +111,23 @@ Examples:
         topic: String,
         /// Name of the group
         group: String,
-        /// Records at most
+        /// Maximum number of records
         #[arg(long, default_value = "1", value_name = "N")]
         max: usize,
         /// Name of the member
         #[arg(long, default_value = MEMBER, value_name = "NAME")]
         member: String,
-        /// How long they are kept for the member [default: that of the group]
+        /// Lease of the records [default: that of the group]
         #[arg(long, value_parser = settings::duration, value_name = "TIME")]
         lease: Option<Duration>,
     },
-    /// Say that records are done
+    /// Acknowledge records
     #[command(after_long_help = "Examples:\n  \
         weir put j x && weir group create j w && weir group claim j w && \
         weir group ack j w 2 --claim 4\n  \
         weir group ack j w 2 --claim 4 -o json")]
     Ack(ClaimedRecords),
-    /// Give records back
+    /// Return records to the group
     #[command(after_long_help = "Examples:\n  \
         weir put j x && weir group create j w && weir group claim j w && \
         weir group nack j w 2 --claim 4\n  \
@@ -135,14 +135,14 @@ Examples:
     Nack {
         #[command(flatten)]
         taken: ClaimedRecords,
-        /// Time before they may be claimed again
+        /// Delay before the records may be claimed again
         #[arg(long, default_value = "0s", value_parser = settings::duration, value_name = "TIME")]
         delay: Duration,
-        /// Why, for the dead letter
+        /// Reason, for the dead letter
         #[arg(long, default_value = "", value_name = "TEXT")]
         reason: String,
     },
-    /// Move a group to a position; its members lose their records
+    /// Move a group to a position; its members lose their claims
     #[command(after_long_help = "\
 POSITION is the first record that is delivered next: start, end, an offset, -N for the last N
 records, or a time.
@@ -159,7 +159,7 @@ Examples:
         #[arg(value_parser = position, value_name = "POSITION", allow_hyphen_values = true)]
         to: ReadFrom,
     },
-    /// Remove a group; its position is forgotten
+    /// Remove a group and its position
     #[command(after_long_help = "Examples:\n  \
         weir put jobs x && weir group create jobs work && weir group rm jobs work --yes\n  \
         weir group create jobs work && weir group rm jobs work -y -o json")]
@@ -168,7 +168,7 @@ Examples:
         topic: String,
         /// Name of the group
         group: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
@@ -250,7 +250,7 @@ fn row(info: &GroupInfo) -> [Cell<'_>; 16] {
     ]
 }
 
-/// Fields of a record that was claimed.
+/// Fields of a claimed record.
 pub(crate) const CLAIM_FIELDS: &[Field] = &[
     field("claim", "number", "what acknowledges it"),
     field("offset", "number", "position in the topic"),
@@ -286,7 +286,7 @@ fn claim_row<'a>(claim: u64, attempts: u32, record: &Record<'a>) -> [Cell<'a>; 7
     ]
 }
 
-/// Carries out `weir group`.
+/// Runs `weir group`.
 pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Create {
@@ -318,7 +318,7 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             let offsets = sorted(&taken.offsets);
             let claim = taken.claim;
             step(caller, &taken.topic, &taken.group, |_, info| {
-                // A claim of an exclusive group is its ownership.
+                // In an exclusive group, the claim number is that of the ownership.
                 if info.is_some_and(|info| info.mode == GroupMode::Exclusive) {
                     let offset = offsets.last().copied().unwrap_or(0);
                     let generation = claim;
@@ -356,7 +356,8 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
     }
 }
 
-/// The offset up to which everything counts as done when `from` is the first record.
+/// The offset of the last record before the position `from`: the group counts all records up to
+/// that offset as done.
 fn done_before(topic: &Topic, from: ReadFrom) -> anyhow::Result<u64> {
     let failed = || format!("cannot read {}", topic.name());
     Ok(topic.offset_before(from).failed(failed)?.0)
@@ -373,7 +374,7 @@ fn sorted(offsets: &[u64]) -> Vec<u64> {
     offsets
 }
 
-/// Does one step and prints the verdict.
+/// Sends one step of a group, and prints the verdict.
 fn step<'a>(
     caller: &Caller,
     topic: &'a str,
@@ -395,7 +396,7 @@ fn step<'a>(
     Ok(exit)
 }
 
-/// The group, which must be there.
+/// The group. Fails if it does not exist.
 fn find(weir: &Weir, topic: &str, group: &str) -> anyhow::Result<GroupInfo> {
     let failed = || format!("cannot read group {group} of {topic}");
     let handle = weir.topic(topic).failed(failed)?;
@@ -468,19 +469,19 @@ fn claim(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long `weir tail --group` goes on.
+/// When `weir tail --group` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// To the end.
+    /// At the end of the topic.
     End,
-    /// To the end, as a member only when there is something to be read.
+    /// At the end of the topic. Joins the group only if there are records to read.
     Look,
-    /// For ever.
+    /// Never.
     Ever,
 }
 
-/// `weir tail --group`: prints what the group has not done, and then counts it
-/// as done. Returns how many it were.
+/// `weir tail --group`: prints the records that the group has not done, and acknowledges them.
+/// Returns the number of records.
 pub(crate) fn tail(
     weir: &Weir,
     (topic, group): (&str, &str),
@@ -506,7 +507,7 @@ pub(crate) fn tail(
         return Err(failure.because(why).advise(advice).into());
     }
     if done && until == Until::Look {
-        // To join would be written, and wake all who follow.
+        // A join is written to the log, and would wake all followers.
         return Ok(0);
     }
     let mut handle = handle
@@ -521,7 +522,7 @@ pub(crate) fn tail(
         let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
         let works = handle.claim(max, wait).failed(failed)?;
         if works.is_empty() && follow {
-            // It is still there.
+            // This member is still active, so it renews its ownership.
             handle.extend(&works, wait).failed(failed)?;
             continue;
         }
@@ -540,7 +541,7 @@ pub(crate) fn tail(
         left -= works.len() as u64;
     }
     handle.leave().failed(failed)?;
-    // What was printed and acknowledged is settled before anybody relies on it.
+    // The acknowledged records must be printed before the caller relies on them.
     std::io::stdout().flush().failed(failed)?;
     Ok(limit - left)
 }

@@ -20,7 +20,7 @@ macro_rules! guide {
     };
 }
 
-/// The exit codes, in words.
+/// The text that explains the exit codes.
 const EXITS: &str = "\
 0    done
 1    failed: input or output, a line that cannot be used
@@ -43,7 +43,7 @@ verify, topic verify, repair, backup, restore and serve say more about a store:
 78   wrong place, version or configuration
 ";
 
-/// The guides: name, what the guide is about, text.
+/// The guides: name, subject, text.
 const GUIDES: &[(&str, &str, &str)] = &[
     guide!(
         "first-steps",
@@ -111,7 +111,7 @@ pub(crate) struct HelpArgs {
     words: Vec<String>,
 }
 
-/// Carries out `weir help`.
+/// Runs `weir help`.
 pub(crate) fn run(args: &HelpArgs, grammar: clap::Command) -> anyhow::Result<ExitCode> {
     let text = match args.words.as_slice() {
         [word] if word == "exit" => EXITS.to_owned(),
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &HelpArgs, grammar: clap::Command) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether `word` is written as an error code: E and digits alone.
+/// Whether `word` has the form of an error code: E, then only digits.
 fn looks_like_code(word: &str) -> bool {
     word.strip_prefix(['E', 'e']).is_some_and(|digits| {
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -151,7 +151,7 @@ fn error_code(word: &str) -> Option<ErrorCode> {
     number.and_then(ErrorCode::from_number).or_else(by_name)
 }
 
-/// The guides with what they are about.
+/// Lists the guides with their subjects.
 fn guides() -> String {
     let mut text = "Guides, printed by `weir help guide NAME`:\n".to_owned();
     for (name, about, _) in GUIDES {
@@ -171,7 +171,7 @@ fn guide(name: &str) -> anyhow::Result<&'static str> {
     Ok(text)
 }
 
-/// Every error code with its name.
+/// Lists every error code with its name.
 fn errors() -> String {
     let mut text = "Error codes, explained by `weir help CODE`:\n".to_owned();
     for code in (100..1000).filter_map(ErrorCode::from_number) {

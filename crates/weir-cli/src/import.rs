@@ -1,20 +1,17 @@
-//! `weir import`: many values from a file, each exactly once.
+//! `weir import`: writes many values from a file, each exactly once.
 //!
-//! A file is imported under a session of its own: the client id is made from
-//! store, topic, life of the topic, path and what decides keys and values; the
-//! nonce of an item is its number among the usable items of the file. So a run
-//! that ended in any way is taken up by the next one: the store says which
-//! nonce it executed last, and answers items that are sent again instead of
-//! executing them. Each item's fingerprint is a hash over all items up to it;
-//! sending the last one again proves that nothing before it changed.
+//! A file is imported under its own session. The client id is derived from the store, the topic,
+//! the life of the topic, the path, and the options that determine keys and values. The nonce of an
+//! item is its number among the usable items of the file. The next run resumes a run that ended in
+//! any way: the store returns the last executed nonce, and returns the stored verdict of an item
+//! that is sent again. The fingerprint of each item is a hash over all items up to it. Sending the
+//! last executed item again proves that no item before it has changed.
 //!
-//! A first Ctrl-C ends the reading: what was read is written, answered and
-//! counted. A second one, or a kill, ends the process; nothing has to be tidied
-//! up first.
+//! The first Ctrl-C ends the reading; the items already read are written and counted. A second
+//! Ctrl-C, or a kill, ends the process at once and needs no cleanup.
 //!
 //! Invariants:
-//! - An unusable item gets no number, because the next run may treat it
-//!   otherwise.
+//! - An unusable item gets no number, because a later run may accept it or reject it.
 //! - Every usable item has a number.
 
 mod input_item;
@@ -46,7 +43,7 @@ use crate::report::{Because, Failure, note};
 use crate::verdict;
 use crate::write::ensure;
 
-/// Items between two looks at the progress bar.
+/// Items between two updates of the progress bar.
 const SHOW_EVERY: u64 = 500;
 
 #[derive(Debug, Args)]
@@ -64,7 +61,7 @@ Examples:
   printf '{\"id\":3}\\noops\\n' | weir import - -t things --on-error skip")]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct ImportArgs {
-    /// File to read, `-` for the input
+    /// File to read, `-` for standard input
     file: PathBuf,
     /// Topic to write to; created if it does not exist
     #[arg(short, long)]
@@ -84,14 +81,14 @@ pub(crate) struct ImportArgs {
     /// Action for an invalid item: stop, skip or dead-letter=FILE
     #[arg(long, value_name = "ACTION", default_value = "stop")]
     on_error: OnError,
-    /// Items that are sent together
+    /// Items in one batch
     #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
     /// Import the file once more from its beginning
     #[arg(long, hide_short_help = true)]
     again: bool,
-    /// Read and check the input, write nothing
+    /// Read and check the input without writing
     #[arg(long)]
     dry_run: bool,
     /// Do not create the topic
@@ -102,7 +99,7 @@ pub(crate) struct ImportArgs {
     accept_invalid: bool,
 }
 
-/// Forms of input.
+/// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// By the first character: `[` is JSON, else JSON Lines; JSON with --path
@@ -113,7 +110,7 @@ enum Form {
     Json,
 }
 
-/// Fields of what an import did.
+/// Fields of the result of an import.
 pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("imported", "number", "items written by this run"),
@@ -129,7 +126,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field("complete", "bool", "whether the input was read to its end"),
 ];
 
-/// Carries out `weir import`.
+/// Runs `weir import`.
 pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -147,7 +144,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
         return end.and(printed).map(|()| ExitCode::SUCCESS);
     }
     let weir = place::open(caller, Access::Write)?;
-    // From here on there is something to bring to an end.
+    // From here on, an interrupted import must be completed in order.
     interrupt.watch().failed(no_signals)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
     let sender = Sender::new(&weir, args, source.identity())?;
@@ -161,7 +158,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     let judge = Judge::new(args, caller, sender.name());
     let mut run = Run::new(caller, args, judge, Some(sender), &interrupt);
     let read = run.read(&mut source);
-    // What was read is written and answered, whatever ended the reading.
+    // The items already read are written, whatever ended the reading.
     let written = run.finish();
     run.bar.finish_and_clear();
     let counts = run.counts(source.bytes());
@@ -176,8 +173,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             _ => error,
         }
     });
-    // What failed to be written is said first, and whether or not anybody
-    // reads the output.
+    // A failed write is reported first, even if nobody reads the output.
     written.and(read).and(closed)?;
     if counts.rejected > 0 && !args.accept_invalid {
         return Ok(ExitCode::from(verdict::NOT_VALID));
@@ -185,7 +181,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     printed.map(|()| ExitCode::SUCCESS)
 }
 
-/// What is said after a Ctrl-C.
+/// The failure that reports a Ctrl-C.
 fn interrupted(args: &ImportArgs, source: &Source, counts: &Counts) -> Failure {
     let written = counts.imported + counts.rejected;
     let failure = Failure::new(
@@ -256,7 +252,7 @@ impl<'a> Run<'a> {
         loop {
             let next = source.next(&mut item);
             if self.interrupt.asked() {
-                // The item is not in, so the next run begins with it.
+                // The item is not written, so the next run starts with it.
                 return Err(Failure::new(ErrorCode::Cancelled, "interrupted").into());
             }
             let Some(found) = next? else { break };
@@ -272,7 +268,8 @@ impl<'a> Run<'a> {
             if let Some(sender) = &mut self.sender
                 && sender.item(&judged, found.line)?
             {
-                // The next run does not look at what is before these.
+                // The next run skips the items before these, so their dead letters must be durable
+                // now.
                 self.judge.flush()?;
                 sender.send()?;
             }
@@ -310,7 +307,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A bar on standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn bar(file: &Path, quiet: bool) -> ProgressBar {
     let len = std::fs::metadata(file)
         .ok()

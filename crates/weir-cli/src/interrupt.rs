@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks for an orderly end, the second one ends at once.
+//! Ctrl-C: the first signal requests an orderly end, the second one ends the process at once.
 //!
 //! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::asked`] between pieces of work and reads
 //! input through [`Interrupt::reader`], so that an idle input does not delay the end. Invariant: an
@@ -15,35 +15,35 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use weir::ErrorCode;
 
-/// From now on a write beyond the limit on the size of files (`RLIMIT_FSIZE`)
-/// fails like one to a full disk; without a handler it ends the process.
+/// After this call, a write beyond the limit on file sizes (`RLIMIT_FSIZE`) fails like a write to a
+/// full disk. Without a handler, the signal ends the process.
 pub(crate) fn survive_file_size_limit() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// A wish to end, once somebody has it.
+/// A flag that a signal sets.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
-    /// Gets a byte with each signal.
+    /// Receives a byte with each signal.
     wake: UnixStream,
     waker: UnixStream,
 }
 
 impl Interrupt {
-    /// One that nothing happens to before [`watch`](Self::watch).
+    /// Creates the flag. Signals do not set it before [`watch`](Self::watch).
     pub(crate) fn new() -> io::Result<Self> {
         let (wake, waker) = UnixStream::pair()?;
         let asked = Arc::default();
         Ok(Self { asked, wake, waker })
     }
 
-    /// From now on, the first signal is a wish and the second one is the end.
+    /// After this call, the first signal sets the flag and the second one ends the process.
     pub(crate) fn watch(&self) -> io::Result<()> {
         let exit = ErrorCode::Cancelled.exit_code().into();
         for signal in [SIGINT, SIGTERM] {
             let asked = || Arc::clone(&self.asked);
-            // In this order: the first signal must not see its own flag.
+            // In this order, so that the first signal does not see the flag that it sets itself.
             signal_hook::flag::register_conditional_shutdown(signal, exit, asked())?;
             signal_hook::flag::register(signal, asked())?;
             signal_hook::low_level::pipe::register(signal, self.waker.try_clone()?)?;
@@ -51,20 +51,20 @@ impl Interrupt {
         Ok(())
     }
 
-    /// Whether the end is wished for.
+    /// Whether a signal has requested the end.
     pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Blocks for `time`, or until the end is wished for.
+    /// Blocks for `time`, or until a signal requests the end.
     pub(crate) fn pause(&self, time: std::time::Duration) {
         let mut ready = [PollFd::new(&self.wake, PollFlags::IN)];
         let time = rustix::event::Timespec::try_from(time).ok();
-        // A signal may end the wait early; the caller asks again.
+        // A signal may end the wait early; the caller checks the flag again.
         let _ = poll(&mut ready, time.as_ref());
     }
 
-    /// The input, with an error instead of a wait once the end is wished for.
+    /// Wraps the input. A read fails instead of blocking once a signal has requested the end.
     pub(crate) fn reader(&self, input: File) -> io::Result<impl Read + use<>> {
         let wake = self.wake.try_clone()?;
         Ok(Reader { input, wake })
@@ -90,7 +90,7 @@ impl Read for Reader {
             if ready[0].revents().is_empty() {
                 return self.input.read(buffer);
             }
-            // Not the kind that is tried again.
+            // The error kind must not be `Interrupted`, because callers retry that.
             return Err(io::Error::other("interrupted"));
         }
     }

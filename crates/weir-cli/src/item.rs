@@ -1,5 +1,5 @@
-//! Writes as JSON objects: the lines of `put --format jsonl`, of `txn`, and of what
-//! `export` prints.
+//! Writes as JSON objects: the lines of `put --format jsonl`, of `txn`, and of the output of
+//! `export`.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use weir::{ErrorCode, Expect, Intention, Operation, TxnOp};
 use crate::bytes;
 use crate::report::Failure;
 
-/// A write as an object. Fields that `export` and `tail` print and that a write
-/// has no use for are allowed and read past; all others are errors.
+/// A write as an object. Fields that `export` and `tail` print but a write does not use are
+/// ignored. All other unknown fields are errors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Item<'a> {
@@ -55,7 +55,7 @@ pub(crate) struct Item<'a> {
     _last: Option<&'a RawValue>,
 }
 
-/// `null` is a value too, so it must not become "no value".
+/// `null` is a value too, so it must not become a missing value.
 fn raw<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
@@ -76,7 +76,7 @@ struct Expectations {
     topic_empty: bool,
 }
 
-/// What a line asks for.
+/// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Put,
@@ -85,7 +85,7 @@ enum Kind {
     Nothing,
 }
 
-/// What is wrong with a text, and where in it.
+/// An error in a text, with its position.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     /// Line of the text, from 1.
@@ -97,7 +97,7 @@ pub(crate) struct Wrong {
 }
 
 impl Wrong {
-    /// What a JSON parser says.
+    /// Converts an error of the JSON parser.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         Self {
@@ -107,7 +107,7 @@ impl Wrong {
         }
     }
 
-    /// Line and column in the input, for a text that begins at a place of it.
+    /// Line and column in the input, for a text that begins at `line` and `column` of the input.
     pub(crate) fn place(&self, line: u64, column: u64) -> (u64, u64) {
         match self.line {
             0 | 1 => (line, column + self.column.saturating_sub(1)),
@@ -123,7 +123,7 @@ impl From<String> for Wrong {
     }
 }
 
-/// Many writes, with their bytes in one place.
+/// Many writes, with their bytes in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
     bytes: Vec<u8>,
@@ -134,13 +134,13 @@ pub(crate) struct Items {
 #[derive(Debug)]
 struct Part {
     kind: Kind,
-    /// Ends of key, value and metadata in the bytes; each starts where the one
-    /// before ends.
+    /// Ends of key, value and metadata in the buffer. Each part starts at the end of the previous
+    /// one.
     start: usize,
     key: usize,
     value: usize,
     meta: usize,
-    /// First of its conditions.
+    /// Index of its first condition.
     expect: usize,
 }
 
@@ -154,7 +154,7 @@ enum Expected {
 }
 
 impl<'a> Item<'a> {
-    /// Reads an object.
+    /// Parses an object.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, Wrong> {
         serde_json::from_slice(text).map_err(|error| Wrong::json(&error))
     }
@@ -173,7 +173,7 @@ impl<'a> Item<'a> {
             Some(kind) => return Err(format!("{kind} is no kind of write")),
         };
         match (delete, values) {
-            // A printed DELETE has an empty text.
+            // `tail` and `export` print a DELETE with an empty text.
             (true, 0) => Ok(Kind::Delete),
             (true, _) if self.text.as_deref() == Some("") => Ok(Kind::Delete),
             (true, _) => Err("a delete has no value".to_owned()),
@@ -198,17 +198,17 @@ impl Items {
         self.parts.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no writes.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Bytes held.
+    /// Bytes of keys, values and metadata.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Forgets all, keeps the memory.
+    /// Removes all writes, and retains the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.parts.clear();
@@ -220,7 +220,7 @@ impl Items {
         self.push(Kind::Put, key, value, meta);
     }
 
-    /// Adds what a line says, or gives the reason why not.
+    /// Adds the write of a line. The error is the reason why it is invalid.
     pub(crate) fn item(&mut self, item: &Item<'_>) -> Result<(), String> {
         let kind = item.kind()?;
         let bad = |name: &str| format!("{name}64 is no base64, or stands beside {name}");
@@ -275,8 +275,8 @@ impl Items {
         )
     }
 
-    /// The conditions of all writes, one list; `own` says whether a condition
-    /// without a key of its own means that of its intention.
+    /// The conditions of all writes as one list. `own`: a condition without a key refers to the key
+    /// of its intention; otherwise each condition names the key of its write.
     pub(crate) fn conditions(&self, own: bool) -> Vec<Expect<'_>> {
         let mut all = Vec::with_capacity(self.expect.len());
         for (at, part) in self.parts.iter().enumerate() {
@@ -302,8 +302,8 @@ impl Items {
         self.expect.get(from..to).unwrap_or_default()
     }
 
-    /// The writes as intentions; `conditions` is what
-    /// [`conditions`](Self::conditions) gave for keys of their own.
+    /// The writes as intentions. `conditions` is the result of [`conditions`](Self::conditions)
+    /// with `own`.
     pub(crate) fn intentions<'a>(
         &'a self,
         topic: &'a str,
@@ -351,7 +351,7 @@ impl Items {
         })
     }
 
-    /// Whether the newest write is none but has conditions at most.
+    /// Whether the newest line writes nothing, and has conditions at most.
     pub(crate) fn last_is_nothing(&self) -> bool {
         self.parts
             .last()
@@ -359,14 +359,14 @@ impl Items {
     }
 }
 
-/// A line or item of input that cannot be used.
+/// The failure for an unusable line or item of the input.
 pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
     let what = format!("line {line} column {column} of the input cannot be used");
     Failure::new(ErrorCode::BadLine, what).because(why)
 }
 
-/// A line of input that is no object as it should be; `then` says what became
-/// of the others.
+/// The failure for a line of the input that is not a valid object. `then` describes the result of
+/// the other lines.
 pub(crate) fn bad_text(line: u64, wrong: &Wrong, then: &str) -> Failure {
     let (line, column) = wrong.place(line, 1);
     bad_line(line, column, &wrong.why).advise(format!("correct it there; {then}"))

@@ -30,7 +30,7 @@ use crate::place::{self, Access, PROGRAM, Where};
 use crate::progress::Progress;
 use crate::report::{Failure, note};
 
-/// The commands that need arguments and print rows, with the fields of the rows.
+/// The commands with required arguments that print rows, and the fields of the rows.
 pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
     ("jira login", site::FIELDS),
     ("jira search", read::FIELDS),
@@ -64,11 +64,11 @@ pub(crate) struct JiraArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Keep address and token of a site, and test the rights needed
+    /// Store address and token of a site, and test the required rights
     Login(site::LoginArgs),
-    /// Bring what changed at the site into the replica
+    /// Fetch the changes of the site into the replica
     Pull(sync::PullArgs),
-    /// Pull and push again and again until Ctrl-C
+    /// Pull and push repeatedly until Ctrl-C
     Watch(sync::WatchArgs),
     /// List issues of the replica, all or by a JQL query
     List(read::ListArgs),
@@ -84,7 +84,7 @@ enum Verb {
     Assign(edit::AssignArgs),
     /// Add labels to an issue, or remove them
     Label(edit::LabelArgs),
-    /// Watch an issue, or stop to
+    /// Watch an issue, or stop watching it
     WatchIssue(edit::WatchIssueArgs),
     /// Link two issues, or remove their link
     Link(edit::LinkArgs),
@@ -102,7 +102,7 @@ enum Verb {
     Push(outbox::PushArgs),
     /// List the changes that are not at the site yet
     Outbox(outbox::OutboxArgs),
-    /// Decide about a change in conflict, or one that was refused
+    /// Resolve a change in conflict, or a rejected change
     Resolve(outbox::ResolveArgs),
     /// List the fields of an issue that can be edited
     Fields(outbox::FieldsArgs),
@@ -110,7 +110,7 @@ enum Verb {
     Project(project::ProjectArgs),
 }
 
-/// Carries out `weir jira`.
+/// Runs `weir jira`.
 pub(crate) fn run(caller: &Caller, args: &JiraArgs) -> anyhow::Result<ExitCode> {
     let named = args.site.as_deref();
     match &args.verb {
@@ -144,7 +144,7 @@ fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// The folder of settings and tokens of sites.
+/// The folder for settings and tokens of sites.
 fn folder() -> anyhow::Result<PathBuf> {
     let home = crate::contexts::home();
     let home = home.ok_or_else(|| {
@@ -154,7 +154,7 @@ fn folder() -> anyhow::Result<PathBuf> {
     Ok(home.join("jira"))
 }
 
-/// The name of the site of the call, with its settings.
+/// The name and settings of the site that the call selects.
 fn chosen(named: Option<&str>) -> anyhow::Result<(String, Site)> {
     let folder = folder()?;
     let name = if let Some(name) = named {
@@ -179,7 +179,7 @@ fn chosen(named: Option<&str>) -> anyhow::Result<(String, Site)> {
     Ok((name, site))
 }
 
-/// The replica of the site of the call.
+/// The replica of a site.
 fn replica(caller: &Caller, access: Access, name: &str) -> anyhow::Result<Replica> {
     Ok(Replica::new(open(caller, access)?, name))
 }
@@ -204,7 +204,7 @@ fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
     )
 }
 
-/// A client of a site, with its token. Warns of a token that ends soon.
+/// A client of a site, with its token. Warns if the token expires soon.
 fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
     let token = site.token(&folder()?, name);
     let token = token.map_err(|error| failed("cannot read the token", &error))?;
@@ -220,7 +220,7 @@ fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
     client.map_err(|error| failed("cannot use the token", &error).into())
 }
 
-/// The failure of a call of the library.
+/// The failure of a call to the library.
 pub(crate) fn failed(what: &str, error: &JiraError) -> Failure {
     let code = match error {
         JiraError::Store(error) => return Failure::weir(what, error),

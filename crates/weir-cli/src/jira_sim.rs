@@ -1,4 +1,4 @@
-//! `weir jira-sim`: a server that answers like Jira Cloud, or like Jira Data Center.
+//! `weir jira-sim`: a simulator of Jira Cloud or Jira Data Center.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ Examples:
   weir jira-sim --port 0 --mode dc --check
   weir jira-sim --port 0 --email me@example.com --token-file /dev/null --check")]
 pub(crate) struct JiraSimArgs {
-    /// Port at 127.0.0.1; 0: one that is free
+    /// Port at 127.0.0.1; 0: any free one
     #[arg(long, default_value_t = SIM_PORT)]
     port: u16,
     /// Seed of the data
@@ -41,39 +41,39 @@ pub(crate) struct JiraSimArgs {
     /// Number of issues
     #[arg(long, default_value_t = 100)]
     issues: usize,
-    /// Comments of an issue on average
+    /// Average number of comments of an issue
     #[arg(long, default_value_t = 2, hide_short_help = true)]
     comments: usize,
-    /// Worklogs of an issue on average
+    /// Average number of worklogs of an issue
     #[arg(long, default_value_t = 0, hide_short_help = true)]
     worklogs: usize,
     /// Number of users
     #[arg(long, default_value_t = 5, hide_short_help = true)]
     users: usize,
-    /// Milliseconds by which the search index is late
+    /// Lag of the search index, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     search_lag: i64,
-    /// Most issues of a page
+    /// Maximum number of issues in a page
     #[arg(long, default_value_t = 100, hide_short_help = true)]
     page_cap: usize,
-    /// Milliseconds before each answer
+    /// Delay of each response, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     latency: u64,
-    /// Milliseconds before the first answer of a connection
+    /// Delay of the first response of a connection, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     connect_latency: u64,
-    /// Requests answered a second, and how many at once; others get 429 [else no limit]
+    /// Limits: requests a second, and size of a burst; others get 429 [else no limit]
     #[arg(long, value_parser = rate, value_name = "RATE:BURST", hide_short_help = true)]
     rate: Option<(u32, u32)>,
-    /// Zone of the account, in which times in JQL are read, such as +05:30
+    /// Time zone of the account, for times in JQL, such as +05:30
     #[arg(long, default_value = "+00:00", value_parser = zone, value_name = "OFFSET",
         allow_hyphen_values = true, hide_short_help = true)]
     timezone: i64,
-    /// Which Jira it answers like; Data Center can only be read
+    /// Kind of Jira to simulate; Data Center is read-only
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
     mode: Mode,
-    /// E-mail address of the account that is asked for; needs --token-file. With `--mode dc` it is left
-    /// out: the token is a personal access token
+    /// E-mail address of the account in requests; needs --token-file. Leave it out with `--mode
+    /// dc`: the token is a personal access token
     #[arg(
         long,
         requires = "token_file",
@@ -81,10 +81,10 @@ pub(crate) struct JiraSimArgs {
         hide_short_help = true
     )]
     email: Option<String>,
-    /// Make the data, listen, and end at once
+    /// Generate the data, listen, and end at once
     #[arg(long)]
     check: bool,
-    /// Check that the site at this address behaves as Weir expects, in place of a simulator
+    /// Check that the site at this address behaves as Weir expects, instead of simulating one
     #[arg(long, value_name = "URL", conflicts_with = "check")]
     against: Option<String>,
     /// Key of the project whose issues --against reads [else the first one]
@@ -100,14 +100,14 @@ pub(crate) struct JiraSimArgs {
     write: Option<String>,
 }
 
-/// Reads the offset of a zone, `+05:30`; returns it in minutes.
+/// Parses the offset of a time zone, `+05:30`. Returns minutes.
 fn zone(text: &str) -> Result<i64, String> {
     let offset = jiff::fmt::strtime::parse("%:z", text).map_err(|error| error.to_string())?;
     let offset = offset.offset().ok_or("it has no offset")?;
     Ok(i64::from(offset.seconds() / 60))
 }
 
-/// Reads `RATE:BURST`.
+/// Parses `RATE:BURST`.
 fn rate(text: &str) -> Result<(u32, u32), String> {
     let (rate, burst) = text.split_once(':').ok_or("it has no `:`")?;
     let number = |text: &str| match text.parse::<u32>() {
@@ -133,7 +133,7 @@ enum Mode {
     Dc,
 }
 
-/// Carries out `weir jira-sim --against`.
+/// Runs `weir jira-sim --against`.
 fn check(caller: &Caller, args: &JiraSimArgs, url: &str) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -178,7 +178,7 @@ fn check(caller: &Caller, args: &JiraSimArgs, url: &str) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir jira-sim`.
+/// Runs `weir jira-sim`.
 pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCode> {
     if let Some(url) = &args.against {
         return check(caller, args, url);

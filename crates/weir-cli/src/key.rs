@@ -1,4 +1,4 @@
-//! Keys and values on the command line: any bytes can be given.
+//! Keys and values on the command line, for any bytes.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use crate::bytes;
 use crate::report::Because;
 
-/// The options that give a key.
+/// The options for a key.
 #[derive(Clone, Debug, Args)]
 #[group(id = "a_key", multiple = false)]
 pub(crate) struct KeyArgs {
@@ -25,12 +25,12 @@ pub(crate) struct KeyArgs {
     key64: Option<Bytes>,
 }
 
-/// Bytes that were given in a text form.
+/// Bytes decoded from hexadecimal or base64.
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes(Vec<u8>);
 
 impl KeyArgs {
-    /// The key, if one was given.
+    /// The key, if any.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         let plain = self.key.as_deref().map(OsStr::as_bytes);
         let coded = || Some(self.key_hex.as_ref().or(self.key64.as_ref())?.0.as_slice());
@@ -38,7 +38,7 @@ impl KeyArgs {
     }
 }
 
-/// What is said of an empty key: the store would take it for none.
+/// The error for an empty key, which the store would treat as no key.
 const EMPTY: &str = "a key is not empty; leave it out for a record without key";
 
 fn plain() -> impl TypedValueParser<Value = OsString> {
@@ -62,7 +62,7 @@ fn parse_base64(text: &str) -> Result<Bytes, String> {
     not_empty(bytes::from_base64(text).ok_or("this is not base64")?)
 }
 
-/// A value: as it is, `@FILE` for the content of a file, `@@...` for one that
+/// Reads a value: the bytes as typed, `@FILE` for the content of a file, `@@...` for a value that
 /// begins with `@`.
 pub(crate) fn value(text: &OsStr) -> anyhow::Result<Cow<'_, [u8]>> {
     let bytes = text.as_bytes();

@@ -1,5 +1,5 @@
-//! `weir lab`: hands over to the program `weir-lab`, which is installed apart
-//! because it brings rivals and their licences.
+//! `weir lab`: runs the program `weir-lab`. It is installed separately, because it contains other
+//! software and its licences.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -27,7 +27,7 @@ pub(crate) struct LabArgs {
     words: Vec<OsString>,
 }
 
-/// Carries out `weir lab`; returns only when that fails.
+/// Runs `weir lab`. Returns only if the program cannot be started.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let beside = std::env::current_exe()
         .ok()

@@ -1,9 +1,9 @@
-//! The `weir` command: the store's verbs for people and scripts.
+//! The `weir` command, for people and scripts.
 //!
-//! Data goes to standard output, everything else to standard error; a closed
-//! standard output ends the program by SIGPIPE. Exit codes are those of the error
-//! table (`weir help exit`). The command implements no rule of the store (they
-//! are in `weir-core`), and uses no interface that the library lacks.
+//! Data goes to standard output, everything else to standard error. A write to a closed standard
+//! output ends the program by SIGPIPE. Exit codes are those of the error table (`weir help exit`).
+//! The command implements no rule of the store (the rules are in `weir-core`), and uses only the
+//! public API of the library.
 #![deny(unsafe_code)]
 
 mod allocator;
@@ -73,7 +73,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     crash::watch();
-    // Without the handler only that limit kills, which needs no sentence.
+    // If the handler cannot be installed, only exceeding that limit kills the process; no warning
+    // is needed.
     drop(interrupt::survive_file_size_limit());
     clap_complete::CompleteEnv::with_factory(cli::Cli::build).complete();
     let cli = cli::Cli::read();

@@ -1,4 +1,4 @@
-//! `weir man`: the manual pages, made from the help texts.
+//! `weir man`: writes the manual pages, generated from the help texts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub(crate) struct ManArgs {
     directory: PathBuf,
 }
 
-/// Carries out `weir man`.
+/// Runs `weir man`.
 pub(crate) fn run(args: &ManArgs, grammar: clap::Command) -> anyhow::Result<ExitCode> {
     let written = std::fs::create_dir_all(&args.directory)
         .and_then(|()| clap_mangen::generate_to(grammar, &args.directory));

@@ -1,4 +1,4 @@
-//! `weir notes-sim`: a server of notes, the target of measurements of HTTP clients.
+//! `weir notes-sim`: a server of notes, used to measure HTTP clients.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,16 +20,16 @@ Examples:
   weir notes-sim --port 0 --check
   weir notes-sim --port 0 --think 300 --connect-latency 100 --check")]
 pub(crate) struct NotesSimArgs {
-    /// Port at 127.0.0.1; 0: one that is free
+    /// Port at 127.0.0.1; 0: any free one
     #[arg(long, default_value_t = NOTES_PORT)]
     port: u16,
     /// Number of notes at the start
     #[arg(long, default_value_t = 3)]
     notes: usize,
-    /// Milliseconds of the slow listener once for each connection
+    /// Delay of the slow listener once for each connection, in milliseconds
     #[arg(long, default_value_t = 100, value_name = "MS")]
     connect_latency: u64,
-    /// Milliseconds of the slow listener before each answer
+    /// Delay of the slow listener before each response, in milliseconds
     #[arg(long, default_value_t = 300, value_name = "MS")]
     think: u64,
     /// Close each connection after one answer
@@ -40,7 +40,7 @@ pub(crate) struct NotesSimArgs {
     check: bool,
 }
 
-/// Carries out `weir notes-sim`.
+/// Runs `weir notes-sim`.
 pub(crate) fn run(caller: &Caller, args: &NotesSimArgs) -> anyhow::Result<ExitCode> {
     let options = NotesOptions {
         port: args.port,

@@ -1,13 +1,12 @@
-//! The one way data leaves: rows of named fields as table, JSON, CSV or raw.
+//! Prints all data: rows of named fields as table, JSON, CSV or raw.
 //!
-//! A command names its fields once, and every format is derived from them: JSON
-//! has every field of the table. Sizes, counts and durations are plain numbers
-//! in base units in JSON and CSV, and readable in tables; times are RFC 3339
-//! UTC.
+//! A command declares its fields once, and every format is derived from them: JSON has every field
+//! of the table. In JSON and CSV, sizes, counts and durations are plain numbers in base units; in
+//! tables they are formatted for people. Times are RFC 3339 UTC.
 //!
 //! Invariants:
-//! - No message is among the data.
-//! - A table has no control character.
+//! - No message is printed among the data.
+//! - A table contains no control character.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -19,9 +18,9 @@ use crate::paint;
 use crate::report::{self, Failure};
 use weir::ErrorCode;
 
-/// Rows of a table that are held back to find the widths of its columns.
+/// Maximum rows of a table that are buffered to find the widths of its columns.
 const TABLE_ROWS_HELD: usize = 500;
-/// Widest cell of a narrow table when the width of the terminal is not known.
+/// Maximum characters of a cell in a narrow table if the width of the terminal is unknown.
 const CELL_CHARS_MAX: usize = 60;
 
 /// How rows are printed.
@@ -58,27 +57,27 @@ impl Format {
     }
 }
 
-/// What rows are, which decides the default format and the shape of JSON.
+/// The shape of the rows, which determines the default format and the structure of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One thing with properties: an object in JSON, upright as a table.
+    /// One thing with properties: an object in JSON, one line for each property in a table.
     One,
     /// Several things: an array in JSON.
     List,
-    /// Things as they come: lines of JSON in a pipe.
+    /// A stream of things: lines of JSON in a pipe.
     Stream,
 }
 
 /// One named field of a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
-    /// Name in JSON; in capitals the heading of the column.
+    /// Name in JSON. In capitals, the heading of the column.
     pub(crate) name: Cow<'static, str>,
     /// Type, as printed by `-o help`.
     pub(crate) kind: &'static str,
     /// Whether only `-o wide` shows it in a table.
     pub(crate) wide: bool,
-    /// What it means, with its unit.
+    /// Description, with its unit.
     pub(crate) about: &'static str,
 }
 
@@ -123,13 +122,13 @@ pub(crate) enum Cell<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A value.
     Value(Cow<'a, [u8]>),
-    /// JSON, as it stood somewhere.
+    /// JSON, copied byte for byte.
     Json(Cow<'a, [u8]>),
-    /// Things of their own, each as a JSON object and as a line for people.
+    /// Nested things, each as a JSON object and as a line for people.
     Many(Vec<(String, String)>),
 }
 
-/// What the person asked for.
+/// The options for the output.
 #[derive(Clone, Debug)]
 pub(crate) struct Style {
     /// `--output`.
@@ -146,7 +145,7 @@ pub(crate) struct Output {
     format: Format,
     shape: Shape,
     fields: Cow<'static, [Field]>,
-    /// Indexes of the fields that are shown, in order.
+    /// Indexes of the shown fields, in order.
     shown: Vec<usize>,
     headers: bool,
     rows: usize,
@@ -157,7 +156,7 @@ pub(crate) struct Output {
 }
 
 impl Style {
-    /// The format in effect for rows of this shape.
+    /// The effective format for rows of this shape.
     pub(crate) fn format(&self, shape: Shape) -> Format {
         let piped = || !io::stdout().is_terminal();
         match self.format {
@@ -167,8 +166,7 @@ impl Style {
         }
     }
 
-    /// Begins to print rows; `None` when `-o help` was asked for and is
-    /// answered.
+    /// Starts printing rows. `None` if `-o help` was given; the fields are then already printed.
     pub(crate) fn open(
         &self,
         shape: Shape,
@@ -226,7 +224,7 @@ impl Style {
 }
 
 fn columns(names: &[String], fields: &[Field]) -> anyhow::Result<Vec<usize>> {
-    // In JSON a value may be called `text` or `value64`, a key `key64`.
+    // In JSON, a value may be named `text` or `value64`, and a key `key64`.
     let plain = |name: &str| match name {
         "text" => "value".to_owned(),
         name => name.trim_end_matches("64").to_owned(),
@@ -245,7 +243,7 @@ fn columns(names: &[String], fields: &[Field]) -> anyhow::Result<Vec<usize>> {
     names.iter().map(at).collect()
 }
 
-/// Columns of the terminal, or `COLUMNS`; `None` when there is no limit.
+/// Columns of the terminal, or `COLUMNS`; `None` if there is no limit.
 pub(crate) fn terminal_width() -> Option<usize> {
     let set = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
     let asked = || {
@@ -269,7 +267,7 @@ impl Output {
         report::stdout(result)
     }
 
-    /// Makes everything visible that was printed so far.
+    /// Writes all buffered output.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
         let result = self.let_go().and_then(|()| self.out.flush());
         report::stdout(result)
@@ -338,7 +336,7 @@ impl Output {
         self.out.write_all(b"\r\n")
     }
 
-    /// Values as they are; of rows without one, the cells with tabs between.
+    /// Prints values unchanged. For rows without a value, prints the cells separated by tabs.
     fn raw(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
         let value = cells.iter().find_map(|cell| match cell {
             Cell::Value(bytes) => Some(bytes),
@@ -380,7 +378,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints the rows of a table that were held back.
+    /// Prints the buffered rows of a table.
     fn let_go(&mut self) -> io::Result<()> {
         if self.held.is_empty() {
             return Ok(());
@@ -408,7 +406,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes width from the widest column until the table fits.
+    /// Narrows the widest column until the table fits.
     fn fit(&mut self) {
         if self.format == Format::Wide {
             return;
@@ -473,7 +471,7 @@ impl Output {
         writeln!(self.out, "{}", line.trim_end())
     }
 
-    /// A cell in its colours: a value, and how a write was judged.
+    /// Colours a cell: a value, or the effect of a write.
     fn painted(&self, field: &Field, text: String) -> String {
         match &*field.name {
             _ if !self.colours => text,
@@ -515,7 +513,7 @@ fn member(name: &str, cell: &Cell<'_>) -> String {
     }
 }
 
-/// A cell for programs that read columns.
+/// Formats a cell for programs that read columns.
 fn plain(cell: &Cell<'_>) -> String {
     match cell {
         Cell::Bytes(bytes) | Cell::Value(bytes) => match std::str::from_utf8(bytes) {
@@ -528,7 +526,7 @@ fn plain(cell: &Cell<'_>) -> String {
     }
 }
 
-/// JSON for a column: a string without quotes and escapes, everything else as it stands.
+/// JSON for a column: a string without quotes and escapes, everything else unchanged.
 fn bare_json(json: &[u8]) -> String {
     if json.first() == Some(&b'"') {
         weir::query::unquoted(json)
@@ -537,7 +535,7 @@ fn bare_json(json: &[u8]) -> String {
     }
 }
 
-/// A cell for people.
+/// Formats a cell for people.
 fn human(cell: &Cell<'_>) -> String {
     match cell {
         Cell::Nothing => String::new(),

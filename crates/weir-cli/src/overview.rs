@@ -1,6 +1,6 @@
 //! The help of `weir` itself: its commands in groups.
 //!
-//! Invariant: each command stands in one group; a test compares the groups with the grammar.
+//! Invariant: each command is in exactly one group; a test compares the groups with the grammar.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("About weir", &["version", "help"]),
 ];
 
-/// The verbs of `weir jira` in its short help, which has no room for a line each.
+/// The verbs of `weir jira` in its short help, which has too few lines for one line each.
 const JIRA: &[(&str, &[&str])] = &[
     (
         "Site",

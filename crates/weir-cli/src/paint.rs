@@ -1,21 +1,21 @@
-//! Colours: never the only carrier of a meaning, and dropped where they are not
-//! wanted (`NO_COLOR`, pipes, terminals without).
+//! Colours. No meaning depends on colour alone. Colour is off in pipes, with `NO_COLOR`, and on
+//! terminals without colours.
 
 use std::fmt::Write as _;
 
-/// Foreground colours by their numbers in the terminal's language.
+/// Foreground colours, as ANSI colour codes.
 pub(crate) const GREEN: u8 = 32;
-/// See above.
+/// As above.
 pub(crate) const RED: u8 = 31;
-/// Less bright than the rest.
+/// Less bright than other text.
 pub(crate) const DIM: u8 = 2;
 
-/// Names of members.
+/// Names of object members.
 const BLUE: u8 = 34;
 /// Numbers and words.
 const CYAN: u8 = 36;
 
-/// The text in a colour, if there may be one.
+/// The text in a colour, if colours are on.
 pub(crate) fn paint(text: &str, colour: u8, terminal: bool) -> String {
     if is_on(terminal) {
         format!("\x1b[{colour}m{text}\x1b[0m")
@@ -24,8 +24,8 @@ pub(crate) fn paint(text: &str, colour: u8, terminal: bool) -> String {
     }
 }
 
-/// JSON with its strings, numbers and names in colours. It need not be whole: a value that was cut off
-/// is coloured as far as it goes.
+/// Colours the strings, numbers and names of JSON. The text may be truncated; it is coloured up to
+/// its end.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     let mut rest = text;
@@ -58,7 +58,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.')
 }
 
-/// Bytes of the string that the text begins with.
+/// Bytes of the string at the start of the text.
 fn string_len(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -72,7 +72,7 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// Whether colours are wanted on standard output or error, which is a terminal or not.
+/// Whether colours are on for standard output or error; `terminal`: that output is a terminal.
 pub(crate) fn is_on(terminal: bool) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -84,7 +84,7 @@ pub(crate) fn is_on(terminal: bool) -> bool {
 mod tests {
     use super::json;
 
-    /// Colours as letters: b, g, c, d, and `.` for their end.
+    /// Colours as letters: b, g, c, d, and `.` for the end of a colour.
     fn shown(text: &str) -> String {
         let mut text = json(text);
         for (code, letter) in [
@@ -106,7 +106,7 @@ mod tests {
             "{b\"a\". : [c1.,c-2.5e3.,ctrue.,dnull.]}"
         );
         assert_eq!(shown("\"x\\\":\""), "g\"x\\\":\".");
-        // Cut off, and no JSON.
+        // Truncated text that is not valid JSON.
         assert_eq!(shown("{\"é\":\"lon…"), "{b\"é\".:g\"lon….");
         assert_eq!(shown("é, ü"), "é, ü");
         assert_eq!(shown(""), "");

@@ -1,5 +1,5 @@
-//! Chapter "failover": three nodes, their leader is killed, writes go on, and in the end all
-//! nodes hold the same.
+//! Chapter "failover": the leader of three nodes is killed while events are written. Writes
+//! continue, and in the end all nodes have equal state.
 //!
 //! Invariant: no node outlives the chapter.
 
@@ -24,18 +24,18 @@ use crate::interrupt::Interrupt;
 const NODES: usize = 3;
 /// Events before the leader is killed, and as many after it.
 const EVENTS: u64 = 200;
-/// How long the nodes may take to agree.
+/// Maximum time until the nodes agree.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Pause before the nodes are asked again.
+/// Pause between two polls of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Processes, which end in order when this is dropped.
+/// Child processes. Dropping this ends them in order.
 struct Processes(Vec<Child>);
 
 impl Drop for Processes {
     fn drop(&mut self) {
         for child in self.0.iter().rev() {
-            // It may have ended by itself.
+            // The process may already have ended.
             drop(signal(child.id(), Signal::TERM));
         }
         for child in &mut self.0 {
@@ -50,12 +50,12 @@ fn signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A cluster that `weir cluster local` has started.
+/// A cluster started by `weir cluster local`.
 struct Cluster {
     processes: Processes,
-    /// Address of all nodes.
+    /// Addresses of all nodes.
     at: String,
-    /// The process and the address of each node.
+    /// Process id and address of each node.
     nodes: BTreeMap<u64, (u32, String)>,
 }
 
@@ -90,7 +90,7 @@ impl Cluster {
         anyhow::bail!("the cluster did not start; each node has a log in its directory")
     }
 
-    /// Starts a node again that was killed.
+    /// Restarts a killed node.
     fn restart(&mut self, directory: &Path, node: u64) -> anyhow::Result<()> {
         let mut command = weir()?;
         let at = directory.join(format!("node-{node}"));
@@ -101,14 +101,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the nodes that answer say of themselves.
+    /// Statuses of the nodes that respond.
     fn said(&self) -> Vec<ClusterStatus> {
         let ask = |native: &str| Weir::connect(native).ok()?.status().ok()?.server?.cluster;
         let nodes = self.nodes.values();
         nodes.filter_map(|(_, native)| ask(native)).collect()
     }
 
-    /// Asks all nodes until they say what is wanted.
+    /// Polls all nodes until their statuses satisfy a condition.
     fn until<T>(
         &self,
         interrupt: &Interrupt,
@@ -127,11 +127,11 @@ impl Cluster {
     }
 }
 
-/// This program, as a process that is none of a terminal.
+/// A command for this program, in a process group without a terminal.
 fn weir() -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot find this program again")?;
     let mut command = Command::new(program);
-    // The demo may run in memory, and says so.
+    // The demo may run in memory, and reports that.
     command.env("WEIR_SERVE_VOLATILE", "true");
     command.stdin(Stdio::null()).stderr(Stdio::null());
     Ok(command)

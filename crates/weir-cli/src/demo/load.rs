@@ -1,4 +1,4 @@
-//! Chapter "load": what comes through when there is more of it.
+//! Chapter "load": the throughput under load.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -13,15 +13,15 @@ use super::stage::{Stage, bytes, count, go_on, rate};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
-/// The topic that is written to.
+/// The topic of the load.
 const TOPIC: &str = "load";
-/// Sessions that write at the same time.
+/// Concurrent sessions that write.
 const WRITERS: u64 = 4;
 /// Events in one call.
 const BATCH_EVENTS: u64 = 100;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
-/// Calls a writer has under way before it waits for the oldest.
+/// Maximum number of pending calls of a writer.
 const CALLS_UNDER_WAY: usize = 16;
 
 /// Writes `events` events, a multiple of [`WRITERS`] times [`BATCH_EVENTS`].

@@ -1,4 +1,4 @@
-//! The source: one week of earthquakes, inside the program.
+//! The source data: one week of earthquakes, compiled into the program.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(super) struct Quakes {
 }
 
 impl Quakes {
-    /// Takes the source apart.
+    /// Parses the source.
     pub(super) fn read() -> anyhow::Result<Self> {
         let parts: BTreeMap<&str, &'static RawValue> =
             serde_json::from_slice(SOURCE).context("the earthquakes in this program")?;
@@ -52,12 +52,12 @@ impl Quakes {
         Ok(Self { all, networks })
     }
 
-    /// All, oldest first.
+    /// All earthquakes, oldest first.
     pub(super) fn all(&self) -> &[Quake] {
         &self.all
     }
 
-    /// By network, each oldest first; networks in order of their codes.
+    /// Earthquakes by network, each list oldest first. Networks are in the order of their codes.
     pub(super) fn networks(&self) -> impl Iterator<Item = (&'static str, &[Quake])> {
         self.networks
             .iter()
@@ -77,7 +77,7 @@ impl Quakes {
 }
 
 impl Quake {
-    /// Name of its topic.
+    /// Name of the topic of this earthquake.
     pub(super) fn topic(&self) -> String {
         topic(self.network)
     }

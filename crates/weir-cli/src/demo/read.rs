@@ -1,4 +1,4 @@
-//! Chapter "read": by key and by prefix.
+//! Chapter "read": reads by key and by prefix.
 
 use std::time::Instant;
 
@@ -44,8 +44,8 @@ pub(super) fn keys(
     stage.step("scan", |_| {
         let mut found = 0;
         for (network, quakes) in quakes.networks() {
-            // Ids start with the code of the network that named them, which
-            // need not be the one that reported them.
+            // An id starts with the code of the network that assigned it. Another network may have
+            // reported the earthquake.
             let mut wanted: Vec<&[u8]> = quakes.iter().map(|quake| quake.id.as_bytes()).collect();
             wanted.retain(|id| id.starts_with(network.as_bytes()));
             wanted.sort_unstable();

@@ -1,5 +1,4 @@
-//! What a run that keeps its stores writes down about them, and the check of
-//! a later one against that.
+//! Records the state of the stores that a run keeps, and checks it in a later run.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +22,7 @@ pub(super) struct StoreSummary {
 }
 
 impl StoreSummary {
-    /// As the store is now.
+    /// The summary of the store at this moment.
     pub(super) fn of(weir: &Weir) -> anyhow::Result<Self> {
         let store = weir.store()?;
         let topics = store.topics(true);
@@ -36,17 +35,17 @@ impl StoreSummary {
         })
     }
 
-    /// Whether this is its digest.
+    /// Whether the digest of the summary is equal to `digest`.
     pub(super) fn has_digest(&self, digest: Digest) -> bool {
         self.digest == digest.to_string()
     }
 
-    /// Records of all topics.
+    /// Number of records of all topics.
     pub(super) fn records(&self) -> u64 {
         self.topics.iter().map(|(_, last, _)| last).sum()
     }
 
-    /// Whether the store is still that.
+    /// Checks that the store still has this state.
     pub(super) fn compare(&self, weir: &Weir) -> anyhow::Result<()> {
         let now = Self::of(weir)?;
         for (was, is) in self.topics.iter().zip(&now.topics) {
@@ -70,7 +69,7 @@ impl StoreSummary {
         Ok(())
     }
 
-    /// Writes it down in the demo's directory.
+    /// Writes the summary to the demo's directory.
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let text = json!({"digest": self.digest, "topics": self.topics});
         Ok(fs::write(directory.join(FILE), format!("{text:#}\n"))?)
@@ -144,8 +143,8 @@ fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
     })
 }
 
-/// Checks the files of a closed store and gives what was found. Notes pass: a store that took a
-/// snapshot by itself while it was written has records of a time after it.
+/// Checks the files of a closed store, and returns the findings. Notes are accepted: a store that
+/// wrote a snapshot during the writes has records that are newer than the snapshot.
 pub(super) fn sound(directory: &Path) -> anyhow::Result<VerifyReport> {
     let report = weir::verify(directory)?;
     let mut findings = report.findings.iter();
@@ -198,7 +197,7 @@ mod tests {
         let weir = Weir::open(dir.path()).unwrap();
         let topic = weir.topic("t").unwrap();
         assert!(topic.ensure().unwrap());
-        // So long that a topic does not keep them to be written later.
+        // Too large for the topic to delay its write.
         let value = vec![b'x'; 1 << 20];
         assert!(topic.put("a", &value).unwrap().is_valid());
         weir.store().unwrap().checkpoint().unwrap();

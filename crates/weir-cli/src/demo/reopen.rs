@@ -1,4 +1,4 @@
-//! Chapters "reopen" and "verify": the store is the same after it was closed.
+//! Chapters "reopen" and "verify": the store has an equal state after a close and an open.
 
 use std::path::Path;
 use std::time::Instant;

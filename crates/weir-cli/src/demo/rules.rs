@@ -1,4 +1,4 @@
-//! Chapters on writes that are said no to: conditions and transactions.
+//! Chapters on rejected writes: conditions and transactions.
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::quakes::Quakes;
 use super::stage::{Stage, count};
 use super::write::client;
 
-/// Intentions handed over in one call.
+/// Intentions in one call.
 const CALL_EVENTS: usize = 500;
 
 /// Two analysts revise the magnitude of one earthquake.
@@ -62,7 +62,7 @@ pub(super) fn analysts(
     })
 }
 
-/// The whole feed comes a second time; only what is new may be written.
+/// Writes the whole feed a second time. Only new events may be written.
 pub(super) fn same_feed(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -110,7 +110,7 @@ pub(super) fn same_feed(
     })
 }
 
-/// A transaction with room for all its steps, and one without.
+/// Runs a transaction within the limits, and one that exceeds them.
 pub(super) fn transactions(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -159,7 +159,7 @@ pub(super) fn transactions(
     })
 }
 
-/// Offset of a write that was executed.
+/// Offset of an executed write.
 fn offset(verdict: &Verdict) -> Option<u64> {
     verdict.offset().map(|offset| offset.0)
 }

@@ -1,10 +1,9 @@
-//! What the spectator sees: a line for each step, a bar while a long one
-//! runs, the words of a failure.
+//! The output of the demo: a line for each step, a bar during long steps, and the text of a
+//! failure.
 //!
-//! Steps go to standard output, bars to standard error and only to a
-//! terminal. Colour is never the only carrier of a meaning, and is dropped
-//! where it is not wanted (`NO_COLOR`, pipes). When nobody reads any more, the
-//! tour goes on in silence.
+//! Steps are printed to standard output. Bars are printed to standard error, and only to a
+//! terminal. No meaning depends on colour alone; colour is off in pipes and with `NO_COLOR`. If
+//! nobody reads the output any more, the demo continues without it.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -23,19 +22,19 @@ const NAME_COLUMNS: usize = 9;
 const INDENT_COLUMNS: usize = NAME_COLUMNS + 5;
 /// Columns of a line.
 const LINE_COLUMNS: usize = 80;
-/// How long a step stays the newest one on a terminal, so that people can read it.
+/// Minimum time between two steps on a terminal, so that people can read each one.
 const STEP_PAUSE: Duration = Duration::from_millis(400);
 
-/// What goes to standard output.
+/// What the demo prints to standard output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Show {
-    /// A line for each step, and words at the end.
+    /// A line for each step, and a text at the end.
     pub(super) steps: bool,
     /// One object of facts at the end.
     pub(super) json: bool,
 }
 
-/// Where the tour shows itself.
+/// Prints the steps of the demo.
 #[derive(Debug)]
 pub(super) struct Stage {
     shown: Cell<bool>,
@@ -44,8 +43,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Without steps, only failures are printed. From here on, Ctrl-C is a
-    /// wish that long steps look for.
+    /// Without steps, only failures are printed. From this call on, Ctrl-C sets a flag that long
+    /// steps check.
     pub(super) fn new(show: Show) -> anyhow::Result<Self> {
         let interrupt = Interrupt::new()?;
         interrupt.watch()?;
@@ -56,12 +55,12 @@ impl Stage {
         })
     }
 
-    /// The wish to end.
+    /// The flag that Ctrl-C sets.
     pub(super) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
-    /// A line of text.
+    /// Prints a line of text.
     pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
         if !self.shown.get() {
             return Ok(());
@@ -70,13 +69,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether people watch a terminal, so that steps take their time.
+    /// Whether standard output is a terminal, so that steps pause for people.
     pub(super) fn is_watched(&self) -> bool {
         self.shown.get() && io::stdout().is_terminal()
     }
 
-    /// Does a step and prints its line. The name is one short verb; the work
-    /// returns the line and what later steps need.
+    /// Runs a step and prints its line. The name is one short verb. The closure returns the line,
+    /// and the values that later steps need.
     pub(super) fn step<T>(
         &mut self,
         name: &'static str,
@@ -101,8 +100,8 @@ impl Stage {
         Ok(value)
     }
 
-    /// A bar over `total` units for as long as it lives; invisible unless
-    /// standard error is a terminal.
+    /// A progress bar over `total` units, removed when it is dropped. Invisible unless standard
+    /// error is a terminal.
     pub(super) fn bar(&self, what: &'static str, total: u64) -> ProgressBar {
         let target = if self.shown.get() {
             ProgressDrawTarget::stderr()
@@ -124,7 +123,7 @@ impl Stage {
     }
 }
 
-/// The text of a step within the columns beside its name. Lines that a step breaks itself stay.
+/// Wraps the text of a step to the columns beside its name. Line breaks in the text remain.
 fn wrapped(text: &str) -> String {
     let mut lines = text.split('\n');
     let first = lines.next().unwrap_or_default();
@@ -150,7 +149,7 @@ fn wrapped(text: &str) -> String {
     out
 }
 
-/// An error once the end is wished for.
+/// Fails if Ctrl-C was pressed.
 pub(super) fn go_on(interrupt: &Interrupt) -> anyhow::Result<()> {
     ensure!(!interrupt.asked(), "interrupted");
     Ok(())
@@ -165,7 +164,7 @@ pub(super) fn print(line: &impl Display) -> anyhow::Result<bool> {
     }
 }
 
-/// The outermost context of an error that a step gave.
+/// The outermost context of an error in a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     pub(super) step: u32,
@@ -178,7 +177,7 @@ impl std::fmt::Display for Failed {
     }
 }
 
-/// Says what failed, why, and what to try; to standard error.
+/// Prints what failed, why, and what to try, to standard error.
 pub(super) fn explain(error: &anyhow::Error, advice: &str) {
     let cross = paint("✗", RED, io::stderr().is_terminal());
     let what = match error.downcast_ref::<Failed>() {
@@ -186,11 +185,11 @@ pub(super) fn explain(error: &anyhow::Error, advice: &str) {
         None => format!("   {cross} the demo failed"),
     };
     let text = format!("{what}\n     why: {}\n     try: {advice}\n", cause(error));
-    // Nobody is left to tell when this fails, and the exit code says it too.
+    // If this write fails, nobody can be informed; the exit code reports the failure too.
     drop(io::stderr().write_all(text.as_bytes()));
 }
 
-/// The causes below the step, in one sentence.
+/// The causes of the error below the step, in one sentence.
 pub(super) fn cause(error: &anyhow::Error) -> String {
     let skip = usize::from(error.downcast_ref::<Failed>().is_some());
     let causes: Vec<String> = error.chain().skip(skip).map(ToString::to_string).collect();
@@ -202,7 +201,7 @@ pub(super) fn count(n: u64) -> String {
     indicatif::HumanCount(n).to_string()
 }
 
-/// Bytes in words, in powers of 1,000.
+/// Formats bytes in powers of 1,000.
 pub(super) fn bytes(n: u64) -> String {
     indicatif::DecimalBytes(n).to_string()
 }
@@ -219,7 +218,7 @@ pub(super) fn time(time: std::time::Duration) -> String {
     }
 }
 
-/// Units in a duration, per second, rounded down.
+/// Units per second over a duration, rounded down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

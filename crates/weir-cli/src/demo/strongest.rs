@@ -1,4 +1,4 @@
-//! Chapter "strongest": queries over all networks, and what they find.
+//! Chapter "strongest": queries over the topics of all networks.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -18,10 +18,10 @@ const SHOWN: usize = 5;
 const PLACE_CHARS: usize = 50;
 /// Columns of the longest bar.
 const BAR_COLUMNS: u64 = 48;
-/// Magnitudes with a bar of their own; all below the last one share one.
+/// Magnitudes with a separate bar; one bar counts all earthquakes below the last one.
 const MAGNITUDES: [u32; 6] = [6, 5, 4, 3, 2, 1];
 
-/// Asks all topics for the strongest earthquakes, and counts them by magnitude.
+/// Queries all topics for the strongest earthquakes, and counts earthquakes by magnitude.
 pub(super) fn run(
     stage: &mut Stage,
     facts: &mut Facts,

@@ -1,4 +1,4 @@
-//! The chapters in their order, and what is said at the end.
+//! The chapters in their order, and the text at the end.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,16 +15,16 @@ use super::{bank, crash, failover, load, read, reopen, rules, strongest, write};
 use crate::report::Failure;
 use crate::scratch::{self, ScratchDirectory};
 
-/// How much a run does.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     /// Events of the load chapter.
     pub(super) load_events: u64,
     /// Transfers of the bank, a multiple of its writers.
     pub(super) transfers: u64,
-    /// How often the writing process is killed.
+    /// How often the writer process is killed.
     pub(super) kills: u32,
-    /// Name for the facts.
+    /// Name in the facts.
     pub(super) name: &'static str,
 }
 
@@ -45,7 +45,7 @@ impl Size {
     };
 }
 
-/// Runs all chapters and tells how it went.
+/// Runs all chapters and prints the result.
 pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result<ExitCode> {
     let mut stage = Stage::new(show)?;
     let mut facts = Facts::new();
@@ -131,7 +131,7 @@ fn chapters(
     Ok(())
 }
 
-/// Adds the totals that several chapters have a part in.
+/// Adds totals that combine several chapters.
 fn rejected(facts: &mut Facts) {
     let sum = |places: &[(&str, &str)]| -> u64 {
         let number = |(chapter, name): &(&str, &str)| facts.get(*chapter)?.get(*name)?.as_u64();
@@ -149,7 +149,7 @@ fn rejected(facts: &mut Facts) {
     facts.insert("conditions_rejected".into(), rejected.into());
 }
 
-/// Ends a run that did not get through.
+/// Ends a run after a failure.
 fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let failed = error.downcast_ref::<stage::Failed>();
@@ -161,7 +161,7 @@ fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result
     Ok(ExitCode::FAILURE)
 }
 
-/// Ends a run that somebody ended; whatever it failed with is a consequence.
+/// Ends an interrupted run. The error of the step is only a consequence of the interrupt.
 fn interrupted(place: ScratchDirectory, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
     let failure = Failure::new(ErrorCode::Cancelled, "the demo was interrupted");
     let failure = if place.is_kept() {
@@ -179,7 +179,7 @@ fn interrupted(place: ScratchDirectory, mut facts: Facts, json: bool) -> anyhow:
     Err(failure.into())
 }
 
-/// Commands that work once the demo is over, in this order.
+/// Commands that work after the demo, in this order.
 fn next_steps(place: &ScratchDirectory) -> Vec<String> {
     let kept = place.is_kept().then(|| place.path().display().to_string());
     let directory = kept.clone().unwrap_or_else(|| "quakes".into());
@@ -197,7 +197,7 @@ fn next_steps(place: &ScratchDirectory) -> Vec<String> {
     next
 }
 
-/// A path as one word of a shell's command.
+/// Quotes a path as one word of a shell command.
 fn word(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+".contains(c);
     if path.chars().all(plain) {

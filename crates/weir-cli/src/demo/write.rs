@@ -1,4 +1,4 @@
-//! Chapters "topics", "write" and "listen": the earthquakes become events.
+//! Chapters "topics", "write" and "listen": writes the earthquakes as events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -13,11 +13,11 @@ use super::facts::{Facts, seconds};
 use super::quakes::{Quake, Quakes, topic};
 use super::stage::{Stage, count, rate, time};
 
-/// Sessions that write at the same time.
+/// Concurrent sessions that write.
 const WRITERS: usize = 4;
-/// Events that a writer hands over in one call.
+/// Events in one call of a writer.
 const BATCH_EVENTS: usize = 10;
-/// Least magnitude of the earthquakes that are shown as they come.
+/// Minimum magnitude of the earthquakes that are printed when they arrive.
 const STRONG: f64 = 5.5;
 /// Characters of a place that are shown.
 const PLACE_CHARS: usize = 50;
@@ -26,7 +26,7 @@ const WATCHED_PAUSE: Duration = Duration::from_millis(80);
 /// How long a listener waits for a record before it reports that none comes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Makes a topic for each network.
+/// Creates a topic for each network.
 pub(super) fn topics(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -49,8 +49,8 @@ pub(super) fn topics(
     })
 }
 
-/// Writes all earthquakes while a listener tails each topic; what the listeners hear of strong ones is
-/// shown meanwhile.
+/// Writes all earthquakes while a listener follows each topic. Prints the strong ones when they
+/// arrive.
 pub(super) fn quakes(
     stage: &mut Stage,
     facts: &mut Facts,
@@ -94,7 +94,7 @@ pub(super) fn quakes(
                 })
                 .collect();
             let mut tailed = 0;
-            // Until the last listener ends.
+            // Ends when the last listener ends.
             for line in told {
                 tailed += u64::from(written.load(Ordering::Relaxed) < total);
                 bar.suspend(|| stage.say(&line))?;
@@ -117,7 +117,7 @@ pub(super) fn quakes(
         let after = weir.store()?.stats();
         let syncs = after.syncs - before.syncs;
         let (p50, p99) = percentiles(latencies.clone());
-        // Slowed down for people, the rate means nothing.
+        // The pauses for people make the rate meaningless.
         let speed = if watched {
             String::new()
         } else {
@@ -159,8 +159,8 @@ pub(super) fn quakes(
     })
 }
 
-/// The earthquakes of each writer, oldest first: whole networks, dealt out by
-/// size.
+/// The earthquakes of each writer, oldest first. Each network goes to one writer; writers get
+/// networks of similar total size.
 fn shares(quakes: &Quakes) -> Vec<Vec<Quake>> {
     let mut networks: Vec<&[Quake]> = quakes.networks().map(|(_, quakes)| quakes).collect();
     networks.sort_by_key(|quakes| std::cmp::Reverse(quakes.len()));
@@ -179,7 +179,7 @@ fn shares(quakes: &Quakes) -> Vec<Vec<Quake>> {
     shares
 }
 
-/// Writes a share in batches and waits for each. Returns how long each took.
+/// Writes a share in batches, and waits for each batch. Returns the time of each batch.
 fn write(
     weir: &Weir,
     client: ClientId,
@@ -217,8 +217,8 @@ fn write(
     Ok(latencies)
 }
 
-/// Tails a topic from its start until it has seen what is expected, and tells of what is strong. Returns
-/// the number of records.
+/// Follows a topic from its start until all expected records have arrived, and sends a line for
+/// each strong earthquake. Returns the number of records.
 fn listen(
     weir: &Weir,
     name: &str,
@@ -249,7 +249,7 @@ fn listen(
                 quake.id
             );
             if quake.magnitude >= STRONG {
-                // Nobody listens any more when the chapter failed.
+                // The receiver no longer exists if the chapter failed.
                 let _ = tell.send(shown(name, record.value)?);
             }
         }

@@ -1,30 +1,30 @@
-//! Options of a group as words.
+//! Parses the options of a group.
 
 use weir::{GroupMode, ReadFrom};
 
 use crate::words::{self, number, optional, time_ms};
 
-/// The names, as typed.
+/// The names of the options, as typed.
 const NAMES: &str = "mode, from, lease, attempts-max, pending-max, dead-letters";
 
-/// What a group is created with.
+/// The options for the creation of a group.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    /// How its members share the topic.
+    /// How the members share the topic.
     pub(super) mode: GroupMode,
-    /// Its first record.
+    /// The first record that the group delivers.
     pub(super) from: ReadFrom,
-    /// How long a member may be silent; `None`: the default of the mode.
+    /// Lease of a claim in milliseconds; `None`: the default of the mode.
     pub(super) lease_ms: Option<u64>,
-    /// Deliveries of a record; `None`: any number.
+    /// Maximum deliveries of a record; `None`: unlimited.
     pub(super) attempts_max: Option<u32>,
-    /// Records that may be claimed and not done; `None`: the default.
+    /// Maximum claimed records that are not acknowledged; `None`: the default.
     pub(super) pending_max: Option<u32>,
-    /// Topic for records that were given up; `None`: none.
+    /// Topic for dead letters; `None`: none.
     pub(super) dead_letters: Option<String>,
 }
 
-/// Reads `NAME=VALUE` words.
+/// Parses words of the form `NAME=VALUE`.
 pub(super) fn parse(list: &[String]) -> anyhow::Result<Options> {
     let mut options = Options {
         mode: GroupMode::Shared,

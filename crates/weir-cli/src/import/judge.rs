@@ -1,4 +1,4 @@
-//! Which items can be used, and what becomes of the others.
+//! Decides which items are usable, and treats the others as `--on-error` requires.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,17 +14,17 @@ use crate::caller::Caller;
 use crate::item::{Item, Items, Wrong, bad_line};
 use crate::report::{Because, note};
 
-/// Items left out that are named one by one.
+/// Maximum number of skipped items that are reported individually.
 const NAMED_MAX: u64 = 10;
 
-/// What to do with an item that cannot be used.
+/// What to do with an unusable item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OnError {
-    /// End the import.
+    /// Stop the import.
     Stop,
-    /// Go on.
+    /// Skip the item.
     Skip,
-    /// Write it to a file and go on.
+    /// Write the item to a file, and continue.
     DeadLetter(PathBuf),
 }
 
@@ -43,7 +43,7 @@ impl FromStr for OnError {
     }
 }
 
-/// An item that can be used.
+/// A usable item.
 pub(super) enum Judged<'a> {
     /// A value with its key.
     Value {
@@ -52,15 +52,15 @@ pub(super) enum Judged<'a> {
         /// Value.
         value: &'a [u8],
     },
-    /// A record as `export` prints it.
+    /// A record in the form that `export` prints.
     Record(Box<Item<'a>>, &'a [u8]),
 }
 
-/// Looks at items.
+/// Checks items.
 pub(super) struct Judge<'a> {
     args: &'a ImportArgs,
     limits: IntentionLimits,
-    /// Name of the import, for dead letters; none when it cannot be taken up.
+    /// Name of the import, for dead letters; `None` if the import cannot be resumed.
     import: Option<String>,
     quiet: bool,
     broken: u64,
@@ -68,7 +68,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// A judge for these arguments.
+    /// Creates a judge for these arguments.
     pub(super) fn new(args: &'a ImportArgs, caller: &Caller, import: Option<String>) -> Self {
         Self {
             args,
@@ -80,12 +80,12 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Items that could not be used.
+    /// Number of unusable items.
     pub(super) fn broken(&self) -> u64 {
         self.broken
     }
 
-    /// The item, if it can be used.
+    /// Returns the item if it is usable.
     pub(super) fn item<'i>(
         &mut self,
         item: &'i [u8],

@@ -1,4 +1,4 @@
-//! Paths into JSON: `$.a.b`, `$['a'][0]`; the dollar may be left out.
+//! Paths into JSON: `$.a.b`, `$['a'][0]`; the dollar is optional.
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,8 +76,7 @@ impl KeyPath {
         &self.steps
     }
 
-    /// The key bytes of an item: the content of a text, or a number or truth
-    /// value as it stands there.
+    /// The key bytes of an item: the content of a string, or the text of a number or boolean.
     pub(super) fn key(&self, item: &RawValue) -> Result<Vec<u8>, String> {
         let mut at = item;
         for step in &self.steps {
@@ -115,7 +114,7 @@ impl Step {
     }
 }
 
-/// Finds the value after a step; of several with one name, the last.
+/// Finds the value after a step. If several members have the name, the last one counts.
 struct Pick<'s>(&'s Step);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {
@@ -159,7 +158,7 @@ impl<'de> Visitor<'de> for Pick<'_> {
     }
 }
 
-/// Compares a name without keeping it.
+/// Compares a name without copying it.
 struct Is<'s>(&'s Step);
 
 impl<'de> DeserializeSeed<'de> for Is<'_> {

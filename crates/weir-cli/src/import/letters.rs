@@ -1,10 +1,9 @@
-//! Dead letters: the items that an import could not use, one JSON object a
-//! line, each once however often the import is interrupted and repeated.
+//! Dead letters: the unusable items of an import, one JSON object a line. Each item is written
+//! once, even if the import is interrupted and repeated.
 //!
-//! A letter has the session of the import and the position of the item. Letters
-//! are in the order of the input. So an item that is not after the last letter
-//! of its import was written by an earlier run. Invariant: a truncated item is
-//! marked as truncated.
+//! A letter contains the session of the import and the position of the item. Letters are in the
+//! order of the input. So an earlier run has already written each item that is not after the last
+//! letter of its import. Invariant: a truncated item is marked as truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,18 +16,18 @@ use crate::bytes::{json_bytes, json_string};
 /// A line and a column, both from 1.
 pub(super) type Spot = (u64, u64);
 
-/// The file of an import.
+/// The dead letter file of an import.
 #[derive(Debug)]
 pub(super) struct Letters {
     file: File,
-    /// None when the input cannot be read again.
+    /// `None` if the input cannot be read again.
     import: Option<String>,
-    /// Place of the last one that is there.
+    /// Position of the last existing letter.
     last: Option<Spot>,
     unsynced: bool,
 }
 
-/// What is asked of an old letter.
+/// The fields that are read from an existing letter.
 #[derive(Deserialize)]
 struct Old {
     import: Option<String>,
@@ -37,11 +36,11 @@ struct Old {
 }
 
 impl Letters {
-    /// Opens or makes the file.
+    /// Opens or creates the file.
     pub(super) fn open(path: &Path, import: Option<&str>) -> io::Result<Self> {
         let mut file = OpenOptions::new().append(true).create(true).open(path)?;
         let mut last = None;
-        // A pipe or a terminal has nothing to read back.
+        // A pipe or a terminal cannot be read back.
         if file.metadata()?.is_file() {
             let mut old = BufReader::new(File::open(path)?);
             let mut line = Vec::new();
@@ -53,7 +52,7 @@ impl Letters {
                     last = Some((letter.line, letter.column));
                 }
                 if line.last() != Some(&b'\n') {
-                    // A letter that a crash cut.
+                    // A crash has truncated the last letter.
                     file.write_all(b"\n")?;
                 }
                 line.clear();
@@ -67,8 +66,8 @@ impl Letters {
         })
     }
 
-    /// Writes a letter unless it is there. `whole` is false when the item is
-    /// so long that only its beginning was read.
+    /// Writes a letter unless it exists. `whole` is false if the item is too long and only its
+    /// beginning was read.
     pub(super) fn write(
         &mut self,
         spot: Spot,
@@ -89,7 +88,7 @@ impl Letters {
             json_bytes("item", item),
         );
         self.unsynced = true;
-        // In one piece, and before a later item is sent.
+        // In one write, and before a later item is sent.
         self.file.write_all(letter.as_bytes())
     }
 

@@ -1,5 +1,5 @@
-//! NDJSON: one value a line. Blank lines are no items; a line end may be LF or
-//! CR LF; a line may not be longer than the limit, then its rest is read past.
+//! NDJSON: one value a line. Blank lines are skipped. A line ends with LF or CR LF. The rest of a
+//! line beyond the limit is skipped.
 
 use std::io::{self, BufRead};
 
@@ -14,7 +14,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Begins to read.
+    /// Starts reading.
     pub(super) fn new(input: Box<dyn BufRead>, bytes_max: usize) -> Self {
         Self {
             input,
@@ -24,12 +24,12 @@ impl Lines {
         }
     }
 
-    /// Bytes read.
+    /// Number of bytes read.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next line that is not blank, without blanks around it.
+    /// Reads the next line that is not blank, without outer blanks.
     pub(super) fn next(&mut self, item: &mut Vec<u8>) -> io::Result<Option<InputItem>> {
         loop {
             item.clear();

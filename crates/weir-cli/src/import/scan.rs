@@ -23,13 +23,13 @@ pub(super) struct Array {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was read.
+    /// At the start of the document.
     Start,
-    /// After the bracket.
+    /// After the opening bracket of the array.
     First,
     /// After an element.
     After,
-    /// After the end.
+    /// After the end of the document.
     Done,
 }
 

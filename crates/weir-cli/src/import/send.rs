@@ -1,4 +1,4 @@
-//! Sending items under a session, several batches on their way at once.
+//! Sends items under a session, with several pending batches.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -16,23 +16,23 @@ use crate::report::{Answered, Because, Failure, say};
 use crate::verdict;
 use crate::write::client_id;
 
-/// Bytes of a batch after which it is sent.
+/// Bytes after which a batch is sent.
 const BATCH_BYTES: usize = 1 << 20;
-/// Batches that are on their way at once.
+/// Maximum number of pending batches.
 const PENDING_MAX: usize = 8;
-/// Imports of one file into one life of a topic.
+/// Maximum number of imports (with `--again`) of one file into one life of a topic.
 const RUNS_MAX: u32 = 1000;
-/// Verdicts that are not VALID and are explained one by one.
+/// Maximum number of verdicts other than VALID that are explained individually.
 const EXPLAINED_MAX: u64 = 3;
 
-/// What was done.
+/// Counts of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Items written now.
+    /// Items that this run has written.
     pub(super) imported: u64,
-    /// Items that were in before.
+    /// Items that an earlier run has written.
     pub(super) already: u64,
-    /// Items that could not be used.
+    /// Unusable items.
     pub(super) broken: u64,
     /// Items whose verdict is not VALID.
     pub(super) rejected: u64,
@@ -44,9 +44,9 @@ pub(super) struct Counts {
 pub(super) struct Sender<'a> {
     weir: &'a Weir,
     args: &'a ImportArgs,
-    /// None for an input that cannot be read again.
+    /// `None` for an input that cannot be read again.
     session: Option<Session>,
-    /// Nonce of the last item that was in when this run began.
+    /// Nonce of the last item that was already written when this run began.
     last: u64,
     /// Nonce of the newest item.
     nonce: u64,
@@ -71,7 +71,7 @@ enum Answer {
     Bare(Proposal),
 }
 
-/// The error that the input is not what was begun with.
+/// The error for an input that differs from the one imported before.
 pub(super) fn changed(file: &Path) -> Failure {
     let what = format!("{} is not what was imported before", file.display());
     Failure::new(ErrorCode::SourceChanged, what)
@@ -79,7 +79,7 @@ pub(super) fn changed(file: &Path) -> Failure {
 }
 
 impl<'a> Sender<'a> {
-    /// Takes up the session of the file, or begins one.
+    /// Resumes the session of the file, or starts one.
     pub(super) fn new(
         weir: &'a Weir,
         args: &'a ImportArgs,
@@ -110,12 +110,12 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Items that earlier runs had written.
+    /// Number of items that earlier runs have written.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    /// What was done so far.
+    /// Counts so far.
     pub(super) fn counts(&self) -> Counts {
         Counts {
             already: self.last,
@@ -123,13 +123,13 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Name of the import; none when it cannot be taken up.
+    /// Name of the import; `None` if the import cannot be resumed.
     pub(super) fn name(&self) -> Option<String> {
         let session = self.session.as_ref()?;
         Some(hex(&session.client().0))
     }
 
-    /// The next usable item of the input. Says whether it is time to send.
+    /// Adds the next usable item of the input. Returns whether the batch should be sent.
     pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<bool> {
         self.nonce += 1;
         self.chain = self.chained(item);
@@ -138,7 +138,7 @@ impl<'a> Sender<'a> {
         }
         match item {
             Judged::Value { key, value } => self.items.put(key, value, &[]),
-            // It was looked at before.
+            // The record was checked before.
             Judged::Record(record, _) => self.items.item(record).unwrap_or_default(),
         }
         self.chains.push(self.chain);
@@ -150,10 +150,10 @@ impl<'a> Sender<'a> {
         Ok(full || self.items.bytes() >= BATCH_BYTES)
     }
 
-    /// Writes and answers everything that was taken.
+    /// Sends the pending items, and waits for all verdicts.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         let sent = self.send();
-        // What is on its way is answered in any case.
+        // Verdicts of pending batches are awaited even if the send failed.
         self.settle(0)?;
         sent
     }
@@ -167,8 +167,8 @@ impl<'a> Sender<'a> {
         XxHash3_64::oneshot_with_seed(seed, value)
     }
 
-    /// Sends the last item that is in again: the store answers it if nothing
-    /// up to it changed, and refuses it else.
+    /// Sends the last written item again. The store returns its stored verdict if no item up to it
+    /// has changed, and rejects it otherwise.
     fn prove(&mut self) -> anyhow::Result<()> {
         let last = self.last;
         let Some(session) = &mut self.session else {
@@ -194,7 +194,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends what was taken.
+    /// Sends the pending items.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         if self.items.is_empty() {
             return Ok(());
@@ -213,7 +213,7 @@ impl<'a> Sender<'a> {
         self.settle(PENDING_MAX)
     }
 
-    /// Takes answers until at most so many batches are on their way.
+    /// Waits for verdicts until at most `left` batches are pending.
     fn settle(&mut self, left: usize) -> anyhow::Result<()> {
         while self.sent.len() > left {
             let Some(sent) = self.sent.pop_front() else {
@@ -259,8 +259,8 @@ fn intentions<'a>(items: &'a Items, topic: &'a str, chains: &[u64]) -> Vec<Inten
     intentions
 }
 
-/// An error if the topic has records of a client that the store has no session
-/// of: it was idle for so long that others took its place.
+/// Fails if the topic has records of a client whose session the store has evicted, because the
+/// client was idle for too long.
 fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", args.topic);
     let topic = weir.topic(&args.topic).failed(failed)?;
@@ -320,7 +320,7 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session
     while runs < RUNS_MAX && number(&weir.session(id(runs)))? > 0 {
         runs += 1;
     }
-    // The newest run goes on, unless a new one was asked for.
+    // The newest run is resumed, unless a new one was requested.
     let run = if args.again {
         runs
     } else {
@@ -329,7 +329,7 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session
     Ok(weir.session(id(run)))
 }
 
-/// Number of the newest item of a session that is in.
+/// Number of the newest written item of a session.
 fn number(session: &Session) -> anyhow::Result<u64> {
     let next = session.try_next_nonce();
     Ok(next.failed(|| "cannot ask how far the import came".to_owned())? - 1)

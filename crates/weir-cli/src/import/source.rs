@@ -1,4 +1,4 @@
-//! The input of an import: which form it has, and its items one by one.
+//! The input of an import: its format, and its items one by one.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,12 +15,11 @@ use crate::interrupt::Interrupt;
 use crate::item::bad_line;
 use crate::report::{Because, Failure};
 
-/// Bytes read at a time.
+/// Bytes of the read buffer.
 const BUFFER_BYTES: usize = 1 << 18;
-/// Blanks and marks before the first character that decides the form.
+/// The byte order mark, which may precede the first character.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// Bytes that an item may have beyond its value: records have keys, escapes
-/// and base64 around it.
+/// Bytes that an item may have beyond its value: a record has keys, escapes and base64.
 const SPARE_BYTES: usize = 1 << 20;
 
 /// An input.
@@ -28,7 +27,7 @@ pub(super) struct Source {
     form: Reading,
     path: Option<KeyPath>,
     shown: String,
-    /// The file's own name, if it can be read again.
+    /// The canonical path of the file, if it can be read again.
     identity: Option<String>,
 }
 
@@ -38,7 +37,7 @@ enum Reading {
 }
 
 impl Source {
-    /// Opens the input and looks what it is.
+    /// Opens the input and detects its format.
     pub(super) fn open(
         args: &ImportArgs,
         value_bytes_max: usize,
@@ -48,7 +47,7 @@ impl Source {
         let failed = || format!("cannot read {shown}");
         let mut identity = None;
         let file = if shown == "-" {
-            // Not the shared handle: its buffer would hide whether a read waits.
+            // Not through the shared handle: its buffer would hide whether a read would block.
             let file = io::stdin().as_fd().try_clone_to_owned().failed(failed)?;
             File::from(file)
         } else {
@@ -87,12 +86,12 @@ impl Source {
         })
     }
 
-    /// The file's own name; none when the input cannot be read again.
+    /// The canonical path of the file; `None` if the input cannot be read again.
     pub(super) fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }
 
-    /// Bytes read.
+    /// Number of bytes read.
     pub(super) fn bytes(&self) -> u64 {
         match &self.form {
             Reading::Lines(lines) => lines.bytes(),
@@ -100,7 +99,7 @@ impl Source {
         }
     }
 
-    /// The next item.
+    /// Reads the next item.
     pub(super) fn next(&mut self, item: &mut Vec<u8>) -> anyhow::Result<Option<InputItem>> {
         let steps = self.path.as_ref().map(KeyPath::steps).unwrap_or_default();
         let found = match &mut self.form {
@@ -126,14 +125,13 @@ impl ImportArgs {
     }
 }
 
-/// Goes past a byte order mark; gives the first byte that is no blank, if it
-/// is near.
+/// Skips a byte order mark. Returns the first byte that is not a blank, if it is in the buffer.
 fn skip_blanks(input: &mut Box<dyn BufRead>) -> io::Result<Option<u8>> {
     let start = input.fill_buf()?;
     if start.starts_with(MARK) {
         input.consume(MARK.len());
     } else if MARK.starts_with(start) && !start.is_empty() {
-        // A reader that gives single bytes: take the mark bit by bit.
+        // The reader may return single bytes, so the mark is read in a loop.
         let mut head = Vec::new();
         input
             .by_ref()

@@ -1,4 +1,5 @@
-//! `weir jira edit`, `move`, `comment`, `create` and the other changes: they are queued, not sent.
+//! `weir jira edit`, `move`, `comment`, `create` and the other changes. They queue operations, and
+//! send nothing.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -18,7 +19,7 @@ use crate::place::Access;
 use crate::report::{Because, Failure, note, usage};
 use crate::settings;
 
-/// Bytes of a text from a file or standard input.
+/// Maximum bytes of a text from a file or standard input.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// Fields of an operation.
@@ -91,7 +92,7 @@ Examples:
 pub(super) struct MoveArgs {
     /// Key of the issue
     key: String,
-    /// Status to move it to
+    /// New status
     status: String,
     /// Fields that the transition sets
     #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
@@ -150,7 +151,7 @@ Examples:
 pub(super) struct LinkArgs {
     /// Key of the issue
     key: String,
-    /// How the two are linked, as Jira says it
+    /// Phrase of the link, as Jira names it
     phrase: String,
     /// Key of the other issue
     other: String,
@@ -203,7 +204,7 @@ pub(super) struct WorklogArgs {
     /// What was done, in org
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
-    /// Change the worklog with this id; what is not given stays
+    /// Change the worklog with this id; options that are not given keep their values
     #[arg(long, value_name = "ID", conflicts_with = "delete")]
     edit: Option<String>,
     /// Delete the worklog with this id
@@ -229,7 +230,7 @@ pub(super) struct CreateArgs {
     /// Other fields
     #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
     fields: Vec<(String, String)>,
-    /// Key of the issue that it is a subtask of
+    /// Key of the parent issue; the new issue becomes its subtask
     #[arg(long, value_name = "KEY")]
     parent: Option<String>,
 }
@@ -281,7 +282,7 @@ pub(super) enum Change<'a> {
     Delete(&'a DeleteArgs),
 }
 
-/// Reads `FIELD=VALUE`.
+/// Parses `FIELD=VALUE`.
 pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
@@ -292,7 +293,7 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// Carries out a change: queues it, and prints the operation.
+/// Queues a change, and prints the operation.
 pub(super) fn change(
     caller: &Caller,
     named: Option<&str>,
@@ -331,7 +332,7 @@ fn what(change: &Change<'_>) -> String {
     }
 }
 
-/// The assignments of a change with the texts of files, or the one text of a comment.
+/// The assignments of a change, with texts read from files; or the one text of a comment.
 fn texts(change: &Change<'_>) -> anyhow::Result<Vec<(String, String)>> {
     let fields = match change {
         Change::Edit(args) => &args.fields,

@@ -41,7 +41,7 @@ const PUSHED: &[Field] = &[
     ),
 ];
 
-/// Fields of a field.
+/// Fields of an editable field.
 pub(super) const KINDS: &[Field] = &[
     field("id", "text", "id of the field"),
     field("name", "text", "name of the field"),
@@ -71,20 +71,20 @@ Examples:
   weir jira outbox
   weir jira outbox 7 -o json")]
 pub(super) struct OutboxArgs {
-    /// Number or id of one operation, which is shown whole
+    /// Number or id of one operation, which is shown in full
     op: Option<String>,
 }
 
-/// What a person decides.
+/// The decision of the user.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Decision {
-    /// The own value replaces that of the site
+    /// The local value replaces that of the site
     Mine,
-    /// The value of the site stays
+    /// The value of the site remains
     Theirs,
-    /// Send it again as it is
+    /// Send the change again unchanged
     Retry,
-    /// Do not send it
+    /// Discard the change
     Drop,
 }
 
@@ -97,12 +97,12 @@ Examples:
 pub(super) struct ResolveArgs {
     /// Number or id of the operation
     op: String,
-    /// What becomes of it
+    /// Decision about the operation
     decision: Decision,
     /// Field in conflict [else all of them]
     #[arg(long, value_name = "FIELD")]
     field: Option<String>,
-    /// Value in place of both, for `mine` and one field
+    /// Value that replaces both, for `mine` and one field
     #[arg(long, value_name = "VALUE")]
     value: Option<String>,
 }
@@ -117,12 +117,12 @@ Examples:
 pub(super) struct FieldsArgs {
     /// Key of the issue
     key: String,
-    /// Ask the site what can be edited now
+    /// Ask the site which fields can be edited now
     #[arg(long)]
     ask: bool,
 }
 
-/// Carries out `weir jira push`.
+/// Runs `weir jira push`.
 pub(super) fn push(caller: &Caller, named: Option<&str>, _: &PushArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, PUSHED)? else {
         return Ok(ExitCode::SUCCESS);
@@ -157,7 +157,7 @@ pub(super) fn push(caller: &Caller, named: Option<&str>, _: &PushArgs) -> anyhow
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pushes the outbox, and prints what a person should know.
+/// Pushes the outbox, and prints warnings for the user.
 pub(super) fn send(
     caller: &Caller,
     client: &Client,
@@ -170,7 +170,7 @@ pub(super) fn send(
     Ok(report)
 }
 
-/// Carries out `weir jira outbox`.
+/// Runs `weir jira outbox`.
 pub(super) fn list(
     caller: &Caller,
     named: Option<&str>,
@@ -226,7 +226,7 @@ fn conflicts(op: &Op) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir jira resolve`.
+/// Runs `weir jira resolve`.
 pub(super) fn resolve(
     caller: &Caller,
     named: Option<&str>,
@@ -262,7 +262,7 @@ pub(super) fn resolve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir jira fields`.
+/// Runs `weir jira fields`.
 pub(super) fn fields(
     caller: &Caller,
     named: Option<&str>,

@@ -76,7 +76,7 @@ struct CreateArgs {
     /// Type: software, business or `service_desk`
     #[arg(long = "type", default_value = "software", value_name = "TYPE")]
     kind: String,
-    /// Person who leads it
+    /// Project lead
     #[arg(long, default_value = "me", value_name = "WHO")]
     lead: String,
     /// Key of a template [default: that of the site for the type]
@@ -119,7 +119,7 @@ struct DeleteArgs {
     yes: bool,
 }
 
-/// Carries out `weir jira project`.
+/// Runs `weir jira project`.
 pub(super) fn run(
     caller: &Caller,
     named: Option<&str>,

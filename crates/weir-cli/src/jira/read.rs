@@ -1,4 +1,4 @@
-//! `weir jira list`, `show` and `search`: the replica, without a request.
+//! `weir jira list`, `show` and `search`: read the replica without a request.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -68,7 +68,7 @@ pub(super) struct ListArgs {
     /// Send the query to the site
     #[arg(long, requires = "jql")]
     ask: bool,
-    /// Most rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -97,12 +97,12 @@ pub(super) struct SearchArgs {
     /// Words, or their beginnings
     #[arg(required = true)]
     words: Vec<String>,
-    /// Most rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
 
-/// Carries out `weir jira list`.
+/// Runs `weir jira list`.
 pub(super) fn list(
     caller: &Caller,
     named: Option<&str>,
@@ -139,7 +139,7 @@ pub(super) fn list(
     })
 }
 
-/// Carries out `weir jira search`.
+/// Runs `weir jira search`.
 pub(super) fn search(
     caller: &Caller,
     named: Option<&str>,
@@ -211,7 +211,7 @@ fn shown(value: &Value) -> Cell<'_> {
         .map_or(Cell::Nothing, |text| Cell::Text(Cow::Borrowed(text)))
 }
 
-/// Carries out `weir jira show`.
+/// Runs `weir jira show`.
 pub(super) fn show(
     caller: &Caller,
     named: Option<&str>,

@@ -1,4 +1,4 @@
-//! `weir jira login`: address, token, and what the token may do.
+//! `weir jira login`: stores address and token of a site, and tests the rights of the token.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Because, Failure, note};
 
-/// Bytes of a token.
+/// Maximum bytes of a token.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ Examples:
   weir jira login https://jira.example.com/jira --token-file ./personal-access-token
   weir jira login http://127.0.0.1:1938")]
 pub(super) struct LoginArgs {
-    /// Address of the site, as a browser has it
+    /// Address of the site, as in a browser
     url: String,
     /// E-mail address of the account (Data Center: user name). Without it and without --token-file no
     /// token is sent
@@ -41,15 +41,15 @@ pub(super) struct LoginArgs {
     /// Date at which the token expires, YYYY-MM-DD
     #[arg(long, value_name = "DATE")]
     expires: Option<String>,
-    /// What keeps the token: a file of mode 0600, or the keyring of the desktop
+    /// Where the token is stored: a file of mode 0600, or the keyring of the desktop
     #[arg(long, value_enum, default_value_t = Keep::File, value_name = "WHERE")]
     keep: Keep,
-    /// Keys of the projects of the replica [else all that you see]
+    /// Keys of the projects of the replica [else all that the account sees]
     #[arg(long, value_delimiter = ',', value_name = "KEY")]
     project: Vec<String>,
 }
 
-/// What keeps a token.
+/// Where a token is stored.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Keep {
     File,
@@ -63,7 +63,7 @@ pub(super) const FIELDS: &[Field] = &[
     field("needed_for", "text", "verbs that need it"),
 ];
 
-/// Carries out `weir jira login`.
+/// Runs `weir jira login`.
 pub(super) fn login(
     caller: &Caller,
     named: Option<&str>,
@@ -103,7 +103,7 @@ pub(super) fn login(
     let folder = folder()?;
     let name = named.map_or_else(|| Site::name_in(&folder, &args.url), str::to_owned);
     if args.gateway.is_none() {
-        // A gateway leads to Jira Cloud only.
+        // Only Jira Cloud is reached through a gateway.
         site.detect(token.as_deref())
             .map_err(|error| failed(&what, &error))?;
     }

@@ -50,10 +50,10 @@ pub(super) struct PullArgs {
     /// Look for deletions and missed issues now
     #[arg(long)]
     census: bool,
-    /// Remove more than a fifth of a project where the site no longer has it
+    /// Remove more than a fifth of a project if the site no longer has those issues
     #[arg(long)]
     confirm_removal: bool,
-    /// With the look for deletions, remove issues of projects that the account no longer sees
+    /// With --census, remove issues of projects that the account no longer sees
     #[arg(long)]
     purge_lost: bool,
 }
@@ -72,7 +72,7 @@ pub(super) struct WatchArgs {
     every: Duration,
 }
 
-/// Carries out `weir jira pull`.
+/// Runs `weir jira pull`.
 pub(super) fn pull(
     caller: &Caller,
     named: Option<&str>,
@@ -108,7 +108,7 @@ pub(super) fn pull(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir jira watch`.
+/// Runs `weir jira watch`.
 pub(super) fn watch(
     caller: &Caller,
     named: Option<&str>,
