@@ -20,7 +20,7 @@ use weir::ErrorCode;
 use crate::caller::Caller;
 use crate::report::{Because, Failure};
 
-/// The commands that need arguments and print rows, with the fields of the rows.
+/// The commands with required arguments that print rows, and the fields of the rows.
 pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
     ("program check", check::CHECKED),
     ("program test", script::FIELDS),
@@ -47,7 +47,7 @@ enum Verb {
         weir program new seats\n  \
         weir program new --lang zig seats --dir seats-zig")]
     New(new::NewArgs),
-    /// Check a module against every rule, and say what it needs
+    /// Check a module against every rule, and report what it needs
     #[command(after_long_help = "Examples:\n  \
         weir program check balance.wasm\n  \
         weir program check balance.wasm -o json")]
@@ -55,7 +55,7 @@ enum Verb {
         /// The module, a .wasm file
         file: PathBuf,
     },
-    /// Run a script, or the history of a topic: what writes lead to, without any store
+    /// Run a script, or the history of a topic, against a module, without a store
     #[command(after_long_help = "\
 With --from-topic the module judges what was written to that topic, as `weir program replay` does.
 A script names programs by the name of their file without .wasm; they are looked for beside FILE.
@@ -66,7 +66,7 @@ Examples:
   weir program test balance.wasm balance.txt --write
   weir program deploy bank balance.wasm && weir program test balance.wasm --from-topic bank")]
     Test(script::TestArgs),
-    /// Run an intention of the past again, and show what the program did
+    /// Run a past intention again, and show what the program did
     #[command(after_long_help = "\
 The store is only read, whether it is open elsewhere or not: the intention runs in memory, on the
 state before it, made from the nearest snapshot and the log. Each host call is shown with its
@@ -88,7 +88,7 @@ Examples:
   weir program deploy bank balance.wasm && weir program logs bank
   weir program logs bank --last 10 -o json")]
     Logs(logs::LogsArgs),
-    /// Tell how another program would have judged the history of a topic
+    /// Show how another program would have judged the history of a topic
     #[command(after_long_help = "\
 The store is only read, whether it is open elsewhere or not. The log runs in memory as it was, and once
 more with the module of --with in the place of every program that the topic had; limits, arguments,
@@ -101,7 +101,7 @@ Examples:
   weir program deploy bank balance.wasm && weir program replay bank --with balance.wasm
   weir program deploy names unique.wasm && weir program replay names --with unique.wasm -o json")]
     Replay(replay::ReplayArgs),
-    /// Measure what a program adds to a write, in a store of its own
+    /// Measure what a program adds to a write, in a separate store
     #[command(after_long_help = "\
 The same writes go to a plain topic and to one with the program, in memory, in blocks that take
 turns; the first blocks are not counted. `extra_ns` is the median over pairs of blocks. With
@@ -117,7 +117,7 @@ Examples:
         weir program deploy bank balance.wasm && weir program ls\n  \
         weir program ls -o json")]
     Ls,
-    /// Make a topic with a program
+    /// Create a topic with a program
     #[command(after_long_help = "\
 Options of a program; `none` takes one back, and `weir topic set` changes all of them but `state`:
   state=none|kv|memory   what is kept between calls: nothing, a map of bytes, or the memory of the
@@ -134,7 +134,7 @@ Examples:
   weir program deploy bank balance.wasm
   weir program deploy names unique.wasm state=none fuel-max=100000")]
     Deploy(deploy::DeployArgs),
-    /// Put another program in the place of a topic's program
+    /// Replace the program of a topic
     #[command(after_long_help = "\
 The new program takes over the state. If it exports `weir_upgrade`, that runs first and may change the
 state. Without it, a module whose `weir_state` returns another version than that of the old one is
@@ -144,7 +144,7 @@ Examples:
   weir program deploy bank balance.wasm && weir program replace bank balance2.wasm
   weir program replace bank balance.wasm -o json")]
     Replace(deploy::ReplaceArgs),
-    /// Stop the writes of a topic whose program cannot be trusted, or let them go on
+    /// Stop the writes of a topic whose program cannot be trusted, or resume them
     #[command(after_long_help = "\
 A topic in quarantine is read as ever and takes no write: QUARANTINED. It goes on with --release, or
 with another program in the place of its own. At a server this needs the right `admin`.
@@ -155,7 +155,7 @@ Examples:
     Quarantine {
         /// Name of the topic
         topic: String,
-        /// Let it take writes again
+        /// Accept writes again
         #[arg(long)]
         release: bool,
     },
@@ -169,7 +169,7 @@ Examples:
     },
 }
 
-/// Carries out `weir program`.
+/// Runs `weir program`.
 pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::New(args) => new::run(caller, args),
@@ -187,7 +187,7 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
     }
 }
 
-/// The bytes of a module.
+/// Reads a module.
 fn module(file: &Path) -> anyhow::Result<Vec<u8>> {
     let code = read(file)?;
     if code.is_empty() {
@@ -200,7 +200,7 @@ fn module(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(code)
 }
 
-/// The bytes of a module or a script.
+/// Reads a module or a script.
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(file).failed(|| format!("cannot read {}", file.display()))
 }

@@ -1,9 +1,9 @@
-//! How far an open has come, for people and for the ports of a server.
+//! Progress of an open, for people and for the ports of a server.
 //!
-//! A command that waits for another process for longer than [`PATIENCE`] says so
-//! on standard error, and so within 0.3 s. A long open is told there after the same time on a terminal,
-//! and after [`LINE_EVERY`] elsewhere: the output of a script should not depend on
-//! how busy the machine is.
+//! A command that waits for another process for longer than [`PATIENCE`] prints a line to standard
+//! error within 0.3 s. For a long open, the first line appears after [`PATIENCE`] on a terminal,
+//! and after [`LINE_EVERY`] elsewhere, so that the output of a script does not depend on the load
+//! of the machine.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -17,14 +17,14 @@ use weir::OnProgress;
 
 use crate::report::note;
 
-/// Time after which a person is told what the command waits for.
+/// Time before the first line.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often it is looked whether there is something to say.
+/// How often the thread checks whether a line is due.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Time between two lines about it.
+/// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// When a person is told how far something has come.
+/// Decides when a line about progress is due.
 #[derive(Debug)]
 pub(crate) struct Pace {
     terminal: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Begins now.
+    /// Starts the clock.
     pub(crate) fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
@@ -42,8 +42,8 @@ impl Pace {
         }
     }
 
-    /// Whether a line is due now, which the caller then prints. `urgent`: the first line is as early as on
-    /// a terminal.
+    /// Returns whether a line is due; if so, the caller prints it. `urgent`: the first line is due
+    /// as early as on a terminal.
     pub(crate) fn is_due(&mut self, urgent: bool) -> bool {
         let due = match self.said {
             None if urgent || self.terminal => self.started.elapsed() >= PATIENCE,
@@ -57,24 +57,24 @@ impl Pace {
     }
 }
 
-/// What an open waits for.
+/// The progress of an open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     percent: AtomicU64,
-    /// Process that has the store, plus 1, as its id may not be known; 0: nobody.
+    /// Id of the process that has the store open, plus 1; 1 if the id is unknown; 0: none.
     owner: AtomicU64,
 }
 
 impl Progress {
-    /// How much of the log is applied, in percent.
+    /// The applied part of the log, in percent.
     pub(crate) fn percent(&self) -> u64 {
         self.0.percent.load(Ordering::Relaxed)
     }
 
-    /// What the store tells while it opens.
+    /// The callback that the store calls during the open.
     pub(crate) fn observer(&self) -> OnProgress {
         let state = Arc::clone(&self.0);
         OnProgress::new(move |open| {
@@ -82,17 +82,17 @@ impl Progress {
         })
     }
 
-    /// The process that has the store open, which is waited for: its id, 0 if it is not known.
+    /// Sets the process that has the store open. `pid` is 0 if it is unknown.
     pub(crate) fn waits_for(&self, pid: u32) {
         self.0.owner.store(u64::from(pid) + 1, Ordering::Relaxed);
     }
 
-    /// Nobody else has the store open.
+    /// Clears that process.
     pub(crate) fn waits_for_nobody(&self) {
         self.0.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Says from now on what is waited for, until the result is dropped.
+    /// Prints lines about the progress until the result is dropped.
     pub(crate) fn show(&self, quiet: bool, at: &str) -> Shown {
         let (end, ended) = channel::<()>();
         let (progress, at) = (self.clone(), at.to_owned());
@@ -109,7 +109,7 @@ impl Progress {
             });
         Shown {
             end: Some(end),
-            // Without a thread the open works as well, in silence.
+            // If the thread cannot be started, the open prints no lines.
             thread: thread.ok(),
         }
     }
@@ -126,7 +126,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Lines about an open; they end when it is dropped.
+/// Prints lines about an open. Dropping this ends the lines.
 pub(crate) struct Shown {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -136,7 +136,7 @@ impl Drop for Shown {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // Its panic was printed when it happened.
+            // The panic of the thread was printed when it happened.
             drop(thread.join());
         }
     }
@@ -161,7 +161,7 @@ mod tests {
         };
         assert!(!pace.is_due(false));
         assert!(pace.is_due(true));
-        // Not again at once, however urgent.
+        // A second line is not due at once, even if it is urgent.
         assert!(!pace.is_due(true));
         pace.said = Some(ago(LINE_EVERY));
         assert!(pace.is_due(false));

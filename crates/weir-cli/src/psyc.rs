@@ -1,10 +1,9 @@
-//! `weir psyc`: the codec on the command line, for people who look at bytes
-//! and for tests that compare implementations.
+//! `weir psyc`: the codec on the command line, for people who inspect bytes and for tests that
+//! compare implementations.
 //!
-//! The input is standard input or an argument, read byte for byte. The output
-//! is one event on each line: TAB separates its fields, and bytes outside 0x20
-//! to 0x7e and the backslash are `\xhh`. All rules of the syntax are in
-//! `weir-psyc`.
+//! The input is standard input or an argument, read byte for byte. The output has one event on each
+//! line. TAB separates the fields of an event; a backslash, and each byte outside 0x20 to 0x7e, is
+//! `\xhh`. All rules of the syntax are in `weir-psyc`.
 
 #![allow(clippy::doc_markdown, reason = "they are help texts")]
 
@@ -26,7 +25,7 @@ mod value;
 
 /// Exit code after an error event, or when the input ends inside a packet.
 const BROKEN: u8 = 1;
-/// Output that is held back before it is written, in bytes.
+/// Maximum bytes of buffered output.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Args)]
@@ -73,36 +72,36 @@ enum Command {
     Text(text::TextArgs),
     /// Render a packet from a description
     Render(render::RenderArgs),
-    /// Whether the subwords of one keyword appear in another, in order
+    /// Check whether the subwords of one keyword appear in another, in order
     #[command(
         after_long_help = "Prints 0 when they do, 1 when not, -1 for what is no keyword.\n\n\
         Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery\n  \
         weir psyc match _notice _failure_delivery"
     )]
     Match(names::Pair),
-    /// Whether one keyword continues another
+    /// Check whether one keyword continues another
     #[command(
         after_long_help = "Prints 0 when it does, 1 when not, -1 for what is no keyword.\n\n\
         Examples:\n  weir psyc inherits _notice _notice_context_enter\n  \
         weir psyc inherits _notice_context _notice"
     )]
     Inherits(names::Pair),
-    /// Number of a variable's type, 0 for none
+    /// Print the number of a variable's type, 0 for none
     #[command(
         after_long_help = "Examples:\n  weir psyc vartype _amount_fragments\n  weir psyc vartype _list_gates"
     )]
     Vartype(names::Name),
-    /// Number of a routing variable, 0 for an unknown one
+    /// Print the number of a routing variable, 0 for an unknown one
     #[command(
         after_long_help = "Examples:\n  weir psyc routingvar _source\n  weir psyc routingvar _nick"
     )]
     Routingvar(names::Name),
-    /// Whether a variable is a list: 1 or 0
+    /// Print whether a variable is a list: 1 or 0
     #[command(
         after_long_help = "Examples:\n  weir psyc islist _list_gates\n  weir psyc islist _nick"
     )]
     Islist(names::Name),
-    /// Number, family and flags of a method, 0 for an unknown one
+    /// Print number, family and flags of a method, 0 for an unknown one
     #[command(
         after_long_help = "Flags: template 1, reply 2, visible 4, loggable 8, manual 16.\n\n\
         Examples:\n  weir psyc method _notice_context_enter\n  weir psyc method _message"
@@ -110,11 +109,11 @@ enum Command {
     Method(names::Name),
     /// Render a packet id
     Packetid(names::PacketIdArgs),
-    /// Time parsing, and rendering, on one thread
+    /// Measure parsing and rendering on one thread
     Bench(bench::BenchArgs),
 }
 
-/// Carries out `weir psyc`.
+/// Runs `weir psyc`.
 pub(crate) fn run(args: &PsycArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Packet(args) => packet::run(args),
@@ -159,7 +158,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     report::stdout(std::io::stdout().lock().write_all(text.as_bytes()))
 }
 
-/// Writes out what `held` holds when it is much.
+/// Writes the buffered output if it exceeds the limit.
 fn flush_much(held: &mut String) -> anyhow::Result<()> {
     if held.len() >= HELD_BYTES_MAX {
         print(held)?;
@@ -168,7 +167,7 @@ fn flush_much(held: &mut String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The exit code for an input that was `good` or not.
+/// The exit code: success if the input was `good`.
 fn exit(good: bool) -> ExitCode {
     if good {
         ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! `weir put`: one record, or one for each line of input.
+//! `weir put`: writes one record, or one for each line of input.
 
 mod lines;
 
@@ -39,17 +39,17 @@ pub(crate) struct PutArgs {
     value: Option<OsString>,
     #[command(flatten)]
     key: KeyArgs,
-    /// Metadata kept with the record, at most 4 KiB
+    /// Metadata stored with the record, at most 4 KiB
     #[arg(long, value_name = "TEXT")]
     meta: Option<String>,
     /// Format of a line of input
     #[arg(long, value_enum, default_value_t = Form::Lines)]
     format: Form,
-    /// Records of input that are sent together
+    /// Records of input in one batch
     #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
-    /// Name of a session: with --nonce, a repeated call is answered, not executed again
+    /// Name of a session: with --nonce, a repeated call returns the stored verdict
     #[arg(long, value_name = "NAME", requires = "nonce", hide_short_help = true)]
     session: Option<String>,
     /// Number of this write in its session, from 1 on without gap
@@ -65,7 +65,7 @@ pub(crate) struct PutArgs {
     conditions: Conditions,
 }
 
-/// Forms of input.
+/// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// Each line is a value
@@ -74,7 +74,7 @@ enum Form {
     Jsonl,
 }
 
-/// Carries out `weir put`.
+/// Runs `weir put`.
 pub(crate) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     let dash = args.value.as_deref() == Some(OsStr::new("-"));
     let piped = args.value.is_none() && !std::io::stdin().is_terminal();

@@ -1,8 +1,8 @@
-//! `weir query`: results in order, out of files and topics.
+//! `weir query`: queries over files and topics, with results in order.
 //!
-//! The engine is in the library. This module fetches the pages that the engine
-//! needs, and prints the results byte for byte. Invariant: it reads no item,
-//! and implements no stage of a query.
+//! The engine is in the library. This module fetches the pages that the engine needs, and prints
+//! the results byte for byte. Invariant: this module parses no item, and implements no stage of a
+//! query.
 
 mod checkpoint;
 mod compressed;
@@ -36,9 +36,9 @@ use crate::settings;
 
 pub(crate) use self::text::{failed as filter_failed, parse_param};
 
-/// Bytes of a page of a file; a longer line makes a longer page.
+/// Bytes of a page of a file. A longer line makes its page longer.
 const PAGE_BYTES: u64 = 1 << 20;
-/// Results handed over at a time.
+/// Maximum results of one page.
 const ITEMS: usize = 256;
 
 #[derive(Debug, Args)]
@@ -71,18 +71,18 @@ pub(crate) struct QueryArgs {
     /// Files with items, also compressed (.gz, .zst); - is standard input
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
-    /// A file with items, also after the options of topics
+    /// A file with items; allowed after other options too
     #[arg(long = "file", value_name = "FILE", hide_short_help = true)]
     files: Vec<PathBuf>,
-    /// Topics or patterns (`orders.*`) in place of files
+    /// Topics or patterns (`orders.*`) instead of files
     ///
-    /// `orders.*` is one more part of a name, `orders.**` any number of parts.
+    /// `orders.*` matches one more part of a name, `orders.**` any number of parts.
     #[arg(long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["paths", "files"])]
     from: Vec<String>,
     /// Items of a file: array, lines, values, single, member:PATH
     #[arg(long, value_name = "SHAPE", value_parser = files::parse_shape)]
     shape: Option<weir::query::Shape>,
-    /// Only items for which this is true
+    /// Print only items for which this is true
     #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
     #[arg(hide_default_value = true, allow_hyphen_values = true)]
     filter: String,
@@ -119,15 +119,15 @@ pub(crate) struct QueryArgs {
     /// Escapes of strings are resolved.
     #[arg(short = 'r', long)]
     raw_strings: bool,
-    /// Only the first of equal results
+    /// Print only the first of equal results
     #[arg(long, hide_short_help = true)]
     distinct: bool,
-    /// Leave out so many results first
+    /// Number of results to skip first
     #[arg(hide_short_help = true)]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     offset: u64,
-    /// Most results
+    /// Maximum number of results
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
@@ -135,7 +135,7 @@ pub(crate) struct QueryArgs {
     #[arg(hide_short_help = true)]
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = text::parse_param)]
     params: Vec<(String, String)>,
-    /// The items of each file are in the order of --order-by already; this is checked
+    /// Assume that each file is in the order of --order-by; this is checked
     #[arg(long, hide_short_help = true)]
     sorted: bool,
     /// Only the current value of each key, ordered by key
@@ -145,15 +145,15 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "TIME", requires = "from", value_parser = text::parse_since)]
     #[arg(conflicts_with = "checkpoint")]
     since: Option<u64>,
-    /// Go on with new records
+    /// Continue with new records
     #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
     follow: bool,
-    /// Print what the query will do, and do nothing
+    /// Print the plan of the query without running it
     #[arg(long)]
     explain: bool,
-    /// Resume after the position in FILE, and update FILE
+    /// Resume after the position recorded in FILE, and update FILE
     ///
-    /// The position is the last result that was printed.
+    /// The position is that of the last printed result.
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]
     checkpoint: Option<PathBuf>,
     /// Pipe the results to this shell command
@@ -161,7 +161,7 @@ pub(crate) struct QueryArgs {
     /// The exit code is that of the command. A checkpoint names only what the command has read.
     #[arg(long, value_name = "COMMAND", conflicts_with = "explain")]
     into: Option<String>,
-    /// Go on without this file of the first run, and without the rows it had left
+    /// Continue without this file of the first run, and without its remaining rows
     #[arg(hide_short_help = true)]
     #[arg(
         long,
@@ -170,11 +170,11 @@ pub(crate) struct QueryArgs {
         conflicts_with = "from"
     )]
     abandon: Vec<PathBuf>,
-    /// Without an order: one source after the other, in turn, or as they come
+    /// Without an order: one source after the other, in turn, or in the order of arrival
     #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
     mode: Option<Mode>,
-    /// How much of each item is checked [default: structural; strict for -o json, and for
-    /// records that nothing else looks into, but for -o raw]
+    /// How much of each item is checked [default: structural; strict for -o json, and for records
+    /// whose values the query does not read, except with -o raw]
     #[arg(long, value_enum, value_name = "LEVEL", hide_short_help = true)]
     level: Option<Check>,
     /// Action for lines and records that are not JSON [default: error]
@@ -189,10 +189,10 @@ pub(crate) struct QueryArgs {
     /// Order strings by UTF-16 code units, as some services do
     #[arg(long, hide_short_help = true)]
     utf16: bool,
-    /// Memory that a sort may hold [default: 256MiB]
+    /// Maximum memory of a sort [default: 256MiB]
     #[arg(long, value_parser = settings::size, value_name = "SIZE", hide_short_help = true)]
     sort_max: Option<u64>,
-    /// Bytes read of a file at a time [default: 1MiB]
+    /// Bytes of a file in one read [default: 1MiB]
     #[arg(long, value_parser = settings::size, value_name = "SIZE", hide_short_help = true)]
     page_size: Option<u64>,
 }
@@ -203,14 +203,14 @@ enum Mode {
     Sequential,
     /// One item of each source in turn
     Turns,
-    /// As pages come
+    /// In the order in which pages arrive
     Arrival,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Check {
-    /// Strings, brackets and UTF-8; whatever a path walks through entirely. Nothing of a
-    /// record that no path, filter or order looks into
+    /// Strings, brackets and UTF-8, and everything that a path walks through. Nothing in a record
+    /// that no path, filter or order reads
     Structural,
     /// Everything
     Strict,
@@ -218,11 +218,11 @@ enum Check {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bad {
-    /// Stop
+    /// Fail
     Error,
-    /// Leave them out and count them
+    /// Skip them, and count them
     Skip,
-    /// Take them as items without any value in them
+    /// Treat them as items without values
     Undefined,
 }
 
@@ -245,28 +245,28 @@ impl From<Bad> for BadItem {
     }
 }
 
-/// A query that runs.
+/// A running query.
 trait Run {
-    /// What it will do.
+    /// Its plan.
     fn explain(&self) -> Explain;
 
-    /// Its next results. `wait`: or nothing, after a while.
+    /// Its next results. With `wait`, blocks for a while, and may then return `Next::Idle`.
     fn next(&mut self, bounds: Bounds, wait: bool) -> anyhow::Result<Next>;
 
-    /// Where it stands.
+    /// Its current position.
     fn place(&self) -> anyhow::Result<Checkpoint>;
 
-    /// Bad items that were left out.
+    /// Number of skipped bad items.
     fn skipped(&self) -> u64;
 
-    /// What is known of a result that is printed: its source.
+    /// The name of the source of a result.
     fn name(&self, source: weir::query::SourceId) -> String;
 }
 
-/// What comes next.
+/// The next event of a query.
 enum Next {
     Page(ResultPage),
-    /// Nothing now.
+    /// No results now.
     Idle,
     Done,
 }
@@ -278,7 +278,7 @@ impl QueryArgs {
     }
 }
 
-/// Carries out `weir query`.
+/// Runs `weir query`.
 pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode> {
     let budgets = Budgets {
         pages_ahead: 0,
@@ -298,7 +298,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
             "--follow, --latest and --since are for topics: name them with --from",
         ));
     }
-    // What is wrong with the query is said before what is wrong with files and topics.
+    // Errors in the query are reported before errors in files and topics.
     let typed = QueryText {
         filter: args.filter.clone(),
         ..text.clone()
@@ -328,7 +328,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         Err(error) => (Err(error), None),
     };
     let code = consumer.end(result)?;
-    // What a consumer has read and not worked through is only known when it has ended.
+    // Only after a consumer has ended is it known that it has processed what it has read.
     if code == ExitCode::SUCCESS
         && let (Some(path), Some(place)) = (&args.checkpoint, last)
     {
@@ -337,7 +337,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     Ok(code)
 }
 
-/// Runs the query and prints its results. Returns the last position if `run` has to save it.
+/// Runs the query and prints its results. Returns the last position if `run` must save it.
 fn query(
     caller: &Caller,
     args: &QueryArgs,
@@ -377,7 +377,7 @@ fn query(
     Ok(last)
 }
 
-/// The directory whose topics are followed; `None` when they are not, or of a server.
+/// The directory whose topics are followed. `None` without `--follow`, or for a server.
 fn directory(caller: &Caller, args: &QueryArgs) -> anyhow::Result<Option<PathBuf>> {
     if !args.follow || args.explain {
         return Ok(None);
@@ -388,8 +388,8 @@ fn directory(caller: &Caller, args: &QueryArgs) -> anyhow::Result<Option<PathBuf
     })
 }
 
-/// Follows topics of a directory: opens it for moments, as `weir tail -f` does, or asks the server that
-/// has it open.
+/// Follows topics of a directory. Opens the store only briefly, as `weir tail -f` does, or uses the
+/// server that has it open.
 fn follow_directory(
     caller: &Caller,
     args: &QueryArgs,
@@ -434,7 +434,7 @@ fn follow_directory(
     }
 }
 
-/// Prints what is there; true when nothing more will come.
+/// Prints the available results. Returns `true` if no more will follow.
 fn print_until_idle(query: &mut Topics, printer: &mut Printer) -> anyhow::Result<bool> {
     loop {
         match query.next(Bounds::default(), false)? {
@@ -448,13 +448,13 @@ fn print_until_idle(query: &mut Topics, printer: &mut Printer) -> anyhow::Result
     }
 }
 
-/// Whether something else than whole items is printed.
+/// Whether the query prints anything other than whole items.
 fn makes(args: &QueryArgs) -> bool {
     !args.select.trim().is_empty() || !args.group_by.trim().is_empty()
 }
 
-/// How much of each item is checked. What is printed as JSON has to be JSON, and what
-/// is counted too; `-o raw` hands on what nothing looks into.
+/// How much of each item is checked. Output as JSON, and counted items, must be valid JSON. `-o
+/// raw` passes items through unchecked if the query does not read them.
 fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
     if let Some(level) = args.level {
         return level.into();
@@ -469,7 +469,7 @@ fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
     }
 }
 
-/// Prints the results of a query. `goes_on`: of a run that began before.
+/// Prints the results of a query. `goes_on`: the query resumes from a checkpoint.
 fn drive(
     caller: &Caller,
     args: &QueryArgs,
@@ -489,16 +489,17 @@ fn drive(
                       files in order need no sort: give --sorted";
         return Err(failure.advise(advice).into());
     }
-    // A limit with a checkpoint is how many come now, not how many there are.
+    // With a checkpoint, the limit applies to this run, not to the whole query.
     let mut left = match args.checkpoint {
         Some(_) => args.limit.unwrap_or(u64::MAX),
         None => u64::MAX,
     };
-    // Before a wait for what others write, what there is has to be seen.
+    // Before the query waits for new input, it flushes the available results.
     let polite = args.follow || args.reads_stdin();
     let mut waits = !polite;
     let mut over = goes_on;
-    // A consumer is given one page of time to work through what it has read.
+    // With `--into`, the checkpoint is one page behind, so that the consumer can process what it
+    // has read.
     let mut held = None;
     while left > 0 {
         let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
@@ -554,7 +555,7 @@ fn drive(
     Ok(None)
 }
 
-/// The position of a query; `None` where it has none at this result (`NoToken`) and gets one later.
+/// The position of a query; `None` if it has none at this result (`NoToken`) but gets one later.
 fn place_now(query: &dyn Run) -> anyhow::Result<Option<Checkpoint>> {
     match query.place() {
         Ok(place) => Ok(Some(place)),
@@ -565,7 +566,7 @@ fn place_now(query: &dyn Run) -> anyhow::Result<Option<Checkpoint>> {
     }
 }
 
-/// An error of the engine for people.
+/// Converts an error of the engine to a failure for people.
 fn query_failure(what: String, error: &QueryError, why: String) -> anyhow::Error {
     let failure = Failure::new(error.code(), what).because(why);
     match error.code() {

@@ -58,8 +58,8 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// The style for a table that people read: time, key and value, and the topic where there are several.
-/// True if it is that table; all others have all columns.
+/// The style of a table for people: time, key and value, and the topic if there are several.
+/// Returns `true` if this style applies; all other styles have all columns.
 pub(crate) fn short(style: &Style, several: bool) -> (Style, bool) {
     if style.columns.is_some() || style.format(Shape::Stream) != Format::Table {
         return (style.clone(), false);
@@ -74,7 +74,8 @@ pub(crate) fn short(style: &Style, several: bool) -> (Style, bool) {
     (style, true)
 }
 
-/// The row of a record where the kind has no column: it stands before the value, unless that was put.
+/// The row of a record for a table without a column for the kind. If the
+/// record is not a PUT, the name of its kind precedes the value.
 pub(crate) fn short_row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 13] {
     let mut row = row(topic, record);
     if record.kind != RecordKind::Put
@@ -120,7 +121,7 @@ fn value<'a>(record: &Record<'a>) -> Cow<'a, [u8]> {
     }
 }
 
-/// The program that a topic was created with, or that took the place of another one.
+/// Describes the program that a topic was created with, or that replaced another one.
 fn program(code: &[u8], args: &[u8]) -> String {
     let code = hex(code);
     let args = json_string(&script::show(args));

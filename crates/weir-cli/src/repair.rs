@@ -1,8 +1,8 @@
-//! `weir repair`: a new store of what can be read of a damaged one.
+//! `weir repair`: creates a new store from the readable part of a damaged one.
 //!
 //! Invariants:
 //! - The damaged store is only read.
-//! - Everything that is known to be lost is in the report.
+//! - The report contains all known losses.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -72,7 +72,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Carries out `weir repair`.
+/// Runs `weir repair`.
 pub(crate) fn run(caller: &Caller, args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -119,7 +119,7 @@ pub(crate) fn run(caller: &Caller, args: &RepairArgs) -> anyhow::Result<ExitCode
     Ok(ExitCode::FAILURE)
 }
 
-/// What is lost, in words.
+/// Describes the losses.
 fn lost(report: &SalvageReport) -> String {
     let mut parts = Vec::new();
     if !report.log_complete {

@@ -1,9 +1,9 @@
-//! Errors as people see them: what failed, why, what to try; at most three
-//! lines, with the code that `weir help CODE` explains.
+//! Prints errors: what failed, why, and what to try, in at most three lines, with the code that
+//! `weir help CODE` explains.
 //!
 //! Invariants:
 //! - Error numbers come from the error table.
-//! - So do exit codes.
+//! - Exit codes come from the error table.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use crate::bytes::json_string;
 /// Whether errors are printed as JSON: `-o json` and `-o jsonl`.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on an error is one line with a JSON object: `error` (its name),
+/// If `json`, each later error is printed as one line with a JSON object: `error` (its name),
 /// `code`, `what`, `why`, `try`.
 pub(crate) fn as_json(json: bool) {
     AS_JSON.store(json, Ordering::Relaxed);
 }
 
-/// Exit code of a usage error, as the argument parser gives it.
+/// Exit code of a usage error, equal to that of the argument parser.
 pub(crate) const USAGE: u8 = 2;
 
 /// A usage error of a command.
@@ -45,15 +45,15 @@ pub(crate) struct Failure {
     pub(crate) code: ErrorCode,
     /// What failed.
     what: String,
-    /// Why; the code's own sentence when there is nothing better.
+    /// Why; `None`: the sentence of the code.
     why: Option<String>,
-    /// What to try; the code's own advice when there is nothing better.
+    /// What to try; `None`: the advice of the code.
     advice: Option<String>,
-    /// Whether the exit codes of the store tools hold.
+    /// Whether the exit codes of the store tools apply.
     tool: bool,
 }
 
-/// The exit code that shells show for the signal PIPE.
+/// The exit code that shells report for SIGPIPE.
 const UNREAD: u8 = 141;
 
 /// Nobody reads standard output any more.
@@ -61,7 +61,7 @@ const UNREAD: u8 = 141;
 pub(crate) struct Closed;
 
 impl Failure {
-    /// An error with the table's own reason and advice.
+    /// Creates an error with the reason and advice of the error table.
     pub(crate) fn new(code: ErrorCode, what: impl Into<String>) -> Self {
         Self {
             code,
@@ -72,25 +72,25 @@ impl Failure {
         }
     }
 
-    /// As `new`, with a reason.
+    /// Sets the reason.
     pub(crate) fn because(mut self, why: impl fmt::Display) -> Self {
         self.why = Some(why.to_string());
         self
     }
 
-    /// As `because`, with advice.
+    /// Sets the advice.
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// As `advise`, with the exit codes of the store tools.
+    /// Selects the exit codes of the store tools.
     pub(crate) fn tool(mut self) -> Self {
         self.tool = true;
         self
     }
 
-    /// The error of a store, with its code.
+    /// Converts an error of a store.
     pub(crate) fn store(what: impl Into<String>, error: &StoreError) -> Self {
         let failure = Self::new(store_code(error), what).because(error);
         match error {
@@ -127,11 +127,11 @@ impl Failure {
         }
     }
 
-    /// The error of the front door, with its code.
+    /// Converts an error of the library `weir`.
     pub(crate) fn weir(what: impl Into<String>, error: &WeirError) -> Self {
         match error {
             WeirError::Store(error) => Self::store(what, error),
-            // The text of these is the sentence of the code.
+            // Their text is the sentence of the code.
             WeirError::NotCreated { code } | WeirError::Group { code } => Self::new(*code, what),
             other => Self::new(other.code(), what).because(other),
         }
@@ -181,7 +181,7 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// This error with the exit codes of the store tools.
+/// Selects the exit codes of the store tools for this error.
 pub(crate) fn tool(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => failure.tool().into(),
@@ -189,10 +189,9 @@ pub(crate) fn tool(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Says what failed in an answer to something that was sent.
+/// Converts the error of a write that was sent.
 pub(crate) trait Answered<T> {
-    /// Says what failed; `again` is what to try when nobody knows what became
-    /// of it.
+    /// Adds what failed. `again` is the advice if the outcome of the write is unknown.
     fn answered(self, what: impl FnOnce() -> String, again: &str) -> anyhow::Result<T>;
 }
 
@@ -203,7 +202,7 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
             Err(error) => error.into(),
         };
         Err(match &error {
-            // It may be in the log or not.
+            // The write may be in the log.
             WeirError::Store(
                 store @ (StoreError::Io { .. }
                 | StoreError::InDoubt { .. }
@@ -225,9 +224,9 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
     }
 }
 
-/// Adds what failed to an error of the front door or the store.
+/// Converts an error of the library or the store.
 pub(crate) trait Because<T> {
-    /// Says what failed.
+    /// Adds what failed.
     fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T>;
 }
 
@@ -249,7 +248,7 @@ impl<T> Because<T> for io::Result<T> {
     }
 }
 
-/// Writes to standard output: nobody there is no failure.
+/// Converts the result of a write to standard output. A closed output becomes [`Closed`].
 pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
     result.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Closed.into(),
@@ -264,14 +263,14 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.is::<Closed>()
 }
 
-/// Where lines for standard error go once a server runs: its threads must not block when nobody
-/// reads them.
+/// The queue for lines to standard error while a server runs. Its threads must not block if nobody
+/// reads the lines.
 static BUFFERED: OnceLock<BufferedLines> = OnceLock::new();
 
-/// How long the end of the command waits for lines that nobody reads.
+/// Maximum wait at the end of the command for lines that nobody reads.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Lets a thread write all later lines for standard error, and returns the queue before it.
+/// Starts a thread that writes all later lines to standard error. Returns the queue of that thread.
 pub(crate) fn buffer_lines() -> io::Result<BufferedLines> {
     let lines = BufferedLines::start(io::stderr(), logs::gap)?;
     Ok(BUFFERED.get_or_init(|| lines).clone())
@@ -284,8 +283,8 @@ pub(crate) fn flush() {
     }
 }
 
-/// Writes a line to standard error. Its failure is none of the command: the exit code
-/// has the result too.
+/// Writes a line to standard error. A failure of this write is ignored, because the exit code
+/// reports the result too.
 fn line(text: &str) {
     match BUFFERED.get() {
         Some(lines) => lines.push(format!("{text}\n").as_bytes()),
@@ -298,7 +297,7 @@ pub(crate) fn say(text: &impl fmt::Display) {
     line(&format!("weir: {text}"));
 }
 
-/// Prints an error in the form that was asked for.
+/// Prints an error, as text or as JSON.
 pub(crate) fn tell(failure: &Failure) {
     if AS_JSON.load(Ordering::Relaxed) {
         line(&failure.json());
@@ -315,18 +314,19 @@ fn json(name: &str, code: Option<ErrorCode>, texts: [&str; 3]) -> String {
     )
 }
 
-/// A line for the person, unless `--quiet`.
+/// Prints a line for people, unless `--quiet`.
 pub(crate) fn note(quiet: bool, text: &str) {
     if !quiet {
         say(&one_line(text));
     }
 }
 
-/// Prints an error and says how to exit.
+/// Prints an error, and returns the exit code.
 pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
     if error.is::<Closed>() {
         flush();
-        // As `cat` and `grep` end, so that a shell with `pipefail` sees it and an endless reader stops.
+        // Ends like `cat` and `grep`, so that a shell with `pipefail` detects it, and an endless
+        // reader ends.
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
         return ExitCode::from(UNREAD);
     }
@@ -342,7 +342,7 @@ pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
             ));
             return ExitCode::from(USAGE);
         }
-        // Nothing is left to do when standard error is closed too.
+        // If standard error is closed too, nothing can be reported.
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
@@ -358,7 +358,7 @@ fn one_line(text: &str) -> String {
     crate::bytes::printable(text.as_bytes())
 }
 
-/// The code of an answer of the system.
+/// The code of an I/O error.
 pub(crate) fn io_code(error: &io::Error) -> ErrorCode {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -374,7 +374,7 @@ pub(crate) fn io_code(error: &io::Error) -> ErrorCode {
     }
 }
 
-/// The code of a store's error.
+/// The code of a store error.
 pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
     match error {
         StoreError::Damage { .. } | StoreError::ForeignStore { .. } => ErrorCode::Damaged,

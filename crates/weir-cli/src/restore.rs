@@ -1,11 +1,11 @@
-//! `weir restore`: a store from a backup.
+//! `weir restore`: creates a store from a backup.
 //!
 //! The backup is checked, copied, synced and checked again before it gets its
 //! final name.
 //!
 //! Invariants:
 //! - The backup is not changed.
-//! - A target with its final name is complete.
+//! - A target under its final name is complete.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ use crate::verify;
 
 /// Files of a store that belong to the process that has it open.
 const NOT_COPIED: [&str; 2] = ["LOCK", "weir.sock"];
-/// Folders below the directory of a store; more are none of ours.
+/// Maximum depth of folders below the directory of a store; deeper ones do not belong to a store.
 const DEPTH_MAX: usize = 8;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct RestoreArgs {
     /// Directory of the backup
     backup: PathBuf,
-    /// Directory to make; it must not exist or be empty
+    /// Directory to create; it must not exist or be empty
     target: PathBuf,
 }
 
@@ -56,7 +56,7 @@ struct Copied {
     bytes: u64,
 }
 
-/// Carries out `weir restore`.
+/// Runs `weir restore`.
 pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -117,7 +117,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether there is nothing yet.
+/// Whether the target does not exist or is empty.
 fn empty(target: &Path) -> io::Result<bool> {
     match std::fs::read_dir(target) {
         Ok(mut entries) => Ok(entries.next().is_none()),
@@ -126,7 +126,7 @@ fn empty(target: &Path) -> io::Result<bool> {
     }
 }
 
-/// The name of the copy while it is made; nothing for `.` and the like.
+/// The name of the copy until it is complete. `None` for a path without a file name, such as `.`.
 fn partial(target: &Path) -> Option<PathBuf> {
     let mut name = target.file_name()?.to_owned();
     name.push(".partial");
@@ -154,7 +154,7 @@ fn copy(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> io::Result
     File::open(to)?.sync_all()
 }
 
-/// Gives the whole copy its name.
+/// Renames the complete copy to its final name.
 fn place_it(partial: &Path, target: &Path) -> io::Result<()> {
     if target.exists() {
         std::fs::remove_dir(target)?;

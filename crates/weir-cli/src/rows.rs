@@ -1,5 +1,4 @@
-//! The fields of the rows that each command prints, for `-o help` without the arguments that the
-//! command needs.
+//! The fields of the rows of each command, so that `-o help` works without the required arguments.
 
 use crate::output::Field;
 use crate::{
@@ -7,7 +6,7 @@ use crate::{
     topic, verdict, verify,
 };
 
-/// Commands that need arguments and print rows, with the fields of the rows.
+/// Commands with required arguments that print rows, and the fields of the rows.
 const ROWS: &[(&str, &[Field])] = &[
     ("put", verdict::FIELDS),
     ("get", record::FIELDS),
@@ -43,7 +42,7 @@ const ROWS: &[(&str, &[Field])] = &[
     ("cert show", cert::FIELDS),
 ];
 
-/// The fields of the rows of the command with these names; `None`: it prints none, or needs no arguments.
+/// The fields of the rows of a command. `None` if it prints no rows or has no required arguments.
 pub(crate) fn of(path: &str) -> Option<&'static [Field]> {
     let tables = [ROWS, program::ROWS, jira::ROWS];
     let mut rows = tables.into_iter().flatten();

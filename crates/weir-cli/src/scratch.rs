@@ -1,4 +1,4 @@
-//! Directories for the stores of demos and measurements, and what they take there.
+//! Directories for the stores of demos and measurements, and their disk usage.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder};
@@ -12,14 +12,13 @@ use anyhow::{Context, ensure};
 #[derive(Debug)]
 pub(crate) struct ScratchDirectory {
     path: PathBuf,
-    /// Whether it goes when this does.
+    /// Whether the directory is removed when this is dropped.
     temporary: bool,
 }
 
 impl ScratchDirectory {
-    /// Makes the directory `keep`, or a temporary one: below the build
-    /// directory of the current one if there is any, else where the system
-    /// keeps temporary files.
+    /// Creates the directory `keep`, or a temporary one. A temporary directory is below `./target`
+    /// if that is a build directory, else below the system's directory for temporary files.
     pub(crate) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = keep {
             let shown = path.display();
@@ -41,7 +40,7 @@ impl ScratchDirectory {
             std::env::temp_dir()
         };
         let path = parent.join(format!("weir-demo-{:016x}", random()));
-        // Fails when it exists.
+        // Fails if the directory exists.
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -50,23 +49,23 @@ impl ScratchDirectory {
         Ok(Self { path, temporary })
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it stays.
+    /// Whether the directory remains.
     pub(crate) fn is_kept(&self) -> bool {
         !self.temporary
     }
 
-    /// Leaves it where it is, for a look.
+    /// Keeps the directory for inspection.
     pub(crate) fn keep(&mut self) -> &Path {
         self.temporary = false;
         &self.path
     }
 
-    /// Removes it if it is temporary.
+    /// Removes the directory if it is temporary.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.temporary) {
             fs::remove_dir_all(&self.path)
@@ -79,19 +78,18 @@ impl ScratchDirectory {
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if self.temporary {
-            // Only a panic comes here; what it says matters more.
+            // Reached only after a panic or an error, which is reported instead.
             drop(fs::remove_dir_all(&self.path));
         }
     }
 }
 
-/// A number that nobody can know before.
+/// An unpredictable number.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Bytes that the files below a directory take on the disk, whatever their
-/// length.
+/// Bytes that the files below a directory occupy on the disk, not their lengths.
 pub(crate) fn disk_bytes(directory: &Path) -> anyhow::Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(directory)? {
@@ -116,7 +114,7 @@ pub(crate) fn file_system(path: &Path) -> Option<String> {
         let (Some(point), Some(kind)) = (words.next(), words.next()) else {
             continue;
         };
-        // A later line lies over an earlier one.
+        // A later mount hides an earlier one.
         if path.starts_with(point) && point.len() >= best.0 {
             best = (point.len(), Some(kind.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! `weir serve`: the store behind its ports, until a signal.
+//! `weir serve`: serves the store at its ports until a signal.
 //!
 //! The sources of settings are flag, environment, file and default, in this
 //! order; `weir-server` has their table. The first signal starts an orderly
@@ -36,11 +36,11 @@ use crate::place::{self, Access, Where};
 use crate::progress::Progress;
 use crate::report::{self, Because, Failure, note, stdout};
 
-/// How often it is looked whether the server has ended by itself.
+/// How often the command checks whether the server has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often it looks once it was asked to end.
+/// How often it checks that during a shutdown.
 const LOOK_EVERY_AT_END: Duration = Duration::from_millis(5);
-/// How often the service manager is told that an open goes on.
+/// How often the service manager is notified during an open.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Usually:
@@ -60,14 +60,14 @@ SIGTERM and SIGINT: no new connections, then the open requests end; a second sig
 at once. With --lame-duck TIME, SIGTERM makes it not ready for that time first. SIGHUP reads tokens,
 certificates and keys anew. SIGUSR1 makes a copy of the store below --backups.";
 
-/// What was typed: flags by key.
+/// The flags of the command line, by key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServeArgs {
     given: Vec<(&'static str, String)>,
     print: bool,
 }
 
-/// A key and where its value came from.
+/// A key and the origin of its value.
 struct Origin {
     key: &'static Key,
     origin: String,
@@ -77,8 +77,8 @@ fn flag(key: &Key) -> String {
     key.name.replace('_', "-")
 }
 
-/// As `flag`, for as long as the process lives, which clap asks for; one for each
-/// key of the table.
+/// Like `flag`, but for the lifetime of the process, which clap requires. Called once for each key
+/// of the table.
 fn long_name(key: &Key) -> &'static str {
     Box::leak(flag(key).into_boxed_str())
 }
@@ -146,12 +146,12 @@ impl FromArgMatches for ServeArgs {
     }
 }
 
-/// The configuration of a call that takes no flags of `weir serve`.
+/// The configuration for a command that has no flags of `weir serve`.
 pub(crate) fn configure_plain(caller: &Caller) -> anyhow::Result<ServerConfig> {
     configure(caller, &ServeArgs::default()).map(|(config, _)| config)
 }
 
-/// The configuration, and where each value came from.
+/// The configuration, and the origin of each value.
 fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig, Vec<Origin>)> {
     let settings = &caller.settings;
     let known = |name: &String| ServerConfig::KEYS.iter().any(|key| key.name == name);
@@ -195,11 +195,11 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
     Ok((config, origins))
 }
 
-/// Bytes of the name of a socket, with what it is made under.
+/// Maximum bytes of the path of a socket, including the temporary name under which it is created.
 const SOCKET_NAME_BYTES_MAX: usize = 105;
 
-/// The socket in the directory of the call, by which other processes find the
-/// server; none where its name would be too long for the system.
+/// The socket in the directory of the call, through which other processes find the server. `None`
+/// if its path would be too long for the system.
 fn socket(caller: &Caller) -> Option<PathBuf> {
     let Ok(Where::Directory(at)) = place::place(caller) else {
         return None;
@@ -208,8 +208,7 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
     (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
 }
 
-/// Refuses a file system that loses what was synced, unless the settings say
-/// that this is fine.
+/// Rejects a file system that loses synced data, unless the settings allow it.
 fn check_volatile(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<()> {
     let fine = config.volatile || caller.settings.durability.value == Durability::Memory;
     match volatile_kind(Path::new(at)) {
@@ -257,7 +256,7 @@ fn print(config: &ServerConfig, origins: &[Origin]) -> anyhow::Result<()> {
     stdout(std::io::stdout().write_all(text.as_bytes()))
 }
 
-/// Carries out `weir serve`.
+/// Runs `weir serve`.
 pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let (config, origins) = configure(caller, args)?;
     if args.print {
@@ -272,8 +271,8 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let bound = match bind(&config) {
         Ok(bound) => bound,
         Err(refused) => {
-            // Most likely the process that has the port serves this directory:
-            // then the answer names it.
+            // The process that has the port probably serves this directory. Then the error of the
+            // open names that process.
             if place::is_locked(Path::new(at)) {
                 open(caller, at, &config, &Progress::default())?;
             }
@@ -305,7 +304,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     } else {
         tracing::Level::INFO
     };
-    // Only this command logs, so there is no other subscriber.
+    // Only this command installs a subscriber, so no other one exists.
     let lines = report::buffer_lines().failed(|| "cannot start the log".to_owned())?;
     drop(weir_server::logs::install(level, lines));
     let lame_duck = config.lame_duck;
@@ -338,7 +337,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let ended = server.wait();
     backups.end();
     if let Some(cause) = failure {
-        // Said below, with everything that was kept of it.
+        // The failure below reports the result, with its cause.
         drop(weir.close());
         let what = "the server has ended: its store takes no more writes".to_owned();
         let failure = Failure::store(what, &StoreError::Poisoned { cause });
@@ -375,7 +374,7 @@ fn close(at: &str, weir: Weir, node: Option<&ClusterNode>) -> anyhow::Result<()>
     }
 }
 
-/// Checks the settings and takes the ports.
+/// Checks the settings and binds the ports.
 fn bind(config: &ServerConfig) -> anyhow::Result<Bound> {
     Server::bind(config.clone()).map_err(|error| refusal(&error, config))
 }
@@ -392,7 +391,7 @@ fn refusal(error: &ServerError, config: &ServerConfig) -> anyhow::Error {
     failure.tool().into()
 }
 
-/// Why an address or the socket cannot be had, and which flag names another.
+/// The failure to bind an address or the socket, with the flag that changes it.
 fn port(address: &str, source: &std::io::Error, config: &ServerConfig) -> Failure {
     let failure = |code| Failure::new(code, format!("cannot listen at {address}"));
     let ports = [("--http", config.http), ("--native", config.native)];
@@ -421,7 +420,7 @@ fn port(address: &str, source: &std::io::Error, config: &ServerConfig) -> Failur
     }
 }
 
-/// Where, what, and how safe.
+/// Prints the addresses and the durability of the server.
 fn announce(caller: &Caller, weir: &weir::Weir, server: &Server, node: Option<&ClusterNode>) {
     if caller.quiet {
         return;
@@ -469,10 +468,10 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server, node: Option<&C
     );
 }
 
-/// How the end was asked for.
+/// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// In order.
+    /// Orderly, after its connections.
     Drained,
     /// At once.
     Cut,
@@ -486,7 +485,7 @@ struct Signals {
     interrupt: Arc<AtomicBool>,
     hangup: Arc<AtomicBool>,
     backup: Arc<AtomicBool>,
-    /// What the server had counted when the service manager was last told.
+    /// The beat count of the server at the last watchdog notification.
     beats: Cell<u64>,
 }
 
@@ -515,8 +514,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Opens the store. A signal to end ends the process at once: it has answered
-    /// nothing yet, and an open may be cut short at any moment.
+    /// Opens the store. A signal ends the process at once: no request was answered yet, and an open
+    /// may be aborted at any moment.
     fn unless_ended<T: Send>(
         &self,
         progress: &Progress,
@@ -526,7 +525,7 @@ impl Signals {
         std::thread::scope(|scope| {
             let opener = scope.spawn(move || {
                 let opened = open();
-                // A wait that is not woken ends by itself.
+                // If the wake fails, the wait ends by its timeout.
                 drop(waker.write(&[0]));
                 opened
             });
@@ -552,11 +551,11 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, or a while.
+    /// Waits for a signal, or for `LOOK_EVERY`.
     fn pause(&self, server: &Server) {
         self.sleep();
         crate::allocator::give_back();
-        // Only for a server that was seen alive since the last time.
+        // Only if the server made progress since the last notification.
         let beats = server.beats();
         if self.beats.replace(beats) != beats && server.store_failure().is_none() {
             notify("WATCHDOG=1");
@@ -576,8 +575,8 @@ impl Signals {
         }
     }
 
-    /// Whether an end was asked for since the last look; with the lame duck or
-    /// without.
+    /// Whether a signal has requested the end since the last call. `Some(true)`: with the lame duck
+    /// period.
     fn asked(&self) -> Option<bool> {
         let interrupt = self.interrupt.swap(false, Ordering::Relaxed);
         let terminate = self.terminate.swap(false, Ordering::Relaxed);
@@ -591,7 +590,7 @@ impl Signals {
                 return End::Drained;
             }
             if self.hangup.swap(false, Ordering::Relaxed) {
-                // What is wrong with a file is in the log.
+                // The log reports errors in a file.
                 drop(server.reload());
             }
             if self.backup.swap(false, Ordering::Relaxed) {
@@ -625,7 +624,7 @@ impl Signals {
             }
         }
         server.drain();
-        // Without it the end is only seen later.
+        // If this fails, the end is noticed later.
         drop(self.wake.set_read_timeout(Some(LOOK_EVERY_AT_END)));
         while !server.is_ended() {
             self.pause(server);

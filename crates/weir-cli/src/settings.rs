@@ -1,9 +1,8 @@
-//! What holds for a call: flag, environment, context, file, default, in this
-//! order; each value knows where it came from.
+//! Resolves the settings of a call. The precedence is flag, environment, context, file, default.
+//! Each value has its origin.
 //!
-//! The file is `--config`, else `./weir.toml`, else
-//! `$XDG_CONFIG_HOME/weir/weir.toml`, else `/etc/weir/weir.toml`. Only the
-//! first one found is read.
+//! The file is `--config`, else `./weir.toml`, else `$XDG_CONFIG_HOME/weir/weir.toml`, else
+//! `/etc/weir/weir.toml`. Only the first one that exists is read.
 //!
 //! Invariants:
 //! - An unknown key is an error.
@@ -22,12 +21,12 @@ use crate::credentials::{self, Credentials};
 use crate::output::Format;
 use crate::report::{self, Failure};
 
-/// Where a store is when nothing says so.
+/// The default place of a store.
 pub(crate) const AT_DEFAULT: &str = "./weir-data";
 /// The keys that a file may have.
 pub(crate) const KEYS: [&str; 4] = ["at", "output", "durability", "serve"];
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Sourced<T> {
     /// The value.
@@ -39,19 +38,19 @@ pub(crate) struct Sourced<T> {
 /// The settings in effect.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Where the store is.
+    /// The place of the store.
     pub(crate) at: Sourced<String>,
-    /// Output format; none: by command and terminal.
+    /// Output format; `None`: depends on command and terminal.
     pub(crate) output: Sourced<Option<Format>>,
-    /// When a write is answered.
+    /// When a write is acknowledged.
     pub(crate) durability: Sourced<Durability>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
-    /// How to show a server who is asking, and what to trust.
+    /// Credentials for a server, and the authority to trust.
     pub(crate) credentials: Credentials,
-    /// The credentials as they are shown: key, value, origin. No secret is in it.
+    /// The credentials for display: key, value, origin. Contains no secret.
     pub(crate) shown_credentials: Vec<(&'static str, Option<String>, String)>,
-    /// What its table `[serve]` says: key, value as text, place.
+    /// The table `[serve]` of the file: key, value as text, position.
     pub(crate) serve: Vec<(String, String, String)>,
 }
 
@@ -74,7 +73,7 @@ impl Settings {
     /// Reads environment, context and file.
     pub(crate) fn resolve(flags: &Flags) -> anyhow::Result<Self> {
         let json = |format: Option<Format>| matches!(format, Some(Format::Json | Format::Jsonl));
-        // What is wrong with the settings is said in this form as well.
+        // Errors in the settings are reported in this format too.
         report::as_json(json(flags.output));
         let file = find(flags.config.as_deref());
         let values = match &file {
@@ -123,7 +122,7 @@ impl Settings {
             (None, None) => Sourced::default(Durability::Group),
         };
         let (value, origin) = at;
-        // Those of a context are for its own place, and for no other server.
+        // The credentials of a context apply to its own place only.
         let kept = context.filter(|(name, _)| origin == format!("context {name}"));
         let kept = kept.map(|(_, context)| context.credentials);
         let layers = [
@@ -171,7 +170,7 @@ fn format(text: &str) -> Result<Format, String> {
     Format::from_str(text, true).map_err(|_| format!("{text} is no output format"))
 }
 
-/// A durability level: `group`, `each`, `interval:TIME` or `memory`.
+/// Parses a durability level: `group`, `each`, `interval:TIME` or `memory`.
 pub(crate) fn durability(text: &str) -> Result<Durability, String> {
     match text.split_once(':') {
         None if text == "group" => Ok(Durability::Group),
@@ -187,23 +186,23 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// What a read must have seen: `local`, `leader` or `linear`.
+/// Parses a consistency level: `local`, `leader` or `linear`.
 pub(crate) fn consistency(text: &str) -> Result<Consistency, String> {
     let read = Consistency::from_name(text.as_bytes());
     read.ok_or_else(|| format!("{text} is no level; choose local, leader or linear"))
 }
 
-/// A duration with its unit, for a flag.
+/// Parses a duration with its unit, for a flag.
 pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
     units::duration(text)
 }
 
-/// A number of bytes, for a flag.
+/// Parses a number of bytes, for a flag.
 pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
     units::size(text)
 }
 
-/// The limit of values: a size up to the largest one that the store takes.
+/// Parses the limit of values: a size up to the largest one that the store accepts.
 pub(crate) fn value_bytes_max(text: &str) -> Result<usize, String> {
     let bytes = size(text).map_err(|error| error.to_string())?;
     let bytes = usize::try_from(bytes).ok();
@@ -214,7 +213,7 @@ pub(crate) fn value_bytes_max(text: &str) -> Result<usize, String> {
     })
 }
 
-/// How many, from 0 on.
+/// Parses a count, from 0 on.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("{text} is no whole number from 0 to {}", u64::MAX))
@@ -232,7 +231,7 @@ fn find(given: Option<&Path>) -> Option<PathBuf> {
     places.into_iter().flatten().find(|path| path.is_file())
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 struct Values {
     at: Option<String>,
@@ -290,8 +289,8 @@ impl Values {
     }
 }
 
-/// The table `[serve]`: texts, whole numbers, switches and lists of texts, as
-/// the flags of `weir serve` take them.
+/// Reads the table `[serve]`: strings, integers, booleans and lists of strings, as the flags of
+/// `weir serve` accept them.
 fn serve(
     text: &str,
     table: &toml::Spanned<toml::de::DeValue<'_>>,
@@ -321,7 +320,7 @@ fn serve(
     Ok(keys)
 }
 
-/// Line and column of a byte, from 1.
+/// Line and column of a byte position, from 1.
 fn place(text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -329,7 +328,7 @@ fn place(text: &str, at: usize) -> String {
     format!("{line} column {column}")
 }
 
-/// The known key that is most like a name.
+/// The known key that is most similar to a name.
 fn nearest(name: &str) -> &'static str {
     let distance = |key: &&str| {
         let mut row: Vec<usize> = (0..=key.len()).collect();

@@ -1,4 +1,4 @@
-//! `weir status`: what holds for a store, and for its server, at this moment.
+//! `weir status`: the current state of a store and its server.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -138,7 +138,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Carries out `weir status`.
+/// Runs `weir status`.
 pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

@@ -1,13 +1,13 @@
-//! `weir tail`: records in order, and new ones as they come.
+//! `weir tail`: prints records in order, and new ones when they arrive.
 //!
-//! The records of several topics are merged in the order of their intentions. Following (`-f`)
-//! opens the store only after another process may have written, so that other processes can write;
-//! the lock file shows this (`follower`), also for a member of a group. At a server, the command
-//! listens all the time (`follow`).
+//! The records of several topics are merged in the order of their intentions. When the command
+//! follows a directory (`-f`), it opens the store only after another process may have written, so
+//! that other processes can write. The lock file shows whether that is the case (`follower`), also
+//! for a member of a group. At a server, the command listens all the time (`follow`).
 //!
 //! Invariants:
 //! - No record is printed twice or out of order.
-//! - A pause precedes each look for new records.
+//! - A pause precedes each check for new records.
 
 mod follow;
 mod merge;
@@ -58,14 +58,14 @@ pub(crate) struct TailArgs {
     /// Topics or patterns to read
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<String>,
-    /// Go on with new records
+    /// Continue with new records
     #[arg(short, long)]
     follow: bool,
     /// Where to start: start, end, an offset, -N for the last N records, or a time (10m, 2026-11-01)
     #[arg(long, default_value = "start", value_name = "POSITION", value_parser = position)]
     #[arg(allow_hyphen_values = true)]
     from: ReadFrom,
-    /// Stop after so many records
+    /// Stop after this number of records
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = crate::settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
@@ -75,8 +75,8 @@ pub(crate) struct TailArgs {
     /// Only records whose key begins with this
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
-    /// Only records for which this is true, in the language of `weir query --where`; a value that is not
-    /// JSON has no paths
+    /// Only records for which this is true, in the language of `weir query --where`; in a value
+    /// that is not JSON, every path is missing
     #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
     /// A value for param('NAME') in --where: JSON, or else a text
@@ -115,7 +115,7 @@ impl TailArgs {
     }
 }
 
-/// Carries out `weir tail`.
+/// Runs `weir tail`.
 pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> {
     let several = args.topics.len() > 1 || args.topics.iter().any(|name| name.contains('*'));
     let (style, short) = match &args.group {
@@ -163,8 +163,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         Where::Server(_) => {
             let weir = place::open(caller, Access::Read)?;
             while state.left > 0 {
-                // It ends when the server is away, and continues after what was
-                // printed.
+                // Ends if the server is unreachable, and later continues after the printed records.
                 Follow::new(&weir).run(&mut state, &mut out)?;
             }
         }
@@ -195,7 +194,8 @@ fn cannot_read((topic, group): (&str, &str)) -> String {
     format!("cannot read {topic} as group {group}")
 }
 
-/// Reads as a member of a group in a directory, which is open only when somebody may have written.
+/// Reads as a member of a group in a directory. The store is open only if another process may have
+/// written.
 fn directory_as_group(
     caller: &Caller,
     at: &Path,
@@ -211,7 +211,7 @@ fn directory_as_group(
             let until = if served { Until::Ever } else { Until::Look };
             match group::tail(&weir, names, left, until, out) {
                 Ok(printed) => left -= printed,
-                // What it printed and acknowledged is not printed again.
+                // Records that were printed and acknowledged are not printed again.
                 Err(error) if served && is_away(&error) => continue,
                 Err(error) => return Err(error),
             }
@@ -231,7 +231,7 @@ fn directory_as_group(
     Ok(())
 }
 
-/// Whether the server of a directory is not there any more.
+/// Whether the server of a directory is no longer reachable.
 fn is_away(error: &anyhow::Error) -> bool {
     let failure = error.downcast_ref::<Failure>();
     let code = failure.map(|failure| failure.code);
@@ -241,7 +241,8 @@ fn is_away(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Follows a topic of a directory: opens it for moments, or asks the server that has it open.
+/// Follows topics of a directory. Opens the store only briefly, or uses the server that has it
+/// open.
 fn directory(
     caller: &Caller,
     at: &Path,
@@ -263,7 +264,7 @@ fn directory(
                 line.leave();
             }
             out.flush()?;
-            // From now on, topics that come up are new.
+            // Topics that appear from now on are new, so they are read from their start.
             state.from = ReadFrom::Start;
         }
         opened = None;
@@ -277,7 +278,7 @@ fn directory(
     Ok(())
 }
 
-/// What was read so far.
+/// The progress of the command.
 struct State<'a> {
     args: &'a TailArgs,
     /// `--where`.
@@ -285,16 +286,16 @@ struct State<'a> {
     /// Whether rows have no column for the kind.
     short: bool,
     quiet: bool,
-    /// Whether a server was away at the last look.
+    /// Whether the server was unreachable at the last attempt.
     away: bool,
     from: ReadFrom,
-    /// Topics with the last offset that was read.
+    /// Topics with the offset of the last read record.
     places: BTreeMap<String, ConsequenceOffset>,
     left: u64,
 }
 
 impl State<'_> {
-    /// Names that are no patterns must be topics.
+    /// Checks that names which are not patterns are topics.
     fn check(&self, weir: &Weir) -> anyhow::Result<()> {
         for name in self.args.topics.iter().filter(|name| !name.contains('*')) {
             let failed = || format!("cannot read {name}");
@@ -306,15 +307,14 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Prints what is there after the places.
+    /// Prints the records after the positions.
     fn read(&mut self, weir: &Weir, out: &mut Output) -> anyhow::Result<()> {
         let mut readers = BTreeMap::new();
         self.open(weir, &mut readers)?;
         self.print(&mut readers, out)
     }
 
-    /// Adds readers of the topics that are meant and have none yet, after the
-    /// places.
+    /// Adds a reader, after its position, for each selected topic that has none yet.
     fn open(
         &mut self,
         weir: &Weir,
@@ -345,7 +345,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Prints what the readers have.
+    /// Prints the records that the readers return.
     fn print(
         &mut self,
         readers: &mut BTreeMap<String, TopicReader>,

@@ -23,7 +23,7 @@ pub(crate) struct TokenArgs {
     verb: Verb,
 }
 
-/// Which file.
+/// The file of identities.
 #[derive(Debug, Args)]
 struct FileArgs {
     /// File of identities, as for `weir serve`
@@ -34,7 +34,7 @@ struct FileArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make a token and add it to the file; it is shown once
+    /// Create a token and add it to the file; it is shown once
     #[command(after_long_help = "\
 A right is RIGHTS PATTERN..., rights joined by commas: create, destroy, put, delete, read, group,
 program, admin, or all. A pattern is a topic name; a part of it between dots may be `*`, the last
@@ -45,15 +45,15 @@ Examples:
   weir token create watcher --right 'read **' --expires 12h -o raw --columns token
   weir token create root --right 'all **' --expires never --out ./root.token")]
     Create {
-        /// Name of the principal: who it is for
+        /// Name of the principal that gets the token
         name: String,
-        /// What it may do, once for each: 'put,read orders.**'
+        /// A right of the token, once for each: 'put,read orders.**'
         #[arg(short, long = "right", value_name = "RIGHT", required = true)]
         rights: Vec<String>,
-        /// How long it holds: a time like 12h or 90d, or never
+        /// Lifetime: a time like 12h or 90d, or never
         #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lifetime)]
         expires: Lifetime,
-        /// Write the token into a new file of mode 0600 and do not show it
+        /// Write the token to a new file of mode 0600 without showing it
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         #[command(flatten)]
@@ -67,7 +67,7 @@ Examples:
         #[command(flatten)]
         place: FileArgs,
     },
-    /// Revoke a token; its entry stays, marked as revoked
+    /// Revoke a token; its entry remains, marked as revoked
     #[command(after_long_help = "Examples:\n  \
         id=$(weir token create a --right 'read **' -o raw --columns id) && weir token revoke $id\n  \
         id=$(weir token create b --right 'read **' -o raw --columns id) && weir token revoke $id -o json")]
@@ -79,7 +79,7 @@ Examples:
     },
 }
 
-/// How long something holds.
+/// A lifetime; `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime(pub(crate) Option<Duration>);
 
@@ -131,7 +131,7 @@ fn row(token: &TokenEntry, now_ms: u64) -> [Cell<'_>; 7] {
     ]
 }
 
-/// Carries out `weir token`.
+/// Runs `weir token`.
 pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Create {
@@ -154,7 +154,7 @@ pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode>
     }
 }
 
-/// What a new token is to be.
+/// The properties of a new token.
 struct Wanted<'a> {
     name: &'a str,
     rights: &'a [String],
@@ -168,7 +168,8 @@ fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Resul
     };
     let path = &place.identities;
     let what = || format!("cannot add a token to {}", path.display());
-    // Two commands at once: the later one sees what the earlier one did.
+    // The lock serialises two concurrent commands: the later one reads the result of the earlier
+    // one.
     let _lock = IdentitiesFile::lock(path).map_err(|error| failure(what(), &error))?;
     let file = if path.exists() {
         read(place, what)?
@@ -180,7 +181,7 @@ fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Resul
     let expires = span.map(|ms| now.saturating_add(ms.unwrap_or(u64::MAX)));
     let token = Token::random().failed(|| "cannot make a token".to_owned())?;
     let file = file.with_token(&token, wanted.name, wanted.rights, now, expires);
-    // What is wrong is what was typed, not a line of the file.
+    // The error concerns an argument, not a line of the file.
     let file = file.map_err(|error| match error {
         IdentitiesError::Wrong { what: why, .. } => {
             Failure::new(ErrorCode::BadOption, what()).because(why)

@@ -1,4 +1,4 @@
-//! `weir topic`: what topics there are, and what holds for them.
+//! `weir topic`: creates, lists, changes and removes topics.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ Examples:
         weir put orders x && weir topic ls\n  \
         weir put orders x && weir topic ls -o json")]
     Ls {
-        /// The removed ones too
+        /// Include removed topics
         #[arg(short, long)]
         all: bool,
     },
@@ -60,7 +60,7 @@ Examples:
         #[arg(value_name = "TOPIC")]
         name: String,
     },
-    /// Change options of a topic; the other options stay
+    /// Change options of a topic; options that are not given keep their values
     #[command(after_long_help = "Examples:\n  \
         weir topic create state && weir topic set state compaction=latest\n  \
         weir topic create sized && weir topic set sized value-bytes-max=64KiB keys-max=none")]
@@ -72,7 +72,7 @@ Examples:
         #[arg(required = true, value_name = "OPTION=VALUE")]
         options: Vec<String>,
     },
-    /// Destroy a topic: its keys are deleted, its records stay readable by offset
+    /// Destroy a topic: its keys are deleted, its records remain readable by offset
     #[command(after_long_help = "Examples:\n  \
         weir topic create old && weir topic rm old --yes\n  \
         weir topic create older && weir topic rm older -y -o json")]
@@ -80,11 +80,11 @@ Examples:
         /// Name of the topic
         #[arg(value_name = "TOPIC")]
         name: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Remove what the retention of the topic lets go
+    /// Remove the records that the retention of the topic allows to remove
     #[command(after_long_help = "\
 A server does this by itself, once a minute. Offsets stay as they are; a reader that would miss
 something is told so.
@@ -221,7 +221,7 @@ fn row(info: &TopicInfo) -> [Cell<'_>; 18] {
     ]
 }
 
-/// Carries out `weir topic`.
+/// Runs `weir topic`.
 pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::Ls { all } => list(caller, *all),

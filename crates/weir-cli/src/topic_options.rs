@@ -72,7 +72,7 @@ fn groups(text: &str) -> Result<Vec<GroupName>, String> {
     Ok(names)
 }
 
-/// The groups that retention waits for, separated by commas; empty without any.
+/// The groups that retention waits for, separated by commas; `None` if there are none.
 pub(super) fn hold(options: &TopicOptions) -> Option<String> {
     let names = &options.retention.hold_for_groups;
     let names: Vec<&str> = names.iter().map(GroupName::as_str).collect();

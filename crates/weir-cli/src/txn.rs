@@ -15,10 +15,10 @@ use crate::report::{Because, Failure};
 use crate::verdict;
 use crate::write::{self, ensure};
 
-/// Bytes of a description: the largest transaction, with room for JSON.
+/// Maximum bytes of a description: the largest transaction, with room for JSON.
 const INPUT_BYTES_MAX: u64 = 2 * limits::ITEM_BYTES_MAX as u64;
 
-/// What became of the other lines when one is bad.
+/// What an error reports about the other lines.
 const NOTHING: &str = "nothing was written";
 
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ Examples:
 pub(crate) struct TxnArgs {
     /// Topic to write to; created if it does not exist
     topic: String,
-    /// File with the steps, `-` for the input
+    /// File with the steps, `-` for standard input
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Do not create the topic
@@ -45,7 +45,7 @@ pub(crate) struct TxnArgs {
     accept_invalid: bool,
 }
 
-/// Carries out `weir txn`.
+/// Runs `weir txn`.
 pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
     let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

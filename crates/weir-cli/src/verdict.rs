@@ -1,4 +1,4 @@
-//! Verdicts as rows, and what they mean for the exit code.
+//! Verdicts as rows, and their exit codes.
 
 use std::borrow::Cow;
 
@@ -48,7 +48,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// What the verdict says when the program of a topic without one is replaced.
+/// The failure for replacing the program of a topic without a program.
 const PLAIN: &str = "the topic has no program to replace";
 
 /// The row of a verdict.
@@ -71,7 +71,7 @@ pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<
     ]
 }
 
-/// What a verdict says beyond its reason, for people.
+/// The detail of a verdict for people, beyond its reason.
 pub(crate) fn detail(detail: &Detail) -> Option<String> {
     match detail {
         Detail::None => None,
@@ -87,7 +87,7 @@ pub(crate) fn detail(detail: &Detail) -> Option<String> {
     }
 }
 
-/// What to say about a verdict that is not VALID.
+/// The failure for a verdict that is not VALID.
 pub(crate) fn failure(topic: &str, commit: &Commit) -> Option<Failure> {
     if commit.effect == Effect::Valid {
         return None;
@@ -101,7 +101,7 @@ pub(crate) fn failure(topic: &str, commit: &Commit) -> Option<Failure> {
     })
 }
 
-/// As `failure`, with advice that knows the topic.
+/// Like `failure`, with advice that uses the options of the topic.
 pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Failure> {
     let failure = failure(topic, commit)?;
     let intention = commit.intention.0;
@@ -158,8 +158,8 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
     })
 }
 
-/// The options of a topic whose limit this is: those that are set, or else
-/// those that hold for every program.
+/// The topic options that are set to `max`. If there are none, the unset options whose default is
+/// `max`.
 fn of_limit(options: &TopicOptions, max: u64) -> Vec<&'static str> {
     let program = &options.program;
     let all = [

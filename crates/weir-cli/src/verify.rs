@@ -1,4 +1,4 @@
-//! `weir verify`: is every byte of a store what was written?
+//! `weir verify`: checks every byte of a store.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Carries out `weir verify`.
+/// Runs `weir verify`.
 pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -124,7 +124,7 @@ pub(crate) fn check(at: &Path, quiet: bool) -> anyhow::Result<VerifyReport> {
     Ok(report.map_err(|error| Failure::store(what(), &error).tool())?)
 }
 
-/// An error unless the store is sound.
+/// Fails unless the store is sound.
 pub(crate) fn sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
     let worst = report
         .findings

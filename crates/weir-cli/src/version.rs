@@ -1,4 +1,4 @@
-//! `weir version`: what this is and how it was built.
+//! `weir version`: prints the version, and how the program was built.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Carries out `weir version`.
+/// Runs `weir version`.
 pub(crate) fn run(caller: &Caller, _args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

@@ -1,7 +1,7 @@
-//! Options of topics and groups as words: `NAME=VALUE`.
+//! Options of topics and groups in the form `NAME=VALUE`.
 //!
-//! Names are those of the HTTP API with `-` for `_`, and without the unit of a
-//! duration, which its value has. `none` takes an option back.
+//! A name is that of the HTTP API with `-` for `_`. A name of a duration has no unit, because the
+//! value has one. `none` resets an option.
 
 use weir::{ErrorCode, PositionError, ReadFrom, units};
 
@@ -24,23 +24,23 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// A duration in milliseconds.
+/// Parses a duration. Returns milliseconds.
 pub(crate) fn time_ms(text: &str) -> Result<u64, String> {
     let time = units::duration(text).map_err(|error| error.to_string())?;
     u64::try_from(time.as_millis()).map_err(|_| format!("{text} is too long"))
 }
 
-/// A number of bytes.
+/// Parses a number of bytes.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     units::size(text).map_err(|error| error.to_string())
 }
 
-/// A whole number.
+/// Parses an integer.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text} is no number"))
 }
 
-/// `None` for `none`.
+/// Parses a value, or `None` for `none`.
 pub(crate) fn optional<T>(
     text: &str,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -51,7 +51,7 @@ pub(crate) fn optional<T>(
     }
 }
 
-/// Where reading starts, for an argument.
+/// Parses the start position of an argument.
 pub(crate) fn position(text: &str) -> Result<ReadFrom, PositionError> {
     ReadFrom::parse(text)
 }

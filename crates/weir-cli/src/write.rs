@@ -1,4 +1,4 @@
-//! Sending one write, and printing its verdict.
+//! Sends one write, and prints its verdict.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::output::{Output, Shape};
 use crate::report::{self, Answered, Because, Failure, note};
 use crate::verdict;
 
-/// Conditions on the state that the write meets.
+/// Conditions on the state before the write.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Conditions")]
 #[allow(
@@ -34,7 +34,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// The conditions for an intention with a key of its own.
+    /// The conditions for an intention that has its own key.
     pub(crate) fn list(&self) -> Vec<Expect<'static>> {
         let mut list = Vec::new();
         list.extend(self.if_offset.map(|n| Expect::KeyOffset(None, n)));
@@ -57,7 +57,7 @@ pub(crate) fn one(
         "open the store again and look whether it is there, before it is sent again"
     };
     let answer = if intention.nonce > 0 {
-        // A server numbers what comes on the connection of a session.
+        // A server numbers the writes on the connection of a session.
         let mut session = weir.session(intention.client);
         session.try_next_nonce().failed(&what)?;
         session.resume(intention.nonce);
@@ -71,8 +71,7 @@ pub(crate) fn one(
     Ok(first.ok_or_else(|| Failure::new(ErrorCode::Internal, what()))?)
 }
 
-/// Prints an outcome and gives the exit code it stands for, whether or not
-/// anybody reads what is printed.
+/// Prints an outcome and returns its exit code, even if nobody reads the output.
 pub(crate) fn answer(
     mut out: Output,
     weir: &Weir,
@@ -100,7 +99,7 @@ pub(crate) fn answer(
     }
 }
 
-/// The topic, made if that is needed and allowed.
+/// Returns the topic. Creates it if that is necessary and allowed.
 pub(crate) fn ensure(
     caller: &Caller,
     weir: &Weir,
@@ -121,7 +120,7 @@ pub(crate) fn ensure(
     Ok(topic)
 }
 
-/// Does one operation on a topic and prints the verdict.
+/// Executes one operation on a topic, and prints the verdict.
 pub(crate) fn change(
     caller: &Caller,
     weir: &Weir,
@@ -137,7 +136,7 @@ pub(crate) fn change(
     answer(out, weir, name, &outcome, false)
 }
 
-/// A client id that is always the same for the same words.
+/// A client id derived from the words; equal words give equal ids.
 pub(crate) fn client_id(words: &[&str]) -> ClientId {
     let mut bytes = Vec::new();
     for word in words {

@@ -127,7 +127,7 @@ impl Cluster {
     }
 }
 
-/// A command for this program, in a process group without a terminal.
+/// A command that runs this program without standard input and standard error.
 fn weir() -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot find this program again")?;
     let mut command = Command::new(program);

@@ -197,7 +197,7 @@ mod tests {
         let weir = Weir::open(dir.path()).unwrap();
         let topic = weir.topic("t").unwrap();
         assert!(topic.ensure().unwrap());
-        // Too large for the topic to delay its write.
+        // The value is too large for the topic to buffer, so it is written at once.
         let value = vec![b'x'; 1 << 20];
         assert!(topic.put("a", &value).unwrap().is_valid());
         weir.store().unwrap().checkpoint().unwrap();

@@ -53,7 +53,7 @@ pub(super) struct PullArgs {
     /// Remove more than a fifth of a project if the site no longer has those issues
     #[arg(long)]
     confirm_removal: bool,
-    /// With --census, remove issues of projects that the account no longer sees
+    /// Also remove issues of projects that the account no longer sees, when looking for deletions
     #[arg(long)]
     purge_lost: bool,
 }

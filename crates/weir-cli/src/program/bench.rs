@@ -1,10 +1,9 @@
-//! `weir program bench`: what a program adds to a write.
+//! `weir program bench`: measures what a program adds to a write.
 //!
-//! The same writes go to a plain topic and to one with the program, in one
-//! store of this process at durability `memory`, in blocks that take turns.
-//! The first blocks are not counted; what is said of the difference is the
-//! median over pairs of neighbouring blocks, so that a busy moment of the
-//! machine hits both sides.
+//! A plain topic and a topic with the program get equal writes, in one store of this process at
+//! durability `memory`, in alternating blocks. The first blocks are not counted. The reported
+//! difference is the median over pairs of neighbouring blocks, so that other load on the machine
+//! affects both sides.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,16 +34,16 @@ pub(super) struct BenchArgs {
     /// Options of the topic
     #[arg(value_name = "OPTION=VALUE")]
     options: Vec<String>,
-    /// Writes from a script, again and again, on the topic that it makes first
+    /// Repeat the writes of a script, on the topic that the script creates first
     #[arg(long, conflicts_with_all = ["key", "value", "args", "options", "state_entries"])]
     script: Option<PathBuf>,
-    /// Key of each write, in the words of scripts
+    /// Key of each write, in the syntax of scripts
     #[arg(long, default_value = "key")]
     key: String,
-    /// Value of each write, in the words of scripts
+    /// Value of each write, in the syntax of scripts
     #[arg(long, default_value = "{x*100}")]
     value: String,
-    /// Arguments of the program, in the words of scripts
+    /// Arguments of the program, in the syntax of scripts
     #[arg(long, default_value = "", hide_default_value = true)]
     args: String,
     /// Writes to each of the two topics, rounded up to whole blocks of calls
@@ -55,7 +54,7 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
-    /// Different keys, each written once before: KEY with a number after it
+    /// Number of keys, each written once before the measurement: KEY and a number
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     state_entries: u32,
@@ -113,10 +112,10 @@ pub(super) const FIELDS: &[Field] = &[
 const BLOCKS: u32 = 20;
 /// Blocks of each side at the start that are not counted.
 const WARM_UP: u32 = 2;
-/// Writes in one call before anything is timed.
+/// Writes in one call before the measurement.
 const FILL_BATCH: usize = 1000;
 
-/// A write with bytes of its own.
+/// A write that owns its bytes.
 struct Write {
     operation: Owned,
     principal: Vec<u8>,
@@ -128,21 +127,21 @@ enum Owned {
     Txn(Vec<(Vec<u8>, Option<Vec<u8>>)>),
 }
 
-/// What is measured.
+/// The work to measure.
 struct Job {
     options: TopicOptions,
     code: Vec<u8>,
     args: Vec<u8>,
-    /// Writes that go round.
+    /// The writes, repeated in a cycle.
     writes: Vec<Write>,
-    /// Whether each goes once before anything is timed.
+    /// Whether each write runs once before the measurement.
     fill: bool,
 }
 
-/// What was measured on one topic.
+/// The measurements of one topic.
 #[derive(Default)]
 struct Side {
-    /// Nanoseconds for each write of a call, of the blocks that count.
+    /// Nanoseconds for each write of a call, in the counted blocks.
     calls: Vec<u64>,
     /// The median of each block.
     blocks: Vec<u64>,
@@ -154,7 +153,7 @@ struct Side {
     next: usize,
 }
 
-/// Carries out `weir program bench`.
+/// Runs `weir program bench`.
 pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -298,7 +297,7 @@ impl Write {
         })
     }
 
-    /// The steps of a transaction, borrowed; none for other writes.
+    /// The steps of a transaction, borrowed; empty for other writes.
     fn steps(&self) -> Vec<TxnOp<'_>> {
         let Owned::Txn(steps) = &self.operation else {
             return Vec::new();
@@ -314,7 +313,7 @@ impl Write {
     }
 }
 
-/// Runs both sides in turns.
+/// Runs the blocks of both sides alternately.
 fn measure(
     place: &ScratchDirectory,
     job: &Job,
@@ -365,7 +364,7 @@ fn measure(
                 times.push(u64::try_from(each).unwrap_or(u64::MAX));
             }
             if block < WARM_UP {
-                // Where it stands in its writes is kept, and nothing else.
+                // Only the position in the writes survives a warm-up block.
                 let next = side.next;
                 *side = Side::default();
                 side.next = next;
@@ -389,7 +388,7 @@ fn measure(
 const TOPICS: [&str; 2] = ["plain", "program"];
 
 impl Side {
-    /// One call with so many writes.
+    /// Executes one call with `batch` writes. Returns its duration.
     fn call(
         &mut self,
         weir: &Weir,
@@ -440,7 +439,7 @@ impl Side {
     }
 }
 
-/// A percentile by nearest rank; 0 of nothing.
+/// A percentile by nearest rank; 0 if there are no times.
 fn rank(times: &[u64], percent: usize) -> u64 {
     let mut times = times.to_vec();
     times.sort_unstable();
@@ -458,7 +457,7 @@ fn paired(plain: &[u64], program: &[u64]) -> i64 {
     extra.get(extra.len() / 2).copied().unwrap_or(0)
 }
 
-/// What the host does between two calls, by what the module can do.
+/// What the host resets between two calls, derived from the module.
 fn reset(job: &Job) -> String {
     const WRITE: [&str; 6] = [
         "input_info",

@@ -1,4 +1,4 @@
-//! Host calls of a program as words and as JSON.
+//! Host calls of a program as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use weir::program::trace::{Answer, Argument, HostCall, Snippet};
 
 use crate::bytes::{json_bytes, json_string};
 
-/// Bytes of an argument or answer in a line for people.
+/// Bytes of an argument or result in a line for people.
 const SHOWN_BYTES: usize = 40;
 
-/// The beginning of some bytes in the words of scripts.
+/// The first bytes of a value, in the syntax of scripts.
 pub(super) fn short(bytes: &[u8], len: usize) -> String {
     let shown = bytes.get(..SHOWN_BYTES).unwrap_or(bytes);
     let mut text = script::show(shown);
@@ -27,7 +27,7 @@ fn words(snippet: &Snippet) -> String {
     short(&snippet.bytes, snippet.len)
 }
 
-/// Level and text of a line that a program wrote.
+/// Level and text of a log line of a program.
 pub(super) fn log_text(call: &HostCall) -> (&'static str, String) {
     let (mut level, mut said) = ("info", String::new());
     for (_, argument) in &call.arguments {
@@ -40,17 +40,18 @@ pub(super) fn log_text(call: &HostCall) -> (&'static str, String) {
     (level, said)
 }
 
-/// The call for people: arguments, and what came back.
+/// The call for people: its arguments, and its result.
 pub(super) fn line(call: &HostCall) -> (String, String) {
     if call.name == "log" && call.answer == Answer::Done {
-        // For people already, and the message of a panic is longer than the usual argument.
+        // Log lines are text for people, and the message of a panic exceeds the limit for
+        // arguments.
         let (level, text) = log_text(call);
         return (format!("log {level}: {text}"), String::new());
     }
     let mut given = call.name.to_owned();
     for (name, argument) in &call.arguments {
         let _ = match argument {
-            // From the start is the usual case.
+            // Reads usually start at 0.
             Argument::Number(0) if *name == "from" => Ok(()),
             Argument::Bytes(bytes) => write!(given, " {name}={}", words(bytes)),
             Argument::Number(n) => write!(given, " {name}={n}"),
@@ -77,15 +78,15 @@ fn stopped(stop: weir::program::trace::Stop) -> String {
     }
 }
 
-/// The call as a JSON object. Bytes are cut as the tracer cuts them; `NAME_len`
-/// says how many there are when that is more.
+/// The call as a JSON object. Bytes are truncated as in the tracer; `NAME_len` is the full length
+/// of truncated bytes.
 pub(super) fn json(call: &HostCall) -> String {
     let mut members = vec![format!("\"name\":{}", json_string(call.name))];
     if call.step > 0 {
         members.push(format!("\"step\":{}", call.step));
     }
     let bytes = |members: &mut Vec<String>, name: &str, snippet: &Snippet| {
-        // Null would mean that there is nothing, not even an empty value.
+        // Null would mean that the value does not exist; an empty value does.
         members.push(match snippet.len {
             0 => format!("\"{name}\":\"\""),
             _ => json_bytes(name, &snippet.bytes),

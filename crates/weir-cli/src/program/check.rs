@@ -1,4 +1,4 @@
-//! `weir program check`: whether a module may run, and what it needs.
+//! `weir program check`: checks whether a module may run, and what it needs.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(super) const CHECKED: &[Field] = &[
     field("sha256", "text", "identity of the module"),
 ];
 
-/// Carries out `weir program check`.
+/// Runs `weir program check`.
 pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, CHECKED)? else {
         return Ok(ExitCode::SUCCESS);
@@ -42,7 +42,7 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         failure.advise("correct that in the source or the build, and build the module again")
     };
     let report = weir::program::inspect(&code).map_err(bad)?;
-    // The rest of the rules: it compiles, and speaks this version.
+    // The remaining rules: the module compiles, and exports a supported ABI version.
     let host = WasmtimeHost::default();
     let widest = weir::program::widest();
     host.admit(&code, &widest)

@@ -1,5 +1,4 @@
-//! `weir program deploy`, `replace` and `quarantine`: what a topic runs, and
-//! whether.
+//! `weir program deploy`, `replace` and `quarantine`: set the program of a topic, or stop it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,12 +40,12 @@ pub(super) struct ReplaceArgs {
     /// Arguments of the program; \xff, {u32:5}, {x*9} as in scripts
     #[arg(long, default_value = "", hide_default_value = true)]
     args: String,
-    /// Only if the topic runs the code with this SHA-256
+    /// Only if the current program of the topic has this SHA-256
     #[arg(long, value_name = "HASH")]
     expect: Option<String>,
 }
 
-/// Carries out `weir program deploy`.
+/// Runs `weir program deploy`.
 pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitCode> {
     let options = &options::parse(&args.options, &TopicOptions::default())?;
     let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
@@ -63,7 +62,7 @@ pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitC
     Ok(answered)
 }
 
-/// A topic that was not made is made by the next put, without a program.
+/// Warns if the topic was not created, because the next put would create it without a program.
 fn warn(caller: &Caller, weir: &Weir, name: &str) {
     let info = weir.topic(name).and_then(|topic| topic.try_info());
     if info.is_ok_and(|info| info.is_none_or(|info| !info.live)) {
@@ -73,7 +72,7 @@ fn warn(caller: &Caller, weir: &Weir, name: &str) {
     }
 }
 
-/// Carries out `weir program replace`.
+/// Runs `weir program replace`.
 pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<ExitCode> {
     let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
     let expected = args.expect.as_deref().map(hash).transpose()?;
@@ -86,14 +85,14 @@ pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<Exi
     change(caller, &weir, &args.topic, replace)
 }
 
-/// Carries out `weir program quarantine`.
+/// Runs `weir program quarantine`.
 pub(super) fn quarantine(caller: &Caller, name: &str, release: bool) -> anyhow::Result<ExitCode> {
     let weir = place::open(caller, Access::Change)?;
     let stopped = !release;
     change(caller, &weir, name, Operation::Quarantine { stopped })
 }
 
-/// Bytes in the words of scripts.
+/// Parses bytes in the syntax of scripts.
 pub(super) fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
     script::parse_at(words).map_err(|at| {
         let bad = words.get(at..).unwrap_or_default();

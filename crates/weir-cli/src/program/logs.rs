@@ -1,5 +1,4 @@
-//! `weir program logs`: the lines that the programs of topics wrote, by running
-//! the log again.
+//! `weir program logs`: prints the log lines of programs by replaying the log.
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -20,11 +19,11 @@ use crate::report::{Because, Failure, note};
 pub(super) struct LogsArgs {
     /// Name of the topic [default: all]
     topic: Option<String>,
-    /// The newest lines only
+    /// Number of lines; the newest ones are printed
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     last: u32,
-    /// First intention that is run again [default: the first one that can be]
+    /// First intention to replay [default: the first one that can be]
     #[arg(long, value_name = "INTENTION")]
     from: Option<u64>,
 }
@@ -41,7 +40,7 @@ pub(super) const FIELDS: &[Field] = &[
     field("text", "text", "the line, at most 1 KiB of it"),
 ];
 
-/// Carries out `weir program logs`.
+/// Runs `weir program logs`.
 pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::Stream, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -68,7 +67,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
         let seen = tracer.take();
         waiting.extend(seen.calls);
         left_out += seen.left_out;
-        // Intentions come in the order of their lines.
+        // Lines and intentions arrive in the order of the log.
         while let Some(line) =
             waiting.pop_front_if(|line: &mut HostCall| line.intention <= replayed.commit.intention)
         {

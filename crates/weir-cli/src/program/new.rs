@@ -1,11 +1,11 @@
-//! `weir program new`: a project for a program, ready to build.
+//! `weir program new`: creates a project for a program, ready to build.
 //!
-//! The files stand in `templates/` and, for the libraries of the languages, in
-//! `programs/`; `cargo xtask wasm` writes, builds and runs them all.
+//! The files are in `templates/`; the libraries of the languages are in `programs/`. `cargo xtask
+//! wasm` writes, builds and runs a project of each language.
 //!
 //! Invariants:
 //! - No existing file is changed.
-//! - A project needs nothing of this repository.
+//! - A project does not depend on this repository.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -18,10 +18,10 @@ use weir::ErrorCode;
 use crate::caller::Caller;
 use crate::report::{self, Because, Failure};
 
-/// Bytes of the name of a project.
+/// Maximum bytes of the name of a project.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What stands for the name in the files.
+/// The placeholder for the name in the files.
 const NAME: &str = "{{name}}";
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ enum Language {
     Assemblyscript,
 }
 
-/// A file of a project: where it goes, and what is in it.
+/// A file of a project: its path, and its content.
 type File = (&'static str, &'static str);
 
 macro_rules! template {
@@ -60,7 +60,7 @@ macro_rules! library {
     };
 }
 
-/// Of every project.
+/// Files of every project.
 const ALL: &[File] = &[("first.txt", template!("first.txt"))];
 
 const RUST: &[File] = &[
@@ -131,7 +131,7 @@ impl Language {
     }
 }
 
-/// Carries out `weir program new`.
+/// Runs `weir program new`.
 pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
     let bad = |why: String| -> anyhow::Error {
         let what = format!("cannot make a project {}", args.name);
@@ -160,7 +160,7 @@ pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a name does not suit packages of every language and topics alike.
+/// Why a name is invalid: it must suit packages of every language, and topics.
 fn unfit(name: &str) -> Option<&'static str> {
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         return Some("a name begins with a letter from a to z");
@@ -175,7 +175,7 @@ fn unfit(name: &str) -> Option<&'static str> {
     (name == "weir-guest").then_some("the library for programs has this name")
 }
 
-/// Why a project cannot be written there.
+/// Why a project cannot be written to a directory.
 fn occupied(dir: &Path) -> Option<String> {
     match fs::read_dir(dir) {
         Ok(mut entries) => {

@@ -1,13 +1,14 @@
-//! `weir program replay`: how another program would have judged the history of a topic.
+//! `weir program replay`: shows how another program would have judged the history of a topic.
 //!
-//! The log is run twice in memory: as it was, and with the other module in the place of every
+//! The log is replayed twice in memory: unchanged, and with the other module in place of every
 //! program that the topic had. Verdicts and records are compared intention by intention.
 //!
 //! Invariants:
 //! - The store is only read.
-//! - The second run differs in the code alone; limits, arguments, stamps and order stay. Another topic
-//!   that ran one of the modules runs the other one as well, which a note says.
-//! - A memory that the program of the time left in a snapshot is never given to another program.
+//! - The second run differs in the code alone. Limits, arguments, stamps and order are unchanged.
+//!   If another topic ran a replaced module, that topic runs the other module too, and a note
+//!   reports that.
+//! - The memory of a program in a snapshot is never given to another program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -36,7 +37,7 @@ pub(super) struct ReplayArgs {
     /// The other module, a .wasm file
     #[arg(long, value_name = "FILE")]
     with: PathBuf,
-    /// First intention that is compared [default: the first one that can be run]
+    /// First intention to compare [default: the first one that can be run]
     #[arg(long, value_name = "INTENTION")]
     from: Option<u64>,
 }
@@ -79,13 +80,13 @@ pub(super) const FIELDS: &[Field] = &[
     wide("fuel_after", "number", "fuel that the other program used"),
 ];
 
-/// What an intention led to.
+/// The result of an intention.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     effect: Effect,
     /// Reason and detail.
     why: Option<Box<str>>,
-    /// Hash of kinds, keys and values.
+    /// Hash of kinds, keys and values of the records.
     records: u64,
     fuel: u64,
 }
@@ -120,7 +121,7 @@ impl Outcome {
 struct Past {
     outcomes: Vec<(IntentionOffset, Outcome)>,
     codes: BTreeSet<CodeHash>,
-    /// Modules of other topics, with one topic of each.
+    /// Modules that other topics ran too, with one such topic for each.
     elsewhere: BTreeMap<CodeHash, String>,
     is_known: bool,
     /// Whether the program had a memory when the run began.
@@ -137,12 +138,12 @@ struct Differences {
     fuel: (u64, u64),
 }
 
-/// Carries out `weir program replay`.
+/// Runs `weir program replay`.
 pub(super) fn run(caller: &Caller, args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     judge(caller, &args.topic, &args.with, args.from)
 }
 
-/// Compares a topic's history with what the module in `file` makes of it.
+/// Compares the history of a topic with the verdicts of the module in `file`.
 pub(super) fn judge(
     caller: &Caller,
     topic: &str,
@@ -252,7 +253,7 @@ fn past(
 }
 
 impl Differences {
-    /// Whether the two differ.
+    /// Counts an intention. Returns whether its two results differ.
     fn count(&mut self, before: &Outcome, after: &Outcome) -> bool {
         self.compared += 1;
         self.fuel.0 += before.fuel;

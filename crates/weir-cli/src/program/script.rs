@@ -1,4 +1,4 @@
-//! `weir program test`: runs a script and shows where it went otherwise.
+//! `weir program test`: runs a script, and shows where the results differ from it.
 
 use std::cell;
 use std::fmt::Write as _;
@@ -30,10 +30,10 @@ pub(super) struct TestArgs {
     /// The script
     #[arg(required_unless_present = "from_topic")]
     script: Option<PathBuf>,
-    /// Write what happened into the script
+    /// Write the results into the script
     #[arg(long)]
     write: bool,
-    /// Judge the history of this topic in the place of a script
+    /// Judge the history of this topic instead of a script
     #[arg(long, value_name = "TOPIC", conflicts_with_all = ["script", "write"])]
     from_topic: Option<String>,
 }
@@ -51,11 +51,11 @@ pub(super) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// All intentions that there can be.
+/// All possible intentions.
 const ALL: std::ops::RangeInclusive<IntentionOffset> =
     IntentionOffset(0)..=IntentionOffset(u64::MAX);
 
-/// Carries out `weir program test`.
+/// Runs `weir program test`.
 pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> {
     let path = match (&args.from_topic, &args.script) {
         (Some(topic), _) => return super::replay::judge(caller, topic, &args.file, None),
@@ -117,7 +117,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// The module that a script names: the file itself, or one beside it.
+/// The module that a script names: `file` itself, or a file in its directory.
 pub(super) fn beside(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>> {
     if file.file_stem().is_some_and(|stem| stem == name) {
         return Some(code.to_vec());
@@ -125,7 +125,7 @@ pub(super) fn beside(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>> {
     std::fs::read(place_of(file, name)).ok()
 }
 
-/// Where the module is looked for that a script names.
+/// The path of the module that a script names.
 fn place_of(file: &Path, name: &str) -> PathBuf {
     let place = file.with_file_name(format!("{name}.wasm"));
     std::path::absolute(&place).unwrap_or(place)
@@ -157,8 +157,8 @@ fn rows(caller: &Caller, blocks: &[Block], lines: &[HostCall]) -> anyhow::Result
     out.finish()
 }
 
-/// Lines that a program wrote under a step: its outcome begins with the offset
-/// of the intention.
+/// Log lines of the programs in a step. The result of a step starts with the offset of its
+/// intention.
 fn log_of<'a>(step: &Ran, lines: &'a [HostCall]) -> impl Iterator<Item = &'a HostCall> {
     let intention = step.actual.split(' ').next();
     let intention: Option<u64> = intention.and_then(|word| word.parse().ok());
@@ -166,8 +166,8 @@ fn log_of<'a>(step: &Ran, lines: &'a [HostCall]) -> impl Iterator<Item = &'a Hos
     lines.filter(move |line| Some(line.intention.0) == intention)
 }
 
-/// Each step that differs, with its place: expected lines with `-`, those that
-/// came with `+`; and what programs wrote.
+/// Each step that differs, with its position: expected lines with `-`, actual lines with `+`, and
+/// the log lines of programs.
 fn shown(path: &Path, blocks: &[Block], lines: &[HostCall]) -> String {
     let terminal = stdout().is_terminal();
     let mut out = String::new();
@@ -192,7 +192,7 @@ fn shown(path: &Path, blocks: &[Block], lines: &[HostCall]) -> String {
     out
 }
 
-/// The lines of a step, side by side in time: what is equal stands once.
+/// The difference of the expected and actual lines of a step. Equal lines are printed once.
 fn difference(step: &Ran, terminal: bool, out: &mut String) {
     let (mut old, mut new) = (step.expected.lines(), step.actual.lines());
     let mut number = step.expected_line;

@@ -1,4 +1,4 @@
-//! `weir program ls` and `show`: the programs of topics as they are now.
+//! `weir program ls` and `show`: the current programs of topics.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ fn row<'a>(topic: &'a str, program: &ProgramInfo) -> [Cell<'a>; 10] {
     ]
 }
 
-/// Carries out `weir program ls`.
+/// Runs `weir program ls`.
 pub(super) fn list(caller: &Caller) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
@@ -61,7 +61,7 @@ pub(super) fn list(caller: &Caller) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir program show`.
+/// Runs `weir program show`.
 pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,6 @@
-//! `weir program trace`: an intention of the past, run again and shown.
+//! `weir program trace`: replays a past intention, and shows what its program did.
 //!
-//! Invariant: the store is never written, nor locked.
+//! Invariant: the store is neither written nor locked.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stdout};
@@ -34,7 +34,7 @@ pub(super) struct TraceArgs {
     /// Number of the intention, as in verdicts (`intention`)
     #[arg(value_name = "INTENTION", required_unless_present = "record")]
     offset: Option<u64>,
-    /// The intention that made the record with this offset
+    /// The intention that wrote the record with this offset
     #[arg(long, value_name = "OFFSET", conflicts_with = "offset")]
     record: Option<u64>,
 }
@@ -81,7 +81,7 @@ pub(super) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// What was seen of an intention.
+/// The traced execution of an intention.
 struct Seen {
     topic: String,
     operation: &'static str,
@@ -120,9 +120,9 @@ pub(super) fn history_on(caller: &Caller, host: Arc<dyn ProgramHost>) -> anyhow:
     }
 }
 
-/// Carries out `weir program trace`.
+/// Runs `weir program trace`.
 pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode> {
-    // Before the store is read: `-o help` needs none.
+    // Checked before the store is opened: `-o help` needs no store.
     let rows = match caller.style.format {
         Some(_) => match caller.style.open(Shape::One, FIELDS)? {
             Some(out) => Some(out),
@@ -175,8 +175,8 @@ fn of_record(
     Err(failure.into())
 }
 
-/// What to say of a topic that is not there when the log from an intention on
-/// has been run; nothing of one that is there.
+/// The failure for a topic that does not exist in a replay of the log from an intention on. `None`
+/// if it exists.
 fn absent(
     history: &History,
     tracer: &Tracer,
@@ -188,7 +188,7 @@ fn absent(
     let ran = history.replay(from..=IntentionOffset(u64::MAX), &mut |replayed| {
         known |= replayed.machine.topic(topic).is_some();
     });
-    // Where the log cannot be run, that is not the topic's doing.
+    // If the log cannot be replayed, the topic may still exist.
     let missing = ran.is_ok() && !known;
     missing.then(|| {
         Failure::new(
@@ -267,8 +267,8 @@ fn take(history: &History, replayed: &Replayed<'_>) -> Result<Seen, weir::StoreE
 
 impl Seen {
     fn fuel_host(&self) -> u64 {
-        // What the last call of a program that ran out could not pay is its
-        // whole rest, so this is never more than all.
+        // When a program runs out of fuel, its last call is charged more than the remaining fuel.
+        // So the sum is limited to the total.
         let sum: u64 = self.traced.calls.iter().map(|call| call.fuel).sum();
         (sum + self.traced.left_out_fuel).min(self.commit.fuel)
     }
@@ -339,7 +339,7 @@ fn joined(given: String, answer: &str) -> String {
     }
 }
 
-/// The function for people.
+/// The function name for people.
 fn frame_name(frame: &Frame) -> String {
     match &frame.name {
         Some(name) => printable(name.as_bytes()),
@@ -379,7 +379,7 @@ fn record_json(record: &OwnedRecord) -> String {
     )
 }
 
-/// Everything for people, in the order in which it happened.
+/// Formats the whole trace for people, in the order of events.
 fn text(seen: &Seen) -> String {
     let terminal = stdout().is_terminal();
     let commit = &seen.commit;

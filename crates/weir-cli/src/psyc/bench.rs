@@ -1,8 +1,7 @@
-//! `weir psyc bench`: how long one packet takes.
+//! `weir psyc bench`: measures the time of one packet.
 //!
-//! A parse counts as done when every name, value, method and data slice was
-//! produced and touched. For comparisons with other parsers there is
-//! `weir lab run wire-parse`.
+//! A parse is complete when every name, value, method and data slice was produced and read. To
+//! compare with other parsers, use `weir lab run wire-parse`.
 
 use std::ffi::CStr;
 use std::hint::black_box;
@@ -15,7 +14,7 @@ use weir_psyc::{Length, Mode, Modifier, Packet, ParseStep, Parser, Renderer, Sta
 
 use crate::report::Because as _;
 
-/// Rounds of a measurement; minimum and median of them are printed.
+/// Rounds of a measurement. Their minimum and median are printed.
 const ROUNDS: usize = 5;
 
 #[derive(Debug, Args)]
@@ -31,7 +30,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Render what was parsed, too
+    /// Measure rendering too
     #[arg(long)]
     render: bool,
     /// Files with one packet each
@@ -39,7 +38,7 @@ pub(crate) struct BenchArgs {
     files: Vec<PathBuf>,
 }
 
-/// Carries out `weir psyc bench`.
+/// Runs `weir psyc bench`.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     crate::report::note(
         !cfg!(debug_assertions),
@@ -85,7 +84,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     Ok(super::exit(good))
 }
 
-/// Nanoseconds for one turn of `work` in each round, sorted.
+/// Nanoseconds for one execution of `work` in each round, sorted.
 fn time(count: u32, mut work: impl FnMut()) -> [f64; ROUNDS] {
     let mut rounds = [0.0; ROUNDS];
     for round in &mut rounds {
@@ -106,7 +105,7 @@ fn touch(slice: &[u8]) -> u64 {
     })
 }
 
-/// Parses one packet and touches everything; `None` when it is not one.
+/// Parses one packet and reads every slice; `None` if it is not a packet.
 fn parse(packet: &[u8]) -> Option<u64> {
     let mut parser = Parser::new(Mode::Full);
     let mut sum = 0u64;
@@ -127,7 +126,7 @@ fn parse(packet: &[u8]) -> Option<u64> {
     }
 }
 
-/// Parses one packet and renders it with lengths as parsed.
+/// Parses one packet and renders it with the parsed lengths.
 fn render(packet: &[u8], out: &mut Vec<u8>) -> bool {
     let mut parser = Parser::new(Mode::Full);
     let (mut routing, mut entity) = (Vec::new(), Vec::new());

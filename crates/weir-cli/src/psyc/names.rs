@@ -1,5 +1,4 @@
-//! `weir psyc match|inherits|vartype|routingvar|islist|method|packetid`: what
-//! names mean.
+//! `weir psyc match|inherits|vartype|routingvar|islist|method|packetid`: properties of names.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -38,12 +37,12 @@ pub(crate) struct PacketIdArgs {
     parts: Vec<OsString>,
 }
 
-/// Carries out `weir psyc match`.
+/// Runs `weir psyc match`.
 pub(crate) fn matches(pair: &Pair) -> anyhow::Result<ExitCode> {
     compare(pair, keyword::matches)
 }
 
-/// Carries out `weir psyc inherits`.
+/// Runs `weir psyc inherits`.
 pub(crate) fn inherits(pair: &Pair) -> anyhow::Result<ExitCode> {
     compare(pair, keyword::inherits)
 }
@@ -65,26 +64,26 @@ fn number(name: &Name, lookup: impl Fn(&[u8]) -> u8) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir psyc vartype`.
+/// Runs `weir psyc vartype`.
 pub(crate) fn vartype(name: &Name) -> anyhow::Result<ExitCode> {
     number(name, |name| {
         VarType::from_name(name).map_or(0, VarType::number)
     })
 }
 
-/// Carries out `weir psyc routingvar`.
+/// Runs `weir psyc routingvar`.
 pub(crate) fn routingvar(name: &Name) -> anyhow::Result<ExitCode> {
     number(name, |name| {
         RoutingVariable::from_name(name).map_or(0, RoutingVariable::number)
     })
 }
 
-/// Carries out `weir psyc islist`.
+/// Runs `weir psyc islist`.
 pub(crate) fn islist(name: &Name) -> anyhow::Result<ExitCode> {
     number(name, |name| u8::from(is_list(name)))
 }
 
-/// Carries out `weir psyc method`.
+/// Runs `weir psyc method`.
 pub(crate) fn method(name: &Name) -> anyhow::Result<ExitCode> {
     let (code, family, flags) = Method::from_name(super::bytes(&name.name))
         .map_or((0, 0, 0), |method| {
@@ -94,7 +93,7 @@ pub(crate) fn method(name: &Name) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out `weir psyc packetid`.
+/// Runs `weir psyc packetid`.
 pub(crate) fn packetid(args: &PacketIdArgs) -> anyhow::Result<ExitCode> {
     let part = |at: usize| match args.parts.get(at).map(|part| super::bytes(part)) {
         None | Some(b"-" | b"~") => &b""[..],

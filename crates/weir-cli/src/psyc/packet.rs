@@ -1,4 +1,4 @@
-//! `weir psyc packet`: the events of a stream.
+//! `weir psyc packet`: prints the events of a stream.
 
 use std::process::ExitCode;
 
@@ -21,15 +21,15 @@ pub(crate) struct PacketArgs {
     /// The input is one bare content
     #[arg(short, long)]
     content: bool,
-    /// Feed pieces of so many bytes; 0 feeds everything at once
+    /// Feed pieces of N bytes; 0 feeds everything at once
     #[arg(short = 'b', long, value_name = "N", default_value_t = 0)]
     pieces: usize,
-    /// Print the parts of a value as they come
+    /// Print the parts of a value when they are parsed
     #[arg(short = '1', long)]
     raw: bool,
 }
 
-/// Carries out `weir psyc packet`.
+/// Runs `weir psyc packet`.
 pub(crate) fn run(args: &PacketArgs) -> anyhow::Result<ExitCode> {
     let input = super::input(None)?;
     let mode = match (args.routing_only, args.content) {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &PacketArgs) -> anyhow::Result<ExitCode> {
         EventPrinter::joined()
     };
     let mut text = String::new();
-    // A window over the input: what is consumed leaves it, each piece widens it.
+    // A window over the input. Consumed bytes leave the window; each piece extends it.
     let mut start = 0;
     let mut end = 0;
     loop {

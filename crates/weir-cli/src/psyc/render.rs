@@ -1,4 +1,4 @@
-//! `weir psyc render`: a packet from its description.
+//! `weir psyc render`: renders a packet from its description.
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub(crate) struct RenderArgs {
 
 type Line = (Operator, Vec<u8>, Vec<u8>);
 
-/// A description, read.
+/// A parsed description.
 #[derive(Default)]
 struct Description {
     routing: Vec<Line>,
@@ -40,7 +40,7 @@ struct Description {
     raw: Option<Vec<u8>>,
 }
 
-/// Carries out `weir psyc render`.
+/// Runs `weir psyc render`.
 pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<ExitCode> {
     let input = super::input(None)?;
     let mut description = Description::default();
@@ -106,7 +106,7 @@ impl Description {
     }
 }
 
-/// `<op><name>TAB<value>`
+/// Parses `<op><name>TAB<value>`.
 fn line(item: &[u8]) -> Option<Line> {
     let (&operator, rest) = item.split_first()?;
     let tab = rest.iter().position(|&byte| byte == b'\t')?;

@@ -1,4 +1,4 @@
-//! `weir psyc text`: templates.
+//! `weir psyc text`: fills in templates.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(crate) struct TextArgs {
     values: Vec<OsString>,
 }
 
-/// Carries out `weir psyc text`.
+/// Runs `weir psyc text`.
 pub(crate) fn run(args: &TextArgs) -> anyhow::Result<ExitCode> {
     let mut values = Vec::with_capacity(args.values.len());
     for value in &args.values {

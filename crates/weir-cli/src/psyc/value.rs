@@ -1,4 +1,4 @@
-//! `weir psyc list|dict|index|update|uniform`: one value each.
+//! `weir psyc list|dict|index|update|uniform`: print the parts of one value.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
@@ -22,7 +22,7 @@ Examples:
   weir psyc list '_nick| north| south'
   printf '|5 a|b|c| d' | weir psyc list -b 1")]
 pub(crate) struct ListArgs {
-    /// Feed pieces of so many bytes; 0 feeds everything at once
+    /// Feed pieces of N bytes; 0 feeds everything at once
     #[arg(short = 'b', long, value_name = "N", default_value_t = 0)]
     pieces: usize,
     /// The value [else standard input]
@@ -30,7 +30,7 @@ pub(crate) struct ListArgs {
     value: Option<OsString>,
 }
 
-/// Carries out `weir psyc list`.
+/// Runs `weir psyc list`.
 pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let input = super::input(args.value.as_ref())?;
     let mut stream = ListStream::new();
@@ -60,17 +60,17 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     Ok(super::exit(good))
 }
 
-/// Carries out `weir psyc dict`.
+/// Runs `weir psyc dict`.
 pub(crate) fn dict(args: &ValueArgs) -> anyhow::Result<ExitCode> {
     printed(args, print_dict)
 }
 
-/// Carries out `weir psyc index`.
+/// Runs `weir psyc index`.
 pub(crate) fn index(args: &ValueArgs) -> anyhow::Result<ExitCode> {
     printed(args, print_index)
 }
 
-/// Carries out `weir psyc update`.
+/// Runs `weir psyc update`.
 pub(crate) fn update(args: &ValueArgs) -> anyhow::Result<ExitCode> {
     printed(args, print_update)
 }
@@ -85,7 +85,7 @@ fn printed(args: &ValueArgs, printer: Printer) -> anyhow::Result<ExitCode> {
     Ok(super::exit(good))
 }
 
-/// Carries out `weir psyc uniform`.
+/// Runs `weir psyc uniform`.
 pub(crate) fn uniform(args: &ValueArgs) -> anyhow::Result<ExitCode> {
     let input = super::input(args.value.as_ref())?;
     let mut text = String::new();

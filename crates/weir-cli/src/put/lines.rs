@@ -1,4 +1,4 @@
-//! `weir put -`: one record for each line of input.
+//! `weir put -`: writes one record for each line of input.
 //!
 //! Lines are sent in batches of up to `--batch` lines; a batch is smaller if no
 //! more input is available. Verdicts are printed in the order of the lines.
@@ -19,14 +19,14 @@ use crate::report::{Answered, Because, Closed, Failure, note, usage};
 use crate::verdict;
 use crate::write::ensure;
 
-/// Bytes of a batch after which it is sent.
+/// Bytes after which a batch is sent.
 const BATCH_BYTES: usize = 1 << 20;
-/// Batches that are on their way at once.
+/// Maximum number of pending batches.
 const PROPOSALS_MAX: usize = 4;
 /// Bytes that a line may have beyond its value, for JSON and escapes.
 const LINE_BYTES_SPARE: usize = 1 << 20;
 
-/// What became of the lines before a bad one.
+/// What an error reports about the lines before an invalid one.
 const BEFORE: &str = "the lines before it are written";
 
 struct Writer<'a> {
@@ -40,7 +40,7 @@ struct Writer<'a> {
     others: u64,
 }
 
-/// Carries out `weir put TOPIC -`.
+/// Runs `weir put TOPIC -`.
 pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     if args.session.is_some() {
         return Err(usage("--session is for single values"));
@@ -62,7 +62,7 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
         others: 0,
     };
     let read = writer.read(caller.limits.value_bytes_max + LINE_BYTES_SPARE);
-    // What was read before an error is written and answered first.
+    // Lines before an error are written first, and their verdicts are printed.
     let rest = writer.send().and_then(|()| writer.settle(0));
     let Writer {
         out, valid, others, ..
@@ -76,7 +76,7 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
         );
         note(caller.quiet, &text);
     }
-    // What failed first is what is said.
+    // The first error is reported.
     read.and(rest).and(closed)?;
     if others > 0 && !args.accept_invalid {
         return Ok(ExitCode::from(verdict::NOT_VALID));
@@ -110,7 +110,7 @@ impl Writer<'_> {
                 self.send()?;
             }
             if input.buffer().is_empty() {
-                // More input may be long in coming: answer what there is.
+                // More input may take long, so the verdicts of the earlier lines are printed now.
                 self.settle(0)?;
                 self.print(Output::flush)?;
             }
@@ -146,7 +146,7 @@ impl Writer<'_> {
         let shared = self.args.conditions.list();
         let own = self.items.conditions(true);
         let mut intentions = self.items.intentions(&self.args.topic, &own);
-        // Those of the line and those of the command must hold.
+        // The conditions of the line and of the command must both hold.
         let both: Vec<Vec<Expect<'_>>> = if shared.is_empty() {
             Vec::new()
         } else {
@@ -167,7 +167,7 @@ impl Writer<'_> {
         self.settle(PROPOSALS_MAX)
     }
 
-    /// Takes answers until at most so many batches are on their way.
+    /// Waits for verdicts until at most `left` batches are pending.
     fn settle(&mut self, left: usize) -> anyhow::Result<()> {
         while self.sent.len() > left {
             let Some(proposal) = self.sent.pop_front() else {
@@ -197,8 +197,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Prints something; when nobody reads it any more, lines are written all
-    /// the same.
+    /// Prints something. If nobody reads the output any more, lines are still written to the store.
     fn print(&mut self, how: impl FnOnce(&mut Output) -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self.out.as_mut().map_or(Ok(()), how) {
             Err(error) if error.is::<Closed>() => {

@@ -1,4 +1,4 @@
-//! The file in which a query notes how far it came.
+//! The file in which a query records its position.
 //!
 //! ```text
 //! weir query 3
@@ -7,10 +7,11 @@
 //!                      an empty line, and then the token
 //! ```
 //!
-//! Of a file: bytes that were read (uncompressed ones), whether that was its end, a hash (XXH3) of the first 4,096 of
-//! them in hexadecimal digits, and its path, in which `%` and control characters are `%` and two digits.
+//! The fields of a file: the number of bytes read (uncompressed), whether they ended the file, the
+//! XXH3 hash of the first 4,096 of them in hexadecimal digits, and its path. In the path, `%` and
+//! control characters are `%` and two digits.
 //!
-//! Invariant: an incomplete file never replaces a complete one.
+//! Invariant: an incomplete checkpoint file never replaces a complete one.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -24,22 +25,22 @@ use super::compressed;
 use crate::report::{Because, Failure};
 
 const HEAD: &str = "weir query 3\n";
-/// Bytes by whose hash a file is known again, at most.
+/// Maximum bytes whose hash identifies a file.
 const KNOWN_BYTES: u64 = 4096;
 
-/// What a checkpoint says.
+/// The content of a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     pub(super) files: Vec<Mark>,
     pub(super) token: Vec<u8>,
 }
 
-/// A file as a run found it.
+/// A file at the time of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub(super) read: u64,
-    /// Whether it had no more.
+    /// Whether those bytes ended the file.
     pub(super) is_end: bool,
     /// Hash of its first bytes.
     pub(super) known: u64,
@@ -48,10 +49,9 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// The mark of a file of which so many bytes were read.
+    /// The mark of a file of which `read` bytes were read.
     ///
-    /// # Errors
-    /// Those of reading it.
+    /// # Errors Errors of reading the file.
     pub(super) fn of(path: &Path, read: u64, is_end: bool) -> io::Result<Self> {
         Ok(Self {
             read,
@@ -61,10 +61,11 @@ impl Mark {
         })
     }
 
-    /// What is wrong with the file, if it is not the one that was read.
+    /// Why the file is not the one that was read; `None` if it may be the same.
     pub(super) fn differs(&self, path: &Path) -> io::Result<Option<&'static str>> {
         let bytes = std::fs::metadata(path)?.len();
-        // The size of a compressed file says nothing; the run fails where it resumes.
+        // The size of a compressed file is not comparable; if it is too short, the run fails when
+        // it resumes.
         if !compressed::is(path) && bytes < self.read {
             return Ok(Some("it is shorter than what was read of it"));
         }
@@ -116,7 +117,7 @@ fn known(path: &Path, read: u64) -> io::Result<u64> {
     Ok(XxHash3_64::oneshot(&bytes))
 }
 
-/// Reads the file; nothing when there is none.
+/// Reads the file. `None` if it does not exist.
 pub(super) fn read(path: &Path) -> anyhow::Result<Option<Checkpoint>> {
     let failed = || format!("cannot read {}", path.display());
     let bytes = match std::fs::read(path) {
@@ -145,9 +146,9 @@ fn parse(bytes: &[u8]) -> Option<Checkpoint> {
     }
 }
 
-/// Writes the file beside its place, and then into it. What it says was printed
-/// before: who is killed in between prints that again. `last`: and is to survive a
-/// power cut.
+/// Writes a new file, then renames it over the old one. The results before this position were
+/// already printed; after a kill between the two, the next run prints them again. `last`: sync the
+/// file, so that it survives a power cut.
 pub(super) fn write(path: &Path, what: &Checkpoint, last: bool) -> anyhow::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

@@ -1,5 +1,5 @@
-//! Compressed files, recognised by their names: `.gz` and `.zst`, with any number of members or frames.
-//! Positions count uncompressed bytes.
+//! Compressed files, recognised by their names: `.gz` and `.zst`, with any number of members or
+//! frames. Positions count uncompressed bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -29,9 +29,8 @@ pub(super) fn is(path: &Path) -> bool {
 
 /// Opens a file to read its uncompressed bytes.
 ///
-/// # Errors
-/// Those of opening it. A file that is damaged, or that was cut off, is an error of the read that
-/// comes there.
+/// # Errors Errors of the open. If the file is damaged or truncated, the read that reaches that
+/// position fails.
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     let file = File::open(path)?;
     Ok(match of(path) {

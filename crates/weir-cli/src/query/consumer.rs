@@ -1,7 +1,7 @@
-//! The program that takes the results: at the other end of a pipe, or started by `--into`.
+//! The consumer of the results: at the other end of a pipe, or started by `--into`.
 //!
-//! A pipe holds up to 64 KiB that nobody has read. So a query with a checkpoint waits until its
-//! pipe is empty before it saves its position.
+//! A pipe holds up to 64 KiB of unread output. So a query with a checkpoint waits until its pipe is
+//! empty before it saves its position.
 //!
 //! Invariants:
 //! - The consumer has read everything up to the position of a checkpoint.
@@ -18,13 +18,14 @@ use weir::ErrorCode;
 
 use crate::report::{self, Because, Failure};
 
-/// Before each look whether the pipe is empty, which no event tells. That nobody reads any more is one.
+/// Interval between checks whether the pipe is empty: no event reports that. An event reports only
+/// that the reader has closed the pipe.
 const LOOK_PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// A program that gets what is printed.
+/// A program that reads the results.
 #[derive(Debug)]
 pub(super) struct Consumer {
     child: Child,
@@ -32,8 +33,8 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    /// Starts the command in a shell. What is printed from now on is its input; what it prints
-    /// itself goes where the output of this program went.
+    /// Starts the command in a shell. Its input is the output of this program from now on; its
+    /// output goes to the previous standard output of this program.
     pub(super) fn start(command: &str) -> anyhow::Result<Self> {
         let failed = || format!("cannot start {command}");
         let mut shell = Command::new("/bin/sh");
@@ -48,8 +49,8 @@ impl Consumer {
         })
     }
 
-    /// Closes its input and waits for its end; `result` is how the query ended. The exit code is that
-    /// of the command, unless the query failed by itself.
+    /// Closes the input of the command and waits for its end. `result` is the result of the query.
+    /// Returns the exit code of the command, unless the query failed by itself.
     pub(super) fn end(mut self, result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
         let failed = || format!("cannot wait for {}", self.command);
         let nothing = std::fs::File::create("/dev/null").failed(failed)?;
@@ -70,10 +71,10 @@ impl Consumer {
     }
 }
 
-/// Waits until everything that was printed was taken by who reads the pipe, if there is one.
+/// Blocks until the reader of the pipe has read all output. Returns at once if standard output is
+/// no pipe.
 ///
-/// # Errors
-/// Nobody reads any more.
+/// # Errors The reader has closed the pipe.
 pub(super) fn wait_until_taken() -> anyhow::Result<()> {
     if !is_pipe() {
         return Ok(());
@@ -95,10 +96,9 @@ pub(super) fn wait_until_taken() -> anyhow::Result<()> {
     }
 }
 
-/// Returns at once.
+/// Checks that standard output still has a reader. Does not block.
 ///
-/// # Errors
-/// Nobody reads what is printed any more.
+/// # Errors The reader has closed the pipe.
 pub(super) fn check() -> anyhow::Result<()> {
     let out = stdout();
     let mut fds = [PollFd::new(&out, PollFlags::empty())];

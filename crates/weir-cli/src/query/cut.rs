@@ -1,5 +1,5 @@
-//! Finds where a page can be cut: in a long array after a comma between two elements, and in a sequence of
-//! values after a value.
+//! Finds positions where a page can be cut: in a long array after a comma between two elements, and
+//! in a sequence of values after a value.
 //!
 //! This module counts brackets and recognises strings; the engine checks everything else.
 //! Invariant: the pieces of invalid JSON are not all valid JSON.
@@ -12,7 +12,7 @@ struct StringState {
 }
 
 impl StringState {
-    /// Reads a byte of an open string.
+    /// Processes a byte of an open string.
     fn read(&mut self, byte: u8) {
         match byte {
             _ if self.escaped => self.escaped = false,
@@ -23,13 +23,13 @@ impl StringState {
     }
 }
 
-/// Reads an array in pieces.
+/// Splits an array into pieces.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     at: usize,
     depth: u32,
     string: StringState,
-    /// Whether the array has ended, or never began.
+    /// Whether the array has ended, or has not started.
     over: bool,
     /// The last comma between two elements.
     comma: Option<usize>,
@@ -63,7 +63,7 @@ impl Cutter {
     }
 }
 
-/// Reads values that follow each other, in pieces.
+/// Splits a sequence of values into pieces.
 #[derive(Debug, Default)]
 pub(super) struct ValueCutter {
     at: usize,
@@ -98,7 +98,8 @@ impl ValueCutter {
     }
 }
 
-/// Checks the page with the rest of an array after a comma; the page is an array again.
+/// Checks the last page of an array that was cut after a comma. The page starts with an added
+/// bracket; if no element follows the comma, the page is replaced by invalid JSON.
 pub(super) fn last(page: &mut Vec<u8>) {
     let mut inside = page.iter().skip(1);
     let first = inside.find(|byte| !byte.is_ascii_whitespace());
@@ -114,7 +115,7 @@ mod tests {
 
     fn comma(text: &str) -> Option<usize> {
         let mut cutter = Cutter::default();
-        // Byte by byte, so that every place is one where reading stopped.
+        // Byte by byte, so that reading stops once at every position.
         (1..=text.len())
             .map(|end| cutter.look(text.as_bytes().get(..end).unwrap_or_default()))
             .next_back()

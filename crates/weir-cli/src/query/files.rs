@@ -1,8 +1,9 @@
-//! Files as sources: a page at a time, cut after a line or an element.
+//! Files as sources: reads one page at a time, cut after a line or an element.
 //!
-//! Invariant: of a file with lines or an array, one page is being read and one
-//! is in the engine; what names a page is the byte where it begins, so that a query can
-//! be resumed. A file of another shape is one page.
+//! A page is identified by its first byte in the file, so that a query can be resumed.
+//!
+//! Invariant: of a file with lines or an array, at most two pages are in memory: one is being read,
+//! and one is in the engine. A file of another shape is one page.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,16 +24,16 @@ use super::cut::{self, Cutter, ValueCutter};
 use super::{Bad, Next, QueryArgs, Run, query_failure};
 use crate::report::{Because, Failure, io_code};
 
-/// Largest line and largest file of another shape, in bytes.
+/// Maximum bytes of a line, and of a file of another shape.
 const PAGE_BYTES_MAX: usize = 1 << 30;
-/// Bytes of standard input that are taken at a time: what a pipe holds.
+/// Bytes of one read from standard input: the capacity of a pipe.
 const PIPE_BYTES: usize = 64 << 10;
-/// How some editors begin a file of UTF-8.
+/// The byte order mark, with which some editors start a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// Buffers that are kept for the next pages.
+/// Maximum number of buffers that are kept for later pages.
 const SPARE_MAX: usize = 64;
 
-/// `array`, `lines`, `values`, `single` or `member:PATH`: a file has no frames.
+/// Parses `array`, `lines`, `values`, `single` or `member:PATH`. Files do not support framed items.
 pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
     match query::parse_shape(text) {
         Ok(Shape::Framed) => Err("only a program can frame the items of a page".to_owned()),
@@ -40,11 +41,11 @@ pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
     }
 }
 
-/// Memory that pages were read into and that came back.
+/// Buffers of earlier pages, for reuse.
 #[derive(Clone, Debug, Default)]
 struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
 
-/// A page in memory of the pool.
+/// A page in a buffer of the pool.
 struct Pooled {
     bytes: Vec<u8>,
     pool: Pool,
@@ -80,19 +81,20 @@ struct Reading {
     path: PathBuf,
     shape: Shape,
     input: Option<Box<dyn Read>>,
-    /// Whether nobody said where the items are.
+    /// Whether the shape was guessed, because neither the options nor the name of the file
+    /// determine it.
     guessed: bool,
-    /// Whether it begins with a byte order mark.
+    /// Whether the file begins with a byte order mark.
     marked: bool,
-    /// Byte of the file where the next page begins.
+    /// Position in the file where the next page begins.
     at: u64,
-    /// Whether there is none.
+    /// Whether there is no next page.
     is_end: bool,
-    /// What the checkpoint says of it.
+    /// The mark of the file in the checkpoint.
     before: Option<Mark>,
-    /// What was read after the last line of the page before.
+    /// Bytes after the last line of the previous page.
     rest: Vec<u8>,
-    /// Where each page began.
+    /// Position in the file where each page began.
     begins: Vec<u64>,
 }
 
@@ -107,8 +109,7 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Opens the files; goes on where a checkpoint was taken, if they are the
-    /// same.
+    /// Opens the files. Resumes at a checkpoint if the files are those of the checkpoint.
     pub(super) fn new(
         args: &'a QueryArgs,
         paths: &[PathBuf],
@@ -156,15 +157,15 @@ impl<'a> Files<'a> {
         Ok(new)
     }
 
-    /// Whether the files are those of the checkpoint: else results would be
-    /// missing, or come again, without a word.
+    /// Checks that the files are those of the checkpoint. Otherwise results would be missing or
+    /// repeated without an error.
     fn recognise(&mut self, before: &[Mark]) -> anyhow::Result<()> {
         let gone = self.args.abandon.iter();
         let gone: Vec<String> = gone.map(|path| checkpoint::name_of(path)).collect();
         let now = self.readings.iter().filter(|reading| !reading.is_stdin());
         let mut now: Vec<String> = now.map(|r| checkpoint::name_of(&r.path)).collect();
         let name = |mark: &Mark| mark.name.clone();
-        // One that is named and abandoned is refused by the query.
+        // The query rejects a file that is both named and abandoned.
         let stays = |name: &String| !gone.contains(name) || now.contains(name);
         let mut then: Vec<String> = before.iter().map(name).filter(stays).collect();
         then.sort_unstable();
@@ -222,14 +223,14 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Whether the next page of the source may take its time.
+    /// Whether a read of the source may block for long.
     fn may_wait(&self, source: SourceId) -> bool {
         let reading = self.sources.get(&source);
         let reading = reading.and_then(|at| self.readings.get(*at));
         reading.is_some_and(Reading::is_stdin)
     }
 
-    /// Gives the page that is needed.
+    /// Reads the page that the engine needs.
     fn serve(&mut self, need: &Need) -> anyhow::Result<()> {
         let Some(reading) = self
             .sources
@@ -253,14 +254,14 @@ impl<'a> Files<'a> {
         taken.map_err(|error| self.failed(&error))
     }
 
-    /// An error of the query, with the names that people know.
+    /// Converts an error of the query, and names the file in it.
     fn failed(&self, error: &QueryError) -> anyhow::Error {
         let place = error.place();
         let reading = place.source.and_then(|source| self.sources.get(&source));
         let Some(reading) = reading.and_then(|at| self.readings.get(*at)) else {
             return super::text::failed(error);
         };
-        // Pages are our own; people know the file.
+        // Users know positions in the file, not in pages.
         let page = place.page.and_then(|page| usize::try_from(page).ok());
         let begin = page.and_then(|page| reading.begins.get(page));
         let mut why = error.to_string();
@@ -349,7 +350,7 @@ impl Reading {
         }
     }
 
-    /// How far it was read, by this run or the one before.
+    /// The position up to which this run or an earlier one has read the file.
     fn mark(&self) -> anyhow::Result<Mark> {
         if let Some(before) = &self.before
             && (before.is_end || before.read > self.at)
@@ -367,7 +368,7 @@ impl Reading {
         result.failed(|| format!("cannot read {}", self.shown()))
     }
 
-    /// A file that is not there may have been meant as a topic.
+    /// The failure to open a file. A missing file may have been meant as a topic.
     fn unopened(&self, error: &io::Error) -> Failure {
         let shown = self.shown();
         let failure = Failure::new(io_code(error), format!("cannot read {shown}")).because(error);
@@ -379,8 +380,8 @@ impl Reading {
         failure
     }
 
-    /// Opens the file and finds out its shape.
-    /// `skips`: bad items are left out or taken as nothing.
+    /// Opens the file and detects its shape. `skips`: bad items are skipped or treated as items
+    /// without values.
     fn open(&mut self, asked: Option<&Shape>, skips: bool) -> anyhow::Result<()> {
         let mut input: Box<dyn Read> = if self.is_stdin() {
             Box::new(io::stdin())
@@ -394,7 +395,8 @@ impl Reading {
         };
         let end = name.and_then(Path::extension).unwrap_or_default();
         let lines = end == "ndjson" || end == "jsonl";
-        // Values may span lines, and lines of values are values; bad ones are left out of lines alone.
+        // Values may span lines, and lines of values are a sequence of values. But bad items can be
+        // skipped in lines only.
         let others = if end == "json" && !skips {
             Shape::Values
         } else {
@@ -405,7 +407,7 @@ impl Reading {
             _ if lines => Shape::Lines,
             Some(shape) => shape.clone(),
             None => {
-                // The first character decides.
+                // The first character determines the shape.
                 let mut first = [0];
                 loop {
                     let read = input.read(&mut first);
@@ -425,7 +427,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Goes to where a page begins.
+    /// Seeks to the beginning of a page.
     fn seek(&mut self, at: u64) -> anyhow::Result<()> {
         if self.at == at {
             return Ok(());
@@ -448,10 +450,10 @@ impl Reading {
         Ok(())
     }
 
-    /// The next page, and whether it is the last.
+    /// Reads the next page. Returns the page, and whether it is the last one.
     fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
         let (lines, is_stdin) = (self.shape == Shape::Lines, self.is_stdin());
-        // After a comma of an array, a page begins with a bracket of its own.
+        // A page after a comma of an array begins with an added bracket.
         let extra = u64::from(self.shape == Shape::Array && self.at > 0);
         let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
         let mut values = (self.shape == Shape::Values).then(ValueCutter::default);
@@ -462,11 +464,11 @@ impl Reading {
         page.append(&mut self.rest);
         let whole = !lines && cutter.is_none() && values.is_none();
         let mut wanted = if whole { PAGE_BYTES_MAX } else { page_bytes };
-        // Where no line was looked for yet.
+        // Position from which the page was not searched for a line end yet.
         let mut new = 0;
         loop {
             let room = wanted.saturating_sub(page.len());
-            // Lines that somebody writes are taken as they come.
+            // Lines from a slow writer are processed when they arrive.
             let read = match &mut self.input {
                 Some(input) if !whole && cutter.is_none() && is_stdin => {
                     some(input, &mut page, room)
@@ -519,14 +521,14 @@ impl Reading {
                 return Err(failure.because(why).into());
             }
             if page.len() >= wanted {
-                // An item that is longer than a page.
+                // The item is longer than a page.
                 wanted = wanted.saturating_mul(2).min(PAGE_BYTES_MAX);
             }
         }
     }
 }
 
-/// Reads what is there, at most so much; whether it was the end.
+/// Reads the available bytes, at most `room`. Returns whether the input has ended.
 fn some(input: &mut dyn Read, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
     if room == 0 {
         return Ok(false);

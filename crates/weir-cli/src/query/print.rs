@@ -9,7 +9,7 @@ use crate::output::{Cell, Field, Format, Output, Shape, Style, field};
 use crate::paint;
 use crate::report;
 
-/// A column of a result; nothing where the value is not there.
+/// A column of a result. Empty JSON is a missing value.
 fn cell(json: &[u8]) -> Cell<'_> {
     if json.is_empty() {
         Cell::Nothing
@@ -44,7 +44,7 @@ const EXPLAIN: &[Field] = &[
 
 /// Prints results.
 pub(super) enum Printer {
-    /// JSON as it was stored, one result a line or all as one array.
+    /// JSON as stored, one result a line or all in one array.
     Bare {
         out: BufWriter<Stdout>,
         bare: Bare,
@@ -55,7 +55,7 @@ pub(super) enum Printer {
     /// Rows with the columns of the results.
     Columns {
         out: Output,
-        /// The members of a result that was made.
+        /// The members of a result that the query built.
         members: PathSet,
     },
 }
@@ -64,7 +64,7 @@ pub(super) enum Printer {
 #[derive(Debug)]
 pub(super) struct Bare {
     format: Format,
-    /// Whether strings lose quotes and escapes.
+    /// Whether strings are printed without quotes and escapes.
     strings: bool,
     /// The names of a projection, as JSON strings.
     names: Vec<String>,
@@ -72,8 +72,9 @@ pub(super) struct Bare {
 }
 
 impl Printer {
-    /// Returns `None` after it has printed the help of `-o help`. `columns`: those of the results, if they
-    /// are no single values; `made`: no result has a source; `strings`: they are printed bare.
+    /// Returns `None` after it has printed the output of `-o help`. `columns`: the columns of the
+    /// results; empty if each result is one value. `made`: results have no source. `strings`:
+    /// strings are printed without quotes.
     pub(super) fn open(
         style: &Style,
         columns: &[String],
@@ -194,7 +195,7 @@ impl Printer {
 }
 
 impl Bare {
-    /// Prints a result of a page; `count` were printed before.
+    /// Prints a result of a page. `count` results were printed before.
     fn item(
         &self,
         out: &mut impl Write,
@@ -226,7 +227,7 @@ impl Bare {
         })
     }
 
-    /// Prints a projection as an object, without what is not there.
+    /// Prints a projection as an object, without missing values.
     fn object(
         &self,
         out: &mut impl Write,
@@ -253,7 +254,8 @@ impl Bare {
         Cow::Owned(coloured.trim_end_matches(':').to_owned())
     }
 
-    /// Prints a value. `apart`: what stands between columns, which no bare string may hold.
+    /// Prints a value. `apart`: the separator of columns, which an unquoted string must not
+    /// contain.
     fn value(&self, out: &mut impl Write, value: &[u8], apart: &[u8]) -> io::Result<()> {
         if self.strings && value.first() == Some(&b'"') {
             let text = query::unquoted(value);
@@ -271,7 +273,7 @@ impl Bare {
         let on_one_line = self.format == Format::Jsonl || !apart.is_empty();
         let ends = |byte: &u8| matches!(byte, b'\n' | b'\r') || apart.contains(byte);
         let value = if on_one_line && value.iter().any(ends) {
-            // Such a byte in JSON is white space between tokens.
+            // In JSON, such a byte occurs only as white space between tokens.
             let line = value
                 .iter()
                 .map(|byte| if ends(byte) { b' ' } else { *byte });

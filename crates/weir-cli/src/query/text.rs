@@ -1,4 +1,4 @@
-//! The options of the command line as the fields of a query.
+//! Converts the options of the command line to the fields of a query.
 
 use weir::ReadFrom;
 use weir::query::{BadItem, Complex, Level, Missing, Mode, QueryError, QueryText, Strings};
@@ -44,7 +44,7 @@ pub(super) fn fields(args: &QueryArgs) -> QueryText {
     }
 }
 
-/// The filter, with that of `--since`.
+/// The filter, combined with `--since`.
 fn filter(args: &QueryArgs) -> String {
     let Some(since) = args.since else {
         return args.filter.clone();
@@ -56,7 +56,7 @@ fn filter(args: &QueryArgs) -> String {
     }
 }
 
-/// A time from which on records are wanted, in milliseconds since 1970.
+/// Parses the time of `--since`. Returns milliseconds since 1970.
 pub(super) fn parse_since(text: &str) -> Result<u64, String> {
     match ReadFrom::parse(text) {
         Ok(ReadFrom::Time(ms)) => Ok(ms),
@@ -67,7 +67,7 @@ pub(super) fn parse_since(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What is wrong with the query itself.
+/// Converts an error in the query itself.
 pub(crate) fn failed(error: &QueryError) -> anyhow::Error {
     let place = error.place();
     let option = match place.field {
@@ -80,7 +80,7 @@ pub(crate) fn failed(error: &QueryError) -> anyhow::Error {
     super::query_failure(format!("cannot read {option}"), error, error.to_string())
 }
 
-/// `NAME=VALUE`: the value as JSON if it is a scalar, else as a text.
+/// Parses `NAME=VALUE`. The value is JSON if it is a scalar, else a string.
 pub(crate) fn parse_param(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')

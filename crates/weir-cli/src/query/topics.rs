@@ -1,5 +1,4 @@
-//! Topics as sources: the query of the library, with the words of the command
-//! line.
+//! Topics as sources: the query of the library, with the options of the command line.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +14,14 @@ use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::report::{Failure, note};
 
-/// How long a query that follows waits before it tells that nothing came.
+/// Maximum wait of a following query before it returns without results.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// A query over topics.
 pub(super) struct Topics(TopicQuery);
 
 impl Topics {
-    /// Begins it, or goes on where a token was taken.
+    /// Starts a query, or resumes it at a token.
     pub(super) fn new(
         caller: &Caller,
         args: &QueryArgs,
@@ -34,7 +33,7 @@ impl Topics {
         Self::over(caller, args, &weir, (text, budgets, token))
     }
 
-    /// As `new`, over a store that is open.
+    /// Like `new`, over an open store.
     pub(super) fn over(
         caller: &Caller,
         args: &QueryArgs,
@@ -63,12 +62,12 @@ impl Topics {
     }
 }
 
-/// How patterns are written.
+/// Explanation of patterns in an error.
 const PATTERNS: &str = "`*` stands for one whole part of a name, between dots; `**` at the end \
                         stands for one or more parts; other text stands for itself";
 
-/// Whether a topic could have a name that matches: no part of the pattern has a
-/// `*` among other characters, and `**` is the last part.
+/// Whether a topic name could match the pattern: no part has a `*` among other characters, and `**`
+/// is the last part.
 fn is_pattern(pattern: &str) -> bool {
     let mut parts = pattern.split('.').peekable();
     while let Some(part) = parts.next() {
@@ -84,7 +83,7 @@ fn is_pattern(pattern: &str) -> bool {
     true
 }
 
-/// Nothing matches a pattern.
+/// The failure for a pattern that matches no topic.
 fn unmatched(pattern: &str) -> Failure {
     let what = format!("no topic matches {pattern}");
     Failure::new(ErrorCode::TopicUnknown, what)
@@ -92,8 +91,9 @@ fn unmatched(pattern: &str) -> Failure {
         .advise("`weir topic ls` lists the names")
 }
 
-/// Fails when nothing matches any of the patterns; a note names each other pattern that nothing matches. (A name alone is
-/// an error otherwise.)
+/// Fails if no pattern matches a topic. Otherwise prints a note for each pattern without a match.
+/// Without `--follow`, names are not checked here, because an unknown name is an error of the
+/// query.
 fn check_patterns(caller: &Caller, args: &QueryArgs, weir: &Weir) -> anyhow::Result<()> {
     let wanted = |name: &&String| args.follow || name.contains('*');
     if !args.from.iter().any(|name| wanted(&name)) {
@@ -150,7 +150,7 @@ impl Run for Topics {
     }
 }
 
-/// Whether it is the value of a record that is wrong.
+/// Whether the error concerns the value of a record.
 fn is_not_json(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -163,7 +163,7 @@ fn is_not_json(code: ErrorCode) -> bool {
     )
 }
 
-/// An error with the names that people know.
+/// Converts an error, and names the topic in it.
 fn failed(error: &WeirError) -> anyhow::Error {
     match error {
         WeirError::Query(error) if error.place().field.is_some() => super::text::failed(error),

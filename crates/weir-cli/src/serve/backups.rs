@@ -14,14 +14,14 @@ use weir::{ErrorCode, Store};
 
 use crate::report::Failure;
 
-/// Where copies go, and the one that is being made.
+/// The directory for copies, and the running copy.
 pub(super) struct Backups {
     directory: Option<PathBuf>,
     store: Arc<Store>,
     running: RefCell<Option<JoinHandle<()>>>,
 }
 
-/// Whether copies can go where the settings say.
+/// Checks that the settings name a usable directory.
 pub(super) fn check(directory: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = directory.filter(|path| !path.is_dir()) else {
         return Ok(());
@@ -35,7 +35,7 @@ pub(super) fn check(directory: Option<&Path>) -> anyhow::Result<()> {
 }
 
 impl Backups {
-    /// Copies go into `directory`; without one none are made.
+    /// Copies go into `directory`. If it is `None`, no copies are made.
     pub(super) fn new(directory: Option<&Path>, store: Arc<Store>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -44,7 +44,7 @@ impl Backups {
         }
     }
 
-    /// Begins a copy.
+    /// Starts a copy.
     pub(super) fn make(&self) {
         let Some(directory) = &self.directory else {
             tracing::warn!("SIGUSR1 asks for a backup, and no setting `backups` says where");
@@ -61,10 +61,10 @@ impl Backups {
         *running = Some(std::thread::spawn(move || copy(&store, &target)));
     }
 
-    /// Waits for the copy that is being made.
+    /// Waits for the running copy.
     pub(super) fn end(self) {
         if let Some(one) = self.running.into_inner() {
-            // Its panic was told where it happened.
+            // The panic of the thread was printed when it happened.
             drop(one.join());
         }
     }

@@ -13,7 +13,7 @@ use crate::place::{self, Access};
 use crate::progress::Progress;
 use crate::report::{Because, Failure};
 
-/// Where a server listens.
+/// The addresses at which a server listens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) http: Option<SocketAddr>,
@@ -27,8 +27,7 @@ pub(crate) fn is_member(caller: &Caller, directory: &Path) -> anyhow::Result<boo
     is_node.map_err(|error| place::cannot_open(caller, directory, &error))
 }
 
-/// Whether a server in this directory is a node of a cluster: it is one already, or
-/// joins one.
+/// Whether a server in this directory is a node of a cluster, or will join one.
 pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<bool> {
     let is_node = is_member(caller, Path::new(at))?;
     let what = || format!("cannot serve {at}");
@@ -71,7 +70,7 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
     Ok(false)
 }
 
-/// How others reach an address.
+/// The address at which others reach a port.
 fn reached(address: SocketAddr, advertise: &str) -> String {
     match advertise {
         "" => address.to_string(),
@@ -82,7 +81,7 @@ fn reached(address: SocketAddr, advertise: &str) -> String {
     }
 }
 
-/// What the other members of the cluster know of a server with these ports.
+/// The description of this server for the other members of the cluster.
 pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> Member {
     let (native, http) = if ports.has_tls {
         ("weirs", "https")
@@ -106,7 +105,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
     }
 }
 
-/// Refuses addresses that others cannot connect to.
+/// Rejects addresses to which other nodes cannot connect.
 pub(crate) fn check_reachable(at: &str, member: &Member) -> anyhow::Result<()> {
     let everywhere = ["0.0.0.0:", "[::]:"];
     let all = member.client.split(' ').chain([&*member.peer]);
@@ -139,7 +138,7 @@ pub(crate) fn open(
     opened.map_err(|error| failure(at, &error))
 }
 
-/// Makes an empty directory a node of a cluster, and does not open it; returns its number.
+/// Makes an empty directory a node of a cluster, without opening it. Returns its number.
 pub(crate) fn join(
     caller: &Caller,
     at: &str,
@@ -189,7 +188,7 @@ fn peer_files(config: &ServerConfig) -> Option<PeerFiles> {
     })
 }
 
-/// Why a node is not there, for people.
+/// Converts an error of a node to a failure for people.
 pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
     let what = format!("cannot serve {at} as a node of a cluster");
     let failure = match error {

@@ -16,10 +16,10 @@ use crate::follower::FOLLOW_PAUSE;
 use crate::output::Output;
 use crate::report::{Failure, note};
 
-/// How often it is asked for topics that are new.
+/// How often the command lists the topics to find new ones.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 
-/// Topics of one server that are followed.
+/// Followed topics of one server.
 pub(super) struct Follow<'a> {
     weir: &'a Weir,
     readers: BTreeMap<String, TopicReader>,
@@ -35,7 +35,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Prints what comes until there is enough, or the server is away.
+    /// Prints new records until the limit is reached, or the server is unreachable.
     pub(super) fn run(mut self, state: &mut State<'_>, out: &mut Output) -> anyhow::Result<()> {
         while state.left > 0 {
             if let Err(error) = self.round(state, out) {
@@ -64,7 +64,7 @@ impl<'a> Follow<'a> {
             self.listed = Some(Instant::now());
         }
         state.print(&mut self.readers, out)?;
-        // From now on, topics that come up are new.
+        // Topics that appear from now on are new, so they are read from their start.
         state.from = ReadFrom::Start;
         state.away = false;
         out.flush()?;
@@ -74,13 +74,13 @@ impl<'a> Follow<'a> {
         let now = Instant::now();
         if self.readers.len() == 1 {
             for reader in self.readers.values_mut() {
-                // What it found, or why it failed, comes with the next page.
+                // The next page returns the records or the error that ended this wait.
                 let _ = reader.wait(Some(now + LIST_EVERY));
             }
         } else {
             let mut found = false;
             for reader in self.readers.values_mut() {
-                // All of them, so that each one listens.
+                // Without a short circuit, so that each reader listens.
                 found |= reader.wait(Some(now));
             }
             if !found {
@@ -90,7 +90,7 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    /// Whether there may be topics that are meant and have no reader.
+    /// Whether there may be selected topics without a reader.
     fn is_list_old(&self, state: &State<'_>) -> bool {
         let Some(listed) = self.listed else {
             return true;

@@ -10,7 +10,7 @@ use weir::{
 
 use crate::report::Because;
 
-/// The topics that are read, each with what was fetched of it.
+/// The topics, each with its fetched records.
 #[derive(Default)]
 pub(super) struct Merge<'a> {
     sources: Vec<Source<'a>>,
@@ -82,14 +82,14 @@ impl<'a> Merge<'a> {
         });
     }
 
-    /// Hands over all records that are there, until `print` says no. When it
-    /// ends otherwise, the readers may not have come as far as what was handed over.
+    /// Calls `print` for all available records, until `print` returns `false`. In all other cases,
+    /// a reader may be ahead of the printed records.
     pub(super) fn run(
         mut self,
         mut print: impl FnMut(&str, &Record<'_>) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         if let [only] = self.sources.as_mut_slice() {
-            // One topic needs no copies.
+            // A single topic needs no buffering.
             while let Some(page) = only.page()? {
                 for record in &page {
                     let record = record.failed(|| format!("cannot read {}", only.name))?;
@@ -100,7 +100,7 @@ impl<'a> Merge<'a> {
             }
             return Ok(());
         }
-        // Of each source that has more, the intention of its next record.
+        // The intention of the next record, for each source that has one.
         let mut next = BinaryHeap::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             next.extend(source.next()?.map(|intention| Reverse((intention, at))));
@@ -128,7 +128,7 @@ impl Source<'_> {
             .failed(|| format!("cannot read {name}"))
     }
 
-    /// The intention of the next record; none at the end.
+    /// The intention of the next record; `None` at the end.
     fn next(&mut self) -> anyhow::Result<Option<u64>> {
         if self.heads.is_empty()
             && let Some(page) = self.page()?
