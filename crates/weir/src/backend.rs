@@ -1,11 +1,11 @@
-//! Where the store is: in this process, or at a server.
+//! Selects the local store or a server.
 //!
-//! This room holds every difference between the two. The other modules of the crate call
-//! methods of [`Backend`], and of the values that those return.
+//! This module and its submodules contain every difference between the two. The other modules of
+//! the crate call methods of [`Backend`] and of the values that these methods return.
 //!
 //! Invariants:
-//! - `cargo xtask tidy` refuses a name of a local or remote variant outside of this room.
-//! - A step of a group that could have another effect the second time is sent once.
+//! - `cargo xtask tidy` rejects the name of a local or remote variant outside of this module.
+//! - A step of a group is sent only once if a second execution could have another effect.
 
 mod awaited;
 mod groups;
@@ -44,7 +44,7 @@ fn no_cluster() -> StoreError {
     )
 }
 
-/// The one place where local and remote are told apart.
+/// Where the store is. Only this enum distinguishes local from remote.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     /// Open in this process.
@@ -53,7 +53,7 @@ pub(crate) enum Backend {
     Remote(Arc<Remote>),
 }
 
-/// How far a store has got: everything up to `settled` can be read.
+/// The progress of a store: every record up to `settled` can be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
     pub(crate) settled: IntentionOffset,
@@ -66,7 +66,7 @@ impl Backend {
         Store::open(directory, options).map(|store| Self::of(Arc::new(store)))
     }
 
-    /// A store that is open in this process.
+    /// Returns the backend of a store that is open in this process.
     pub(crate) fn of(store: Arc<Store>) -> Self {
         Self::Local(store)
     }
@@ -80,13 +80,13 @@ impl Backend {
         url: String,
         options: ConnectOptions,
     ) -> Result<Self, StoreError> {
-        // It may read files.
+        // Reads files if the options name a certificate or an authority.
         let remote = blocking_pool::run(move || Remote::begin(&url, &options)).await??;
         remote.link.ready().await?;
         Ok(Self::Remote(Arc::new(remote)))
     }
 
-    /// The backend whose reads from a server fail after `patience`.
+    /// Returns a backend whose reads from a server fail after `patience`.
     pub(crate) fn within(&self, patience: Duration) -> Self {
         match self {
             Self::Local(store) => Self::Local(Arc::clone(store)),
@@ -94,7 +94,7 @@ impl Backend {
         }
     }
 
-    /// The store, if it is open in this process.
+    /// The local store; `None` if the store is at a server.
     pub(crate) fn local(&self) -> Option<&Arc<Store>> {
         match self {
             Self::Local(store) => Some(store),
@@ -242,8 +242,8 @@ impl Backend {
         }
     }
 
-    /// Proposes intentions and waits for their outcomes. A wait for a server can be
-    /// cancelled ([`interruptible`](crate::interruptible)).
+    /// Proposes intentions and waits for their outcomes. The wait for a server can be cancelled
+    /// ([`interruptible`](crate::interruptible)).
     pub(crate) fn write(&self, intentions: &[Intention<'_>]) -> Result<Outcomes, StoreError> {
         let proposal = self.propose(intentions)?;
         match self {
@@ -259,7 +259,8 @@ impl Backend {
         }
     }
 
-    /// The page whose first record is the one at this offset, if it is there.
+    /// Returns the page that starts with the record at this offset; `None` if there is no such
+    /// record.
     pub(crate) fn record(
         &self,
         topic: &str,
@@ -307,7 +308,7 @@ impl Backend {
         }
     }
 
-    /// Newest intention; everything that was answered is at or before it.
+    /// The newest intention. Every acknowledged intention is at or before it.
     pub(crate) fn applied(&self) -> Result<IntentionOffset, StoreError> {
         match self {
             Self::Local(store) => Ok(store.applied()),
@@ -315,10 +316,10 @@ impl Backend {
         }
     }
 
-    /// Waits until all records up to an intention are there.
+    /// Waits until all records up to an intention can be read.
     ///
     /// # Errors
-    /// `Remote` with `Lagging` when they are not in time.
+    /// `Remote` with `Lagging` if they cannot be read by the deadline.
     pub(crate) fn reach(
         &self,
         intention: IntentionOffset,
@@ -337,8 +338,8 @@ impl Backend {
         ))
     }
 
-    /// Whether a server does parts of queries, over logs or over the latest values;
-    /// never for a store of this process.
+    /// Whether the server can run parts of a query, over logs (`is_log`) or over the latest values.
+    /// Always `false` for a local store.
     pub(crate) fn queries(&self, is_log: bool) -> Result<bool, StoreError> {
         let Self::Remote(remote) = self else {
             return Ok(false);
@@ -351,7 +352,7 @@ impl Backend {
         })
     }
 
-    /// Intention that made the newest topic; only for queries that follow.
+    /// The intention that created the newest topic. Only queries that follow use it.
     pub(crate) fn newest_topic(&self) -> Result<IntentionOffset, StoreError> {
         match self {
             Self::Local(store) => Ok(store.newest_topic()),
@@ -359,8 +360,8 @@ impl Backend {
         }
     }
 
-    /// Up to where all records can be read, and the newest topic; `None` if a server has
-    /// not sent it yet. It sends it while a listener of a query that follows is open.
+    /// The progress of the store. `None` if a server has not sent its progress yet. A server sends
+    /// it while a listener of a query that follows is open.
     pub(crate) fn marks(&self) -> Result<Option<Marks>, StoreError> {
         match self {
             Self::Local(store) => Ok(Some(Marks {
@@ -374,9 +375,9 @@ impl Backend {
         }
     }
 
-    /// Waits until `until` at most: for an intention after `mark` in a store of this process,
-    /// for packets of a server after the first `seen`. `listening`: the server sends them
-    /// without being asked.
+    /// Waits until `until` at most. In a local store, waits for an intention after `mark`; at a
+    /// server, for a packet after the first `seen` ones. `listening`: the server sends its packets
+    /// without further requests.
     pub(crate) fn wait_news(
         &self,
         mark: IntentionOffset,
@@ -386,14 +387,14 @@ impl Backend {
     ) {
         match self {
             Self::Local(store) => {
-                // Whether there is one is found out by asking again.
+                // The next read shows whether a new intention exists.
                 let _ = store.wait_applied(mark.plus(1), until);
             }
             Self::Remote(remote) => remote.wait_news(seen, listening, until),
         }
     }
 
-    /// Packets that came so far, of a server.
+    /// The number of packets that the server has sent so far.
     pub(crate) fn deliveries(&self) -> u64 {
         match self {
             Self::Local(_) => 0,
@@ -401,7 +402,7 @@ impl Backend {
         }
     }
 
-    /// Topics that live, or all that ever did.
+    /// Lists the live topics; with `dead_too`, also the destroyed ones.
     pub(crate) fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, StoreError> {
         match self {
             Self::Local(store) => Ok(store.topics(dead_too)),
@@ -409,7 +410,7 @@ impl Backend {
         }
     }
 
-    /// A reader of a topic that was created once.
+    /// Returns a reader of a topic that has been created at least once.
     pub(crate) fn read(&self, topic: &str) -> Result<TopicReader, StoreError> {
         if let Self::Local(store) = self {
             return store
@@ -424,7 +425,7 @@ impl Backend {
         }
     }
 
-    /// A reader of a topic that may not be there yet.
+    /// Returns a reader of a topic that may not exist yet.
     pub(crate) fn listen(&self, topic: &str) -> TopicReader {
         let start = ConsequenceOffset::ZERO;
         match self {

@@ -1,7 +1,6 @@
-//! A few threads that wait for the disk, so that tasks do not.
+//! A small pool of threads that read from disk, so that tasks do not block.
 //!
-//! Invariants: a job waits only for a disk; every job has a place in the
-//! bounded queue.
+//! Invariants: a job waits only for a disk; the queue of jobs is bounded.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -12,9 +11,9 @@ use std::task::{Context, Poll, Waker};
 
 use weir_store::StoreError;
 
-/// Threads of the process that read for tasks.
+/// Threads of the pool, for the whole process.
 const THREADS_MAX: usize = 4;
-/// Jobs that wait for one of them.
+/// Jobs that may wait for a thread.
 const JOBS_MAX: usize = 65_536;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -32,18 +31,18 @@ static LINE: Mutex<Line> = Mutex::new(Line {
 });
 static MORE: Condvar = Condvar::new();
 
-/// What a job has brought.
+/// The result of a job.
 struct Slot<T> {
     found: Option<T>,
     waker: Option<Waker>,
-    /// The job is gone.
+    /// The job has ended, with or without a result.
     over: bool,
 }
 
-/// A job that is done elsewhere.
+/// A job that a thread of the pool executes.
 pub(crate) struct Submitted<T>(Arc<Mutex<Slot<T>>>);
 
-/// Tells the task that the job is gone, whatever became of it.
+/// Marks the job as ended and wakes the task, even after a panic.
 struct Done<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Drop for Done<T> {
@@ -60,7 +59,7 @@ impl<T> Drop for Done<T> {
 }
 
 impl<T> Future for Submitted<T> {
-    /// None when the job has panicked.
+    /// `None` if the job panicked.
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -76,7 +75,7 @@ impl<T> Future for Submitted<T> {
 /// Runs work on a thread that may block on the disk.
 ///
 /// # Errors
-/// `LimitExceeded` when too many wait already; `Panicked` when it has panicked.
+/// `LimitExceeded` if too many jobs wait already; `Panicked` if the job panicked.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -88,7 +87,7 @@ pub(crate) async fn run<T: Send + 'static>(
 /// Starts work on a thread that may block on the disk. The caller awaits the result.
 ///
 /// # Errors
-/// `LimitExceeded` when too many wait already.
+/// `LimitExceeded` if too many jobs wait already.
 pub(crate) fn submit<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Submitted<T>, StoreError> {
@@ -129,7 +128,7 @@ fn work_off() {
     loop {
         if let Some(job) = line.jobs.pop_front() {
             drop(line);
-            // The panic was printed, and the waiting caller gets an error.
+            // The panic was already printed. The waiting caller gets an error.
             drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)));
             line = LINE.lock();
             continue;

@@ -1,9 +1,9 @@
-//! Wakes tasks at a time: one thread of the process, made when it is needed.
+//! Wakes tasks at given times. One thread serves the process; it starts at the first use.
 //!
 //! Invariants:
 //! - The thread sleeps until the earliest deadline, and wakes only for an
 //!   earlier one, so that a distant deadline costs no context switch.
-//! - It neither waits nor calls foreign code under the lock.
+//! - The thread does not wait or call foreign code while it holds the lock.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ struct Clock {
 struct State {
     alarms: BTreeMap<(Instant, u64), Waker>,
     last: u64,
-    /// When the thread looks next; none: when it is told.
+    /// When the thread wakes by itself; `None`: only when it is notified.
     wakes: Option<Instant>,
     runs: bool,
 }
@@ -44,7 +44,7 @@ fn lock() -> MutexGuard<'static, State> {
 pub(crate) struct Alarm(Option<(Instant, u64)>);
 
 impl Alarm {
-    /// Wakes the task then, and not at the time set before.
+    /// Wakes the task at `at`. Replaces the time set before.
     pub(crate) fn set(&mut self, at: Instant, waker: &Waker) {
         let mut state = lock();
         if let Some(before) = self.0.take() {
@@ -81,7 +81,7 @@ fn run() {
         {
             let waker = entry.remove();
             drop(state);
-            // Foreign code: a panic in it must not end the clock.
+            // The waker is foreign code: its panic must not end the clock thread.
             let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             drop(woken);
             state = lock();
@@ -96,7 +96,7 @@ fn run() {
     }
 }
 
-/// Is over at a time.
+/// A future that completes at a given time.
 pub(crate) struct Until {
     at: Instant,
     alarm: Alarm,

@@ -1,36 +1,36 @@
-//! Errors of the front door.
+//! Errors of the public API.
 
 use thiserror::Error;
 use weir_core::{ErrorCode, NameError};
 use weir_store::StoreError;
 
-/// Why a call did not give a verdict.
+/// Why a call returned no verdict.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WeirError {
-    /// The topic name is no name.
+    /// The name of the topic is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The topic is not there and could not be made.
+    /// The topic does not exist and could not be created.
     #[error("the topic could not be made: {code}")]
     NotCreated {
         /// Reason of the verdict on its CREATE.
         code: ErrorCode,
     },
-    /// A query, or a record that it looked at.
+    /// The query is not valid, or a record that it read has an error.
     #[error(transparent)]
     Query(#[from] weir_query::QueryError),
-    /// The group is not there, has another mode, or cannot be made.
+    /// The group does not exist, has another mode, or cannot be created.
     #[error("the group cannot be used: {code}")]
     Group {
         /// Reason of the verdict.
         code: ErrorCode,
     },
-    /// The session's nonce was refused: it was not executed now. `expected` is
-    /// the next nonce that would be.
+    /// The nonce of the session was rejected, and its intention was not executed by this call. The
+    /// store would execute `expected` next.
     #[error("nonce {nonce} is refused ({code}); the session expects {expected}")]
     Nonce {
         /// The nonce that was sent.
@@ -43,7 +43,7 @@ pub enum WeirError {
 }
 
 impl WeirError {
-    /// The number of the error in the table of all surfaces. Constant time.
+    /// The number of the error in the table that all interfaces share. Constant time.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -55,7 +55,7 @@ impl WeirError {
     }
 }
 
-/// Builds the error of a store that is elsewhere.
+/// Creates the error of a remote store.
 pub(crate) fn remote_error(code: ErrorCode, text: impl Into<String>) -> StoreError {
     StoreError::Remote {
         code,

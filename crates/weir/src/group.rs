@@ -1,6 +1,6 @@
-//! A member of a group: claims records and settles them.
+//! A member of a group: claims records and acknowledges, rejects or extends them.
 //!
-//! Invariant: no record counts as done before its `ack` was answered.
+//! Invariant: no record counts as acknowledged before the store has acknowledged its `ack`.
 
 mod work;
 
@@ -19,11 +19,11 @@ use crate::error::WeirError;
 use crate::topic::Topic;
 use crate::verdict::Verdict;
 
-/// Records that the iterator claims together.
+/// Records that the iterator claims at a time.
 const ITER_RECORDS: usize = 100;
 
-/// A member of a group. Two members have two names; a member that comes back
-/// under its name is the same one.
+/// A member of a group. Each member needs its own name. A process that reconnects under the same
+/// name continues as the same member.
 #[derive(Debug)]
 pub struct Group {
     backend: Backend,
@@ -31,26 +31,26 @@ pub struct Group {
     name: String,
     mode: GroupMode,
     member: Vec<u8>,
-    /// Keyed and shared: of a claim; 0: the group's own.
+    /// Keyed and shared groups: the lease of a claim, in milliseconds; 0: the lease of the group.
     lease_ms: u64,
-    /// Exclusive: the ownership; 0 without.
+    /// Exclusive groups: the generation of the ownership; 0 if this member is not the owner.
     generation: u64,
-    /// Exclusive: the last record that was looked at.
+    /// Exclusive groups: the last record that was read.
     after: ConsequenceOffset,
-    /// Exclusive: reads after that, and what it read and did not hand out.
+    /// Exclusive groups: a reader that continues after `after`, and a page of which a part was not
+    /// returned yet.
     reader: Option<(TopicReader, Option<Page>)>,
-    /// Exclusive: the last one that was handed out, and the last one that is
-    /// done.
+    /// Exclusive groups: the last record that was returned, and the last one that was acknowledged.
     handed: ConsequenceOffset,
     done: ConsequenceOffset,
 }
 
 impl Topic {
-    /// Returns the group of this name. Creates it, from the first record of the topic, if
-    /// it does not exist; the topic must exist then.
+    /// Returns the group of this name. If it does not exist, creates it at the first record of the
+    /// topic. The topic must then exist.
     ///
     /// # Errors
-    /// `Group` when the group has another mode, or cannot be made.
+    /// `Group` when the group has another mode, or cannot be created.
     pub fn group(&self, name: &str, mode: GroupMode) -> Result<Group, WeirError> {
         self.group_with(name, &GroupSetup::new(mode))
     }
@@ -67,7 +67,7 @@ impl Topic {
             info
         } else {
             let opened = backend.group_step(&topic, name, GroupStep::Open(*setup))?;
-            // Somebody else may have been faster.
+            // Another client may have created the group first.
             if let Some(code) = opened.reason.filter(|code| *code != ErrorCode::GroupExists) {
                 return Err(WeirError::Group { code });
             }
@@ -97,27 +97,28 @@ impl Topic {
         })
     }
 
-    /// The group as it is; `None` when there is none.
+    /// The state of the group; `None` if the group does not exist.
     ///
     /// # Errors
-    /// Those of a server.
+    /// Errors of a server.
     pub fn group_info(&self, name: &str) -> Result<Option<GroupInfo>, WeirError> {
         Ok(self.backend().group(self.name().as_str(), name)?)
     }
 
-    /// The offset before the first record at a position: `start` of a group that begins there.
+    /// The offset before the first record at a position. It is the `start` of a group that begins
+    /// at that position.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reads.
     pub fn offset_before(&self, from: ReadFrom) -> Result<ConsequenceOffset, WeirError> {
         offset_before(self.backend(), self.name().as_str(), from)
     }
 
-    /// The groups of the topic, by name. At a server a group names its
-    /// first 1,000 members.
+    /// The groups of the topic, by name. A server returns at most the first 1,000 members of each
+    /// group.
     ///
     /// # Errors
-    /// `TopicUnknown`; those of a server.
+    /// `TopicUnknown`; errors of a server.
     pub fn groups(&self) -> Result<Vec<GroupInfo>, WeirError> {
         Ok(self.backend().groups(self.name().as_str())?)
     }
@@ -130,7 +131,7 @@ fn offset_before(
 ) -> Result<ConsequenceOffset, WeirError> {
     Ok(match from {
         ReadFrom::Start => ConsequenceOffset::ZERO,
-        // The machine replaces it by the newest offset.
+        // The machine replaces this offset by the newest one.
         ReadFrom::End => ConsequenceOffset(u64::MAX),
         ReadFrom::After(offset) => offset,
         from => {
@@ -141,8 +142,8 @@ fn offset_before(
 }
 
 impl Group {
-    /// Sets the name of this member, 1 to 64 bytes. The default is made of the process
-    /// and the time.
+    /// Sets the name of this member, 1 to 64 bytes. The default contains the process id and the
+    /// time.
     #[must_use]
     pub fn member(mut self, name: impl AsRef<[u8]>) -> Self {
         self.member = name.as_ref().to_vec();
@@ -161,7 +162,7 @@ impl Group {
     /// The group as it is now.
     ///
     /// # Errors
-    /// `GroupUnknown` when it was deleted.
+    /// `GroupUnknown` if the group was deleted.
     pub fn info(&self) -> Result<GroupInfo, WeirError> {
         let found = self.backend.group(&self.topic, &self.name)?;
         found.ok_or_else(|| {
@@ -172,7 +173,7 @@ impl Group {
         })
     }
 
-    /// Everything up to here is done.
+    /// The cursor: every record up to this offset is acknowledged.
     ///
     /// # Errors
     /// As for [`info`](Self::info).
@@ -180,7 +181,7 @@ impl Group {
         Ok(self.info()?.cursor)
     }
 
-    /// Offsets that are not done.
+    /// The number of offsets that are not acknowledged.
     ///
     /// # Errors
     /// As for [`info`](Self::info).
@@ -193,14 +194,13 @@ impl Group {
         Ok(Verdict::of(commit))
     }
 
-    /// Takes up to `max` records, waiting up to `wait` for the first one. In an
-    /// exclusive group the member becomes the owner first, as soon as nobody
-    /// else is. A server gives at most 1,000 records and 256 KiB at a time, or
-    /// one longer record; when the connection breaks before its answer is
-    /// here, the records come back when their leases end.
+    /// Claims up to `max` records. Waits up to `wait` for the first one. In an exclusive group the
+    /// member first becomes the owner, as soon as no other member is. A server returns at most
+    /// 1,000 records and 256 KiB at a time, or one longer record. If the connection breaks before
+    /// the response arrives, the records are delivered again after their leases expire.
     ///
     /// # Errors
-    /// `Group` when the group is not what it was; those of reading.
+    /// `Group` if the group was deleted or has another mode; errors of reads.
     pub fn claim(&mut self, max: usize, wait: Duration) -> Result<Vec<Work>, WeirError> {
         let deadline = Instant::now().checked_add(wait);
         if self.mode != GroupMode::Exclusive {
@@ -230,7 +230,7 @@ impl Group {
             let soon = now.checked_add(due.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
             let until = [deadline, soon].into_iter().flatten().min();
             match (&mut self.reader, due) {
-                // Whether there is one is found out by reading again.
+                // The next read shows whether a new record exists.
                 (Some((reader, _)), None) => drop(reader.wait(until)),
                 _ => sleep(until),
             }
@@ -240,7 +240,7 @@ impl Group {
     /// Makes this member the owner of an exclusive group, in place of the present owner.
     ///
     /// # Errors
-    /// `Group`; those of writing.
+    /// `Group`; errors of writes.
     pub fn take_over(&mut self) -> Result<(), WeirError> {
         self.join(true).map(drop)
     }
@@ -261,7 +261,7 @@ impl Group {
         }
     }
 
-    /// The next records of the owner.
+    /// Returns the next records for the owner.
     fn read(&mut self, max: usize) -> Result<Vec<Work>, WeirError> {
         let (mut reader, mut page) = match self.reader.take() {
             Some(reading) => reading,
@@ -271,7 +271,7 @@ impl Group {
         while found.len() < max {
             let Some(now) = page.take() else {
                 page = match reader.next_page() {
-                    // What was found is handed out; the error comes again.
+                    // Returns the records that were found. The next read fails again.
                     Err(_) if !found.is_empty() => None,
                     read => read?,
                 };
@@ -297,7 +297,8 @@ impl Group {
         }
         self.reader = Some((reader, page));
         if found.is_empty() && self.handed <= self.done && self.after > self.done {
-            // Nothing after what is done but records that groups pass.
+            // All records after the last acknowledged one are of kinds that a group does not
+            // deliver.
             self.done = self.after;
             let generation = self.generation;
             self.backend
@@ -306,29 +307,29 @@ impl Group {
         Ok(found)
     }
 
-    /// Acknowledges records; the acknowledgement is durable when this returns. Returns
-    /// the offsets of records that another member holds by now. In an exclusive group
-    /// everything up to the last of these records is acknowledged.
+    /// Acknowledges records. The acknowledgement is durable when this returns. Returns the offsets
+    /// of records that now belong to another member. In an exclusive group, acknowledges everything
+    /// up to the last of these records.
     ///
     /// # Errors
-    /// Those of writing; a verdict for another reason.
+    /// Errors of writes; `Group` with the reason of any other verdict.
     pub fn ack(&mut self, works: &[Work]) -> Result<Vec<ConsequenceOffset>, WeirError> {
         self.settle(&claims(works), Settle::Done)
     }
 
-    /// Acknowledges records of an exclusive group without blocking. The
-    /// acknowledgement is written soon, together with later ones, or by a close. After a crash,
-    /// or a lost connection to a server, the records may be delivered again.
+    /// Acknowledges records of an exclusive group without blocking. The acknowledgement is written
+    /// soon, together with later ones, or on close. After a crash or a lost connection to a server,
+    /// the records may be delivered again.
     ///
     /// # Errors
-    /// `Group` with `GroupMode` in the other modes.
+    /// `Group` with `GroupMode` for a group of another mode.
     pub fn ack_soon(&mut self, works: &[Work]) -> Result<(), WeirError> {
         self.settle(&claims(works), Settle::DoneSoon).map(drop)
     }
 
-    /// These are given back: they may be claimed again after `delay`. In an
-    /// exclusive group the member reads again from the first of them. Returns
-    /// the offsets of those that are with somebody else by now.
+    /// Rejects records: they may be claimed again after `delay`. In an exclusive group the member
+    /// reads again from the first of them. Returns the offsets of records that now belong to
+    /// another member.
     ///
     /// # Errors
     /// As for [`ack`](Self::ack).
@@ -341,9 +342,8 @@ impl Group {
         self.settle(&claims(works), Settle::Fail { delay, reason })
     }
 
-    /// The member is still at them: their leases end so long from now. In an
-    /// exclusive group its ownership is renewed. Returns the offsets of those
-    /// that it has not any more.
+    /// Extends the leases of records to `lease` from now. In an exclusive group, renews the
+    /// ownership. Returns the offsets of records that no longer belong to this member.
     ///
     /// # Errors
     /// As for [`ack`](Self::ack).
@@ -355,8 +355,8 @@ impl Group {
         self.settle(&claims(works), Settle::Extend { lease })
     }
 
-    /// Any of these four, for records that were put aside: what names them is
-    /// enough. Returns the offsets of those that are with somebody else by now.
+    /// Acknowledges, rejects or extends records that the caller identifies by their [`Claim`].
+    /// Returns the offsets of records that now belong to another member.
     ///
     /// # Errors
     /// As for [`ack`](Self::ack) and [`ack_soon`](Self::ack_soon).
@@ -427,8 +427,8 @@ impl Group {
         }
     }
 
-    /// Does a step for all of a claim together, and one by one where somebody
-    /// else has some of them.
+    /// Executes one step for all records of a claim. If that fails because another member has some
+    /// of them, repeats the step for each record.
     fn each(&self, claims: &[Claim], word: Word<'_>) -> Result<Vec<ConsequenceOffset>, WeirError> {
         let mut all: Vec<(u64, u64)> = claims
             .iter()
@@ -464,46 +464,46 @@ impl Group {
         }
     }
 
-    /// Moves the group to a position: every earlier record counts as done, and no
-    /// later one. Members lose the records that they have claimed.
+    /// Moves the group to a position: every earlier record counts as acknowledged, and no later
+    /// one. Members lose the records that they have claimed.
     ///
     /// # Errors
-    /// Those of writing, and those of reading the position.
+    /// Errors of writes, and of the read that finds the position.
     pub fn reset(&mut self, to: ReadFrom) -> Result<Verdict, WeirError> {
         let offset = offset_before(&self.backend, &self.topic, to)?.0;
         self.generation = 0;
         self.step(GroupStep::Reset { offset })
     }
 
-    /// Ends the group; its position is forgotten. It can be tried again when it
-    /// fails: the verdict on a group that is gone is `GroupAbsent`. If somebody made
-    /// one of this name meanwhile, that one is ended.
+    /// Deletes the group and its position. A call that failed can be repeated: the verdict for a
+    /// group that does not exist is `GroupAbsent`. If another client has created a group of this
+    /// name in the meantime, the repeated call deletes that group.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writes.
     pub fn delete(&mut self) -> Result<Verdict, WeirError> {
         let verdict = self.step(GroupStep::Delete)?;
         self.generation = 0;
         Ok(verdict)
     }
 
-    /// Gives up the ownership of an exclusive group, so that another member
-    /// need not wait.
+    /// Ends the ownership of an exclusive group, so that another member can become the owner
+    /// immediately.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writes.
     pub fn leave(&mut self) -> Result<(), WeirError> {
         let generation = std::mem::take(&mut self.generation);
         if generation != 0 {
-            // What waits to be written is the owner's to write.
+            // Only the owner may write the pending acknowledgements.
             self.backend.flush_cursor(&self.topic, &self.name);
             self.step(GroupStep::Leave { generation })?;
         }
         Ok(())
     }
 
-    /// One record after the other, until none came for `patience`. What was
-    /// handed out and is not acknowledged stays with the member.
+    /// Returns the records one by one. Ends when none arrives within `patience`. Records that were
+    /// returned and not acknowledged remain claimed by the member.
     pub fn works(&mut self, patience: Duration) -> Works<'_> {
         Works {
             group: self,

@@ -1,4 +1,4 @@
-//! Reading what holds now, and then what comes.
+//! Reads the current values of a topic, and then its new records.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,17 @@ use crate::value::Value;
 pub struct Current {
     /// The record.
     pub value: Value,
-    /// Whether it is from before the reading began: the value that its key had
-    /// then.
+    /// Whether the record is the value that its key had when the read began.
     pub replay: bool,
 }
 
-/// The current value of each key, in byte order of keys, each once and marked
-/// as replay; then new records, in order.
+/// Iterates over the current value of each key, in byte order of keys, each once and with `replay`
+/// set. Then returns new records, in order.
 #[derive(Debug)]
 pub struct Latest {
     replay: Option<Replay>,
     live: TopicReader,
-    /// The records of the newest page that were not handed out.
+    /// The records of the newest page that were not returned yet.
     ready: std::vec::IntoIter<Value>,
     patience: Duration,
 }
@@ -68,12 +67,11 @@ impl Latest {
         }
     }
 
-    /// The next record; waits for one as long as it takes, whatever the
-    /// patience. Polled by one task at a time; when the future is dropped,
-    /// nothing is lost.
+    /// Returns the next record. Waits for one without a limit, regardless of the patience. Only one
+    /// task may poll it at a time. Dropping the future loses no record.
     ///
     /// # Errors
-    /// Those of a server or a disk; `Closed` when the store is.
+    /// Errors of a server or a disk; `Closed` when the store is closed.
     pub async fn next_async(&mut self) -> Result<Current, WeirError> {
         if let Some(replay) = &mut self.replay {
             while let Some(page) = replay.next_async().await? {

@@ -1,4 +1,4 @@
-//! The front door: one API for an event store, in this process or at a server.
+//! The public API of an event store, in this process or at a server.
 //!
 //! ```
 //! use weir::{Expect, ReadFrom, Weir};
@@ -12,7 +12,7 @@
 //! let first = orders.put("4711", r#"{"state":"open"}"#)?;
 //! assert!(first.is_valid());
 //!
-//! // A conditional write: only if nobody was faster.
+//! // A conditional write: it succeeds only if no other write came first.
 //! let seen = first.offset().unwrap();
 //! let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &[Expect::KeyOffset(None, seen.0)])?;
 //! let late = orders.put_if("4711", r#"{"state":"void"}"#, &[Expect::KeyOffset(None, seen.0)])?;
@@ -29,10 +29,9 @@
 //! # }
 //! ```
 //!
-//! Reads can be awaited, with any runtime; what was written as well, because a
-//! [`Proposal`] is a future. A store of this process answers from memory at once
-//! and lets one of a few threads of this crate read what is on disk; a server's
-//! answer wakes the task.
+//! Reads have asynchronous forms for any runtime. Writes have one too, because a [`Proposal`] is a
+//! future. A local store returns values in memory immediately, and reads values on disk on a thread
+//! pool of this crate. The response of a server wakes the task.
 //!
 //! ```
 //! use std::time::Duration;
@@ -40,7 +39,7 @@
 //!
 //! async fn watch(url: &str) -> Result<(), WeirError> {
 //!     let weir = Weir::connect_async(url, &ConnectOptions::default()).await?;
-//!     // Reads through this handle give up after a second.
+//!     // Reads through this handle fail after a second.
 //!     let orders = weir.within(Duration::from_secs(1)).topic("orders")?;
 //!     if let Some(order) = orders.get_async("4711").await? {
 //!         println!("{}", order.record().offset);
@@ -54,13 +53,13 @@
 //! }
 //! ```
 //!
-//! A verdict that is not VALID is a value, not an error: the store understood
-//! and said no. An error means that nobody knows, or that nothing was tried.
+//! A verdict other than VALID is a value, not an error: the store understood the write and rejected
+//! it. An error means that the outcome is unknown, or that nothing was tried.
 //!
 //! Invariants:
-//! - This crate has no semantics of its own: it names things and keeps nonces. The rules are
-//!   in `weir-core`, the disk is in `weir-store`.
-//! - Only the methods of one private enum tell local from remote (`backend.rs`).
+//! - This crate adds no semantics: it offers names and tracks nonces. The rules are in `weir-core`,
+//!   the disk is in `weir-store`.
+//! - Only the methods of one private enum distinguish local from remote (`backend.rs`).
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -96,7 +95,7 @@ pub use verdict::Verdict;
 pub use weir::{Weir, salvage, salvage_dry_run, verify, verify_watched, with_engine};
 pub use work::{Claim, Work};
 
-/// Checking and testing programs.
+/// Checks and tests programs.
 #[cfg(feature = "programs")]
 pub use weir_program as program;
 
@@ -112,7 +111,7 @@ pub use weir_core::{
     Retention, StateMode, TopicId, TopicName, TopicOptions, limits,
 };
 pub use weir_protocol::Consistency;
-/// Queries over pages of JSON, from anywhere.
+/// Queries over pages of JSON from any source.
 pub use weir_query as query;
 pub use weir_store::disk::{FileSystem, Survival, file_system, volatile_kind};
 pub use weir_store::lock::SOCKET_FILE;

@@ -37,39 +37,39 @@ mod latest;
 pub(crate) mod options;
 mod reading;
 
-/// How long a wait may be before it is looked whether the query was cancelled.
+/// How long a wait may last before it checks whether the query was cancelled.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What [`TopicQuery::next`] answers.
+/// The result of [`TopicQuery::next`].
 #[derive(Clone, Debug)]
 pub enum TopicStep {
     /// Results, at least one.
     Page(ResultPage),
-    /// Nothing came until the deadline.
+    /// No result arrived before the deadline.
     Idle,
-    /// That was all.
+    /// The query has ended.
     Done,
 }
 
-/// What became of a need.
+/// The outcome of a request of the engine for more input.
 enum Served {
-    /// The engine has more.
+    /// The engine has new input.
     Came,
-    /// There is nothing now.
+    /// There is no input now.
     Nothing,
-    /// The record that comes next cannot be read as the query wants.
+    /// The query cannot read the next record.
     Fault,
 }
 
-/// A query over topics that runs. Used by one thread at a time; may move
-/// between threads. Result pages outlive it.
+/// A running query over topics. One thread may use it at a time; it may move between threads.
+/// Result pages remain valid after it is dropped.
 #[derive(Debug)]
 pub struct TopicQuery {
     backend: Backend,
     options: TopicQueryOptions,
     shared: Shared,
     query: Query,
-    /// The query without its server part, if a server runs a part of it.
+    /// The query with all its stages, if a server runs a part of it.
     whole: Option<Query>,
     readings: BTreeMap<SourceId, Reading>,
     follow: Option<Follow>,
@@ -78,12 +78,12 @@ pub struct TopicQuery {
     idle: Idle,
 }
 
-/// Ends a query from any thread.
+/// Cancels a query from any thread.
 #[derive(Clone, Debug)]
 pub struct TopicQueryCanceller(Arc<AtomicBool>);
 
 impl TopicQueryCanceller {
-    /// Ends it: [`TopicQuery::next`] fails with `CANCELLED`, soon when it waits.
+    /// Cancels the query: [`TopicQuery::next`] fails with `CANCELLED`, also while it waits.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -93,15 +93,15 @@ impl Weir {
     /// Begins a query over topics.
     ///
     /// # Errors
-    /// `Query` for what is wrong with the query; `TopicUnknown` for a name,
-    /// not for a pattern, that never was created; those of a server.
+    /// `Query` if the query is not valid. `TopicUnknown` for a name, not a pattern, that never was
+    /// created. Errors of a server.
     pub fn query(&self, options: TopicQueryOptions) -> Result<TopicQuery, WeirError> {
-        // What it waits for is bounded by its own patience.
+        // The patience of the query limits its waits.
         let backend = self.within(options.patience).backend().clone();
         TopicQuery::new(backend, options)
     }
 
-    /// What a query over topics would do, without its data.
+    /// Returns the plan of a query over topics. Reads no records.
     ///
     /// # Errors
     /// As for [`query`](Self::query).
@@ -110,7 +110,7 @@ impl Weir {
     }
 }
 
-/// The query, with the order that topics have by themselves.
+/// The query, with the default order of its topics if it names none.
 fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
     let bad = |what| Err(QueryError::about(ErrorCode::BadOption, what));
     let mut text = options.text.clone();
@@ -142,13 +142,13 @@ fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
     Ok(text)
 }
 
-/// Whether a selection makes results in place of showing values.
+/// Whether a selection computes results instead of selecting values.
 fn is_made(select: &str) -> bool {
     let select = select.trim();
     !select.is_empty() && !select.starts_with(['$', '@'])
 }
 
-/// An order without what changes nothing.
+/// The order without the parts that have no effect.
 fn own_order(order: &str) -> &str {
     let order = order.trim();
     let order = order.strip_suffix(" asc").unwrap_or(order).trim_end();
@@ -198,12 +198,12 @@ impl TopicQuery {
             None => Ok(Query::new(Arc::clone(plan), options.budgets)),
         };
         let mut query = run(&plan)?;
-        // Nobody there would know which of them count.
+        // A server could not know which items this process will skip, and so which items count.
         let is_strict = text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
         let leaves_out = query_part.is_none() && (whole.may_push_down() || is_strict);
         let asking = PushdownRequest {
             kinds,
-            // What is dropped at a boundary would be counted there.
+            // A limit at the server would also count the items that are dropped at a boundary.
             limit: query.wanted().filter(|_| {
                 let streams = !plan.is_ordered() || is_sorted(&options);
                 helped && streams && !leaves_out && cut.is_some() && resumed.is_none()
@@ -246,14 +246,14 @@ impl TopicQuery {
     /// Adds the topics.
     fn join(&mut self) -> Result<(), WeirError> {
         let follows = self.options.end == TopicEnd::Follow;
-        // Before they are listed.
+        // Read before the list of topics, so that no new topic is missed.
         let known = if follows {
             self.backend.newest_topic()?
         } else {
             IntentionOffset::ZERO
         };
         let before = self.topics_before();
-        // Of a run that ended at a cut nothing that was made since.
+        // A resumed query that ended at a cut ignores topics created since.
         let known_all = !follows && before.is_some();
         let mut names = before.unwrap_or_default();
         let is_pattern = |name: &&String| name.contains('*');
@@ -290,7 +290,7 @@ impl TopicQuery {
         Ok(())
     }
 
-    /// The topics of the run that is gone on with.
+    /// The topics of the earlier run that this query resumes.
     fn topics_before(&self) -> Option<Vec<String>> {
         let names = self.query.sources_before()?;
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
@@ -298,8 +298,8 @@ impl TopicQuery {
         Some(names.filter(meant).map(str::to_owned).collect())
     }
 
-    /// Adds a topic, with a lower bound for the intentions of its records when
-    /// it comes late.
+    /// Adds a topic. `bound` is a lower bound for the intentions of its records if it is added
+    /// late.
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
         let topic = Topic::new(self.backend.clone(), weir_core::TopicName::any(name)?);
         let resumed = self.options.token.is_some();
@@ -310,9 +310,9 @@ impl TopicQuery {
             name: name.as_bytes().to_vec(),
             shape: Shape::Framed,
             sorted: self.query.plan().is_ordered() && is_sorted(&self.options),
-            // A value can change before it is sorted again; places among keys stay.
+            // A value can change between two sorts; the order of keys cannot.
             stable: self.shared.view == TopicView::Log || !sorts,
-            // The letters of names need no escapes.
+            // The characters of names need no escapes in JSON.
             meta: vec![("topic".to_owned(), format!("\"{name}\""))],
             bound: bound.map(|bound| vec![bound.0.to_string()]),
             ..SourceOptions::default()
@@ -325,16 +325,16 @@ impl TopicQuery {
         Ok(())
     }
 
-    /// The next results. Waits until `deadline` (none: for ever): in a query that
-    /// follows for new records, else for a server to send those that are there;
-    /// `Idle` when it is over, and the call can be made again. A server that
-    /// sends nothing for the patience of the options is an error, `Remote` with
-    /// `Deadline`, however many calls have waited.
+    /// Returns the next results. Waits until `deadline` (`None`: without a limit). A query that
+    /// follows waits for new records; any other query waits only for a server to send existing
+    /// ones. Returns `Idle` at the deadline; the call can then be repeated. If a server sends
+    /// nothing within the patience of the options, the error is `Remote` with `Deadline`. The
+    /// patience counts across calls.
     ///
     /// # Errors
-    /// Final, but for those of a connection: each further call of the engine
-    /// repeats them. A fault of a record names its topic, offset and byte;
-    /// results in front of it were handed out.
+    /// Errors are final, except those of a connection: each further call returns the same error. A
+    /// fault of a record names its topic, offset and byte. The results before the record were
+    /// returned first.
     pub fn next(
         &mut self,
         bounds: Bounds,
@@ -358,13 +358,13 @@ impl TopicQuery {
                 Step::Done => return Ok(TopicStep::Done),
                 Step::Need(needs) => needs,
             };
-            // Before the records are looked for.
+            // Read before the search for records, so that the wait below misses none.
             let seen = self.backend.deliveries();
             let mark = match &self.follow {
                 Some(_) => self.backend.marks()?.map(|marks| marks.settled),
                 None => None,
             };
-            // So that a cancelled query ends soon.
+            // Limits the wait, so that a cancelled query ends soon.
             let look = Instant::now().checked_add(LOOK);
             let soon = deadline.map_or(look, |deadline| look.map(|look| look.min(deadline)));
             let mut idle = Vec::new();
@@ -376,7 +376,7 @@ impl TopicQuery {
                     Served::Fault => faulty.push(need.source),
                 }
             }
-            // What comes before the record at fault is handed out first.
+            // The results before the faulty record are returned first.
             let moved = self.promise_faults(&faulty)?;
             if let Some(source) = self.due(&faulty, &idle).filter(|_| !came && !moved) {
                 let reading = self.readings.get_mut(&source);
@@ -396,7 +396,7 @@ impl TopicQuery {
         }
     }
 
-    /// Gives the engine what it needs.
+    /// Gives the engine the input that it requested.
     fn serve(&mut self, need: &Need, deadline: Option<Instant>) -> Result<Served, WeirError> {
         let Some(reading) = self.readings.get_mut(&need.source) else {
             return Ok(Served::Nothing);
@@ -428,8 +428,7 @@ impl TopicQuery {
                 reading.given += items as u64;
                 return Ok(Served::Came);
             };
-            // What stands in front of the record at fault counts; there may be
-            // another one among that.
+            // Items before the faulty record still count. There may be another fault among them.
             let place = error.place();
             let item = place.item.and_then(|item| item.checked_sub(reading.given));
             let item = item.and_then(|item| usize::try_from(item).ok());
@@ -447,7 +446,7 @@ impl TopicQuery {
         }
     }
 
-    /// Moves watermarks and takes in new topics; false when nothing moved.
+    /// Moves watermarks and adds new topics. Returns `false` if nothing changed.
     fn advance(
         &mut self,
         mark: Option<IntentionOffset>,
@@ -486,12 +485,12 @@ impl TopicQuery {
                 moved |= follow.promise(&mut self.query, *source, mark)?;
             }
         }
-        // Topics that are not known have nothing up to there either.
+        // Topics that are not known yet have no records up to this mark either.
         moved |= follow.promise_patterns(&mut self.query, mark)?;
         Ok(moved)
     }
 
-    /// Waits for news, at most until then.
+    /// Waits for news, until `deadline` at most.
     fn wait(
         &mut self,
         mark: Option<IntentionOffset>,
@@ -506,12 +505,12 @@ impl TopicQuery {
             tells,
         };
         let mark = self.idle.mark;
-        // In a query that follows at a server, the news are those of the topics that listen.
+        // In a query that follows at a server, only topics with a listener can report news.
         let mut listening = self.follow.is_none() || self.backend.is_local();
         if !listening {
             for source in idle {
                 if let Some(reading) = self.readings.get_mut(source) {
-                    // What it found, or why it failed, comes with the next page.
+                    // The next page returns the record that was found, or the error.
                     if reading.wait(Some(Instant::now())) {
                         return;
                     }
@@ -522,19 +521,19 @@ impl TopicQuery {
         self.backend.wait_news(mark, seen, listening, until);
     }
 
-    /// Notes what every further call will say.
+    /// Stores the error that every further call returns.
     fn fail(&mut self, error: QueryError) -> WeirError {
         self.query.cancel();
         self.failed = Some(error.clone());
         error.into()
     }
 
-    /// Where the query stands, to go on later, elsewhere too, after the last
-    /// result.
+    /// Returns a token with the position after the last result. Any node can resume the query with
+    /// it.
     ///
     /// # Errors
-    /// `NO_TOKEN` for what cannot be resumed ([`explain`](Self::explain) says
-    /// it before), `TOKEN_TOO_LARGE`.
+    /// `NO_TOKEN` if the query cannot be resumed ([`explain`](Self::explain) reports this in
+    /// advance); `TOKEN_TOO_LARGE`.
     pub fn token(&self) -> Result<Vec<u8>, WeirError> {
         let engine = self.query.token()?;
         let token = TopicToken {
@@ -544,14 +543,14 @@ impl TopicQuery {
         Ok(token.encode())
     }
 
-    /// Who goes on has to know what was read so far: values are not to be older
-    /// than those before.
+    /// The intention that a resumed query must have reached, so that its values are not older than
+    /// the earlier ones.
     fn floor(&self, cut: IntentionOffset) -> IntentionOffset {
         let newest = self.readings.values().map(Reading::newest).max();
         newest.map_or(cut, |newest| newest.max(cut))
     }
 
-    /// What the query does.
+    /// Returns the plan of the query.
     #[must_use]
     pub fn explain(&self) -> Explain {
         self.whole.as_ref().unwrap_or(&self.query).explain()
@@ -563,44 +562,43 @@ impl TopicQuery {
         self.whole.as_ref().unwrap_or(&self.query).plan()
     }
 
-    /// The last intention of the query, of the latest values the one that all of
-    /// them are of or after; none when it follows.
+    /// The last intention that the query includes; `None` when it follows. Over latest values,
+    /// every value is of this intention or a later one.
     #[must_use]
     pub fn as_of(&self) -> Option<IntentionOffset> {
         self.shared.cut
     }
 
-    /// The topic that a result came from; none for one that was made.
+    /// The topic that a result came from; `None` for a computed result.
     #[must_use]
     pub fn topic(&self, source: SourceId) -> Option<&str> {
         let reading = self.readings.get(&source);
         reading.map(|reading| reading.name.as_str())
     }
 
-    /// Items that are not JSON and were left out so far; those are counted that
-    /// were looked at, which with a limit may be some more than count.
+    /// The number of items so far that are not JSON and were skipped. It counts the items that were
+    /// read. With a limit, these can be more than the items that contribute to the results.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         let far = self.readings.values().map(Reading::skipped);
         self.query.skipped() + far.sum::<u64>()
     }
 
-    /// What the query waits for since [`next`](Self::next) answered `Idle`: to
-    /// be waited for by another thread, or in an event loop of one's own, beside
-    /// the query.
+    /// What the query waits for after [`next`](Self::next) has returned `Idle`. Another thread or
+    /// an event loop can wait for it.
     #[must_use]
     pub fn news(&self) -> TopicQueryNews {
         let (backend, idle) = (self.backend.clone(), self.idle);
         TopicQueryNews { backend, idle }
     }
 
-    /// Ends the query from another thread.
+    /// Returns a handle that cancels the query from another thread.
     #[must_use]
     pub fn canceller(&self) -> TopicQueryCanceller {
         TopicQueryCanceller(Arc::clone(&self.cancelled))
     }
 
-    /// An error of the engine, with the topic it is about.
+    /// Adds the topic to an error of the engine.
     fn placed(&self, error: QueryError) -> WeirError {
         let source = error.place().source;
         match source.and_then(|source| self.readings.get(&source)) {
@@ -610,7 +608,7 @@ impl TopicQuery {
     }
 }
 
-/// Whether records come in the order of the query as they lie there.
+/// Whether records are stored in the order of the query.
 fn is_sorted(options: &TopicQueryOptions) -> bool {
     let order = own_order(&options.text.order);
     match options.view {
@@ -622,13 +620,13 @@ fn is_sorted(options: &TopicQueryOptions) -> bool {
     }
 }
 
-/// Whether a server, which has limits of its own, says the same of each item.
+/// Whether a server, which has its own limits, accepts the same items as this process.
 fn limits_are_usual(budgets: &Budgets) -> bool {
     let usual = Budgets::default();
     (budgets.depth_max, budgets.item_bytes_max) == (usual.depth_max, usual.item_bytes_max)
 }
 
-/// What a query is over, for its tokens.
+/// The sources of a query, for its tokens.
 fn sources(options: &TopicQueryOptions) -> Vec<u8> {
     let mut from: Vec<&str> = options.from.iter().map(String::as_str).collect();
     from.sort_unstable();

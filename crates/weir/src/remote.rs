@@ -1,8 +1,7 @@
 //! A store in another process: the same API over a connection.
 //!
-//! Reads and listeners of one [`Remote`] share a connection, and so do its
-//! writes without session; each session has a connection of its own, because a
-//! connection has one identity for life.
+//! Reads, listeners, and writes without a session share the connection of their [`Remote`]. Each
+//! session has a separate connection, because a connection has one identity for life.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -42,31 +41,32 @@ mod tls;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// Proof of identity. Over `weir://` it can be read on the way.
+    /// Token that proves the identity of the client. Over `weir://` others on the network can read
+    /// it.
     pub token: Option<String>,
-    /// File with the authority that servers of `weirs://` are to have, PEM;
-    /// none: those that the system trusts.
+    /// File with the certificate authority (PEM) that servers of `weirs://` must have. Default: the
+    /// authorities that the system trusts.
     pub authority: Option<PathBuf>,
-    /// Files with the certificate that is shown to servers of `weirs://`, and
-    /// with its key, PEM.
+    /// Files with the client certificate for servers of `weirs://`, and with its key (PEM).
+    /// Default: none.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Name and version of the program, for people.
+    /// Name and version of the client program, for people.
     pub agent: String,
-    /// What a node of a cluster must have seen before it answers a read of a key or
-    /// lists keys. Pages and listeners read what the node has applied.
+    /// What a node of a cluster must have applied before it answers a read of a key or lists keys.
+    /// Pages and listeners read what the node has applied.
     pub consistency: Consistency,
-    /// Whether the server says when a write is queued for its log, before the verdict is there
-    /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs a packet for each write.
-    /// Default: no.
+    /// Whether the server reports that a write is queued for its log, before the verdict
+    /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs one packet per write.
+    /// Default: `false`.
     pub received: bool,
-    /// Time for the first connection.
+    /// Time limit for the first connection. Default: 5 s.
     pub connect_timeout: Duration,
-    /// Time for an answer to a read, and time without any connection after
-    /// which everything that waits is given up.
+    /// Time limit for the response to a read. Also the time without a connection after which all
+    /// waiting calls fail. Default: 30 s.
     pub patience: Duration,
 }
 
-/// Everything but the proof of identity.
+/// Shows everything except the token.
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectOptions")
@@ -97,7 +97,7 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Whether anybody listens at a socket in the file system.
+/// Whether a process listens at a socket in the file system.
 pub(crate) fn answers(socket: &std::path::Path) -> bool {
     #[cfg(unix)]
     return std::os::unix::net::UnixStream::connect(socket).is_ok();
@@ -105,29 +105,30 @@ pub(crate) fn answers(socket: &std::path::Path) -> bool {
     return false;
 }
 
-/// Pause before a server is asked again how far it is: it tells only those who listen.
+/// Pause between two questions for the progress of a server, which sends it unasked only to
+/// listeners.
 const REACH_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two lists of topics while a query has no topic.
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How far a server has got.
+/// The progress of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Newest intention.
     pub(crate) applied: IntentionOffset,
-    /// All records up to this one are there.
+    /// All records up to this intention can be read.
     pub(crate) settled: IntentionOffset,
-    /// It made the newest topic.
+    /// The intention that created the newest topic.
     pub(crate) created: IntentionOffset,
 }
 
-/// A store that a server has open.
+/// A store at a server.
 #[derive(Debug)]
 pub(crate) struct Remote {
     addresses: Vec<Address>,
     options: ConnectOptions,
     pub(crate) link: Arc<Link>,
-    /// Longest wait for an answer to a read.
+    /// Longest wait for the response to a read.
     pub(crate) patience: Duration,
 }
 
@@ -138,7 +139,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Begins to connect.
+    /// Starts to connect. Does not wait.
     pub(crate) fn begin(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
         let addresses = Address::list(url).map_err(|error: AddressError| {
             remote_error(ErrorCode::BadAddress, error.to_string())
@@ -152,7 +153,7 @@ impl Remote {
         })
     }
 
-    /// Returns this connection with another patience for reads.
+    /// Returns a handle to this connection with another patience for reads.
     pub(crate) fn within(&self, patience: Duration) -> Self {
         Self {
             addresses: self.addresses.clone(),
@@ -162,7 +163,7 @@ impl Remote {
         }
     }
 
-    /// When a read that begins now is over.
+    /// The deadline of a read that begins now.
     pub(crate) fn until(&self) -> Option<Instant> {
         Instant::now().checked_add(self.patience)
     }
@@ -171,12 +172,12 @@ impl Remote {
         self.link.ask(message, self.until()).await
     }
 
-    /// A connection for a session.
+    /// Opens a connection for a session.
     pub(crate) fn session(&self, client: ClientId) -> Result<Link, StoreError> {
         Link::new(&self.addresses, client, &self.options)
     }
 
-    /// Waits for what was handed over, then ends the connection.
+    /// Waits for the responses to queued writes, then ends the connection.
     pub(crate) fn close(&self) {
         self.link.close(self.options.patience);
     }
@@ -342,7 +343,7 @@ impl Remote {
         Status::read(lines).ok_or_else(unexpected)
     }
 
-    /// Waits however long it takes: the server writes a snapshot and reads it back.
+    /// Waits without a limit: the server writes a snapshot and reads it back.
     pub(crate) async fn compact(&self) -> Result<CompactReport, StoreError> {
         let bytes = self.link.ask(&Message::Compact, None).await?;
         match packet_of(&bytes)?.message {
@@ -359,7 +360,7 @@ impl Remote {
         }
     }
 
-    /// Waits until the leader has kept a number for a node.
+    /// Waits until the leader has reserved a number for a node.
     pub(crate) async fn add_node(&self, peer: &str) -> Result<u64, StoreError> {
         let bytes = self.ask(&Message::ClusterAdd { peer }).await?;
         match packet_of(&bytes)?.message {
@@ -377,10 +378,10 @@ impl Remote {
         }
     }
 
-    /// How far the store has got.
+    /// Asks the server for its progress.
     pub(crate) async fn applied(&self) -> Result<Progress, StoreError> {
         if !self.link.ready().await?.queries {
-            // An older server says it when it greets.
+            // An older server reports its progress only when a connection starts.
             let link = Link::new(&self.addresses, ClientId::NONE, &self.options)?;
             let applied = IntentionOffset(link.ready().await?.applied);
             return Ok(Progress {
@@ -405,7 +406,8 @@ impl Remote {
         }
     }
 
-    /// Waits until all records up to an intention are there.
+    /// Waits until all records up to an intention can be read. Returns `false` if they cannot by
+    /// `until`.
     pub(crate) fn reach(
         &self,
         intention: IntentionOffset,
@@ -422,8 +424,9 @@ impl Remote {
         }
     }
 
-    /// Up to where the listeners that want marks have everything, and the
-    /// newest topic; asks at times when none of them listens.
+    /// The intention up to which all listeners with marks have received everything, and the
+    /// intention of the newest topic. Without such listeners, it is the last progress from the
+    /// server.
     pub(crate) fn marks(&self) -> Result<Option<(IntentionOffset, IntentionOffset)>, StoreError> {
         if !self.link.facts()?.queries {
             let text = "this server cannot say how far it has got";
@@ -432,12 +435,12 @@ impl Remote {
         Ok(self.link.marks())
     }
 
-    /// Waits for packets after those that were seen.
+    /// Waits for packets after the first `seen` ones.
     pub(crate) fn wait_news(&self, seen: u64, listening: bool, until: Option<Instant>) {
         if listening {
             self.link.wait_news(seen, until);
         } else if let Ok(told) = block_on(self.applied()) {
-            // Nobody listens, so nobody is told.
+            // Without a listener, the server sends no marks.
             self.link.set_marks(told.settled, told.created);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             std::thread::sleep(left.unwrap_or(LIST_PAUSE).min(LIST_PAUSE));
@@ -473,7 +476,7 @@ fn topics_of(lines: &[u8]) -> Result<Vec<TopicInfo>, StoreError> {
         .collect()
 }
 
-/// The error for an answer that is a refusal, or none that was asked for.
+/// The error for a refusal, or for a response of an unexpected type.
 pub(crate) fn other(bytes: &[u8]) -> StoreError {
     match packet_of(bytes).map(|packet| packet.message) {
         Ok(Message::Refusal(refusal)) => refused(&refusal),

@@ -1,9 +1,8 @@
-//! Answers that can be awaited or waited for.
+//! Results that can be awaited or waited for.
 //!
-//! There is one mechanism: a future that needs no runtime. A blocking wait
-//! polls it on the thread of the caller, which sleeps in between. Invariants:
-//! no call needs a certain executor, or makes a thread of an executor wait for
-//! a disk or a server.
+//! The only mechanism is a future that needs no runtime. A blocking wait polls it on the thread of
+//! the caller, which sleeps between polls. Invariants: no call needs a particular executor; no call
+//! blocks a thread of an executor on a disk or a server.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,9 +19,8 @@ use weir_store::StoreError;
 use crate::error::WeirError;
 use crate::error::remote_error;
 
-/// The answer to a read that is on its way. Await it with any runtime, or
-/// [`wait`](Self::wait) for it. Nothing is asked before the first poll; dropping
-/// it takes the question back.
+/// The result of a read. Await it with any runtime, or [`wait`](Self::wait) for it. The request is
+/// sent at the first poll. Dropping the reply cancels the request.
 #[must_use = "nothing is asked before it is awaited or waited for"]
 pub struct Reply<T> {
     future: Pin<Box<dyn Future<Output = Result<T, WeirError>> + Send>>,
@@ -41,10 +39,10 @@ impl<T> Reply<T> {
         }
     }
 
-    /// Waits for the answer on this thread.
+    /// Waits for the result on this thread.
     ///
     /// # Errors
-    /// Those of the call that made it.
+    /// Errors of the call that created the reply.
     pub fn wait(self) -> Result<T, WeirError> {
         block_on(self)
     }
@@ -58,7 +56,7 @@ impl<T> Future for Reply<T> {
     }
 }
 
-/// Wakes a thread that sleeps.
+/// Wakes a sleeping thread.
 struct Sleeper(Thread);
 
 impl Wake for Sleeper {
@@ -67,7 +65,7 @@ impl Wake for Sleeper {
     }
 }
 
-/// How a thread hears that it shall wait no longer.
+/// How a thread checks whether its wait was cancelled.
 #[derive(Clone)]
 struct Look {
     every: Duration,
@@ -78,16 +76,15 @@ thread_local! {
     static LOOK: RefCell<Option<(Look, Instant)>> = const { RefCell::new(None) };
 }
 
-/// Runs calls that wait for a server so that they can be broken off: while this
-/// thread waits in one of them, `look` is called about as often as said, and
-/// when it returns true that call fails with `Remote` and `Cancelled`. What was
-/// asked is taken back; what was written may still come about.
+/// Runs calls whose waits for a server can be cancelled. While this thread waits in such a call,
+/// `look` is called about every `every`. When `look` returns `true`, the call fails with `Remote`
+/// and `Cancelled`. A read is then abandoned; a write may still be executed.
 pub fn interruptible<T>(
     every: Duration,
     look: Arc<dyn Fn() -> bool>,
     calls: impl FnOnce() -> T,
 ) -> T {
-    /// What was there before comes back, even after a panic.
+    /// Restores the previous setting, even after a panic.
     struct Before(Option<(Look, Instant)>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -100,7 +97,7 @@ pub fn interruptible<T>(
     calls()
 }
 
-/// When this thread looks next whether it shall wait no longer; none: never.
+/// When this thread checks next whether its wait was cancelled; `None`: never.
 pub(crate) fn next_look() -> Option<Instant> {
     LOOK.with(|one| {
         let look = one.borrow();
@@ -109,10 +106,10 @@ pub(crate) fn next_look() -> Option<Instant> {
     })
 }
 
-/// Looks, if it is time to. No lock is held: it is foreign code.
+/// Calls `look` if it is due. No lock is held, because it is foreign code.
 ///
 /// # Errors
-/// `Cancelled` when this thread shall wait no longer.
+/// `Cancelled` if the wait of this thread was cancelled.
 pub(crate) fn look() -> Result<(), StoreError> {
     let look = LOOK.with(|one| one.borrow().clone());
     let Some((look, last)) = look else {
@@ -121,7 +118,7 @@ pub(crate) fn look() -> Result<(), StoreError> {
     if last.elapsed() < look.every {
         return Ok(());
     }
-    // Nothing is borrowed meanwhile.
+    // No borrow is active, because `look` may use this module.
     let over = (look.look)();
     LOOK.with(|one| {
         if let Some((_, last)) = &mut *one.borrow_mut() {
@@ -137,7 +134,7 @@ pub(crate) fn look() -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Runs a future on this thread, which sleeps while there is nothing to do.
+/// Runs a future on this thread, which sleeps between polls.
 pub(crate) fn block_on<T, E: From<StoreError>>(
     future: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {

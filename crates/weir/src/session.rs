@@ -1,4 +1,4 @@
-//! Sessions: a writer with numbered intentions.
+//! Sessions: clients whose intentions are numbered.
 
 use std::time::Duration;
 
@@ -9,15 +9,14 @@ use crate::backend::{Backend, Route};
 use crate::error::WeirError;
 use crate::verdict::Verdict;
 
-/// A writer whose intentions are executed exactly once. One at a time per
-/// client id.
+/// A writer whose intentions are executed exactly once. A client id may have one session at a time.
 #[derive(Debug)]
 pub struct Session {
     client: ClientId,
     route: Route,
 }
 
-/// Verdicts that are on their way.
+/// Verdicts of intentions that were sent.
 #[derive(Debug)]
 pub struct Pending {
     proposal: Proposal,
@@ -36,14 +35,14 @@ impl Session {
         self.client
     }
 
-    /// The number of the next intention: one more than the last one that was
-    /// sent, or that the store knows. 1 while a server cannot be asked.
+    /// The nonce of the next intention: one after the last nonce that was sent, or that the store
+    /// knows. 1 while a server cannot be reached.
     #[must_use]
     pub fn next_nonce(&self) -> u64 {
         self.route.next()
     }
 
-    /// Returns the next nonce, or an error if the store cannot be asked.
+    /// Returns the next nonce, or an error if the store cannot be reached.
     ///
     /// # Errors
     /// When a server cannot be reached; never for a store of this process.
@@ -51,37 +50,37 @@ impl Session {
         Ok(self.route.try_next()?)
     }
 
-    /// Goes back to a nonce whose answer was not seen; the store answers those
-    /// it knows and executes the others. Over a connection, what is in flight
-    /// is waited for first; a wait that is broken off leaves it where it is.
+    /// Continues at a nonce whose response was not seen. The store returns the stored verdicts for
+    /// nonces that it knows, and executes the others. Over a connection, first waits for the writes
+    /// in flight. If that wait is cancelled, the position does not change.
     pub fn resume(&mut self, nonce: u64) {
         drop(self.try_resume(nonce));
     }
 
-    /// Goes back to a nonce as [`resume`](Self::resume) does, or fails.
+    /// Continues at a nonce as [`resume`](Self::resume) does, or fails.
     ///
     /// # Errors
-    /// `Remote` with `Cancelled` when the wait was broken off
+    /// `Remote` with `Cancelled` if the wait was cancelled
     /// ([`interruptible`](crate::interruptible)).
     pub fn try_resume(&mut self, nonce: u64) -> Result<(), WeirError> {
         Ok(self.route.rewind(nonce)?)
     }
 
-    /// Sends intentions under the next nonces without waiting. What the
-    /// intentions say of client and nonce is replaced.
+    /// Sends intentions under the next nonces. Does not wait. Replaces the client and nonce of the
+    /// intentions.
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
         let (proposal, first) = self.route.propose(self.client, intentions)?;
         Ok(Pending { proposal, first })
     }
 
-    /// Sends intentions and waits for their verdicts, in order.
+    /// Sends intentions and waits for their verdicts. Returns them in order.
     pub fn execute(&mut self, intentions: &[Intention<'_>]) -> Result<Vec<Verdict>, WeirError> {
         self.send(intentions)?.wait()
     }
 }
 
 impl Pending {
-    /// Waits for the verdicts, in order of the nonces.
+    /// Waits for the verdicts. Returns them in order of their nonces.
     pub fn wait(self) -> Result<Vec<Verdict>, WeirError> {
         let outcomes = self.proposal.wait()?;
         let numbered = (self.first..).zip(outcomes.iter());
@@ -90,10 +89,10 @@ impl Pending {
             .collect()
     }
 
-    /// Waits for at most `time` until the intentions are queued for the log, which promises nothing,
-    /// or answered. Returns `false` if they are not by then. In a store of this process they are
-    /// from the start; a server says it where [`ConnectOptions::received`](crate::ConnectOptions)
-    /// is set.
+    /// Waits for at most `time` until the intentions are queued for the log, or have verdicts.
+    /// Returns `false` if neither is the case by then. A queued intention is not durable. In a
+    /// local store, intentions are queued when they are sent. A server reports it only with
+    /// [`ConnectOptions::received`](crate::ConnectOptions).
     #[must_use]
     pub fn wait_received(&self, time: Duration) -> bool {
         self.proposal.wait_received(time)
@@ -105,7 +104,7 @@ impl Pending {
         self.proposal.is_done()
     }
 
-    /// The run-length coded answers, to be waited for or awaited.
+    /// The run-length coded outcomes, to be waited for or awaited.
     #[must_use]
     pub fn into_proposal(self) -> Proposal {
         self.proposal

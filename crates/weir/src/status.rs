@@ -1,42 +1,42 @@
-//! What holds for a store, and for the server that has it open, at one moment.
+//! The state of a store, and of the server that has it open, at one moment.
 
 use weir_protocol::{StatusLine, StatusLines};
 use weir_store::disk::DiskSpace;
 use weir_store::{Stats, Store};
 
-/// What holds for a store at one moment: [`Weir::status`](crate::Weir::status).
+/// The state of a store at one moment: [`Weir::status`](crate::Weir::status).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
     /// Counts since the store was opened, and the positions of its log.
     pub stats: Stats,
-    /// First entry that the log still has; above `stats.applied_index` when it has none.
+    /// First entry that the log still has; greater than `stats.applied_index` if the log is empty.
     pub log_first_index: u64,
     /// Topics that are live.
     pub topics: u64,
-    /// Sessions whose nonces are kept.
+    /// Sessions whose nonces are stored.
     pub sessions: u64,
-    /// Idempotency keys that are kept.
+    /// Idempotency keys that are stored.
     pub idempotency_keys: u64,
-    /// Why the store takes no writes; `None`: it takes them.
+    /// Why the store rejects writes; `None` if it accepts them.
     pub poison_cause: Option<String>,
-    /// Why the last checkpoint failed; `None`: it succeeded.
+    /// Why the last checkpoint failed; `None` if it succeeded.
     pub checkpoint_failure: Option<String>,
-    /// Kind of the file system, if a power cut may empty it; else `None`.
+    /// Type of the file system if a power cut may erase it; otherwise `None`.
     pub volatile: Option<String>,
-    /// Name of the file system; `None`: not known.
+    /// Name of the file system; `None` if unknown.
     pub file_system: Option<String>,
-    /// Bytes that may still be written there; `None`: not known.
+    /// Bytes that can still be written to the file system; `None` if unknown.
     pub free_bytes: Option<u64>,
-    /// Size of the file system, bytes; `None`: not known.
+    /// Size of the file system in bytes; `None` if unknown.
     pub total_bytes: Option<u64>,
-    /// The store's time, milliseconds since 1970: stamps and leases count by it.
+    /// The time of the store in milliseconds since 1970. Time stamps and leases use it.
     pub time_ms: u64,
-    /// The server that has the store open; `None`: this process has.
+    /// The server that has the store open; `None` if this process has it open.
     pub server: Option<ServerStatus>,
 }
 
-/// What holds for a server at one moment.
+/// The state of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatus {
@@ -44,35 +44,35 @@ pub struct ServerStatus {
     pub version: String,
     /// Milliseconds since it was started.
     pub uptime_ms: u64,
-    /// Whether it takes requests: it is neither about to stop nor without a store.
+    /// Whether the server accepts requests: it has an open store and is not stopping.
     pub ready: bool,
-    /// Wall clock of its machine, milliseconds since 1970.
+    /// Wall clock of the server's machine, milliseconds since 1970.
     pub clock_ms: u64,
-    /// Memory that it may use, bytes; `None`: not known.
+    /// Memory that the server may use, in bytes; `None` if unknown.
     pub memory_max: Option<u64>,
-    /// Memory that it uses, bytes; `None`: not known.
+    /// Memory that the server uses, in bytes; `None` if unknown.
     pub resident_bytes: Option<u64>,
-    /// Writes that are not answered.
+    /// Writes without a response so far.
     pub writes: BudgetStatus,
-    /// Writes that wait for costly programs.
+    /// Writes that wait in the slow lane, for costly programs.
     pub costly_writes: BudgetStatus,
-    /// Bodies and packets that are not complete.
+    /// Request bodies and packets that are not complete.
     pub bodies: BudgetStatus,
-    /// Answers that their readers did not take yet.
+    /// Responses that clients have not read yet.
     pub answers: BudgetStatus,
     /// Open connections of the HTTP port.
     pub connections_http: u64,
     /// Open connections of the native port and of the socket.
     pub connections_native: u64,
-    /// Connections on which no request passed its checks yet.
+    /// Connections on which no request has passed authentication yet.
     pub connections_unauthenticated: u64,
-    /// Connections that the limit of open files allows.
+    /// Maximum number of connections under the limit of open files.
     pub connections_max: u64,
-    /// What holds for the node; `None`: the server is no node of a cluster.
+    /// The state of the node; `None` if the server is not a node of a cluster.
     pub cluster: Option<ClusterStatus>,
 }
 
-/// What holds for a node of a cluster at one moment.
+/// The state of a node of a cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterStatus {
@@ -80,9 +80,9 @@ pub struct ClusterStatus {
     pub node: u64,
     /// `leader`, `follower`, `candidate`, `learner`, `full` (no space on its disk) or `ended`.
     pub role: String,
-    /// Its term.
+    /// Term of the node.
     pub term: u64,
-    /// Number of the leader that it knows.
+    /// Number of the leader; `None` if the node knows none.
     pub leader: Option<u64>,
     /// Index of the newest entry of its log.
     pub last: u64,
@@ -90,15 +90,15 @@ pub struct ClusterStatus {
     pub committed: u64,
     /// Index of the newest entry that it has applied.
     pub applied: u64,
-    /// Milliseconds since it heard of a leader; on the leader, since a majority
-    /// answered. `None` before the first time.
+    /// Milliseconds since the node last had contact with a leader; on the leader, since a majority
+    /// last responded. `None` before the first contact.
     pub contact_ms: Option<u64>,
     /// Whether a majority has synced what this node acknowledges as a leader. If not
     /// (`interval`, `memory`), a power cut of all nodes loses acknowledged writes.
     pub synced: bool,
-    /// Digest of everything that it has applied: equal on all nodes at one `applied`.
+    /// Digest of the applied state: equal on all nodes with equal `applied`.
     pub digest: String,
-    /// The members that it knows.
+    /// The members of the cluster that the node knows.
     pub members: Vec<MemberStatus>,
 }
 
@@ -106,20 +106,20 @@ pub struct ClusterStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberStatus {
-    /// Its number.
+    /// Number of the member.
     pub node: u64,
-    /// Whether it votes.
+    /// Whether the member votes.
     pub votes: bool,
-    /// Index of the newest entry that it is known to have. Only the leader knows it.
+    /// Index of the newest entry that the member is known to have. Only the leader knows it.
     pub has: Option<u64>,
-    /// Its address for peers, `HOST:PORT`.
+    /// Address of the member for peers, `HOST:PORT`.
     pub peer: String,
-    /// Its addresses for clients: `weir://HOST:PORT` and `http://HOST:PORT`.
+    /// Addresses of the member for clients: `weir://HOST:PORT` and `http://HOST:PORT`.
     pub client: Vec<String>,
 }
 
 impl ClusterStatus {
-    /// Takes a line of a status; `None` for one that is malformed.
+    /// Sets the field of a line of a status; `None` if the line is malformed.
     fn take(&mut self, name: &str, line: &StatusLine<'_>) -> Option<()> {
         match name {
             "node" => self.node = line.number()?,
@@ -157,7 +157,7 @@ impl MemberStatus {
     }
 }
 
-/// A budget of memory that all connections of a server share.
+/// A memory budget that all connections of a server share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetStatus {
@@ -190,8 +190,8 @@ impl Status {
         }
     }
 
-    /// Reads the lines of a server; `None` if one is malformed. Names that are not known here
-    /// are left out: the server is a newer one.
+    /// Parses the lines of a server; `None` if one is malformed. Ignores unknown names, which a
+    /// newer server may send.
     pub(crate) fn read(lines: &[u8]) -> Option<Self> {
         let mut status = Self::default();
         let mut server = ServerStatus::default();
@@ -240,7 +240,7 @@ impl Status {
         })
     }
 
-    /// What is a text, a flag, or may be absent.
+    /// Sets a field that is a text or a flag, or that may be absent.
     fn other(&mut self, server: &mut ServerStatus, line: &StatusLine<'_>) -> Option<()> {
         match line.name {
             "poison_cause" => self.poison_cause = Some(line.text()?),

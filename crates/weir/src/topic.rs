@@ -23,7 +23,7 @@ pub struct Topic {
     name: TopicName,
 }
 
-/// Pages of records, in order. With a patience it waits for new records.
+/// Iterates over pages of records, in order. With a patience it waits for new records.
 #[derive(Clone, Debug)]
 pub struct Pages {
     reader: TopicReader,
@@ -39,7 +39,7 @@ impl Topic {
         &self.backend
     }
 
-    /// The name.
+    /// The name of the topic.
     #[must_use]
     pub fn name(&self) -> &TopicName {
         &self.name
@@ -55,9 +55,9 @@ impl Topic {
         self.one(Operation::Create { options }, &[])
     }
 
-    /// Creates the topic with a program that judges each write to it: a WebAssembly module
-    /// with the interface `weir1`, and arguments for it. The verdict is ERROR with reason
-    /// `BadProgram` if the module breaks a rule.
+    /// Creates the topic with a program that validates each write to it. The program is a
+    /// WebAssembly module with the interface `weir1`, with arguments. The verdict is ERROR with
+    /// reason `BadProgram` if the module breaks a rule.
     pub fn create_program(
         &self,
         options: &TopicOptions,
@@ -72,8 +72,8 @@ impl Topic {
         self.one(create, &[])
     }
 
-    /// Replaces the program of the topic; if that fails, the old program stays. With
-    /// `expected`, replaces that program only.
+    /// Replaces the program of the topic. If that fails, the old program remains. With `expected`,
+    /// replaces only that program.
     pub fn replace_program(
         &self,
         expected: Option<CodeHash>,
@@ -103,7 +103,7 @@ impl Topic {
         let verdict = self.create(&TopicOptions::default())?;
         match verdict.reason() {
             None => Ok(true),
-            // Somebody else was faster.
+            // Another client created the topic first.
             Some(ErrorCode::TopicExists) => Ok(false),
             Some(code) => Err(WeirError::NotCreated { code }),
         }
@@ -160,7 +160,7 @@ impl Topic {
         self.one(Operation::Txn { ops }, expect)
     }
 
-    /// The record with the key's current value.
+    /// The record with the current value of the key; `None` if the key has no value.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, WeirError> {
         match self.backend.get(self.name.as_str(), key.as_ref())? {
             Some(page) => Ok(Value::new(page)?),
@@ -168,7 +168,7 @@ impl Topic {
         }
     }
 
-    /// The record at an offset, if it is there.
+    /// The record at an offset; `None` if it does not exist.
     pub fn at(&self, offset: ConsequenceOffset) -> Result<Option<Value>, WeirError> {
         match self.backend.record(self.name.as_str(), offset)? {
             Some(page) => Ok(Value::new(page)?),
@@ -201,8 +201,8 @@ impl Topic {
         self.backend.read(self.name.as_str())?.starting(from)
     }
 
-    /// Returns a reader of a topic that may not exist yet: its first record is then the
-    /// one of its creation.
+    /// Returns a reader of a topic that may not exist yet. In that case the first record will be
+    /// the one of the creation.
     pub fn listener(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
         self.backend.listen(self.name.as_str()).starting(from)
     }
@@ -228,13 +228,13 @@ impl Topic {
     /// the next record, then ends. The topic may be created later.
     ///
     /// # Errors
-    /// Those of a server.
+    /// Errors of a server.
     pub fn latest(&self, patience: Duration) -> Result<Latest, WeirError> {
         block_on(Latest::new(&self.backend, self.name.as_str(), patience))
     }
 
-    /// The state of the topic; `None` if it never was created, or if a server cannot be
-    /// asked (see [`try_info`](Self::try_info)).
+    /// The state of the topic; `None` if it never was created, or if a server cannot be reached
+    /// (see [`try_info`](Self::try_info)).
     #[must_use]
     pub fn info(&self) -> Option<TopicInfo> {
         self.try_info().ok().flatten()
@@ -243,7 +243,7 @@ impl Topic {
     /// The state of the topic; `None` if it never was created.
     ///
     /// # Errors
-    /// When a server cannot be asked; never for a store of this process.
+    /// If a server cannot be reached; never for a local store.
     pub fn try_info(&self) -> Result<Option<TopicInfo>, WeirError> {
         Ok(self.backend.topic(self.name.as_str())?)
     }

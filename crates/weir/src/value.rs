@@ -1,4 +1,4 @@
-//! A value together with the page that holds its bytes.
+//! A value together with the page that contains its bytes.
 
 use weir_core::Record;
 use weir_store::{Page, StoreError};
@@ -15,7 +15,7 @@ impl Value {
         Ok(found.then_some(Self { page }))
     }
 
-    /// Returns the page, whose first record this is.
+    /// Returns the page. The record is its first one.
     #[must_use]
     pub fn page(&self) -> &Page {
         &self.page

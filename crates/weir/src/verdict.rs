@@ -1,4 +1,4 @@
-//! What became of one intention.
+//! The verdict on one intention.
 
 use weir_core::{
     Commit, ConsequenceOffset, Detail, Effect, ErrorCode, IntentionOffset, Outcome, Outcomes,
@@ -6,7 +6,7 @@ use weir_core::{
 
 use crate::error::WeirError;
 
-/// The final answer to one intention.
+/// The final result of one intention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     commit: Commit,
@@ -52,56 +52,55 @@ impl Verdict {
         self.commit.effect
     }
 
-    /// Whether it was executed.
+    /// Whether the intention was executed.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.commit.effect == Effect::Valid
     }
 
-    /// Why not, when it was not.
+    /// Why the intention was not executed; `None` if it was.
     #[must_use]
     pub fn reason(&self) -> Option<ErrorCode> {
         self.commit.reason
     }
 
-    /// More about the reason.
+    /// Details of the reason.
     #[must_use]
     pub fn detail(&self) -> Detail {
         self.commit.detail.clone()
     }
 
-    /// Fuel that the topic's program used; 0 without one and in a replayed
-    /// answer.
+    /// Fuel that the program of the topic used; 0 without a program and in a replayed verdict.
     #[must_use]
     pub fn fuel(&self) -> u64 {
         self.commit.fuel
     }
 
-    /// Position in the global order. Every verdict has one.
+    /// Position of the intention in the global order. Every verdict has one.
     #[must_use]
     pub fn intention(&self) -> IntentionOffset {
         self.commit.intention
     }
 
-    /// Offset of its first record.
+    /// Offset of the first record of the intention; `None` if it has none.
     #[must_use]
     pub fn offset(&self) -> Option<ConsequenceOffset> {
         (self.commit.records > 0).then_some(self.commit.first)
     }
 
-    /// Number of records.
+    /// Number of records of the intention.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.commit.records
     }
 
-    /// Whether this is the kept answer to an earlier sending of the same nonce.
+    /// Whether this is the stored verdict of an earlier attempt with the same nonce.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
         self.replayed
     }
 
-    /// The store's own form.
+    /// The verdict as the store represents it.
     #[must_use]
     pub fn commit(&self) -> &Commit {
         &self.commit

@@ -19,8 +19,8 @@ use crate::session::Session;
 use crate::status::Status;
 use crate::topic::Topic;
 
-/// An event store: in a directory that this process has open, or at a server. Clones share
-/// it; it is closed when the last clone is dropped.
+/// An event store: in a directory that this process has open, or at a server. Clones share it.
+/// Dropping the last clone closes it.
 #[derive(Clone, Debug)]
 pub struct Weir {
     backend: Backend,
@@ -32,13 +32,12 @@ impl Weir {
         Self::open_with(directory, &OpenOptions::default())
     }
 
-    /// Opens the store in `directory` for reading only: nothing is written into
-    /// the directory, and another process may have it open and write. What can
-    /// be read is the state at the moment of the open. Writes fail with
-    /// [`StoreError::ReadOnly`].
+    /// Opens the store in `directory` for reads only. Writes nothing into the directory, which
+    /// another process may have open for writes. Reads return the state at the moment of the open.
+    /// Writes fail with [`StoreError::ReadOnly`].
     ///
     /// # Errors
-    /// `Missing` when there is no store.
+    /// `Missing` if there is no store.
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<Self, WeirError> {
         Self::open_with(directory, &OpenOptions::read_only())
     }
@@ -53,12 +52,12 @@ impl Weir {
         Ok(Self { backend })
     }
 
-    /// Opens the store, or connects to the server that has it open through the socket in
-    /// the directory. `connect` has the options of that connection.
+    /// Opens the store, or connects to the server that has it open, through the socket in the
+    /// directory. `connect` has the options of that connection.
     ///
     /// # Errors
-    /// `Locked` with the process id when another process has the directory
-    /// open and does not serve it there.
+    /// `Locked` with the process id if another process has the directory open and does not serve it
+    /// at that socket.
     pub fn open_or_connect(
         directory: impl AsRef<Path>,
         options: &OpenOptions,
@@ -74,8 +73,8 @@ impl Weir {
         }
     }
 
-    /// Connects to the server that answers at the socket which a `Locked` error names.
-    /// `None` if no server answers there, or if the error is another one.
+    /// Connects to the server at the socket that a `Locked` error names. `None` if no server
+    /// responds there, or if the error is another one.
     pub fn served(error: &StoreError, connect: &ConnectOptions) -> Option<Result<Self, WeirError>> {
         let StoreError::Locked {
             socket: Some(socket),
@@ -84,7 +83,7 @@ impl Weir {
         else {
             return None;
         };
-        // Left by a server that is gone, or by one that is about to be there.
+        // The socket may belong to a server that has ended, or that is about to start.
         if !crate::remote::answers(socket) {
             return None;
         }
@@ -112,7 +111,7 @@ impl Weir {
         Ok(Self { backend })
     }
 
-    /// As [`connect_with`](Self::connect_with), to be awaited.
+    /// Asynchronous [`connect_with`](Self::connect_with).
     pub fn connect_async(url: &str, options: &ConnectOptions) -> Reply<Self> {
         let (url, options) = (url.to_owned(), options.clone());
         Reply::new(async move {
@@ -128,9 +127,9 @@ impl Weir {
         Self { backend }
     }
 
-    /// Returns a handle to this store whose reads from a server, and whose waits of a query,
-    /// fail after `patience` with `Remote` and `Deadline`. It replaces the patience of the
-    /// connection. A local store waits for its disk only. Writes are not affected.
+    /// Returns a handle whose reads from a server, and whose waits of a query, fail after
+    /// `patience` with `Remote` and `Deadline`. It replaces the patience of the connection. A local
+    /// store waits only for its disk. Writes are not affected.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         let backend = self.backend.within(patience);
@@ -150,8 +149,7 @@ impl Weir {
     /// The local store, for statistics, maintenance and bulk proposals.
     ///
     /// # Errors
-    /// `Remote` with `Unsupported` when the store is at a server, so that it
-    /// is not open here; see [`local`](Self::local).
+    /// `Remote` with `Unsupported` if the store is at a server; see [`local`](Self::local).
     pub fn store(&self) -> Result<&Store, WeirError> {
         self.local().ok_or_else(|| {
             let text = "the store is at a server, so it is not open here";
@@ -159,19 +157,19 @@ impl Weir {
         })
     }
 
-    /// Returns the local store, to share it with a server; `None` if this handle is
-    /// connected to a server itself.
+    /// Returns the local store, so that a server can share it; `None` if this handle is connected
+    /// to a server.
     #[must_use]
     pub fn shared_store(&self) -> Option<Arc<Store>> {
         self.backend.local().map(Arc::clone)
     }
 
-    /// The store's id.
+    /// The id of the store.
     pub fn store_id(&self) -> Result<[u8; 16], WeirError> {
         Ok(self.backend.store_id()?)
     }
 
-    /// The durability of a write that was acknowledged.
+    /// The durability level of acknowledged writes.
     pub fn durability(&self) -> Result<Durability, WeirError> {
         Ok(self.backend.durability()?)
     }
@@ -204,9 +202,9 @@ impl Weir {
         Ok(self.backend.status()?)
     }
 
-    /// Compacts each topic whose options say so, writes a snapshot and removes the log before it.
-    /// Blocks until that is done; the store takes writes meanwhile. The topic segments are then
-    /// the only copy of the records of that part of the log.
+    /// Compacts each topic whose options request it, writes a snapshot and removes the log before
+    /// it. Blocks until that is finished; the store accepts writes in the meantime. Afterwards the
+    /// topic segments are the only copy of the records of the removed log.
     ///
     /// # Errors
     /// `Forbidden` at a server, without the right `admin`.
@@ -214,19 +212,19 @@ impl Weir {
         Ok(self.backend.compact()?)
     }
 
-    /// Keeps a number of the cluster of the server for a node that will listen for its peers at
-    /// `peer` (`HOST:PORT`). Returns the number, under which an empty directory may then join
-    /// there. Until it has joined, the node does not vote, and nothing waits for it.
+    /// Reserves a number in the cluster of the server for a new node. The node will listen for its
+    /// peers at `peer` (`HOST:PORT`). Returns the number, with which an empty directory may join at
+    /// that address. Until it has joined, the node does not vote and no commit waits for it.
     ///
     /// # Errors
-    /// `Forbidden` without the right `admin`; `BadOption` for an address that is none or that a
-    /// member has; `Unsupported` for a store of this process.
+    /// `Forbidden` without the right `admin`; `BadOption` if the address is malformed or belongs to
+    /// a member; `Unsupported` for a local store.
     pub fn add_node(&self, peer: &str) -> Result<u64, WeirError> {
         Ok(self.backend.add_node(peer)?)
     }
 
-    /// The past of the store, to be run again in this process; programs run on `host`. From a
-    /// server it comes as parts of files, when they are needed.
+    /// The history of the store, to be replayed in this process; programs run on `host`. A server
+    /// sends the parts of its files when they are needed.
     ///
     /// # Errors
     /// `Forbidden` at a server, without the rights `admin` and `read` on all topics.
@@ -234,12 +232,12 @@ impl Weir {
         Ok(self.backend.history(host)?)
     }
 
-    /// Removes a node from the cluster of the server. Its directory cannot come back
-    /// under its number. Returns after a majority has committed it.
+    /// Removes a node from the cluster of the server. Its directory cannot rejoin under its number.
+    /// Returns after a majority has committed the change.
     ///
     /// # Errors
-    /// `Forbidden` without the right `admin`; `BadOption` for a node that is no member or
-    /// the only voter; `Unsupported` for a store of this process.
+    /// `Forbidden` without the right `admin`; `BadOption` if the node is not a member or is the
+    /// only voter; `Unsupported` for a local store.
     pub fn remove_node(&self, node: u64) -> Result<(), WeirError> {
         self.change_cluster(&Message::ClusterRemove { node })
     }
@@ -247,7 +245,7 @@ impl Weir {
     /// Makes a voter the leader of the cluster. Returns when that node leads.
     ///
     /// # Errors
-    /// As for [`remove_node`](Self::remove_node), and when it does not lead within 5 s.
+    /// As for [`remove_node`](Self::remove_node); also if the node does not lead within 5 s.
     pub fn transfer_lead(&self, node: u64) -> Result<(), WeirError> {
         self.change_cluster(&Message::ClusterTransfer { node })
     }
@@ -256,14 +254,14 @@ impl Weir {
         Ok(self.backend.change_cluster(change)?)
     }
 
-    /// Why the store accepts no writes, or why its last checkpoint failed; `None` if neither
-    /// is the case. At a server, this is the state when the connection was made.
+    /// Why the store rejects writes, or why its last checkpoint failed; `None` if neither is the
+    /// case. At a server, this is the state when the connection was made.
     pub fn failure(&self) -> Result<Option<String>, WeirError> {
         Ok(self.backend.failure()?)
     }
 
-    /// Makes all acknowledged writes durable, whatever the durability level. Does not wait
-    /// for calls of programs that are still running.
+    /// Makes all acknowledged writes durable, at any durability level. Does not wait for program
+    /// calls that are still running.
     pub fn sync(&self) -> Result<(), WeirError> {
         Ok(self.backend.sync()?)
     }
@@ -274,9 +272,9 @@ impl Weir {
         Ok(Topic::new(self.backend.clone(), TopicName::any(name)?))
     }
 
-    /// A writer whose intentions are executed exactly once, even if they are
-    /// sent again after a crash: the store remembers its nonces. The id must
-    /// not be used by two writers at once.
+    /// Returns a session: its intentions are executed exactly once, even if they are resent after a
+    /// crash, because the store remembers its nonces. No two writers may use one id at the same
+    /// time.
     pub fn session(&self, client: ClientId) -> Session {
         Session::new(&self.backend, client)
     }
@@ -284,17 +282,17 @@ impl Weir {
     /// Proposes intentions. Does not wait for their outcomes.
     ///
     /// # Errors
-    /// `Remote` with `BadRequest` for intentions with a nonce at a server: their
-    /// numbers are those of a connection of a [`session`](Self::session).
+    /// `Remote` with `BadRequest` for intentions with a nonce at a server. Use a
+    /// [`session`](Self::session) for them.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
         Ok(self.backend.propose_without_session(intentions)?)
     }
 
-    /// Executes the queued writes and closes the store, even if other handles to it exist:
-    /// their writes fail with `Closed`, and the directory can be opened again. Calls in the
-    /// slow lane also fail with `Closed` and are not executed. Pages that were read stay
-    /// valid. At a server, closes the connection after all responses have arrived; the
-    /// server keeps the store open.
+    /// Executes the queued writes and closes the store, even if other handles to it exist. Writes
+    /// through these handles then fail with `Closed`, and the directory can be opened again. Calls
+    /// in the slow lane also fail with `Closed` and are not executed. Pages that were read remain
+    /// valid. At a server, closes the connection after all responses have arrived; the server keeps
+    /// the store open.
     pub fn close(self) -> Result<(), WeirError> {
         Ok(self.backend.close()?)
     }
@@ -303,8 +301,8 @@ impl Weir {
 /// Checks a store that no process has open, including its programs.
 ///
 /// # Errors
-/// Only if the store cannot be read at all (no store, locked, not permitted). The report
-/// has the damage of a store that can be read.
+/// Only if the store cannot be read at all (no store, locked, not permitted). Otherwise the report
+/// lists the damage.
 pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
     verify_watched(directory, &mut |_| {})
 }
@@ -338,8 +336,8 @@ pub fn salvage_dry_run(source: &Path) -> Result<SalvageReport, StoreError> {
     weir_store::salvage_dry_run(source, program_host().as_ref())
 }
 
-/// Returns the options with the program engine of this crate (feature `programs`) if
-/// they name none. For callers that open a store by other means.
+/// Returns the options with the program engine of this crate (feature `programs`) if they name
+/// none. For callers that open a store in another way.
 #[must_use]
 pub fn with_engine(options: &OpenOptions) -> OpenOptions {
     let mut options = options.clone();
@@ -347,8 +345,7 @@ pub fn with_engine(options: &OpenOptions) -> OpenOptions {
     options
 }
 
-/// The engine of this process: one, so that a module is compiled once however
-/// many stores are open.
+/// The one engine of this process. So a module is compiled once, however many stores are open.
 #[cfg(feature = "programs")]
 #[allow(
     clippy::unnecessary_wraps,

@@ -8,10 +8,10 @@ use weir_store::Page;
 use crate::error::WeirError;
 use crate::value::Value;
 
-/// The longest wait before a member asks again, while another member may give records back.
+/// The longest wait between two claims, because another member may release records.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A record that the member has.
+/// A record that this member has claimed.
 #[derive(Clone, Debug)]
 pub struct Work {
     value: Value,
@@ -20,7 +20,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// The first record of the page; nothing when it has none.
+    /// The first record of the page; `None` if the page has none.
     pub(crate) fn new(page: Page, claim: u64, attempts: u32) -> Result<Option<Self>, WeirError> {
         let value = Value::new(page)?;
         Ok(value.map(|value| Self {
@@ -36,33 +36,31 @@ impl Work {
         self.value.record()
     }
 
-    /// The record together with the memory it lies in.
+    /// The record together with the page that contains its bytes.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// How often it was delivered, this time included; 1 in an exclusive
-    /// group.
+    /// How often the record was delivered, including this time; 1 in an exclusive group.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// What it was claimed with.
+    /// The id of the claim.
     #[must_use]
     pub fn claim(&self) -> u64 {
         self.claim
     }
 }
 
-/// What names a record that a member has: all that is needed to say what
-/// became of it.
+/// Identifies a claimed record. This is all that is needed to acknowledge, reject or extend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// What it was claimed with.
+    /// The id of the claim.
     pub claim: u64,
-    /// The record.
+    /// The offset of the record.
     pub offset: ConsequenceOffset,
 }
 
@@ -75,7 +73,7 @@ impl From<&Work> for Claim {
     }
 }
 
-/// What a claim got.
+/// The result of a claim.
 pub(crate) struct Got {
     pub(crate) works: Vec<Work>,
     pub(crate) reason: Option<ErrorCode>,
@@ -83,7 +81,7 @@ pub(crate) struct Got {
     pub(crate) due_ms: Option<u64>,
 }
 
-/// Time until `until_ms`, milliseconds since 1970; 1 ms if that is over.
+/// Time until `until_ms`, in milliseconds since 1970; 1 ms if that is in the past.
 pub(crate) fn left(until_ms: u64) -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_or(0, |since| {
@@ -92,7 +90,7 @@ pub(crate) fn left(until_ms: u64) -> Duration {
     Duration::from_millis(until_ms.saturating_sub(now).max(1))
 }
 
-/// Sleeps until `until`; does not sleep without it.
+/// Sleeps until `until`. Returns immediately if it is `None`.
 pub(crate) fn sleep(until: Option<Instant>) {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     std::thread::sleep(left.unwrap_or_default());

@@ -1,5 +1,6 @@
-//! Runs every transcript of `vectors/api` through the front door; the language is that of its README.
-//! `WEIR_REWRITE=1` writes what is printed into the files instead; the change is then reviewed like code.
+//! Runs every transcript of `vectors/api` through the public API. The README of that directory
+//! describes the language. `WEIR_REWRITE=1` writes the printed results into the files instead;
+//! review that change like code.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use script::World;
 
-/// The file with each block's output replaced by what its commands print, and how many commands
-/// there were.
+/// The file with the output of each block replaced by what its commands print. Also returns the
+/// number of commands.
 fn rewritten(text: &str) -> (String, usize) {
     let folder = tempfile::tempdir().unwrap();
     let mut world = World::new(folder.path());

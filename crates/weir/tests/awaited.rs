@@ -1,4 +1,4 @@
-//! Reads of a store of this process, on a disk that waits or fails.
+//! Asynchronous reads of a local store, on a disk that waits or fails.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -18,16 +18,16 @@ use std::time::Duration;
 use weir::{ConsequenceOffset, GroupMode, OpenOptions, ReadFrom, Store, StoreError, Weir};
 use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
 
-/// Holds reads of topics back while it is closed.
+/// Blocks reads of topics while it is closed.
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,
     opened: Condvar,
-    /// Reads from `BROKEN_FROM` on fail.
+    /// Whether reads from `BROKEN_FROM` on fail.
     broken: AtomicBool,
 }
 
-/// In the middle of the file of the topic.
+/// A position in the middle of the file of the topic.
 const BROKEN_FROM: u64 = 200_000;
 
 impl fmt::Debug for Gate {
@@ -121,13 +121,13 @@ struct Bell(Sender<()>);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        // The test may be over.
+        // The test may have ended.
         let _ = self.0.send(());
     }
 }
 
-/// Runs it on this thread; says whether it had to wait, and calls `meanwhile`
-/// when it does for the first time.
+/// Runs a future on this thread. Returns whether it had to wait. Calls `meanwhile` at the first
+/// wait.
 fn run<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> (T, bool) {
     let (rings, bell) = channel();
     let waker = Waker::from(Arc::new(Bell(rings)));
@@ -145,14 +145,14 @@ fn run<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> (T, bool
     }
 }
 
-/// A store with a key whose record is on the disk alone.
+/// A store with a key whose record is only on disk.
 fn world(directory: &std::path::Path) -> (Weir, Arc<Gate>) {
     let options = OpenOptions::default();
     let weir = Weir::open_with(directory, &options).unwrap();
     let topic = weir.topic("t").unwrap();
     topic.ensure().unwrap();
     for n in 0..100 {
-        // Blocks of many, all but the last of which are not kept in memory.
+        // Many records, so that only the last blocks are in memory.
         topic.put(format!("k{n}"), format!("{n:04000}")).unwrap();
     }
     weir.close().unwrap();
@@ -167,7 +167,7 @@ fn the_thread_of_an_executor_does_not_wait_for_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (weir, gate) = world(dir.path());
     let topic = weir.topic("t").unwrap();
-    // A thread that waited itself would never come to open it.
+    // A thread that blocked in the read would never open the gate.
     let open = || gate.set(false);
 
     gate.set(true);
@@ -184,7 +184,7 @@ fn the_thread_of_an_executor_does_not_wait_for_the_disk() {
     gate.set(true);
     let mut latest = run(topic.latest_async(Duration::ZERO), || {}).0.unwrap();
     {
-        // Dropped while it reads.
+        // The future is dropped during its read.
         let mut next = pin!(latest.next_async());
         assert!(
             next.as_mut()

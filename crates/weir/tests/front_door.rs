@@ -1,7 +1,7 @@
-//! The front door as its users see it: verdicts, sessions that are sent again,
-//! readers from every place, listeners that wait.
+//! The public API as its users see it: verdicts, resent sessions, readers from every position,
+//! listeners that wait.
 //!
-//! Nothing here sleeps; a wait has a limit that only a hang reaches.
+//! No test sleeps; only a hang reaches the limit of a wait.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -247,7 +247,7 @@ fn closing_ends_it_for_every_handle_and_frees_the_directory() {
     assert!(again.store().unwrap().report().log.clean);
     let topic = again.topic("t").unwrap();
     assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
-    // The old handles end without harm to the new owner.
+    // Closing the old handles does not affect the new owner.
     drop((other, session));
     assert!(topic.put("k", "w").unwrap().is_valid());
     again.close().unwrap();
@@ -276,6 +276,6 @@ fn a_store_that_another_handle_writes_is_opened_for_reading() {
         refused,
         Err(WeirError::Store(weir::StoreError::ReadOnly))
     ));
-    // The writer goes on.
+    // The writer continues.
     assert!(written.put("k", "x").unwrap().is_valid());
 }

@@ -1,4 +1,4 @@
-//! Groups and the latest values through the front door.
+//! Groups and the latest values through the public API.
 #![allow(
     clippy::unwrap_used,
     reason = "a failed expectation is what a test is for"
@@ -45,7 +45,7 @@ fn a_work_queue_from_claim_to_cursor() {
     assert_eq!(anna.nack(&first[..1], NOW, "busy").unwrap(), []);
     let again = bert.claim(10, NOW).unwrap();
     assert_eq!((again.len(), again[0].attempts()), (1, 2));
-    // One of the two is with bert now; the other one is done.
+    // One of the two records is now claimed by bert; the other one is acknowledged.
     assert_eq!(anna.ack(&first).unwrap(), [first[0].record().offset]);
     assert_eq!(
         anna.extend(&first[..1], NOW).unwrap(),

@@ -1,5 +1,5 @@
-//! Listening before a topic is there, closing
-//! under handles, waiting with a limit.
+//! Listeners of topics that do not exist yet, closing a store that has other handles, and waits
+//! with a limit.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn a_listener_on_a_name_that_was_never_created_sees_its_creation_first() {
         let mut listener = listener.clone();
         std::thread::spawn(move || listener.wait(None))
     };
-    // Another topic wakes nobody for good.
+    // A write to another topic must not end the wait.
     weir.topic("other").unwrap().ensure().unwrap();
     topic.ensure().unwrap();
     topic.append("first").unwrap();

@@ -1,5 +1,5 @@
-//! Programs through the front door: they judge, survive a snapshot and a new
-//! opening, and can be verified.
+//! Programs through the public API: they validate writes, survive a snapshot and a reopen, and can
+//! be verified.
 #![cfg(feature = "programs")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 

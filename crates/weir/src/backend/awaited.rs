@@ -1,7 +1,7 @@
-//! Reads that are awaited.
+//! Asynchronous reads.
 //!
-//! A server's response wakes the task. A store of this process answers at once what is in
-//! memory; a thread of the pool reads what is on disk.
+//! The response of a server wakes the task. A local store returns values in memory immediately, and
+//! reads values on disk on a thread of the pool.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,7 +25,7 @@ impl Backend {
         match store.get_now(topic, &key) {
             Poll::Ready(Current::Record(page)) => return Ok(Some(page)),
             Poll::Ready(Current::NoKey) => return Ok(None),
-            // The call that waits reads the disk, and finds the errors.
+            // The blocking read below retries on disk and returns the errors.
             _ => {}
         }
         let (store, topic) = (Arc::clone(store), topic.to_owned());
@@ -64,7 +64,7 @@ impl Backend {
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
         match self {
-            // From memory.
+            // Reads from memory only.
             Self::Local(store) => store.scan(topic, prefix, after, limit),
             Self::Remote(remote) => remote.scan(topic, prefix, after, limit).await,
         }

@@ -11,18 +11,17 @@ use crate::error::WeirError;
 use crate::remote::listener::Listener;
 use crate::work::{Got, LOOK_EVERY, Work, left, sleep};
 
-/// Times that a step is sent whose answers were lost.
+/// Times that a step is sent if its response is lost.
 const TRIES: usize = 8;
 
-/// Whether a step may be sent again when nobody knows whether it was done.
+/// Whether a step may be sent again while its outcome is unknown.
 fn repeats(step: &GroupStep<'_>) -> bool {
-    // A group that is deleted or put back twice may have done something in
-    // between.
+    // Another client may use the group between the first and the second execution.
     !matches!(step, GroupStep::Delete | GroupStep::Reset { .. })
 }
 
 impl Backend {
-    /// Does one step and waits for the verdict.
+    /// Executes one step and waits for the verdict.
     pub(crate) fn group_step(
         &self,
         topic: &str,
@@ -63,7 +62,7 @@ impl Backend {
         }
     }
 
-    /// Reads after `after`, or from the first record that is left.
+    /// Returns a reader that starts after `after`, or at the first record that still exists.
     pub(crate) fn read_left(
         &self,
         topic: &str,
@@ -78,7 +77,7 @@ impl Backend {
         })
     }
 
-    /// Moves the cursor of an exclusive group soon, without waiting.
+    /// Schedules a move of the cursor of an exclusive group. Does not wait.
     pub(crate) fn move_cursor(
         &self,
         topic: &str,
@@ -92,7 +91,7 @@ impl Backend {
                 let offset = offset.0;
                 let step = GroupStep::Move { generation, offset };
                 let intention = Intention::new(topic, Operation::Cursor { group, step });
-                // What is sent after it is done after it.
+                // The server executes intentions in the order in which they are sent.
                 self.propose(&[intention]).map(drop)
             }
         }
@@ -121,7 +120,7 @@ impl Backend {
         }
     }
 
-    /// Claims records, waiting until `deadline` for the first one.
+    /// Claims records. Waits until `deadline` for the first one.
     pub(crate) fn claim(
         &self,
         topic: &str,
@@ -152,10 +151,10 @@ impl Backend {
             let soon = now.checked_add(due.min(LOOK_EVERY));
             let until = [deadline, soon].into_iter().flatten().min();
             if seen.replace(got.frontier) == Some(got.frontier) {
-                // Records that could not be had last time are no news.
+                // No new record was appended, so wait until the next lease may have expired.
                 sleep(until);
             } else {
-                // Whether there is one is found out by asking again.
+                // The next claim shows whether a new record exists.
                 let _ = store.listen(topic, got.frontier).wait(until);
             }
         }

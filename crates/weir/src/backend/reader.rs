@@ -1,4 +1,4 @@
-//! Reading a topic, of a local store or at a server.
+//! Reads the records of a topic, local or at a server.
 
 use std::task::Poll;
 use std::time::Instant;
@@ -13,9 +13,9 @@ use crate::remote::listener::{Listener, Next};
 use crate::remote::pushdown::{Fault, PushdownRequest};
 use crate::reply::block_on;
 
-/// Reads the records of one topic in ascending offset, each once, from any offset on.
-/// It keeps one page in memory, and for a store at a server the pages that were sent and
-/// are not read yet.
+/// Reads the records of one topic in ascending order of offsets, each once, from any offset. A
+/// reader of a local store keeps one page in memory. A reader of a server also keeps the pages that
+/// it received and has not returned yet.
 #[derive(Clone, Debug)]
 pub struct TopicReader {
     source: Source,
@@ -40,7 +40,7 @@ impl TopicReader {
         }
     }
 
-    /// Offset from which the next page starts, or the first one after it.
+    /// The next page starts at this offset, or at the first record after it.
     #[must_use]
     pub fn position(&self) -> ConsequenceOffset {
         match &self.source {
@@ -49,7 +49,7 @@ impl TopicReader {
         }
     }
 
-    /// Continues at the first record after `after`.
+    /// Moves the reader to the first record after `after`.
     pub fn seek(&mut self, after: ConsequenceOffset) {
         match &mut self.source {
             Source::Local(reader) => reader.seek(after),
@@ -57,8 +57,7 @@ impl TopicReader {
         }
     }
 
-    /// Offset of the newest record that can be read; zero when a server cannot
-    /// be asked.
+    /// Offset of the newest record that can be read. Zero if a server does not respond.
     #[must_use]
     pub fn last(&self) -> ConsequenceOffset {
         match &self.source {
@@ -67,8 +66,7 @@ impl TopicReader {
         }
     }
 
-    /// The next records, or `None` when there is none yet. Never waits for a
-    /// record.
+    /// Returns the next records; `None` if there is none yet. Never waits for a new record.
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         match &mut self.source {
             Source::Local(reader) => reader.next_page(),
@@ -76,7 +74,7 @@ impl TopicReader {
         }
     }
 
-    /// Returns the next records, or none yet. Blocks for a server until `deadline` at most.
+    /// Returns the next records if there are any. Waits for a server until `deadline` at most.
     pub(crate) fn next_by(&mut self, deadline: Option<Instant>) -> Result<Next, StoreError> {
         match &mut self.source {
             Source::Local(reader) => Ok(reader.next_page()?.map_or(Next::End, Next::Page)),
@@ -84,9 +82,8 @@ impl TopicReader {
         }
     }
 
-    /// Waits for a record that was not read yet, until `deadline` at most.
-    /// Returns whether there is one; an error of a server comes with the next
-    /// page.
+    /// Waits until `deadline` at most for a record that was not read yet. Returns whether there is
+    /// one. An error of a server is returned with the next page.
     #[must_use]
     pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
         match &mut self.source {
@@ -95,11 +92,11 @@ impl TopicReader {
         }
     }
 
-    /// The next records; waits for one as long as it takes. Polled by one task
-    /// at a time; when the future is dropped, nothing is lost.
+    /// Returns the next records. Waits for one without a limit. Only one task may poll it at a
+    /// time. Dropping the future loses no record.
     ///
     /// # Errors
-    /// As for [`next_page`](Self::next_page); `Closed` when the store is.
+    /// As for [`next_page`](Self::next_page); `Closed` when the store is closed.
     pub async fn next(&mut self) -> Result<Page, StoreError> {
         let reader = match &mut self.source {
             Source::Local(reader) => reader,
@@ -129,7 +126,7 @@ impl TopicReader {
         }
     }
 
-    /// Moves a new reader to where reading starts.
+    /// Moves a new reader to the start position.
     pub(crate) fn starting(mut self, from: ReadFrom) -> Result<Self, WeirError> {
         match from {
             ReadFrom::Start => {}
@@ -141,8 +138,8 @@ impl TopicReader {
         Ok(self)
     }
 
-    /// Moves a new reader as [`starting`](Self::starting) does, to be awaited: a server's
-    /// response wakes the task, and another thread reads the disk.
+    /// Asynchronous [`starting`](Self::starting): the response of a server wakes the task, and
+    /// another thread reads the disk.
     pub(crate) async fn starting_async(mut self, from: ReadFrom) -> Result<Self, WeirError> {
         let listener = match &mut self.source {
             Source::Local(_) => return blocking_pool::run(move || self.starting(from)).await?,
@@ -158,8 +155,8 @@ impl TopicReader {
         Ok(self)
     }
 
-    /// Lets the reader continue at the earliest record that is left when retention has
-    /// removed those that it would read next.
+    /// If retention has removed the next records, the reader continues at the earliest record that
+    /// still exists.
     pub(crate) fn or_earliest(self) -> Self {
         let source = match self.source {
             Source::Local(reader) => Source::Local(reader.or_earliest()),
@@ -168,7 +165,7 @@ impl TopicReader {
         Self { source }
     }
 
-    /// Asks a server for what a query wants, so that it is on its way.
+    /// Requests the records of a query from a server in advance.
     pub(crate) fn prepare(&mut self, pushdown: PushdownRequest) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Local(_) => Ok(()),
@@ -176,7 +173,7 @@ impl TopicReader {
         }
     }
 
-    /// Values that were not JSON and were left out by a server.
+    /// The number of values that were not JSON and that the server skipped.
     pub(crate) fn skipped(&self) -> u64 {
         match &self.source {
             Source::Local(_) => 0,
@@ -192,8 +189,8 @@ impl TopicReader {
         }
     }
 
-    /// Up to where everything was read, if nothing is left to be read; `local` is the
-    /// answer for a store of this process.
+    /// The intention up to which everything was read, if nothing is left to read. `local` is the
+    /// result for a local store.
     pub(crate) fn mark(&self, local: IntentionOffset) -> Option<IntentionOffset> {
         match &self.source {
             Source::Local(_) => Some(local),
@@ -201,7 +198,7 @@ impl TopicReader {
         }
     }
 
-    /// Moves to the first record that was stamped at `time_ms` or later.
+    /// Moves the reader to the first record with a time stamp of `time_ms` or later.
     pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Local(reader) => reader.seek_time(time_ms),
@@ -209,7 +206,7 @@ impl TopicReader {
         }
     }
 
-    /// Moves after the newest record, or so many offsets before that.
+    /// Moves the reader to `records` offsets before the end of the topic.
     pub(crate) fn seek_back(&mut self, records: u64) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Local(reader) => {

@@ -1,4 +1,4 @@
-//! The values that the keys of a topic have now, and a reader of the records after them.
+//! Reads the current values of the keys of a topic, and then the records after them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::remote;
 use crate::reply::block_on;
 
 impl Backend {
-    /// Begins a replay of the current values, and a reader of the records after them.
+    /// Begins a replay of the current values. Also returns a reader of the records after them.
     pub(crate) async fn replay(&self, topic: &str) -> Result<(Replay, TopicReader), StoreError> {
         match self {
             Self::Local(store) => {
@@ -31,15 +31,15 @@ impl Backend {
     }
 }
 
-/// Reads the value that each key has now, in byte order of keys.
+/// Reads the current value of each key, in byte order of keys.
 #[derive(Debug)]
 pub(crate) enum Replay {
     Local(Arc<Store>, LocalReplay),
     Remote(remote::replay::Replay),
 }
 
-/// The state of a replay from a store of this process. When the future of a read is dropped,
-/// the next call waits for that read.
+/// The state of a replay from a local store. If the future of a read is dropped, the next call
+/// waits for that read.
 pub(crate) enum LocalReplay {
     Idle(weir_store::Latest),
     Reading(Submitted<(weir_store::Latest, Result<Option<Page>, StoreError>)>),
@@ -52,7 +52,7 @@ impl fmt::Debug for LocalReplay {
     }
 }
 
-/// Names the thread in the error after a panic.
+/// Names the thread in the error that follows a panic.
 const READS: &str = "a thread that reads";
 
 impl LocalReplay {

@@ -1,4 +1,4 @@
-//! The way of numbered intentions to the store.
+//! Sends the numbered intentions of a session to the store.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::remote::link::Link;
 /// How the intentions of a session reach the store.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// Straight to the store; the session counts them.
+    /// Directly to the local store. The session assigns the nonces.
     Local { store: Arc<Store>, next: u64 },
-    /// Over a connection of its own, which counts them; or why there is none.
+    /// Over a separate connection, which assigns the nonces; or the reason why there is none.
     Remote(Result<Link, (ErrorCode, String)>),
 }
 
@@ -36,7 +36,7 @@ impl Backend {
 }
 
 impl Route {
-    /// The next nonce; 1 while a server cannot be asked.
+    /// The next nonce; 1 while a server cannot be reached.
     pub(crate) fn next(&self) -> u64 {
         match self {
             Self::Local { next, .. } => *next,
@@ -45,7 +45,7 @@ impl Route {
         }
     }
 
-    /// The next nonce, or why a server cannot be asked.
+    /// The next nonce, or an error if a server cannot be reached.
     pub(crate) fn try_next(&self) -> Result<u64, StoreError> {
         match self {
             Self::Local { next, .. } => Ok(*next),
@@ -54,7 +54,7 @@ impl Route {
         }
     }
 
-    /// Continues at `nonce`. Over a connection, waits for what is in flight first.
+    /// Continues at `nonce`. Over a connection, first waits for the writes in flight.
     pub(crate) fn rewind(&mut self, nonce: u64) -> Result<(), StoreError> {
         match self {
             Self::Local { next, .. } => *next = nonce,
@@ -64,7 +64,7 @@ impl Route {
         Ok(())
     }
 
-    /// Proposes intentions under the next nonces of a client. Returns the first nonce too.
+    /// Proposes intentions under the next nonces of a client. Also returns the first nonce.
     pub(crate) fn propose(
         &mut self,
         client: ClientId,

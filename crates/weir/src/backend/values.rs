@@ -1,4 +1,4 @@
-//! The latest values of a topic for a query, in byte order of keys.
+//! Reads the latest values of a topic for a query, in byte order of keys.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::remote::listener::{Listener, Next};
 use crate::remote::pushdown::{Fault, PushdownRequest};
 use crate::reply::block_on;
 
-/// Reads the value that each key has when it is read, from any key on.
+/// Reads the value that each key has at the time of the read, from any key on.
 #[derive(Debug)]
 pub(crate) struct Values {
     source: Source,
@@ -24,8 +24,8 @@ enum Source {
 }
 
 impl Backend {
-    /// Reads the values of a topic from its first key on. `now`: asks a server for them
-    /// before the first call of [`Values::next`].
+    /// Reads the values of a topic from its first key on. `now`: requests them from a server before
+    /// the first call of [`Values::next`].
     pub(crate) fn values(
         &self,
         topic: &str,
@@ -50,7 +50,7 @@ impl Backend {
 }
 
 impl Values {
-    /// Continues at the first key that is not below `from`.
+    /// Continues at the first key that is equal to or greater than `from`.
     pub(crate) fn seek(&mut self, from: &[u8]) {
         match &mut self.source {
             Source::Local(store, topic, latest) => *latest = store.current(topic, from),
@@ -58,7 +58,7 @@ impl Values {
         }
     }
 
-    /// The next value. Blocks for a server until `deadline` at most, and only if `waits`.
+    /// Returns the next value. If `waits`, waits for a server until `deadline` at most.
     pub(crate) fn next(
         &mut self,
         waits: bool,
@@ -73,7 +73,7 @@ impl Values {
         }
     }
 
-    /// Values that were not JSON and that a server left out.
+    /// The number of values that were not JSON and that a server skipped.
     pub(crate) fn skipped(&self) -> u64 {
         match &self.source {
             Source::Local(..) => 0,

@@ -1,4 +1,4 @@
-//! What a member says about records that it has, and the iterator over them.
+//! The outcomes that a member reports for its records, and the iterator over them.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use super::{Group, ITER_RECORDS};
 use crate::error::WeirError;
 use crate::work::Work;
 
-/// What became of records that a member has.
+/// The outcome of records that a member has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settle<'a> {
-    /// Done; see [`Group::ack`].
+    /// Acknowledges them; see [`Group::ack`].
     Done,
-    /// Done; see [`Group::ack_soon`].
+    /// Acknowledges them later; see [`Group::ack_soon`].
     DoneSoon,
-    /// Given back; see [`Group::nack`].
+    /// Rejects them; see [`Group::nack`].
     Fail {
-        /// Before it may be claimed again.
+        /// How long they cannot be claimed.
         delay: Duration,
-        /// For people.
+        /// A text for people.
         reason: &'a str,
     },
-    /// Still being worked at; see [`Group::extend`].
+    /// Extends their leases; see [`Group::extend`].
     Extend {
-        /// The lease from now on.
+        /// The new lease, counted from now.
         lease: Duration,
     },
 }
 
-/// See [`Group::works`].
+/// An iterator over records; see [`Group::works`].
 #[derive(Debug)]
 pub struct Works<'a> {
     pub(super) group: &'a mut Group,
@@ -39,7 +39,7 @@ pub struct Works<'a> {
 }
 
 impl Works<'_> {
-    /// The group, to say what became of a record.
+    /// The group, to report the outcome of a record.
     pub fn group(&mut self) -> &mut Group {
         self.group
     }
@@ -60,7 +60,7 @@ impl Iterator for Works<'_> {
     }
 }
 
-/// What a member says about records.
+/// The outcome that a member reports for records.
 #[derive(Clone, Copy)]
 pub(super) enum Word<'a> {
     Ack,

@@ -1,4 +1,4 @@
-//! When a record that cannot be read ends a query: in its turn.
+//! Decides when an unreadable record ends a query: at its place in the order.
 //!
 //! Invariants:
 //! - If the query reads records in order, it first returns everything before
@@ -13,22 +13,22 @@ use super::{TopicQuery, is_sorted, own_order};
 use crate::error::WeirError;
 use crate::topic::Topic;
 
-/// Where a record stands in the order of a query.
+/// The position of a record in the order of a query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FaultKey {
     Number(u64),
-    /// A key, or what of it is text: no key with that is below.
+    /// The longest valid text prefix of a key. No key with this prefix sorts before it.
     Text(String),
 }
 
 impl FaultKey {
-    /// A key of a record.
+    /// Creates the position of a record from its key.
     fn of(key: &[u8]) -> Self {
         let text = key.utf8_chunks().next();
         Self::Text(text.map_or_else(String::new, |text| text.valid().to_owned()))
     }
 
-    /// As a JSON scalar.
+    /// The position as a JSON scalar.
     fn json(&self) -> String {
         match self {
             Self::Number(number) => number.to_string(),
@@ -38,8 +38,8 @@ impl FaultKey {
 }
 
 impl TopicQuery {
-    /// Tells the engine where the records at fault stand, as far as they come in
-    /// its order; false when it knows.
+    /// Tells the engine the positions of the faulty records in its order, where they have one.
+    /// Returns `false` if the engine knows them already.
     pub(super) fn promise_faults(&mut self, faulty: &[SourceId]) -> Result<bool, WeirError> {
         let mut moved = false;
         for source in faulty {
@@ -69,8 +69,7 @@ impl TopicQuery {
         Ok(moved)
     }
 
-    /// Where a record of a log stands in the order of the query, if records lie
-    /// in that.
+    /// The position of a record in the order of the query, if records are stored in that order.
     fn key_of(&self, topic: &str, record: u64) -> Result<Option<FaultKey>, WeirError> {
         if !self.query.plan().is_ordered() || !is_sorted(&self.options) {
             return Ok(None);
@@ -92,9 +91,9 @@ impl TopicQuery {
         )))
     }
 
-    /// The source whose record at fault comes next of all, when nothing that is
-    /// on its way can come before it: which of several it is, and what comes
-    /// before, must not depend on pages.
+    /// The source whose faulty record comes first, if no record in transit can come before it. The
+    /// choice among several faults, and the results before it, must not depend on how records are
+    /// divided into pages.
     pub(super) fn due(&self, faulty: &[SourceId], idle: &[SourceId]) -> Option<SourceId> {
         let key = |source: &SourceId| self.readings.get(source)?.fault_key.as_ref();
         let first = faulty

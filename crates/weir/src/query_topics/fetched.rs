@@ -1,4 +1,4 @@
-//! What the topics of a query have in common, and what one of them gives.
+//! The settings that the topics of a query share, and the items that one topic returns.
 
 use bytes::Bytes;
 use weir_core::{IntentionOffset, RecordKind};
@@ -7,7 +7,7 @@ use weir_query::{Frames, Meta, Properties, QueryError};
 use super::options::TopicView;
 use crate::remote::pushdown::PushdownRequest;
 
-/// What all topics of a query have in common.
+/// The settings that all topics of a query share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) properties: Properties,
@@ -17,7 +17,7 @@ pub(super) struct Shared {
     pub(super) cut: Option<IntentionOffset>,
     pub(super) view: TopicView,
     pub(super) reset_earliest: bool,
-    /// What a server is asked for.
+    /// The request to a server.
     pub(super) pushdown: PushdownRequest,
 }
 
@@ -27,30 +27,30 @@ impl Shared {
     }
 }
 
-/// What a topic gives.
+/// The result of one read of a topic.
 pub(super) enum Fetched {
     /// Items, perhaps none.
     Page(Came),
-    /// There are no more.
+    /// There are no more items.
     End,
-    /// There are none now.
+    /// There are no items now.
     Nothing,
-    /// What is wrong with the record that comes next.
+    /// The error of the next record.
     Fault(QueryError),
 }
 
-/// Items that came.
+/// Items of a topic.
 pub(super) struct Came {
     pub(super) bytes: Bytes,
     pub(super) frames: Frames,
-    /// What names those after them; without that they were the last.
+    /// The name of the position after these items; `None` if they were the last ones.
     pub(super) next: Option<Bytes>,
-    /// Of the latest values the offset of each.
+    /// For latest values: the offset of each value.
     pub(super) records: Vec<u64>,
 }
 
 impl Came {
-    /// The offset of an item's record, and what names the place in front of it.
+    /// The offset of an item's record, and the name of the position before it.
     pub(super) fn record(&self, item: usize) -> Option<(u64, Bytes)> {
         match *self.frames.starts.get(item)? {
             Meta::Number(before) => Some((before.checked_add(1)?, Bytes::from(before.to_string()))),

@@ -1,11 +1,9 @@
-//! What a query that follows has to know: how far the store has got, and which
-//! topics there are.
+//! The progress of a query that follows: how far the store has got, and which topics exist.
 //!
 //! Invariants:
-//! - A watermark is sent to the engine only after every record up to it was
-//!   searched for, later than the moment at which the store reported it as
-//!   settled.
-//! - No record follows a later one.
+//! - Before a watermark is sent to the engine, every record up to it was searched for. That search
+//!   began after the store reported the watermark as settled.
+//! - Records are returned in ascending order of intentions.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -21,13 +19,13 @@ use crate::error::WeirError;
 #[derive(Debug)]
 pub(super) struct Follow {
     patterns: Vec<String>,
-    /// All topics up to this intention are known.
+    /// All topics created up to this intention are known.
     listed: IntentionOffset,
-    /// Stands for topics that are not known yet.
+    /// A source that represents the topics that are not known yet.
     unknown: Option<SourceId>,
-    /// What was promised for each source.
+    /// The watermark that was sent for each source.
     promised: BTreeMap<SourceId, u64>,
-    /// The least that may come of a new topic.
+    /// The least intention that a new topic may have.
     passed: IntentionOffset,
 }
 
@@ -57,8 +55,8 @@ impl Follow {
         })
     }
 
-    /// Names of topics that may be new. Those of patterns that were made up to
-    /// a mark are found by a call after it.
+    /// Names of topics that may be new. A call after a mark returns all topics that match the
+    /// patterns and were created up to that mark.
     pub(super) fn new_topics(&mut self, backend: &Backend) -> Result<Vec<String>, WeirError> {
         if self.patterns.is_empty() {
             return Ok(Vec::new());
@@ -77,12 +75,12 @@ impl Follow {
         Ok(names.filter(|name| meant(name)).collect())
     }
 
-    /// What a new topic cannot be below.
+    /// The lower bound for the intentions of a new topic.
     pub(super) fn passed(&self) -> IntentionOffset {
         self.passed
     }
 
-    /// Promises that a source has nothing up to the mark; false when that was
+    /// Promises that a source has no further records up to the mark. Returns `false` if that was
     /// promised before.
     pub(super) fn promise(
         &mut self,
@@ -99,14 +97,14 @@ impl Follow {
         Ok(true)
     }
 
-    /// Whether it was promised that a source has nothing up to this key.
+    /// Whether it was promised that a source has no further records up to this key.
     pub(super) fn is_past(&self, source: SourceId, key: u64) -> bool {
         self.promised
             .get(&source)
             .is_some_and(|promised| *promised > key)
     }
 
-    /// Promises the same for topics that are not known.
+    /// Promises that topics that are not known yet have no records up to the mark.
     pub(super) fn promise_patterns(
         &mut self,
         query: &mut Query,
@@ -120,28 +118,28 @@ impl Follow {
     }
 }
 
-/// What a query over topics waits for that is idle, for another thread to wait
-/// for; see [`TopicQuery::news`](crate::TopicQuery::news).
+/// What an idle query over topics waits for, so that another thread can wait instead; see
+/// [`TopicQuery::news`](crate::TopicQuery::news).
 #[derive(Clone, Debug)]
 pub struct TopicQueryNews {
     pub(super) backend: Backend,
     pub(super) idle: Idle,
 }
 
-/// How far a query had got when it was idle.
+/// The progress of a query when it became idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Idle {
-    /// Everything up to here was looked for, in a store of this process.
+    /// In a local store: every record up to this intention was searched for.
     pub(super) mark: IntentionOffset,
-    /// So many packets had come from a server.
+    /// The number of packets that a server had sent.
     pub(super) seen: u64,
-    /// It sends what comes by itself.
+    /// The server sends new records without further requests.
     pub(super) tells: bool,
 }
 
 impl TopicQueryNews {
-    /// Waits until the query may have more, or until then. Returns whether it is
-    /// worth asking before that, which may turn out to be for nothing.
+    /// Waits until the query may have more results, until `until` at most. Returns `false` at that
+    /// time. After `true`, the next call of the query may still find nothing.
     #[must_use]
     pub fn wait(&self, until: Instant) -> bool {
         if self.tells() {
@@ -155,14 +153,14 @@ impl TopicQueryNews {
         Instant::now() < until
     }
 
-    /// Whether the store is in this process. A server that sends nothing any more
-    /// is found out by asking the query.
+    /// Whether the store is local. Only a call of the query detects a server that no longer
+    /// responds.
     #[must_use]
     pub fn is_near(&self) -> bool {
         self.backend.is_local()
     }
 
-    /// Whether it hears of what comes; else the query is to be asked now and then.
+    /// Whether news are reported. If not, call the query again from time to time.
     #[must_use]
     pub fn tells(&self) -> bool {
         self.is_near() || self.idle.tells

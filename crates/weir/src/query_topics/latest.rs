@@ -1,10 +1,10 @@
-//! The latest values of one topic, for a query: each key once, in byte order.
+//! Reads the latest values of one topic for a query: each key once, in byte order.
 //!
 //! Invariants:
-//! - A value is the current one of its key at the time of the read, so never older than an earlier
-//!   read.
-//! - A position is named by the least key that can follow. A query that resumes there, on any node,
-//!   reads each key that stays in the topic once.
+//! - A value is current at the time of its read, so it is never older than an earlier read of its
+//!   key.
+//! - The name of a position is the least key that can follow. A query that resumes there, on any
+//!   node, reads each key that stays in the topic once.
 //! - A key never has two values.
 
 use std::time::Instant;
@@ -19,21 +19,21 @@ use crate::backend::{Backend, Values};
 use crate::error::WeirError;
 use crate::remote::listener::Next;
 
-/// Bytes of values that make a page.
+/// Bytes of values that fill a page.
 const GATHERED_BYTES: usize = 1 << 20;
 
-/// Reads them.
+/// Reads the latest values.
 #[derive(Debug)]
 pub(super) struct Latest {
     values: Values,
-    /// Keys below it were read.
+    /// Keys below this one were read.
     at: Vec<u8>,
-    /// The newest intention of what was read.
+    /// The newest intention of the values that were read.
     pub(super) newest: IntentionOffset,
 }
 
 impl Latest {
-    /// Begins; `now`: at the first key, which may be asked for already.
+    /// Begins to read. `now`: at the first key, so it may be requested in advance.
     pub(super) fn new(
         backend: &Backend,
         topic: &str,
@@ -47,7 +47,7 @@ impl Latest {
         })
     }
 
-    /// Values that were not JSON and were left out by a server.
+    /// The number of values that were not JSON and that a server skipped.
     pub(super) fn skipped(&self) -> u64 {
         self.values.skipped()
     }
@@ -62,7 +62,8 @@ impl Latest {
         ))
     }
 
-    /// The values from a key on, gathered: they lie in blocks of their own.
+    /// Returns the values from a key on. Copies them into one page, because each lies in a separate
+    /// block.
     pub(super) fn give(
         &mut self,
         topic: &str,
@@ -83,7 +84,7 @@ impl Latest {
         };
         let mut ended = false;
         loop {
-            // What has come is handed on before more is waited for.
+            // Returns the values that have arrived before it waits for more.
             let page = match self.values.next(records.is_empty(), deadline)? {
                 Next::Page(page) => page,
                 Next::End => {

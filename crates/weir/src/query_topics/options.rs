@@ -1,74 +1,73 @@
-//! What is asked of topics.
+//! The options of a query over topics.
 
 use std::time::Duration;
 
 use weir_core::{IntentionOffset, RecordKind};
 use weir_query::{Budgets, QueryText};
 
-/// How a topic is seen.
+/// Which records of a topic a query reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopicView {
     /// All of its records, in their order.
     #[default]
     Log,
-    /// The record that each key has when it is read, in byte order of keys, none
-    /// older than those before: no cut over the keys, but every key that has a
-    /// value all the time, once.
+    /// The record that each key has when it is read, in byte order of keys. Values are never older
+    /// than those read before, but they are not one consistent cut. A key that has a value
+    /// throughout the read is returned once.
     Latest,
 }
 
 /// Where a query over topics ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopicEnd {
-    /// After what was decided when it was opened: one consistent cut over all
-    /// topics.
+    /// After the last intention when the query was opened: one consistent cut over all topics.
     #[default]
     Now,
-    /// After this intention; of records, not of the latest values.
+    /// After this intention. Only for records, not for the latest values.
     AsOf(IntentionOffset),
-    /// Never: new records come as they are decided, and those of topics that
-    /// are made meanwhile, in one order.
+    /// Never: returns new records as they are committed, also of topics created later, in one
+    /// order.
     Follow,
 }
 
 /// A query over topics.
 ///
-/// Without an order the records of a log come as the store decided them, over
-/// all topics, and the latest ones by key. Properties of records are
-/// `meta.topic`, `meta.offset`, `meta.intention`, `meta.time_ms`, `meta.key`,
-/// `meta.type` and `meta.client_id` in orders and groups, `meta('topic')` and so on in filters.
+/// Without an order, the records of logs are merged in the order of their intentions, and the
+/// latest values in the order of their keys. In orders and groups, the properties of records are
+/// `meta.topic`, `meta.offset`, `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type` and
+/// `meta.client_id`. In filters they are `meta('topic')` and so on.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TopicQueryOptions {
-    /// Names of topics, or patterns: `orders.*` for one more part of a name,
-    /// `orders.**` for any number.
+    /// Names of topics, or patterns: `orders.*` for one more part of a name, `orders.**` for one or
+    /// more.
     pub from: Vec<String>,
     /// The fields of the query.
     pub text: QueryText,
-    /// How topics are seen.
+    /// Which records of the topics are read.
     pub view: TopicView,
-    /// Where it ends.
+    /// Where the query ends.
     pub end: TopicEnd,
-    /// Records of these kinds are items. All but PUT have no value: their paths
-    /// are undefined.
+    /// Records of these kinds are items. Only PUT has a value; the paths of other records are
+    /// undefined.
     pub kinds: Vec<RecordKind>,
-    /// Go on at the first record that is left where retention has removed
-    /// those that a token names, in place of the error `GONE`.
+    /// Whether a resumed query continues at the first remaining record if retention has removed the
+    /// next ones. Otherwise the error is `GONE`.
     pub reset_earliest: bool,
-    /// What the query may hold.
+    /// The memory limits of the query.
     pub budgets: Budgets,
-    /// Where an earlier run of the same query stood, from
+    /// The position of an earlier run of the same query, from
     /// [`TopicQuery::token`](crate::TopicQuery::token).
     pub token: Option<Vec<u8>>,
-    /// Whether a server does its part of the query (filter, selected value,
-    /// limit). The results are the same without; for measurements and tests.
+    /// Whether a server runs its part of the query (filter, selected value, limit). The results do
+    /// not depend on it; for measurements and tests.
     pub push_down: bool,
-    /// Longest wait for records that are known to be there.
+    /// The longest wait for records that exist.
     pub patience: Duration,
 }
 
 impl TopicQueryOptions {
-    /// All records of these topics.
+    /// Reads all records of these topics.
     pub fn new<S: Into<String>>(from: impl IntoIterator<Item = S>) -> Self {
         Self {
             from: from.into_iter().map(Into::into).collect(),
@@ -78,7 +77,7 @@ impl TopicQueryOptions {
             kinds: vec![RecordKind::Put],
             reset_earliest: false,
             budgets: Budgets {
-                // Pages of topics are in memory, or on their way already.
+                // Pages of topics are already in memory or in transit.
                 pages_ahead: 0,
                 ..Budgets::default()
             },
@@ -96,8 +95,8 @@ impl TopicQueryOptions {
     }
 }
 
-/// Whether a pattern means a topic: `*` stands for one part of a name, `**` at
-/// the end for one or more.
+/// Whether a pattern matches a topic: `*` stands for one part of a name, `**` at the end for one or
+/// more.
 #[must_use]
 pub fn pattern_matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.split('.'), name.split('.'));

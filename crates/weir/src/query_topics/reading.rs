@@ -1,10 +1,10 @@
-//! One topic of a query: its records as framed pages.
+//! Reads one topic of a query as framed pages.
 //!
-//! The name of a page or a record of a log is the offset before it.
+//! The name of a page, or of a record of a log, is the offset before it.
 //!
 //! Invariants:
-//! - The engine gets the block of the reader as a page, not a copy; only the
-//!   latest values are collected.
+//! - The engine receives the block of the reader as a page, not a copy. Only the latest values are
+//!   copied together.
 //! - No record of a log after the upper bound is read.
 
 use std::time::Instant;
@@ -23,21 +23,21 @@ use crate::error::WeirError;
 use crate::remote::listener::Next;
 use crate::topic::Topic;
 
-/// A topic that is read.
+/// A topic that a query reads.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) name: String,
     records: Records,
-    /// Items that the engine was given.
+    /// The number of items that the engine has received.
     pub(super) given: u64,
-    /// What is wrong with the record that comes next.
+    /// The error of the next record.
     pub(super) fault: Option<QueryError>,
-    /// Where that record stands in the order of the query, if records lie in
-    /// that and it is there.
+    /// The position of that record in the order of the query. `None` if records are stored in
+    /// another order, or if the record does not exist.
     pub(super) fault_key: Option<FaultKey>,
-    /// Whether that was looked for.
+    /// Whether that position was searched for.
     pub(super) fault_seen: bool,
-    /// Records of earlier intentions are no items.
+    /// Records of earlier intentions are not items.
     bound: IntentionOffset,
 }
 
@@ -48,7 +48,7 @@ enum Records {
 }
 
 impl Reading {
-    /// `resumed`: it may be asked for another place than the first.
+    /// `resumed`: the first read may start at another position than the first one.
     pub(super) fn new(
         topic: &Topic,
         shared: &Shared,
@@ -88,7 +88,7 @@ impl Reading {
         }
     }
 
-    /// What comes after what this names.
+    /// Returns the items after the position with this name.
     pub(super) fn give(
         &mut self,
         from: Option<&[u8]>,
@@ -125,7 +125,7 @@ impl Reading {
         }
     }
 
-    /// Values that were not JSON and were left out by a server.
+    /// The number of values that were not JSON and that a server skipped.
     pub(super) fn skipped(&self) -> u64 {
         match &self.records {
             Records::Log(reader) => reader.skipped(),
@@ -147,7 +147,7 @@ impl Reading {
     }
 }
 
-/// A page as it lies there.
+/// The stored block of a page, framed.
 fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Fetched, WeirError> {
     let bytes = page.bytes();
     let mut frames = Frames::default();

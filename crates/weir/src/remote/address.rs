@@ -1,4 +1,4 @@
-//! Where a server is, and the socket to it.
+//! The address of a server, and the socket to it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,14 +14,14 @@ use std::time::Duration;
 #[cfg(feature = "tls")]
 use super::tls::TlsStream;
 
-/// Whom connections over TLS trust, and what they show; none for others.
+/// The TLS configuration: trusted authorities and the client certificate; `None` without TLS.
 #[cfg(feature = "tls")]
 pub(crate) type Trust = Option<Arc<rustls::ClientConfig>>;
-/// Whom connections over TLS would trust.
+/// The TLS configuration in a build without TLS; always `None`.
 #[cfg(not(feature = "tls"))]
 pub(crate) type Trust = Option<std::sync::Arc<std::convert::Infallible>>;
 
-/// Port of the native protocol when the address names none.
+/// Default port of the native protocol.
 const PORT: u16 = 7071;
 
 /// An address of a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` or
@@ -36,7 +36,7 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-/// A text that is no address of a server.
+/// A text that is not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given} is no address of a server; give weir://HOST:PORT, weirs://HOST:PORT or unix:PATH")]
 pub struct AddressError {
@@ -65,7 +65,7 @@ impl FromStr for Address {
         if host.is_empty() || host.contains(['/', '@', ' ', '?', '#']) {
             return Err(wrong());
         }
-        // After the bracket of an IPv6 address, or the only colon.
+        // The port follows the bracket of an IPv6 address, or the only colon.
         let port = host.rsplit_once(':').filter(|(name, port)| {
             !port.ends_with(']') && (name.ends_with(']') || !name.contains(':'))
         });
@@ -82,7 +82,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The addresses of a text: one, or several servers of a cluster as
+    /// Parses a text with one address, or with several servers of a cluster:
     /// `weir://HOST[:PORT],HOST[:PORT]`.
     pub(crate) fn list(text: &str) -> Result<Vec<Self>, AddressError> {
         let wrong = || AddressError {
@@ -96,13 +96,13 @@ impl Address {
         list.map_err(|_| wrong())
     }
 
-    /// Whether nobody on the way can read or change what is sent.
+    /// Whether nobody on the network can read or change the bytes that are sent to this address.
     pub(crate) fn is_private(&self) -> bool {
         !matches!(self, Self::Tcp(_))
     }
 
-    /// Whether what is sent there can be read on a network: not over TLS, and
-    /// to another machine.
+    /// Whether others on the network can read the bytes: the address is on another machine, and
+    /// without TLS.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Tcp(_) => !is_this_machine(self.host()),
@@ -110,7 +110,7 @@ impl Address {
         }
     }
 
-    /// The host without its port; nothing for a socket in the file system.
+    /// The host without its port; empty for a socket in the file system.
     pub(crate) fn host(&self) -> &str {
         match self {
             Self::Tcp(host) | Self::Tls(host) => {
@@ -131,7 +131,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A connected socket. Reading and writing need no exclusive access.
+/// A connected socket. Reads and writes need no exclusive access.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -142,7 +142,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects; tries every address that the name has.
+    /// Connects. Tries every address that the name resolves to.
     pub(crate) fn connect(address: &Address, trust: &Trust, time: Duration) -> io::Result<Self> {
         #[cfg(not(feature = "tls"))]
         let _ = trust;
@@ -166,7 +166,7 @@ impl Stream {
         }
     }
 
-    /// Longest silence of the other side; zero: any.
+    /// Sets the longest silence of the peer; zero: no limit.
     pub(crate) fn silence(&self, time: Duration) -> io::Result<()> {
         let time = Some(time).filter(|time| !time.is_zero());
         match self {
@@ -180,7 +180,7 @@ impl Stream {
 
     /// Closes the connection; pending reads and writes fail.
     pub(crate) fn end(&self) {
-        // It may have ended already.
+        // The peer may have closed the connection already.
         drop(match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
             #[cfg(feature = "tls")]
@@ -211,7 +211,7 @@ impl Stream {
     }
 }
 
-/// Whether a host is this machine by its name alone.
+/// Whether the name alone shows that a host is this machine.
 fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let address = host.parse::<std::net::IpAddr>();

@@ -1,6 +1,6 @@
-//! The files of a server's store from which its history is read.
+//! Reads the files of a server's store that contain its history.
 //!
-//! Invariant: nothing is written; every method that would change something fails.
+//! Invariant: read-only; every method that would change a file fails.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::link::packet_of;
 use super::{Remote, other};
 use crate::reply::block_on;
 
-/// The directory of a server's store, as far as its history goes.
+/// The files of a server's store that contain its history.
 #[derive(Debug)]
 pub(crate) struct RemoteDisk(Arc<Remote>);
 
-/// A file of it.
+/// A file of a [`RemoteDisk`].
 #[derive(Debug)]
 struct RemoteFile {
     remote: Arc<Remote>,
     path: String,
-    /// The part that came last: where it begins, and its bytes.
+    /// The last part that was read: its position, and its bytes.
     part: Mutex<(u64, Vec<u8>)>,
 }
 
@@ -35,7 +35,7 @@ fn unsupported() -> io::Error {
 }
 
 impl RemoteDisk {
-    /// Asks the server whether its files may be read.
+    /// Asks the server whether this client may read its files.
     pub(crate) fn new(remote: Arc<Remote>) -> Result<Self, StoreError> {
         remote.file_names("log")?;
         Ok(Self(remote))
@@ -52,7 +52,7 @@ impl Remote {
         Ok(lines.lines().map(str::to_owned).collect())
     }
 
-    /// Length of a file, and its bytes from `at`.
+    /// The length of a file, and its bytes from `at`.
     fn file_part(&self, path: &str, at: u64, bytes: usize) -> io::Result<(u64, Vec<u8>)> {
         let bytes = bytes as u64;
         let answer = block_on(self.ask(&Message::File { path, at, bytes }));

@@ -1,4 +1,4 @@
-//! Groups of a store behind a server.
+//! Groups of a store at a server.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::error::WeirError;
 use crate::reply::block_on;
 use crate::work::{Got, Work};
 
-/// Longest time that a server is asked to wait for a record: its answer must
-/// be there before the connection is given up.
+/// Longest time that a server is asked to wait for a record. Its response must arrive before the
+/// client considers the connection lost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Remote {
     pub(crate) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
-        // A server takes a name that cannot be for the end of the conversation.
+        // A server closes the connection when it receives an invalid name.
         if GroupName::new(group).is_none() {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ impl Remote {
         }
     }
 
-    /// Claims records; waits up to `wait` for one, or for less.
+    /// Claims records. Waits up to `wait` for the first one, and at most `WAIT_MAX`.
     pub(crate) fn claim(
         &self,
         topic: &str,

@@ -1,10 +1,8 @@
-//! One connection to a server, over all of its interruptions: its beginning,
-//! its breaks, its end.
+//! A connection to a server, which reconnects after each break.
 //!
-//! Two threads serve the connection ([`run`]). Callers only queue writes
-//! ([`writes`]) and requests ([`requests`]) and wait, all under the lock of
-//! [`lock`]. Invariant: every waiting caller gets an answer, however often the
-//! connection breaks.
+//! Two threads serve the connection ([`run`]). Callers only queue writes ([`writes`]) and requests
+//! ([`requests`]), and wait. They share the lock of [`lock`]. Invariant: every waiting caller gets
+//! a response or an error, however often the connection breaks.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -39,29 +37,29 @@ mod requests;
 mod run;
 mod writes;
 
-/// Bytes of requests that wait to be sent.
+/// Bytes of packets that may wait for the socket.
 const OUT_BYTES_MAX: usize = 1 << 20;
 
-/// What the server said about itself.
+/// What the server reported about itself when the connection started.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) store: [u8; 16],
     pub(crate) level: String,
-    /// Why writes are refused, or the log cannot shrink; empty when all is well.
+    /// Why the server rejects writes, or why its log cannot shrink; empty if neither is the case.
     pub(crate) failure: String,
     pub(crate) limits: IntentionLimits,
     pub(crate) idle: Duration,
-    /// Newest intention when it was said.
+    /// The newest intention at that moment.
     pub(crate) applied: u64,
-    /// Whether parts of queries can run there.
+    /// Whether the server can run parts of queries over logs.
     pub(crate) queries: bool,
-    /// Whether they can on the latest values.
+    /// Whether the server can run parts of queries over latest values.
     pub(crate) latest_queries: bool,
-    /// Whether writes without session can be refused with those before them.
+    /// Whether the server can reject a write without a session because it rejected the one before.
     pub(crate) chains: bool,
 }
 
-/// A connection that will not come back.
+/// The error of a connection that ended for good.
 #[derive(Clone, Debug)]
 pub(super) struct Dead {
     pub(super) code: ErrorCode,
@@ -77,38 +75,38 @@ impl Dead {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) address: Address,
-    /// Servers of the cluster, as the last one has named them.
+    /// Servers of the cluster, from the last server that listed them.
     pub(super) nodes: Vec<Address>,
-    /// For `address`.
+    /// The TLS configuration for `address`.
     pub(super) trust: Trust,
     pub(super) writes: ClientConnection,
-    /// Where a session goes on that was told to go back.
+    /// The nonce at which a session continues after `rewind`.
     rewound: Option<u64>,
     hold: Option<Hold>,
-    /// Where the connection goes when no write is in flight any more.
+    /// The next address. The connection moves there when no write is in flight.
     moving: Option<Broken>,
     open: VecDeque<BatchBuilder>,
     open_items: u64,
     open_bytes: usize,
     calls: VecDeque<Call>,
-    /// Calls that the server has queued for its log.
+    /// The calls whose intentions the server has queued for its log.
     queued: Queued,
-    /// Answers to be given when the state is unlocked.
+    /// Responses to deliver when the state is unlocked.
     given: Vec<PendingWake>,
-    /// Who waits for the first connection.
+    /// Tasks that wait for the first connection.
     watchers: Vec<Waker>,
-    /// Requests that were not sent, some of them not wanted any more.
+    /// Requests that were not sent yet. Some may have been cancelled.
     unsent: VecDeque<u64>,
-    /// The thread that writes sleeps: it has to be woken, which is a system call
-    /// and dearer than all else that handing a write over takes.
+    /// Whether the writing thread sleeps. Waking it is a system call, the largest cost of queueing
+    /// a write.
     idles: bool,
     pub(super) out: Vec<u8>,
     encoder: Encoder,
     inboxes: HashMap<u64, Inbox>,
-    /// How far the server has got with the listeners of this connection, and
-    /// the newest topic.
+    /// The progress of the server for the listeners of this connection, and the intention of the
+    /// newest topic.
     marks: Option<(u64, u64)>,
-    /// Packets and marks that came.
+    /// The number of packets and marks received.
     deliveries: u64,
     last_tag: u64,
     pub(super) stream: Option<Arc<Stream>>,
@@ -116,15 +114,14 @@ pub(super) struct State {
     /// Why the last attempt to connect failed.
     pub(super) trouble: String,
     pub(super) down_since: Instant,
-    /// Nothing was heard for so long that callers were told.
+    /// No server was reached within the patience, so the waiting callers failed.
     given_up: bool,
     pub(super) dead: Option<Dead>,
-    /// No more calls will come.
+    /// The owner is closing the connection; no more calls will arrive.
     pub(super) leaving: bool,
 }
 
-/// A connection to a server. Dropping it waits a moment for what was handed
-/// over.
+/// A connection to a server. Dropping it waits up to 5 s for the responses to queued writes.
 pub(crate) struct Link {
     pub(super) inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -138,7 +135,7 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// What connections to this address need; read once, before anything else.
+/// Reads the TLS files for connections to this address, once, before the first connection.
 #[cfg(feature = "tls")]
 pub(super) fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust, StoreError> {
     match address {
@@ -159,7 +156,7 @@ pub(super) fn trust(address: &Address, _: &ConnectOptions) -> Result<Trust, Stor
 }
 
 impl Link {
-    /// Begins to connect, and goes on trying.
+    /// Starts to connect, and retries until it succeeds.
     pub(crate) fn new(
         addresses: &[Address],
         client: ClientId,
@@ -221,7 +218,7 @@ impl Link {
         })
     }
 
-    /// What the server said; waits for the first connection.
+    /// What the server reported about itself. Waits for the first connection.
     pub(crate) fn facts(&self) -> Result<Facts, StoreError> {
         if let Some(known) = self.inner.lock().known() {
             return known;
@@ -256,8 +253,7 @@ impl Link {
         facts.await
     }
 
-    /// Waits until everything that was handed over is answered, then ends the
-    /// connection.
+    /// Waits up to `patience` for the responses to queued writes, then ends the connection.
     pub(crate) fn close(&self, patience: Duration) {
         let until = Instant::now().checked_add(patience);
         let mut state = self.inner.lock();
@@ -276,14 +272,14 @@ impl Link {
         drop(state);
         match stream {
             Some(stream) => stream.end(),
-            // The one that connects may take its time; it ends by itself.
+            // Connecting may take long, so the thread is not joined. It ends by itself.
             None => self.threads.lock().clear(),
         }
         self.inner.work.notify_all();
         self.inner.news.notify_all();
         let mut threads = self.threads.lock();
         for thread in threads.drain(..) {
-            // A panic in it was printed when it happened.
+            // A panic of the thread was already printed.
             drop(thread.join());
         }
     }
@@ -296,7 +292,7 @@ impl Drop for Link {
 }
 
 impl State {
-    /// What the server said, or why it never will; none: not yet.
+    /// The facts of the server, or the error if it cannot be reached; `None` while it is unknown.
     fn known(&self) -> Option<Result<Facts, StoreError>> {
         if let Some(dead) = &self.dead {
             return Some(Err(dead.error()));
@@ -307,7 +303,7 @@ impl State {
         }
     }
 
-    /// The error for an answer that did not come in time.
+    /// The error for a response that did not arrive in time.
     fn late(&self) -> StoreError {
         match self.stream {
             Some(_) => late(),
@@ -315,7 +311,7 @@ impl State {
         }
     }
 
-    /// Wakes everybody who waits for anything.
+    /// Wakes all waiting tasks.
     fn wake_all(&mut self) {
         let inboxes = self.inboxes.values_mut();
         let wakers = inboxes.filter_map(|inbox| inbox.waker.take());
@@ -343,7 +339,7 @@ impl State {
         self.encoder.encode(packet, &mut self.out);
     }
 
-    /// Moves what may be sent to the bytes that are sent next.
+    /// Moves packets that may be sent now into the output buffer.
     pub(super) fn fill(&mut self) {
         if self.stream.is_none() || self.moving.is_some() {
             return;
@@ -352,7 +348,7 @@ impl State {
         self.fill_writes();
     }
 
-    /// A connection is there: what has to be sent again goes first.
+    /// Starts to use a new connection. Resends the unanswered writes first.
     pub(super) fn up(&mut self, stream: Arc<Stream>, facts: Facts, again: usize) {
         self.out.clear();
         if self.hold.is_some() {
@@ -374,7 +370,7 @@ impl State {
         self.wake_all();
     }
 
-    /// The connection is gone.
+    /// Records that the connection is lost.
     pub(super) fn down(&mut self) {
         if let Some(stream) = self.stream.take() {
             stream.end();
@@ -407,7 +403,7 @@ impl State {
         self.wake_all();
     }
 
-    /// The connection will not come back.
+    /// Ends the connection for good.
     pub(super) fn die(&mut self, code: ErrorCode, text: &str) {
         if self.dead.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Reading the records of a topic from a server, page by page.
+//! Reads the records of a topic from a server, page by page.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,9 +13,9 @@ use super::pause::BackOff;
 use super::pushdown::{Fault, PushdownRequest};
 use super::{Remote, other, refused};
 
-/// Bytes of pages that may be on their way.
+/// Bytes of pages that may be in transit.
 const CREDIT_BYTES: u64 = 1 << 20;
-/// Records that may be on their way.
+/// Records that may be in transit.
 const CREDIT_RECORDS: u64 = 1 << 20;
 
 /// Reads the records of one topic; see [`crate::TopicReader`].
@@ -23,45 +23,45 @@ const CREDIT_RECORDS: u64 = 1 << 20;
 pub(crate) struct Listener {
     remote: Arc<Remote>,
     topic: Box<str>,
-    /// Offset from which the next page starts.
+    /// Offset at which the next page starts.
     next: u64,
-    /// Of a listener to the latest values the key from which they go on.
+    /// For a listener to latest values: the key at which it continues.
     key: Option<Vec<u8>>,
-    /// What was asked last and is being answered.
+    /// The request in progress.
     asked: Option<Listening>,
-    /// A page that a wait has found.
+    /// A page that a wait has received.
     found: Option<Page>,
-    /// Whether it goes on at the first record that is left.
+    /// Whether to continue at the first remaining record if the next ones were removed.
     earliest: bool,
-    /// What a query asks for.
+    /// The request of a query.
     pushdown: PushdownRequest,
-    /// Values that were not JSON and were left out.
+    /// The number of values that were not JSON and that the server skipped.
     skipped: u64,
-    /// Bad values before the page that comes next.
+    /// Skipped values before the next page.
     bad: u64,
-    /// Why it ended.
+    /// The error at which a query stopped.
     fault: Option<Fault>,
-    /// Whether it was refused for now.
+    /// The pause after the server refused the request for now.
     resting: Option<Resting>,
-    /// Since when the server owes an answer that calls have waited for.
+    /// When the first call began to wait for the response that is due.
     owed: Option<Instant>,
 }
 
-/// What a listener has.
+/// The result of a read.
 pub(crate) enum Next {
     Page(Page),
-    /// Nothing more, or nothing yet for one that follows.
+    /// There are no more records, or none yet for a listener that follows.
     End,
-    /// Nothing in the time that the call allowed.
+    /// Nothing arrived before the deadline of the call.
     Late,
 }
 
-/// It is asked for again later.
+/// The pause before a refused request is sent again.
 #[derive(Clone, Copy, Debug)]
 struct Resting {
-    /// When it was refused first, with nothing read since.
+    /// When the first refusal arrived; reset by every record.
     since: Instant,
-    /// When it is time; none: it was asked again.
+    /// When to send the request again; `None`: it was sent.
     until: Option<Instant>,
     follow: bool,
     backoff: BackOff,
@@ -70,15 +70,15 @@ struct Resting {
 #[derive(Debug)]
 struct Listening {
     asked: Asked,
-    /// Whether it goes on at the end.
+    /// Whether the listener waits for new records at the end of the topic.
     follow: bool,
-    /// Bytes and records received since the credit was last filled up.
+    /// Bytes and records received since the last credit was sent.
     bytes: u64,
     records: u64,
 }
 
 impl Clone for Listener {
-    /// Reads on from the same place, with a request of its own.
+    /// Continues at the same position with a separate request.
     fn clone(&self) -> Self {
         Self {
             remote: Arc::clone(&self.remote),
@@ -123,39 +123,38 @@ impl Listener {
         }
     }
 
-    /// Lets the listener continue at the earliest record that is left where records were
-    /// removed.
+    /// If the next records were removed, the listener continues at the earliest remaining record.
     pub(crate) fn or_earliest(mut self) -> Self {
         self.earliest = true;
         self
     }
 
-    /// Reads what each key has when it is read, from a key on (empty: the first
-    /// one), a page each, in place of records; nothing after them.
+    /// Reads the current value of each key instead of the records, from a key on (empty: the first
+    /// one), one page per value. Ends after the last key.
     pub(crate) fn latest(mut self, pushdown: PushdownRequest, from: &[u8]) -> Self {
         self.key = Some(from.into());
         self.pushdown = pushdown;
         self
     }
 
-    /// The key from which the latest values go on.
+    /// The key at which the latest values continue.
     pub(crate) fn key(&self) -> &[u8] {
         self.key.as_deref().unwrap_or_default()
     }
 
-    /// Goes on at another key.
+    /// Continues at another key.
     pub(crate) fn seek_key(&mut self, from: &[u8]) {
         self.stop();
         self.key = Some(from.into());
     }
 
-    /// Asks for what a query wants, so that it is on its way.
+    /// Sends the request of a query in advance.
     pub(crate) fn prepare(&mut self, pushdown: PushdownRequest) -> Result<(), StoreError> {
         self.pushdown = pushdown;
         self.start(self.pushdown.marks)
     }
 
-    /// Values that were not JSON and were left out.
+    /// The number of values that were not JSON and that the server skipped.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -165,7 +164,7 @@ impl Listener {
         self.fault
     }
 
-    /// Up to where everything was read, if nothing is left to be read.
+    /// The intention up to which everything was read, if nothing is left to read.
     pub(crate) fn mark(&self) -> Option<IntentionOffset> {
         let asked = self.asked.as_ref().filter(|_| self.found.is_none())?;
         self.remote.link.mark(asked.asked.tag).map(IntentionOffset)
@@ -184,7 +183,7 @@ impl Listener {
         self.next = after.0.saturating_add(1);
     }
 
-    /// Asks the server where it is, and goes there.
+    /// Asks the server for the offset of a position, and moves there.
     pub(crate) async fn seek_to(&mut self, after: After) -> Result<(), StoreError> {
         self.stop();
         self.found = None;
@@ -250,7 +249,7 @@ impl Listener {
         }
     }
 
-    /// Waits until it is time to ask again; false when that is after `until`.
+    /// Waits until the request may be sent again. Returns `false` if that is after `until`.
     async fn rest(&mut self, until: Option<Instant>) -> Result<bool, StoreError> {
         let Some(resting) = self.resting else {
             return Ok(true);
@@ -270,7 +269,7 @@ impl Listener {
         Ok(true)
     }
 
-    /// Notes a refusal for now; false when it is an answer.
+    /// Notes a refusal for now. Returns `false` if the refusal is final.
     fn refused_for_now(&mut self, answer: &Packet<'_>, follow: bool) -> bool {
         let resting = self.resting.get_or_insert_with(|| Resting {
             since: Instant::now(),
@@ -314,8 +313,8 @@ impl Listener {
         Ok(())
     }
 
-    /// The next records, or `None` when there is none yet. Waits for the
-    /// server, never for a record.
+    /// Returns the next records; `None` if there is none yet. Waits for the server, never for a new
+    /// record.
     pub(crate) async fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         match self.next_by(None).await? {
             Next::Page(page) => Ok(Some(page)),
@@ -326,8 +325,7 @@ impl Listener {
     /// Returns the next records. Waits until `deadline` at most.
     ///
     /// # Errors
-    /// `Deadline` when the server does not answer within the patience, however
-    /// many calls have waited meanwhile.
+    /// `Deadline` if the server does not respond within the patience, which counts across calls.
     pub(crate) async fn next_by(&mut self, deadline: Option<Instant>) -> Result<Next, StoreError> {
         if let Some(page) = self.found.take() {
             return Ok(Next::Page(page));
@@ -341,7 +339,7 @@ impl Listener {
         let follows = self.resting.is_some_and(|resting| resting.follow)
             || self.asked.as_ref().is_some_and(|asked| asked.follow);
         let now = Instant::now();
-        // One that follows has sent what there is, or is about to.
+        // A server sends existing records to a listener that follows without further requests.
         let end = if follows {
             Some(now)
         } else {
@@ -367,7 +365,7 @@ impl Listener {
         }
     }
 
-    /// A page that has come already.
+    /// Returns a page only if one has already arrived.
     pub(crate) async fn next_ready(&mut self) -> Result<Next, StoreError> {
         if self.fault.is_some() || self.asked.is_none() {
             return Ok(Next::Late);
@@ -379,7 +377,7 @@ impl Listener {
         })
     }
 
-    /// The next records, waiting for them.
+    /// Returns the next records. Waits for one without a limit.
     pub(crate) async fn next_or_wait(&mut self) -> Result<Option<Page>, StoreError> {
         self.wait(None).await?;
         Ok(self.found.take())
@@ -406,8 +404,8 @@ impl Listener {
         }
     }
 
-    /// The next page of what was asked. Asks again after what was read when
-    /// the connection broke.
+    /// Returns the next page of the request. Sends the request again, after the last record that
+    /// was read, if the connection broke.
     async fn fetch(&mut self, until: Option<Instant>) -> Result<Fetched, StoreError> {
         loop {
             if !self.rest(until).await? {
@@ -433,7 +431,7 @@ impl Listener {
                     self.resting = None;
                     let read = Page::read_from(&bytes.slice_ref(page), 0)?;
                     self.credit(page.len() as u64, 1);
-                    // An older server sends new records after them.
+                    // An older server continues with new records.
                     if !replay {
                         self.stop();
                         return Ok(Fetched::End);
@@ -473,7 +471,8 @@ impl Listener {
                     self.asked = None;
                     return Ok(Fetched::End);
                 }
-                // Of the latest values they lie before what came, else before what comes.
+                // In latest values, they are before the received page; otherwise, before the next
+                // page.
                 Message::Skipped { count } if self.key.is_some() => self.skipped += count,
                 Message::Skipped { count } => self.bad += count,
                 Message::Refusal(refusal) => {
@@ -497,7 +496,7 @@ impl Listener {
         }
     }
 
-    /// Fills the credit up when half of it is used.
+    /// Sends more credit when half of it is used.
     fn credit(&mut self, bytes: u64, records: u64) {
         let Some(asked) = &mut self.asked else { return };
         asked.bytes += bytes;
@@ -516,8 +515,8 @@ impl Listener {
 
 enum Fetched {
     Page(Page),
-    /// Everything that there is was read.
+    /// The listener has read all records.
     End,
-    /// Nothing in time.
+    /// Nothing arrived in time.
     Nothing,
 }

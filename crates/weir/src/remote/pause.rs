@@ -1,7 +1,7 @@
-//! How long a client waits before it tries again.
+//! The pauses between retries of a client.
 //!
-//! Invariant: a pause is at least as long as the server asked for, and ends
-//! within the patience of the caller.
+//! Invariant: a pause is at least as long as the server asked for, and ends within the patience of
+//! the caller.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use weir_core::ErrorCode;
 use weir_protocol::{Message, Packet, is_for_now};
 
-/// First pause before trying again.
+/// First pause before a retry.
 pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause, unless the server names one.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// A number from 0 to 1.
+/// A random number from 0 to 1.
 pub(super) fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
-/// Pauses of one request.
+/// The pauses of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackOff {
     pause: Duration,
@@ -34,8 +34,8 @@ impl Default for BackOff {
 }
 
 impl BackOff {
-    /// The pause before the same is asked again, if this is a refusal for now
-    /// and there is time; none: this is the answer.
+    /// The pause before the request is sent again. `None` if the answer is final, or if no time is
+    /// left.
     pub(super) fn of(&mut self, answer: &Packet<'_>, until: Option<Instant>) -> Option<Duration> {
         let Message::Refusal(refusal) = &answer.message else {
             return None;
@@ -49,7 +49,7 @@ impl BackOff {
         if asked.is_none() {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
-        // Some of it by chance, so that clients do not come all at once.
+        // The random part prevents that all clients retry at once.
         let pause = pause.saturating_add(pause.mul_f64(chance() / 8.0));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         left.is_none_or(|left| pause < left).then_some(pause)

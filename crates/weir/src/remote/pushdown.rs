@@ -1,14 +1,13 @@
-//! What a query asks of a server for one topic.
+//! The part of a query that a server runs for one topic.
 //!
-//! Invariant: the server is asked only for stages that the query executes
-//! itself without a server.
+//! Invariant: the server is asked only for stages that the query executes itself without a server.
 
 use weir_core::codec::put_bytes;
 use weir_core::{ErrorCode, IntentionOffset};
 use weir_protocol::{ListenQuery, PushdownQuery, QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX};
 use weir_query::{Complex, Level, Missing, QueryText, Strings};
 
-/// The part of a query that the server does.
+/// The part of a query that the server runs.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryPart {
     text: QueryText,
@@ -17,7 +16,7 @@ pub(crate) struct QueryPart {
 }
 
 impl QueryPart {
-    /// The part of this query; nothing where a text is too long to be sent.
+    /// The part of this query; `None` if a text is too long to be sent.
     pub(crate) fn new(text: &QueryText, cut: bool) -> Option<Self> {
         let mut params = Vec::new();
         for (name, value) in &text.params {
@@ -33,7 +32,7 @@ impl QueryPart {
         })
     }
 
-    /// Whether selected values come in the place of values.
+    /// Whether the server sends selected values instead of whole values.
     pub(crate) fn cuts(&self) -> bool {
         self.cut
     }
@@ -56,26 +55,26 @@ impl QueryPart {
     }
 }
 
-/// What a listener asks for.
+/// The query options of a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PushdownRequest {
-    /// Records are looked into there.
+    /// The stages that the server runs on each record; `None`: no stages.
     pub(crate) query_part: Option<std::sync::Arc<QueryPart>>,
-    /// Kinds of records that are wanted, a bit each.
+    /// Wanted kinds of records, one bit each.
     pub(crate) kinds: u8,
-    /// At most so many are wanted.
+    /// Maximum number of wanted records.
     pub(crate) limit: Option<u64>,
-    /// Those of later intentions are not.
+    /// Last wanted intention.
     pub(crate) until: Option<IntentionOffset>,
-    /// It is to be told up to where it has everything.
+    /// Whether the server reports marks: up to which intention it has sent everything.
     pub(crate) marks: bool,
-    /// Of the latest values it may begin at a key.
+    /// Whether the listener may start at a key of the latest values.
     pub(crate) begins: bool,
 }
 
 impl PushdownRequest {
-    /// Kinds that are chosen there, a bit each; 0 for all: pages that need not be
-    /// looked through are sent as they lie.
+    /// Kinds that the server selects, one bit each. 0 means all, so that the server can send its
+    /// stored pages without reading them.
     pub(crate) fn kinds(&self) -> u8 {
         if self.query_part.is_some() || self.limit.is_some() {
             self.kinds
@@ -95,7 +94,7 @@ impl PushdownRequest {
     }
 }
 
-/// A record that a server could not read as the query wants.
+/// A record that a server could not read for the query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) code: ErrorCode,

@@ -1,8 +1,7 @@
-//! What holds now in a topic of a server: each key once.
+//! Reads the current values of the keys of a topic at a server: each key once.
 //!
-//! A server sends each key as it is when its turn comes. Invariant: a client that
-//! resumes at [`Replay::position`] misses nothing and sees nothing twice,
-//! however often the connection broke.
+//! A server sends each key as it is at that moment. Invariant: a client that continues at
+//! [`Replay::position`] misses no record and sees none twice, however often the connection broke.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,9 +15,9 @@ use super::link::{Asked, Received, packet_of};
 use super::pause::BackOff;
 use super::{Remote, other, refused, unexpected};
 
-/// Bytes of pages that may be on their way.
+/// Bytes of pages that may be in transit.
 const CREDIT_BYTES: u64 = 1 << 20;
-/// Records that may be on their way.
+/// Records that may be in transit.
 const CREDIT_RECORDS: u64 = 1 << 16;
 
 /// The values of all keys, in byte order of keys.
@@ -26,13 +25,13 @@ const CREDIT_RECORDS: u64 = 1 << 16;
 pub(crate) struct Replay {
     remote: Arc<Remote>,
     topic: Box<str>,
-    /// What was asked last.
+    /// The request in progress.
     asked: Option<Asked>,
-    /// First offset that is not part of it.
+    /// First offset after the replay.
     position: u64,
-    /// The last key that was handed out.
+    /// The last key that was returned.
     after: Option<Box<[u8]>>,
-    /// Bytes and records received since the credit was last filled up.
+    /// Bytes and records received since the last credit was sent.
     used: (u64, u64),
 }
 
@@ -45,7 +44,7 @@ impl Drop for Replay {
 }
 
 impl Replay {
-    /// Asks for it.
+    /// Starts a replay. Waits for the server.
     pub(crate) async fn new(remote: Arc<Remote>, topic: &str) -> Result<Self, StoreError> {
         let mut replay = Self {
             remote,
@@ -59,7 +58,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// First offset that is not part of it.
+    /// First offset after the replay.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -68,7 +67,7 @@ impl Replay {
         self.remote.until()
     }
 
-    /// Asks, again if need be, and returns where new records begin.
+    /// Sends the request, again if necessary. Returns the offset at which new records begin.
     async fn start(&mut self) -> Result<u64, StoreError> {
         let link = &self.remote.link;
         let end = self.until();
@@ -105,7 +104,7 @@ impl Replay {
         }
     }
 
-    /// The value of the next key; `None` after the last one.
+    /// Returns the value of the next key; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>, StoreError> {
         loop {
             let until = self.until();
@@ -114,8 +113,8 @@ impl Replay {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Err(self.remote.link.late()),
                 Received::Lost => {
-                    // What happened in between is still after the first
-                    // position.
+                    // Records since then are after the first position, so the caller reads them
+                    // later.
                     self.start().await?;
                     continue;
                 }
@@ -145,7 +144,7 @@ impl Replay {
         }
     }
 
-    /// Fills the credit up when half of it is used.
+    /// Sends more credit when half of it is used.
     fn credit(&mut self, bytes: u64) {
         self.used.0 += bytes;
         self.used.1 += 1;

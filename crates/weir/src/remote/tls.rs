@@ -1,10 +1,9 @@
 //! TLS over a socket that one thread reads and another one writes.
 //!
 //! Invariants:
-//! - Bytes are sent in the order in which they were encrypted (`out` is held
-//!   during both).
-//! - No thread waits for the socket while it holds the session. So a reader
-//!   never waits for a writer that waits for the reader of the peer.
+//! - Bytes are sent in the order in which they were encrypted. `out` is locked during both steps.
+//! - No thread waits for the socket while it locks the session. So a reader never waits for a
+//!   writer that waits for the reader of the peer.
 //! - No bytes are sent in clear text, and every peer is verified.
 
 use parking_lot::{Mutex, MutexGuard};
@@ -25,9 +24,9 @@ use weir_store::StoreError;
 use super::ConnectOptions;
 use crate::error::remote_error;
 
-/// Bytes in clear that are encrypted at a time: one record.
+/// Bytes of clear text that are encrypted at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;
-/// Where systems keep the authorities they trust.
+/// Files in which systems store their trusted authorities.
 const SYSTEM_AUTHORITIES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -35,14 +34,14 @@ const SYSTEM_AUTHORITIES: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
-/// A connection that is encrypted.
+/// An encrypted connection.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     socket: TcpStream,
     session: Mutex<ClientConnection>,
-    /// Encrypted bytes that arrived and were not looked at.
+    /// Encrypted bytes that arrived and are not decrypted yet.
     input: Mutex<Input>,
-    /// Encrypted bytes on their way out.
+    /// Encrypted bytes that are not sent yet.
     out: Mutex<Vec<u8>>,
 }
 
@@ -53,10 +52,10 @@ struct Input {
     end: usize,
 }
 
-/// Whom to trust and what to show, read from files.
+/// Reads the trusted authorities and the client certificate from files.
 ///
 /// # Errors
-/// When a file cannot be read or used.
+/// If a file cannot be read or used.
 pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, StoreError> {
     let mut roots = RootCertStore::empty();
     let system = || {
@@ -64,7 +63,7 @@ pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, Stor
         there.into_iter().find(|path| path.exists())
     };
     if let Some(path) = options.authority.clone().or_else(system) {
-        // A bundle of a system may hold some that this library does not take.
+        // The bundle of a system may contain certificates that this library does not accept.
         let (added, _) = roots.add_parsable_certificates(certificates(&path)?);
         if added == 0 {
             return Err(unusable(&path, "holds no certificate of an authority"));
@@ -106,7 +105,7 @@ fn unusable(path: &Path, why: &str) -> StoreError {
 }
 
 impl TlsStream {
-    /// The handshake with the server of this name, at most `time` of silence.
+    /// Makes the handshake with the server of this name. Fails after `time` without a byte.
     pub(crate) fn new(
         socket: TcpStream,
         name: &str,
@@ -137,12 +136,12 @@ impl TlsStream {
         })
     }
 
-    /// The socket below.
+    /// The underlying socket.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Bytes in clear; 0 at the end. For one thread at a time.
+    /// Reads clear text; 0 at the end. Only one thread may call it at a time.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut input = lock(&self.input);
         loop {
@@ -150,8 +149,7 @@ impl TlsStream {
                 let mut session = lock(&self.session);
                 match session.reader().read(into) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    // The protocol says itself where it ends, so a stream that
-                    // was cut off is no danger.
+                    // The protocol marks its own end, so a truncated stream is not a risk.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                     done => return done,
                 }
@@ -166,7 +164,7 @@ impl TlsStream {
                     if speaks {
                         self.answer()?;
                     }
-                    // There may be something to hand out now.
+                    // The session may have clear text now.
                     continue;
                 }
             }
@@ -178,8 +176,8 @@ impl TlsStream {
         }
     }
 
-    /// Sends what the session itself has to say, such as a new key. If a write
-    /// is under way it goes with that one or the next.
+    /// Sends packets of the session itself, such as a new key. If another thread is writing, that
+    /// write or the next one sends them.
     fn answer(&self) -> io::Result<()> {
         let Some(mut out) = self.out.try_lock() else {
             return Ok(());
@@ -187,7 +185,7 @@ impl TlsStream {
         self.send(&mut out, &[])
     }
 
-    /// Encrypts and sends everything.
+    /// Encrypts and sends all bytes.
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut out = lock(&self.out);
         bytes
@@ -208,7 +206,7 @@ impl TlsStream {
     }
 }
 
-/// An error of a handshake, with what to try where something else answered.
+/// Adds advice to an error of a handshake with a peer that does not use TLS.
 fn explained(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let hint = match inner {
@@ -224,6 +222,6 @@ fn explained(error: io::Error) -> io::Error {
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic left is an encrypted stream that the other side refuses.
+    // After a panic, the encrypted stream is broken and the peer rejects it.
     of.lock()
 }

@@ -1,6 +1,6 @@
-//! Reads of a topic that are awaited.
+//! Asynchronous reads of a topic.
 //!
-//! Invariant: the result is that of the call which blocks.
+//! Invariant: the result is that of the blocking call.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::value::Value;
 
 impl Topic {
-    /// A value by its page.
+    /// Converts a page into its value.
     fn page<F: Future<Output = Result<Option<Page>, StoreError>> + Send + 'static>(
         page: F,
     ) -> Reply<Option<Value>> {
@@ -27,26 +27,26 @@ impl Topic {
         })
     }
 
-    /// As [`get`](Self::get), to be awaited.
+    /// Asynchronous [`get`](Self::get).
     pub fn get_async(&self, key: impl AsRef<[u8]>) -> Reply<Option<Value>> {
         let (backend, name) = (self.backend.clone(), self.name.clone());
         let key: Box<[u8]> = key.as_ref().into();
         Self::page(async move { backend.get_async(name.as_str(), key).await })
     }
 
-    /// As [`at`](Self::at), to be awaited.
+    /// Asynchronous [`at`](Self::at).
     pub fn at_async(&self, offset: ConsequenceOffset) -> Reply<Option<Value>> {
         let (backend, name) = (self.backend.clone(), self.name.clone());
         Self::page(async move { backend.record_async(name.as_str(), offset).await })
     }
 
-    /// As [`value`](Self::value), to be awaited.
+    /// Asynchronous [`value`](Self::value).
     pub fn value_async(&self, entry: &KeyEntry) -> Reply<Option<Value>> {
         let (backend, name, entry) = (self.backend.clone(), self.name.clone(), entry.clone());
         Self::page(async move { backend.value_async(name.as_str(), entry).await })
     }
 
-    /// As [`scan`](Self::scan), to be awaited.
+    /// Asynchronous [`scan`](Self::scan).
     pub fn scan_async(
         &self,
         prefix: &[u8],
@@ -62,21 +62,19 @@ impl Topic {
         })
     }
 
-    /// As [`try_info`](Self::try_info), to be awaited.
+    /// Asynchronous [`try_info`](Self::try_info).
     pub fn info_async(&self) -> Reply<Option<TopicInfo>> {
         let (backend, name) = (self.backend.clone(), self.name.clone());
         Reply::new(async move { Ok(backend.topic_async(name.as_str()).await?) })
     }
 
-    /// As [`listener`](Self::listener), to be awaited; its records are awaited
-    /// with [`TopicReader::next`].
+    /// Asynchronous [`listener`](Self::listener). Await the records with [`TopicReader::next`].
     pub fn listener_async(&self, from: ReadFrom) -> Reply<TopicReader> {
         let reader = self.backend.listen(self.name.as_str());
         Reply::new(async move { reader.starting_async(from).await })
     }
 
-    /// As [`latest`](Self::latest), to be awaited; its records are awaited with
-    /// [`Latest::next_async`].
+    /// Asynchronous [`latest`](Self::latest). Await the records with [`Latest::next_async`].
     pub fn latest_async(&self, patience: Duration) -> Reply<Latest> {
         let topic = self.clone();
         Reply::new(async move { Latest::new(&topic.backend, topic.name.as_str(), patience).await })

@@ -12,7 +12,7 @@ use weir::{
     WeirError,
 };
 
-/// Whatever has no verdict: its number.
+/// The error code of a call without a verdict.
 pub(crate) struct Failed(ErrorCode);
 
 impl From<WeirError> for Failed {
@@ -27,7 +27,7 @@ impl From<weir::StoreError> for Failed {
     }
 }
 
-/// An intention of a session that is sent later.
+/// A stored intention of a session, to be sent later.
 struct QueuedIntention {
     topic: String,
     what: What,
@@ -132,7 +132,7 @@ fn conditions(text: &str) -> Vec<Condition> {
         .collect()
 }
 
-/// A command that writes.
+/// Parses a command that writes.
 fn kept(line: &str, steps: &mut Vec<Step>) -> QueuedIntention {
     let (verb, rest) = cut(line);
     let (topic, rest) = cut(rest);
@@ -177,7 +177,7 @@ fn kept(line: &str, steps: &mut Vec<Step>) -> QueuedIntention {
     kept
 }
 
-/// Lends what was kept, as intentions.
+/// Passes stored intentions to `then`.
 fn with<T>(all: &[QueuedIntention], then: impl FnOnce(&[Intention<'_>]) -> T) -> T {
     let expects: Vec<Vec<Expect<'_>>> = all
         .iter()

@@ -1,4 +1,4 @@
-//! The lock of a connection, and the two signals beside it.
+//! The lock of a connection, and its two condition variables.
 //!
 //! Invariant: no answer is delivered and no task is woken while the state is
 //! locked, because a woken task may lock it at once.
@@ -16,7 +16,7 @@ use super::State;
 use crate::remote::ConnectOptions;
 use crate::remote::address::Address;
 
-/// What is done when the state is unlocked.
+/// An action to execute when the state is unlocked.
 #[derive(Debug)]
 pub(super) enum PendingWake {
     Answer(Answer, Result<Outcomes, StoreError>),
@@ -27,12 +27,12 @@ pub(super) enum PendingWake {
 pub(in crate::remote) struct Inner {
     pub(in crate::remote) client: ClientId,
     pub(in crate::remote) options: ConnectOptions,
-    /// The addresses that the caller named, at least one.
+    /// The addresses that the caller named; at least one.
     pub(in crate::remote) homes: Vec<Address>,
     state: Mutex<State>,
-    /// There is something to be sent.
+    /// Signals that a packet can be sent.
     pub(in crate::remote) work: Condvar,
-    /// Something has changed for those who wait.
+    /// Signals a change to waiting callers.
     pub(in crate::remote) news: Condvar,
 }
 
@@ -60,7 +60,7 @@ impl Inner {
     }
 
     pub(in crate::remote) fn lock(&self) -> Guard<'_> {
-        // A panic under the lock is one of ours; what it left is still whole.
+        // Only a bug of this crate can panic under the lock, and the state is still valid then.
         let state = self.state.lock();
         Guard {
             inner: self,
@@ -68,7 +68,7 @@ impl Inner {
         }
     }
 
-    /// Waits for news, at most until `until`; false when it is over.
+    /// Waits for a change until `until` at most. Returns `false` at that time.
     pub(in crate::remote) fn wait<'a>(
         &'a self,
         state: Guard<'a>,
@@ -81,7 +81,7 @@ impl Inner {
         (state.sleep(&self.news, left), true)
     }
 
-    /// Waits for something to be sent.
+    /// Waits until a packet can be sent.
     pub(in crate::remote) fn idle<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         let due = state.due();
         let time = due.map(|due| due.saturating_duration_since(Instant::now()));
@@ -91,7 +91,7 @@ impl Inner {
         state
     }
 
-    /// There is something to be sent.
+    /// Signals that a packet can be sent.
     pub(super) fn left(&self, mut state: Guard<'_>) {
         let idles = std::mem::take(&mut state.idles);
         drop(state);
@@ -101,8 +101,8 @@ impl Inner {
     }
 }
 
-/// The state, locked. Answers are given after it is unlocked: a woken task may
-/// lock it at once.
+/// The locked state. Responses are delivered after it is unlocked, because a woken task may lock it
+/// immediately.
 pub(in crate::remote) struct Guard<'a> {
     inner: &'a Inner,
     state: Option<MutexGuard<'a, State>>,
@@ -135,13 +135,13 @@ impl Drop for Guard<'_> {
             .as_mut()
             .map(|state| std::mem::take(&mut state.given));
         drop(self.state.take());
-        // Who waits for the oldest is woken once for all of them.
+        // In reverse order, a caller that waits for the oldest response wakes once for all of them.
         for given in given.into_iter().flatten().rev() {
             match given {
                 PendingWake::Answer(answer, result) => answer.complete(result),
                 PendingWake::Received(wake) => drop(wake),
                 PendingWake::Wake(waker) => {
-                    // Foreign code: a panic in it must not end this thread.
+                    // The waker is foreign code: its panic must not end this thread.
                     let woken = AssertUnwindSafe(|| waker.wake());
                     drop(std::panic::catch_unwind(woken));
                 }
@@ -151,8 +151,8 @@ impl Drop for Guard<'_> {
 }
 
 impl<'a> Guard<'a> {
-    /// Waits for a signal. When there are answers to give it gives them
-    /// instead, and asks to look again.
+    /// Waits for a signal. If there are responses to deliver, delivers them instead and returns, so
+    /// that the caller checks its condition again.
     fn sleep(mut self, signal: &Condvar, time: Option<Duration>) -> Guard<'a> {
         let inner = self.inner;
         if !self.given.is_empty() {

@@ -1,27 +1,26 @@
-//! RECEIVED: what the server has queued for its log and not answered.
+//! RECEIVED: which writes the server has queued for its log, before their verdicts.
 //!
-//! Writes are queued in the order in which they are sent, so the calls that are queued stand in
-//! front of those that are not. Invariant: a call is told once, and not before its last intention
-//! is queued.
+//! The server queues writes in the order in which they are sent, so the queued calls precede the
+//! others. Invariant: a call is notified once, and only after its last intention is queued.
 
 use super::State;
 use super::lock::PendingWake;
 use super::writes::Call;
 
-/// The calls that were told.
+/// The calls that were notified.
 #[derive(Debug, Default)]
 pub(super) struct Queued {
-    /// How many of those that wait, from the front.
+    /// The number of notified calls, from the oldest waiting call on.
     calls: usize,
-    /// Number of the last intention of these calls.
+    /// Number of the last intention of the notified calls.
     last: u64,
-    /// Without a session: number of the last intention that is queued.
+    /// Without a session: number of the last queued intention.
     to: u64,
 }
 
 impl State {
-    /// The server has queued so many intentions: those from `nonce` on in a session, else those
-    /// after the ones that it queued before.
+    /// Notes that the server has queued `count` intentions. In a session they start at `nonce`;
+    /// otherwise they follow the ones that it queued before.
     pub(in crate::remote) fn received(&mut self, nonce: u64, count: u64) {
         let answered = self.writes.answered();
         let to = if self.writes.client().is_none() {
@@ -29,7 +28,7 @@ impl State {
         } else {
             nonce.saturating_add(count).saturating_sub(1)
         };
-        // A server may say any number.
+        // The server may send any number, so the client limits it.
         let to = to.min(self.writes.last());
         self.queued.to = to;
         if self.queued.calls == 0 {
@@ -48,12 +47,12 @@ impl State {
         }
     }
 
-    /// No call waits any more.
+    /// Resets the state; no call waits any more.
     pub(super) fn forget_queued(&mut self) {
         self.queued = Queued::default();
     }
 
-    /// The oldest call, which is about to be answered.
+    /// Removes the oldest call, to deliver its response.
     pub(super) fn pop_call(&mut self) -> Option<Call> {
         self.queued.calls = self.queued.calls.saturating_sub(1);
         self.calls.pop_front()

@@ -1,8 +1,8 @@
-//! The requests of a connection, and what came for them: answers to questions,
-//! pages of listeners, and marks that say how far the server has got.
+//! The requests of a connection and the packets received for them: responses, pages of listeners,
+//! and marks, which report the progress of the server.
 //!
-//! Invariants: no packet is kept for a caller that has stopped waiting; a mark
-//! follows the record that it is about.
+//! Invariants: no packet is stored for a caller that has stopped waiting; a mark is delivered after
+//! the records before it.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
@@ -19,31 +19,31 @@ use super::{Link, OUT_BYTES_MAX, State, remote_error};
 use crate::clock::{Alarm, Until};
 use crate::remote::pause::BackOff;
 
-/// Requests of a connection that are on their way, or listened to.
+/// Requests in flight and open listeners of a connection.
 const REQUESTS_MAX: usize = 100_000;
 
-/// Somebody who waits for an answer of another kind.
+/// The packets for one request, and its waiting task.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     packets: VecDeque<Vec<u8>>,
-    /// Marks are wanted.
+    /// Whether the request asks for marks.
     marks: bool,
-    /// The server knows of the request: marks from now on are about it too.
+    /// Whether the server knows the request. Later marks then include it.
     answered: bool,
-    /// Everything up to this intention is among the packets that came.
+    /// All records up to this intention have arrived.
     mark: Option<u64>,
-    /// The connection on which it was asked is gone.
+    /// Whether the connection of this request is lost.
     pub(super) lost: bool,
-    /// The request, while it was not sent.
+    /// The encoded request, until it is sent.
     pub(super) unsent: Option<Vec<u8>>,
-    /// Who waits.
+    /// The waiting task.
     pub(super) waker: Option<Waker>,
 }
 
 impl Link {
-    /// Asks, and waits for the answer until then: one packet. Asks again when
-    /// the connection breaks, and later when the server says so: only for what
-    /// may be asked twice.
+    /// Sends a request and waits until `until` for its response, which is one packet. Resends it if
+    /// the connection breaks, or later if the server asks for that. So the request must be safe to
+    /// repeat.
     pub(crate) async fn ask(
         &self,
         message: &Message<'_>,
@@ -64,18 +64,18 @@ impl Link {
                     None => return Ok(packet),
                 },
                 Received::Lost => {}
-                // The refusal before says more than that the time is over.
+                // The earlier refusal is more precise than a timeout.
                 Received::Nothing => return refused.ok_or_else(|| self.late()),
             }
         }
     }
 
-    /// The error for an answer that did not come in time.
+    /// The error for a response that did not arrive in time.
     pub(in crate::remote) fn late(&self) -> StoreError {
         self.inner.lock().late()
     }
 
-    /// Waits so long; fails when the connection has ended for good.
+    /// Waits for `time`. Fails if the connection has ended for good.
     pub(in crate::remote) async fn rest(&self, time: Duration) -> Result<(), StoreError> {
         if let Some(until) = Instant::now().checked_add(time) {
             Until::new(until).await;
@@ -86,9 +86,8 @@ impl Link {
         }
     }
 
-    /// Sends a request, or keeps it until there is a connection. Its answers
-    /// are fetched with [`receive`](Self::receive), as long as what is returned
-    /// lives.
+    /// Sends a request, or stores it until there is a connection. [`receive`](Self::receive)
+    /// returns its responses while the returned value exists.
     pub(in crate::remote) fn begin(&self, message: &Message<'_>) -> Result<Asked, StoreError> {
         let mut state = self.inner.lock();
         if let Some(dead) = &state.dead {
@@ -127,7 +126,7 @@ impl Link {
         })
     }
 
-    /// Sends something more about a request, if its connection is still there.
+    /// Sends a further packet of a request, if the connection of the request still exists.
     pub(in crate::remote) fn add(&self, tag: u64, message: &Message<'_>) {
         let mut state = self.inner.lock();
         let is_there = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
@@ -137,7 +136,7 @@ impl Link {
         }
     }
 
-    /// The next answer to a request, at most until `until`.
+    /// Returns the next packet for a request. Waits until `until` at most.
     pub(in crate::remote) async fn receive(
         &self,
         tag: u64,
@@ -171,7 +170,8 @@ impl Link {
         received.await
     }
 
-    /// Up to where the records of a listener came, if all that came were taken.
+    /// The intention up to which the caller has all records of a listener, if it has taken every
+    /// received packet.
     pub(in crate::remote) fn mark(&self, tag: u64) -> Option<u64> {
         let state = self.inner.lock();
         let inbox = state.inboxes.get(&tag)?;
@@ -179,7 +179,7 @@ impl Link {
         inbox.mark.filter(|_| taken)
     }
 
-    /// What the server said last about how far it has got.
+    /// The progress that the server reported last.
     pub(in crate::remote) fn marks(&self) -> Option<(IntentionOffset, IntentionOffset)> {
         let marks = self.inner.lock().marks;
         marks.map(|(settled, created)| (IntentionOffset(settled), IntentionOffset(created)))
@@ -189,12 +189,12 @@ impl Link {
         self.inner.lock().marks = Some((settled.0, created.0));
     }
 
-    /// Packets that came so far.
+    /// The number of packets and marks received.
     pub(crate) fn deliveries(&self) -> u64 {
         self.inner.lock().deliveries
     }
 
-    /// Waits until more packets have come than these, until `until` at most.
+    /// Waits for a packet after the first `seen` ones, until `until` at most.
     pub(in crate::remote) fn wait_news(&self, seen: u64, until: Option<Instant>) {
         let mut state = self.inner.lock();
         while state.deliveries <= seen && state.dead.is_none() {
@@ -207,7 +207,7 @@ impl Link {
     }
 }
 
-/// A request; nobody waits for its answers when this is dropped.
+/// A request. When it is dropped, its packets are discarded.
 #[derive(Debug)]
 pub(in crate::remote) struct Asked {
     inner: Arc<Inner>,
@@ -220,12 +220,12 @@ impl Drop for Asked {
     }
 }
 
-/// What came for a request.
+/// What was received for a request.
 pub(in crate::remote) enum Received {
     Packet(Vec<u8>),
-    /// The connection broke: ask again.
+    /// The connection broke: send the request again.
     Lost,
-    /// Nothing in time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
@@ -236,7 +236,7 @@ impl State {
         self.encoder.encode(&packet, &mut self.out);
     }
 
-    /// Moves requests that were not sent to the bytes that are sent next.
+    /// Moves stored requests into the output buffer.
     pub(super) fn fill_requests(&mut self) {
         while self.out.len() < OUT_BYTES_MAX
             && let Some(tag) = self.unsent.pop_front()
@@ -248,12 +248,12 @@ impl State {
         }
     }
 
-    /// Whether anybody waits for answers with this tag.
+    /// Whether a caller waits for packets with this tag.
     pub(in crate::remote) fn is_asked(&self, tag: &[u8]) -> bool {
         number(tag).is_some_and(|tag| self.inboxes.contains_key(&tag))
     }
 
-    /// Puts a packet into the inbox that its tag names, if anybody waits.
+    /// Adds a packet to the inbox of its tag, if a caller waits for it.
     pub(in crate::remote) fn deliver(&mut self, tag: &[u8], packet: &[u8]) {
         if let Some(inbox) = number(tag).and_then(|tag| self.inboxes.get_mut(&tag)) {
             inbox.answered = true;
@@ -263,8 +263,8 @@ impl State {
         self.deliveries += 1;
     }
 
-    /// The server has sent everything up to this intention, but to these
-    /// listeners.
+    /// Notes that the server has sent everything up to `settled`, except to the listeners in
+    /// `lagging`.
     pub(in crate::remote) fn marked(&mut self, settled: u64, created: u64, lagging: &[u8]) {
         let lagging = lagging.split(|&byte| byte == b'\n');
         let lagging: HashSet<u64> = lagging
@@ -292,7 +292,7 @@ fn number(tag: &[u8]) -> Option<u64> {
     std::str::from_utf8(tag).ok()?.parse().ok()
 }
 
-/// Reads a packet that was received whole.
+/// Parses a complete packet.
 pub(in crate::remote) fn packet_of(bytes: &[u8]) -> Result<Packet<'_>, StoreError> {
     let wrong = |_| remote_error(ErrorCode::Protocol, "the server sent a packet that is none");
     let mut deframer = Deframer::default();

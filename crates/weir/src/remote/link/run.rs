@@ -28,7 +28,7 @@ const READ_BYTES: usize = 128 << 10;
 /// First byte of an alert record of TLS.
 const TLS_ALERT: u8 = 0x15;
 
-/// Why there is no connection.
+/// Why a connection ended or failed.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// Try the next server.
@@ -44,7 +44,7 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    /// Adds advice to the reason.
+    /// Adds advice to the error text.
     fn with(self, hint: &str) -> Self {
         let text = |text| format!("{text}; {hint}");
         match self {
@@ -69,7 +69,7 @@ fn stranger(address: &Address, answer: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Connects and reads until nobody needs it.
+/// Connects and reads until the connection ends for good.
 pub(super) fn read(inner: &Inner) {
     let mut pause = PAUSE_FIRST;
     let mut hops = 0;
@@ -124,7 +124,7 @@ pub(super) fn read(inner: &Inner) {
             state.give_up();
         }
         inner.news.notify_all();
-        // Half of it by chance, so that clients do not come all at once.
+        // The random half prevents that all clients reconnect at once.
         let until = Instant::now() + wait / 2 + wait.mul_f64(chance() / 2.0);
         while state.dead.is_none() {
             let (next, goes_on) = inner.wait(state, Some(until));
@@ -145,14 +145,15 @@ pub(super) fn read(inner: &Inner) {
     inner.work.notify_all();
 }
 
-/// Follows a redirect. A client that asked for TLS does not follow one without TLS, and
-/// sends its token in clear to no other host than the one that it was given.
+/// Follows a redirect. A client that uses TLS does not follow a redirect to an address without TLS.
+/// It sends its token in clear text only to hosts that the caller named.
 fn go(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
     follows(inner, &state.address, &to)?;
     turn(inner, state, to)
 }
 
-/// Whether TLS ends here. A socket of this machine promises nothing about the network.
+/// Whether the redirect would end TLS. A socket of this machine is not TLS, so leaving it is no
+/// downgrade.
 fn is_downgrade(from: &Address, to: &Address) -> bool {
     matches!(from, Address::Tls(_)) && !to.is_private()
 }
@@ -175,9 +176,8 @@ fn is_home(inner: &Inner, to: &Address) -> bool {
     inner.homes.iter().any(|home| home.host() == to.host())
 }
 
-/// The next connection goes to the next server that the caller or the cluster has
-/// named: the one before does not answer, or has no leader. The servers are asked
-/// in turn.
+/// Selects the next server of those that the caller or the cluster has named, in turn: the current
+/// one does not respond, or has no leader.
 fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)> {
     let known = || inner.homes.iter().chain(&state.nodes);
     let at = known().position(|known| *known == state.address);
@@ -188,8 +188,8 @@ fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)>
     }
 }
 
-/// The servers of a cluster, as one of them names them: those to which a redirect
-/// would be followed from the addresses that the caller named.
+/// The servers of a cluster in a list from one of them. Excludes those to which a redirect from the
+/// caller's addresses would not be followed.
 fn nodes_of(inner: &Inner, lines: &[u8]) -> Vec<Address> {
     let address = |line: &[u8]| {
         let (_, address) = std::str::from_utf8(line).ok()?.split_once(' ')?;
@@ -293,7 +293,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
                 if code_of(refusal) == ErrorCode::Redirect);
             let committed = matches!(packet.message, Message::Committed { .. });
             if !redirect && (committed || !packet.tag.is_empty()) {
-                // The server responds here.
+                // This server responds, so the chain of redirects has ended.
                 *hops = 0;
             }
             broken
@@ -395,7 +395,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         Message::Refusal(refusal)
             if code_of(refusal) == ErrorCode::Redirect && !refusal.is_of_write() =>
         {
-            // The caller repeats the call there once the fate of the writes in
+            // The caller repeats the call at the new address when the outcome of the writes in
             // flight is known.
             let to = refused_hello(refusal);
             if state.is_asked(packet.tag) {
@@ -406,7 +406,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             let code = code_of(refusal);
             state.refused(refusal, code, &said(refusal), inner.options.patience);
             if code == ErrorCode::Redirect {
-                // What was sent after it is refused as well.
+                // The server also refuses all writes that were sent after it.
                 state.moving.get_or_insert(refused_hello(refusal));
             }
         }
@@ -426,12 +426,12 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
         _ => {}
     }
-    // Nothing is sent here any more until the connection is down.
+    // Sends nothing more here until the connection is down.
     let moves = state.moving.is_some() && state.writes.unanswered().next().is_none();
     moves.then(|| Broken::Again("sent elsewhere".to_owned()))
 }
 
-/// Writes until nobody needs it.
+/// Writes until the connection ends for good.
 pub(super) fn write(inner: &Inner) {
     let mut state = inner.lock();
     let mut bytes = Vec::new();
@@ -444,7 +444,7 @@ pub(super) fn write(inner: &Inner) {
             drop(state);
             inner.news.notify_all();
             if stream.write_all(&bytes).is_err() {
-                // The reader notices it and reconnects.
+                // The reading thread notices the end and reconnects.
                 stream.end();
             }
             bytes.clear();
@@ -542,7 +542,7 @@ impl Input {
             self.bytes = vec![0; READ_BYTES];
         }
         if self.end == self.bytes.len() {
-            // Grows with the received bytes, never with an announced length.
+            // Grows with the received bytes, never by an announced length.
             let size = self.bytes.len() * 2;
             self.bytes.resize(size, 0);
         }

@@ -1,6 +1,6 @@
-//! The writes of a connection: from the hand of a caller to the answer.
+//! The writes of a connection, from the call to the response.
 //!
-//! A write keeps its place and its number until its answer arrives.
+//! A write keeps its position and its number until its response arrives.
 //!
 //! Invariants:
 //! - No intention overtakes an earlier one.
@@ -21,12 +21,12 @@ use super::{Link, OUT_BYTES_MAX, State, remote_error};
 use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
 use crate::reply::{look, next_look};
 
-/// Bytes of intentions that wait to be sent before callers wait themselves.
+/// Bytes of unsent intentions; above this, callers block.
 const OPEN_BYTES_MAX: usize = 16 << 20;
-/// Intentions that wait to be sent before callers wait themselves.
+/// Number of unsent intentions; above this, callers block.
 const OPEN_ITEMS_MAX: u64 = 100_000;
 
-/// Somebody who waits for answers to intentions that were handed over together.
+/// A caller that waits for the outcomes of intentions that it proposed together.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) count: u32,
@@ -35,22 +35,21 @@ pub(super) struct Call {
     pub(super) answer: Answer,
 }
 
-/// Writes were refused for now: they are sent again, the first of them alone.
+/// The pause after a server refused writes for now. They are then sent again, the first one alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
-    /// When the first of them was, with no write answered since.
+    /// When the first refusal arrived; reset by every outcome.
     since: Instant,
-    /// Not before.
+    /// When the first write is sent again.
     until: Instant,
-    /// The next pause, if the server names none.
+    /// The next pause if the server names none.
     pause: Duration,
 }
 
 impl Link {
-    /// Number of the next intention of the session; 1 before the server was
-    /// reached.
+    /// Number of the next intention of the session; 1 before a server was reached.
     pub(crate) fn next(&self) -> u64 {
-        // Unreachable: the first use will say so.
+        // The first use returns the error if no server can be reached.
         drop(self.facts());
         self.inner.lock().next()
     }
@@ -61,7 +60,7 @@ impl Link {
         Ok(self.inner.lock().next())
     }
 
-    /// Goes back to a nonce, when nothing is in flight any more.
+    /// Continues at a nonce, after the writes in flight have their outcomes.
     pub(crate) fn rewind(&self, nonce: u64) -> Result<(), StoreError> {
         let mut state = self.inner.lock();
         while !state.calls.is_empty() && state.dead.is_none() {
@@ -72,15 +71,15 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for news, unless this thread shall wait no longer.
+    /// Waits for a change. Fails if the wait of this thread was cancelled.
     fn pause<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>, StoreError> {
         drop(self.inner.wait(state, next_look()));
         look()?;
         Ok(self.inner.lock())
     }
 
-    /// Hands intentions over, to be executed in this order. In a session they
-    /// get its next numbers; the first of them is returned.
+    /// Queues intentions to be executed in this order. In a session they get its next numbers, and
+    /// the first of these is returned.
     pub(crate) fn propose(
         &self,
         intentions: &[Intention<'_>],
@@ -174,7 +173,7 @@ impl State {
         Ok(())
     }
 
-    /// When something may be sent that may not be sent now.
+    /// When held writes may be sent.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = self.writes.held().is_some() || !self.open.is_empty();
         let hold = self.hold.filter(|_| waits && self.stream.is_some())?;
@@ -185,14 +184,14 @@ impl State {
             .then_some(hold.until)
     }
 
-    /// Whether nothing may be sent now, or only if nothing is in flight.
+    /// Whether writes must wait: for the end of the pause, or for the write in flight.
     fn is_held(&self) -> bool {
         let alone = self.writes.unanswered().next().is_none();
         self.hold
             .is_some_and(|hold| !alone || Instant::now() < hold.until)
     }
 
-    /// Appends a write that was noted as sent.
+    /// Encodes a write that is already recorded as sent.
     fn write(&mut self, count: u32, items: &[u8], chained: bool) {
         let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
         let chained = chained && chains && self.writes.client().is_none();
@@ -203,7 +202,7 @@ impl State {
         self.encoder.encode(&packet, &mut self.out);
     }
 
-    /// Moves writes that may be sent to the bytes that are sent next.
+    /// Moves writes that may be sent now into the output buffer.
     pub(super) fn fill_writes(&mut self) {
         while self.out.len() < OUT_BYTES_MAX
             && !self.is_held()
@@ -236,7 +235,7 @@ impl State {
         }
     }
 
-    /// What was sent and not answered is not known any more.
+    /// Fails the writes in flight: their outcomes cannot be learned any more.
     pub(super) fn lose(&mut self, why: &str) {
         let lost = self.writes.give_up();
         self.hold = None;
@@ -245,7 +244,7 @@ impl State {
         });
     }
 
-    /// Answers the calls of so many intentions, oldest first.
+    /// Fails the oldest calls, until `items` intentions are covered.
     pub(super) fn fail_calls(&mut self, mut items: u64, error: impl Fn(u64) -> StoreError) {
         while items > 0 {
             let Some(call) = self.pop_call() else {
@@ -258,7 +257,7 @@ impl State {
         }
     }
 
-    /// What was never sent is dropped.
+    /// Fails all other calls, whose intentions were never sent.
     pub(super) fn fail_open(&mut self, error: impl Fn() -> StoreError) {
         self.open.clear();
         self.open_bytes = 0;
@@ -270,7 +269,7 @@ impl State {
         }
     }
 
-    /// A run of answers to intentions.
+    /// Delivers a run of outcomes.
     pub(in crate::remote) fn answered(
         &mut self,
         nonce: u64,
@@ -304,8 +303,8 @@ impl State {
         Ok(())
     }
 
-    /// A write was refused as a whole. It is kept, to be sent again, if nothing
-    /// was taken, not after it either, and there is time.
+    /// Handles a refusal of a whole write. The write is kept and resent if the server executed
+    /// neither it nor a later write, and if there is time.
     pub(in crate::remote) fn refused(
         &mut self,
         refusal: &RefusalMessage<'_>,
@@ -322,7 +321,7 @@ impl State {
             return;
         };
         if session && refusal.nonce != Some(front) {
-            // The echo of a refusal that came before.
+            // A consequence of an earlier refusal.
             return;
         }
         let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
@@ -339,8 +338,8 @@ impl State {
         }
     }
 
-    /// Whether the write with this number may wait until it is sent again. What
-    /// was refused before it is after it waits with it.
+    /// Whether the write with number `first` may wait to be resent. A later write that was refused
+    /// waits with an earlier one.
     fn holds(&mut self, first: u64, refusal: &RefusalMessage<'_>, patience: Duration) -> bool {
         let leads = self.writes.held().is_none_or(|held| first < held.first);
         let now = Instant::now();
@@ -364,7 +363,7 @@ impl State {
         if asked.is_none() {
             hold.pause = (hold.pause * 2).min(PAUSE_MAX);
         }
-        // Some of it by chance, so that clients do not come all at once.
+        // The random part prevents that all clients resend at once.
         hold.until = now + pause + pause.mul_f64(chance() / 8.0);
         true
     }
@@ -378,11 +377,11 @@ impl State {
             ErrorCode::NonceGap | ErrorCode::NonceReused | ErrorCode::SessionExpired
         );
         if session {
-            // Their numbers are used up, as in a store of this process.
+            // Their numbers are used, as in a local store.
             if of_nonce {
                 self.writes.rewind(freed.end);
             }
-            // Everything after it is refused as well, sent or not.
+            // All later writes of the session fail too, sent or not.
             self.open.clear();
             self.open_bytes = 0;
             self.open_items = 0;
@@ -401,7 +400,7 @@ impl State {
     }
 }
 
-/// The intention under the number that it has on this connection.
+/// The intention with its number on this connection.
 fn numbered<'a>(client: ClientId, number: u64, intention: &Intention<'a>) -> Intention<'a> {
     let nonce = if client.is_none() { 0 } else { number };
     intention.under(client, nonce)
