@@ -1,7 +1,9 @@
-//! A server whose store is still opening: its ports answer that it is.
+//! A server whose store is still opening: its ports respond with this state.
 //!
-//! Invariants: nothing that needs the store is answered; a connection ends with
-//! its first answer; one more than [`CONNECTIONS_MAX`] connections closes the oldest of them.
+//! Invariants:
+//! - No request that needs the store is served.
+//! - A connection closes after its first response.
+//! - If more than [`CONNECTIONS_MAX`] connections are open, the oldest is closed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,26 +23,26 @@ use crate::security::{Protocol, Security};
 
 mod http;
 
-/// Connections that are open at the same time. Silent ones must not keep `/healthz` from those
-/// who ask for it, so the oldest is closed for a newer one.
+/// Maximum number of open connections. Silent connections must not block clients that request
+/// `/healthz`, so the oldest is closed for a new one.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Pause after a failed accept, so that a lack of descriptors is no busy loop.
+/// Pause after a failed accept, so that a lack of descriptors does not cause a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Milliseconds after which a client is asked to try again.
+/// Milliseconds after which a client should retry.
 const RETRY_MS: u64 = 1000;
 
 /// Time for the peer to read a refusal before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes of a greeting that are read, so that the refusal is not lost with them.
+/// Bytes of a greeting that are read. Closing a socket with unread bytes would discard the refusal.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 
-/// How much of an open is done, in percent.
+/// Progress of the open, in percent.
 pub(crate) type Percent = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// What a server that is opening knows.
+/// State of a server whose store is opening.
 pub(crate) struct State {
     pub(crate) config: ServerConfig,
     pub(crate) security: Arc<Security>,
@@ -54,13 +56,13 @@ impl fmt::Debug for State {
 }
 
 impl State {
-    /// How much is done; never all of it, as long as this is asked.
+    /// Progress of the open, in percent; at most 99, because the open is not finished.
     pub(crate) fn percent(&self) -> u64 {
         (self.percent_done)().min(99)
     }
 }
 
-/// Answers at these ports until the store is open; `None` when it never will be.
+/// Responds at these ports until the store is open; `None` if the open fails.
 pub(crate) async fn serve<T>(
     state: Arc<State>,
     http: Option<&TcpListener>,
@@ -68,7 +70,7 @@ pub(crate) async fn serve<T>(
     mut opened: oneshot::Receiver<T>,
 ) -> Option<T> {
     let mut connections = VecDeque::<AbortHandle>::with_capacity(CONNECTIONS_MAX);
-    // Its end tells the connections that are left to end as well.
+    // Dropping the sender also ends the remaining connections.
     let (phase, _) = watch::channel(Phase::Open);
     let opened = loop {
         let (accepted, protocol) = tokio::select! {
@@ -105,7 +107,7 @@ pub(crate) async fn serve<T>(
     opened
 }
 
-/// The next connection of a port; never without one.
+/// Returns the next connection of a port; waits forever if there is no port.
 async fn accept(listener: Option<&TcpListener>) -> std::io::Result<TcpStream> {
     match listener {
         Some(listener) => listener.accept().await.map(|(stream, _)| stream),

@@ -1,6 +1,6 @@
-//! How far the end of a server has come.
+//! The phases of a server's shutdown.
 
-/// How far the end of a server has come.
+/// A phase of the shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Serving.
@@ -8,7 +8,7 @@ pub(crate) enum Phase {
     Open,
     /// Still accepting, but no longer ready (lame duck).
     Leaving,
-    /// Nothing new is accepted; connections end after what they are doing.
+    /// No new connections or requests are accepted; connections close after the current work.
     Draining,
     /// Everything ends at once.
     Cut,

@@ -1,8 +1,8 @@
-//! Resources of the HTTP API, one module for each, and what they share.
+//! Resources of the HTTP API, one module for each, and their shared code.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | `route`, `openapi` | paths, methods and parameters of all resources, and the document made of them |
+//! | `route`, `openapi` | paths, methods and parameters of all resources, and the generated document |
 //! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `live`, `reading` | the state of the port, conditions, sessions, writing to and reading from the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
 //! | `streams` | descriptions and shared state of Durable Streams |

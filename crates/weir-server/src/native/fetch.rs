@@ -1,11 +1,10 @@
-//! What a listener needs and has to wait for: pages that are not in memory,
-//! values of keys.
+//! Work of listeners that may block: pages that are not in memory, and values of keys.
 //!
-//! A connection fetches one page at a time, on a thread that may wait, and
-//! fetches it again if it was not used. So it holds at most one page more.
-//! Abandoned work ends at the next record; until then the connection fetches
-//! nothing else. Invariant: what was fetched for one listener is never used by
-//! another.
+//! A connection fetches one page at a time, on a thread that may block. A page that was not used is
+//! fetched again, so the connection holds at most one extra page. Abandoned work ends at the next
+//! record; until then the connection fetches nothing else.
+//!
+//! Invariant: a result that was fetched for one listener is never used by another.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,30 +23,30 @@ use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::readers::{READS, Readers};
 
-/// Keys of a `latest` listener that are looked up at a time.
+/// Keys of a `latest` listener in one look-up.
 const REPLAY_KEYS: usize = 256;
 
-/// Which keys are looked up.
+/// The keys to look up.
 #[derive(Debug)]
 pub(super) struct LookUp {
     pub(super) store: Arc<Store>,
     pub(super) topic: Box<str>,
     pub(super) prefix: Box<[u8]>,
-    /// Those below are not.
+    /// Keys below this one are skipped.
     pub(super) from: Vec<u8>,
-    /// Those whose record is after it come later.
+    /// Keys with a record after this offset arrive later as new records.
     pub(super) upto: u64,
-    /// For a long value, which is covered before it is read.
+    /// Budget for a long value, which is reserved before it is read.
     pub(super) budget: MemoryBudget,
-    /// Bytes of a long value that are covered already.
+    /// Bytes that are already reserved for a long value.
     pub(super) reserved: usize,
 }
 
-/// What came of a fetch.
+/// Result of a fetch.
 #[derive(Debug)]
 enum Brought {
     Page(TopicReader, Result<Option<Page>, StoreError>, Reservation),
-    /// The page was dropped: so many bytes must be reserved first.
+    /// The page was dropped: this many bytes must be reserved first.
     Lacks(usize),
     Keys(Result<Keys, StoreError>),
     Found(Result<Box<FilterResult>, StoreError>),
@@ -63,28 +62,28 @@ pub(super) enum Fetched {
         page: Option<Page>,
         reservation: Reservation,
     },
-    /// There was no memory for it: so many bytes must be reserved first.
+    /// There was no memory for the page: this many bytes must be reserved first.
     Lacks(usize),
 }
 
 /// The fetch of a connection.
 #[derive(Debug)]
 pub(super) struct Fetch {
-    /// Room for looks, of all connections.
+    /// Permits for filter tasks, shared by all connections.
     filters: Arc<Semaphore>,
-    /// Threads that read, of all ports.
+    /// Reader threads, shared by all ports.
     readers: Readers,
-    /// For pages that were fetched and not sent.
+    /// Budget for pages that were fetched and not sent.
     budget: MemoryBudget,
-    /// The one look of this connection.
+    /// The permit of this connection for one filter task.
     turn: Arc<Semaphore>,
-    /// Number of the listener it is for.
+    /// Number of the listener that the fetch is for.
     listener: u64,
     task: Option<Task>,
     brought: Option<Brought>,
 }
 
-/// Something that is fetched; forgotten when dropped.
+/// A running fetch; its result is discarded when dropped.
 #[derive(Debug)]
 struct Task {
     handle: JoinHandle<Brought>,
@@ -94,7 +93,7 @@ struct Task {
 impl Drop for Task {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Ends a wait for room; what has begun looks at `stop`.
+        // Aborts a wait for a permit; work that has started checks `stop`.
         self.handle.abort();
     }
 }
@@ -112,20 +111,20 @@ impl Fetch {
         }
     }
 
-    /// The budget of what is fetched.
+    /// The budget for fetched pages.
     pub(super) fn budget(&self) -> MemoryBudget {
         self.budget.clone()
     }
 
-    /// Forgets everything.
+    /// Discards the fetch and its result.
     pub(super) fn reset(&mut self) {
         self.listener = 0;
         self.task = None;
         self.brought = None;
     }
 
-    /// Begins to look for what a query wants, if nothing else is fetched: then
-    /// the pushdown is away.
+    /// Starts to filter pages for a query, unless another fetch is running. Then the fetch owns the
+    /// pushdown until the result is taken.
     pub(super) fn look(
         &mut self,
         listener: u64,
@@ -146,7 +145,7 @@ impl Fetch {
         });
     }
 
-    /// Begins to look into records, when there is room for that.
+    /// Runs a filter task when permits are free.
     fn run_filter(
         &mut self,
         listener: u64,
@@ -157,7 +156,8 @@ impl Fetch {
         let stopped = Arc::clone(&stop);
         self.listener = listener;
         let handle = tokio::spawn(async move {
-            // First the connection's own, so that none waits for another twice.
+            // The permit of this connection comes first, so that one connection never waits for two
+            // shared permits.
             let Ok(turn) = turn.acquire_owned().await else {
                 return Brought::Lost;
             };
@@ -174,7 +174,7 @@ impl Fetch {
         self.task = Some(Task { handle, stop });
     }
 
-    /// What a look found for a listener.
+    /// Takes the result of a filter task for this listener.
     pub(super) fn take_found(
         &mut self,
         listener: u64,
@@ -212,15 +212,15 @@ impl Fetch {
         }
     }
 
-    /// Drops a page that nobody took; it is fetched again.
+    /// Drops a fetched page that was not taken; it is fetched again.
     pub(super) fn drop_page(&mut self) {
         if matches!(self.brought, Some(Brought::Page(..))) {
             self.brought = None;
         }
     }
 
-    /// Begins to fetch the next page of this reader, if nothing else is. `reserved` covers so
-    /// many bytes of it already.
+    /// Starts to fetch the next page of this reader, unless another fetch is running. `reserved`
+    /// bytes of it are already reserved.
     pub(super) fn page(&mut self, listener: u64, reader: &TopicReader, reserved: usize) {
         let (mut reader, budget) = (reader.clone(), self.budget.clone());
         self.begin(listener, move || {
@@ -228,7 +228,8 @@ impl Fetch {
             let covers = |bytes, reservation: &mut Reservation| {
                 bytes <= reserved || reservation.try_cover(bytes)
             };
-            // Before the block is there; a compaction may have changed it afterwards.
+            // Checked before the block is read; a compaction may change its size meanwhile, so it
+            // is checked again.
             let bytes = reader.next_page_bytes();
             if !covers(bytes, &mut reservation) {
                 return Brought::Lacks(bytes);
@@ -246,7 +247,7 @@ impl Fetch {
         });
     }
 
-    /// The page that was fetched for a listener.
+    /// Takes the page that was fetched for this listener.
     pub(super) fn take_page(&mut self, listener: u64) -> Option<Result<Fetched, StoreError>> {
         match self.take(listener)? {
             Brought::Page(reader, page, reservation) => Some(page.map(|page| Fetched::Page {
@@ -260,8 +261,8 @@ impl Fetch {
         }
     }
 
-    /// Begins to look up keys, if nothing else is fetched: then the pushdown, if
-    /// there is one, is away to look through them.
+    /// Starts to look up keys, unless another fetch is running. Then the fetch owns the pushdown,
+    /// if there is one, until the result is taken.
     pub(super) fn keys(
         &mut self,
         listener: u64,
@@ -279,7 +280,7 @@ impl Fetch {
         }
     }
 
-    /// The keys that were looked up for a listener.
+    /// Takes the keys that were looked up for this listener.
     pub(super) fn take_keys(&mut self, listener: u64) -> Option<Result<Keys, StoreError>> {
         match self.take(listener)? {
             Brought::Keys(keys) => Some(keys),
@@ -295,14 +296,14 @@ impl Fetch {
         self.brought.take()
     }
 
-    /// Nobody waits for what this listener asked for.
+    /// Discards the fetch of this listener.
     pub(super) fn forget(&mut self, listener: u64) {
         if self.listener == listener {
             self.reset();
         }
     }
 
-    /// Ready once when something was brought; else the task is woken then.
+    /// Ready once when a result has arrived; otherwise wakes the task when it does.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(task) = &mut self.task else {
             return Poll::Pending;
@@ -339,7 +340,7 @@ impl LookUp {
                 _ => 0,
             };
             if long > BLOCK_BYTES_FREE {
-                // Alone, so that one reservation covers it.
+                // A long value is returned alone, so that one reservation covers it.
                 if !keys.found.is_empty() {
                     keys.ends = false;
                     break;
@@ -353,7 +354,7 @@ impl LookUp {
             }
             let mut page = None;
             let block = if self.upto == u64::MAX {
-                // The list may be older than the value.
+                // The value may be newer than the list of keys.
                 store.get(topic, &entry.key)?
             } else if entry.offset.0 <= self.upto {
                 store.value(topic, &entry)?
@@ -393,8 +394,8 @@ mod tests {
     use super::{Brought, Fetch, Readers};
     use crate::limits::budget::MemoryBudget;
 
-    /// Work that says when it begins, ends when it is told, and says then
-    /// whether anybody still waits for it.
+    /// Work that reports its start, ends on request, and then reports whether a caller still waits
+    /// for it.
     struct Work {
         begun: Receiver<()>,
         go: Sender<()>,
@@ -423,7 +424,7 @@ mod tests {
         let first = work(&mut one, 1);
         assert!(first.begun.recv().is_ok());
         one.forget(1);
-        // Those wait for the first to end, and take no place.
+        // These wait for the first to end, and occupy no shared permit.
         let second = work(&mut one, 2);
         one.forget(2);
         let third = work(&mut one, 3);
@@ -440,7 +441,7 @@ mod tests {
         assert!(third.go.send(()).is_ok());
         assert_eq!(third.wanted.recv(), Ok(true));
         poll_fn(|c| one.poll(c)).await;
-        // All have given their places back.
+        // All tasks have returned their permits.
         assert!(Arc::clone(&places).acquire_many_owned(2).await.is_ok());
     }
 }

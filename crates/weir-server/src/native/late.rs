@@ -1,5 +1,4 @@
-//! A TLS client that reads answers late. Its receive window is a pipe of a few
-//! bytes.
+//! A TLS client that reads responses late. Its receive window is a pipe of a few bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -19,7 +18,7 @@ use crate::http::self_signed;
 use crate::security::Security;
 use crate::shared::Shared;
 
-/// Much longer than the test takes: only a hang reaches it.
+/// Much longer than the test needs: it reaches this only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The TLS session can hold the whole value, the window only a small part.
 const VALUE_BYTES: usize = 40_000;
@@ -83,7 +82,7 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
         {
             assert!(client.read_buf(&mut answer).await.unwrap() > 0);
         }
-        // The rest of the packet with the value, and the farewell.
+        // The rest of the packet with the value, and BYE.
         client.write_all(b"\n_request_bye\n|\n").await.unwrap();
         client.flush().await.unwrap();
         while client.read_buf(&mut answer).await.unwrap_or(0) > 0 {}

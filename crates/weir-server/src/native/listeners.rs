@@ -1,4 +1,4 @@
-//! Listeners of a connection: where each stands, what it may be sent.
+//! The listeners of a connection: their positions and their credit.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,75 +22,74 @@ use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::Reservation;
 use crate::shared::Shared;
 
-/// Pages that a filter looks through in one turn.
+/// Pages that a filter scans in one turn of a listener.
 const TURN_PAGES: usize = 16;
-/// Pages that all listeners of a connection look through before the connection
-/// and others get their turn.
+/// Pages that all listeners of a connection scan before the connection and others run again.
 const SEND_PAGES: usize = 64;
-/// What sending looked-up keys counts for, in pages.
+/// Cost of sending looked-up keys, counted in pages.
 const REPLAY_PAGES: usize = 16;
 
-/// The part of `latest` that comes before new records.
+/// The latest values that a `latest` listener gets before new records.
 #[derive(Debug)]
 struct Replay {
     prefix: Box<[u8]>,
-    /// Keys below were sent.
+    /// Keys below this one were sent.
     from: Vec<u8>,
-    /// Records above come as new ones.
+    /// Records after this offset arrive as new records.
     upto: u64,
-    /// What a query let through and is not sent.
+    /// Keys that a query accepted and that are not sent yet.
     ready: Option<Keys>,
 }
 
 #[derive(Debug)]
 struct Listener {
-    /// One that no other listener of the connection ever has.
+    /// A number that is unique among all listeners of the connection, including ended ones.
     number: u64,
     tag: Box<[u8]>,
     topic: Box<str>,
     reader: TopicReader,
-    /// Credit; below zero by at most one page.
+    /// Credit in bytes; negative by at most one page.
     bytes: i64,
     records: i64,
     follow: bool,
     filter: Option<Filter>,
-    /// What a query wants; nothing too while it is on its way to be looked for.
+    /// The query part of the listener; `None` while a fetch owns it.
     pushdown: Option<Box<Pushdown>>,
     pushes_down: bool,
-    /// What was found and is not sent.
+    /// Records that were found and not sent yet.
     found: Option<Box<FilterResult>>,
     replay: Option<Replay>,
-    /// Records left out since the last page or mark.
+    /// Records that were left out since the last page or mark.
     skipped: u64,
-    /// Waits at the end of the topic.
+    /// The wait for new records at the end of the topic.
     changed: Option<Changed>,
-    /// Whether marks are for it.
+    /// Whether the listener wants marks.
     marks: bool,
 }
 
-/// What a listener did in its turn.
+/// Result of a listener's turn.
 enum Turn {
-    /// Nothing can be done before something changes.
+    /// The listener waits for an event.
     Waits,
-    /// There may be more.
+    /// There may be more to send.
     Goes,
-    /// A page of so many bytes found no room; it is made again.
+    /// A page of this many bytes found no room; it is fetched again.
     Lacks(usize),
-    /// It is gone.
+    /// The listener has ended.
     Ends,
 }
 
-/// Bytes of a packet around its page, at most.
+/// Maximum number of bytes of a packet around its page.
 pub(super) const PACKET_HEAD_BYTES: usize = 1 << 10;
 
 /// All listeners of a connection.
 #[derive(Debug)]
 pub(super) struct Listeners {
     list: Vec<Listener>,
-    /// Whose turn it is.
+    /// Index of the listener whose turn it is.
     next: usize,
     page: Vec<u8>,
-    /// There is more to look through; it was only time for others.
+    /// There is more to scan; the turn ended only to let others run.
     goes_on: bool,
     /// Bytes of the page that found no room.
     lacks: usize,
@@ -122,7 +121,7 @@ impl Listeners {
         self.list.is_empty()
     }
 
-    /// Takes away the listeners of topics that are named so; gives their tags.
+    /// Removes the listeners of topics for which `gone` is true; returns their tags.
     pub(super) fn remove_topics(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Box<[u8]>> {
         let ended = self.list.extract_if(.., |listener| gone(&listener.topic));
         let fetch = &mut self.fetch;
@@ -138,8 +137,8 @@ impl Listeners {
         self.list.iter().any(|listener| *listener.tag == *tag)
     }
 
-    /// Begins to listen. Returns where, for the answer. `sought` is where a
-    /// time begins.
+    /// Adds a listener. Returns the response, which has its position. `sought` is the position for
+    /// a start time.
     pub(super) fn add(
         &mut self,
         store: &Store,
@@ -157,7 +156,7 @@ impl Listeners {
         let (first, last) = info.as_ref().map_or((0, 0), |i| (i.first.0, i.last.0));
         let mut after = listen.after;
         if let After::Offset(offset) = after {
-            // Compaction leaves holes; what retention removed is gone.
+            // Compaction leaves gaps that are readable; records that retention removed are not.
             let gone = store.removed(listen.topic).0;
             let removed = offset != 0 && offset < gone;
             if removed && listen.reset_earliest {
@@ -181,7 +180,7 @@ impl Listeners {
             After::Time(_) => reader.seek(sought.unwrap_or_default()),
             After::Latest => {
                 reader.seek(ConsequenceOffset(last));
-                // Without new ones after it, no key is left out.
+                // Without new records afterwards, no key may be left out.
                 let upto = if listen.follow { last } else { u64::MAX };
                 replay = (last != 0).then(|| Replay {
                     prefix: listen.prefix.unwrap_or_default().into(),
@@ -228,7 +227,7 @@ impl Listeners {
         })
     }
 
-    /// Adds to the credit of a listener, if it is there.
+    /// Adds to the credit of a listener, if it exists.
     pub(super) fn credit(&mut self, tag: &[u8], bytes: u64, records: u64) {
         if let Some(listener) = self.list.iter_mut().find(|listener| *listener.tag == *tag) {
             listener.bytes = listener.bytes.saturating_add(clamp(bytes));
@@ -236,7 +235,7 @@ impl Listeners {
         }
     }
 
-    /// Ends a listener; returns where it stood.
+    /// Removes a listener; returns its position.
     pub(super) fn remove(&mut self, tag: &[u8]) -> Option<u64> {
         let at = self.list.iter().position(|l| *l.tag == *tag)?;
         let listener = self.list.remove(at);
@@ -244,7 +243,7 @@ impl Listeners {
         Some(listener.reader.position().0)
     }
 
-    /// Ends them all.
+    /// Ends all listeners.
     pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
         self.goes_on = false;
         self.lacks = 0;
@@ -256,7 +255,7 @@ impl Listeners {
         }
     }
 
-    /// Sends pages, in turns, while they fit. Returns whether there was any
+    /// Sends pages of the listeners in turn, while there is room. Returns whether there was any
     /// progress.
     pub(super) fn send(
         &mut self,
@@ -326,28 +325,27 @@ impl Listeners {
         some
     }
 
-    /// When marks are looked at next, if any listener wants them.
+    /// Time of the next check for a mark, if any listener wants marks.
     pub(super) fn marks_due(&self) -> Option<Instant> {
         self.marks.due()
     }
 
-    /// Whether a page waits for room.
+    /// Whether a page waits for memory.
     pub(super) fn lacks_room(&self) -> bool {
         self.lacks > 0
     }
 
-    /// Drops a page that was fetched and cannot be sent now.
+    /// Drops a fetched page that cannot be sent now.
     pub(super) fn drop_fetched(&mut self) {
         self.fetch.drop_page();
     }
 
-    /// Whether [`send`](Self::send) stopped only for the sake of others.
+    /// Whether [`send`](Self::send) stopped only to let others run.
     pub(super) fn goes_on(&self) -> bool {
         self.goes_on
     }
 
-    /// Whether a listener that waits has something new; else the task is woken
-    /// when one has.
+    /// Whether a waiting listener has new records; otherwise wakes the task when one has.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut ready = self.fetch.poll(context).is_ready();
         for listener in &mut self.list {
@@ -355,7 +353,7 @@ impl Listeners {
                 && let Poll::Ready(more) = Pin::new(changed).poll(context)
             {
                 listener.changed = None;
-                // The store is closed: nothing will ever come.
+                // The store is closed: no more records will arrive.
                 listener.follow &= more;
                 ready = true;
             }
@@ -368,7 +366,7 @@ impl Listeners {
     }
 }
 
-/// Refuses what a query cannot ask of the latest values, or only of them.
+/// Refuses a query that `latest` does not support, or that only `latest` supports.
 fn check_latest(listen: &Listen<'_>) -> Result<(), Refused> {
     let query = &listen.query;
     let text = match listen.after {
@@ -388,22 +386,22 @@ fn clamp(credit: u64) -> i64 {
     i64::try_from(credit).unwrap_or(i64::MAX)
 }
 
-/// What a reader has next.
+/// The next result of a reader.
 enum Next {
     Page(Page),
-    /// Nothing at present.
+    /// No record at present.
     End,
-    /// A page for which so many bytes must be reserved first.
+    /// A page for which this many bytes must be reserved first.
     Lacks(usize),
 }
 
-/// What a listener works with in its turn.
+/// The resources of a listener in its turn.
 struct TurnContext<'a> {
     store: &'a Arc<Store>,
     fetch: &'a mut Fetch,
-    /// For the page that is made.
+    /// Buffer for the page that is encoded.
     scratch: &'a mut Vec<u8>,
-    /// Pages that may be looked through before others get their turn.
+    /// Pages that may be scanned before others run.
     left: &'a mut usize,
     encoder: &'a mut Encoder,
     out: &'a mut Outgoing,
@@ -435,7 +433,7 @@ impl Listener {
         })
     }
 
-    /// The next page; `Pending` while it is fetched.
+    /// Returns the next page; `Pending` while it is fetched.
     fn next_page(&mut self, hands: &mut TurnContext<'_>) -> Poll<Result<Next, StoreError>> {
         let next = |page: Option<Page>| page.map_or(Next::End, Next::Page);
         if let Some(fetched) = hands.fetch.take_page(self.number) {
@@ -503,7 +501,7 @@ impl Listener {
         Ok(Turn::Goes)
     }
 
-    /// Sends what a query wants.
+    /// Sends records that match a query.
     fn pushed_down(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let ready = self.found.take().map(Ok);
         let Some(found) = ready.or_else(|| hands.fetch.take_found(self.number)) else {
@@ -515,7 +513,7 @@ impl Listener {
         let mut found = found?;
         if let Ending::Lacks(bytes) = found.ending {
             self.pushdown = Some(found.pushdown);
-            // So many that it is not taken for a short page, which needs no room.
+            // Large enough to count as a long page; a short page would need no reservation.
             return Ok(Turn::Lacks(bytes + BLOCK_BYTES_FREE));
         }
         if let Some(page) = &found.page
@@ -526,7 +524,7 @@ impl Listener {
             let reservation = std::mem::replace(&mut found.reservation, rest);
             hands.out.offer(bytes, reservation);
         }
-        // Before the page, so that a client that has its records knows of them.
+        // Sent before the page, so that a client with its records also has this count.
         let bad = std::mem::take(&mut found.bad);
         if bad > 0 {
             hands.send(&self.tag, Message::Skipped { count: bad });
@@ -538,7 +536,7 @@ impl Listener {
             self.found = Some(found);
             return Ok(Turn::Lacks(lacks));
         }
-        // What was reserved for the look, and not for a long page.
+        // Releases the memory that was reserved for filtering, and not for a long page.
         hands.out.unreserve();
         self.reader = found.reader;
         self.pushdown = Some(found.pushdown);
@@ -567,7 +565,7 @@ impl Listener {
         Ok(Turn::Goes)
     }
 
-    /// A progress mark, if one is due.
+    /// Sends a progress mark, if one is due.
     fn mark(&mut self, due: bool, hands: &mut TurnContext<'_>) {
         if due {
             self.skipped = 0;
@@ -576,7 +574,7 @@ impl Listener {
         }
     }
 
-    /// Sends a page, or goes back to where it begins when there is no room.
+    /// Sends a page, or seeks back to its start if there is no room.
     fn page_or_back(
         &mut self,
         page: Page,
@@ -592,7 +590,7 @@ impl Listener {
         }
     }
 
-    /// Sends a page, or says how many bytes it needs room for.
+    /// Sends a page, or returns how many bytes it needs.
     fn page(
         &mut self,
         page: Page,
@@ -607,11 +605,11 @@ impl Listener {
         let mut scratch = std::mem::take(hands.scratch);
         scratch.clear();
         if hands.out.is_long(bytes) {
-            // Not twice as much, as a vector would grow by itself.
+            // Exact, because a vector would double its size.
             scratch.reserve_exact(bytes);
         }
         page.write_to(&mut scratch);
-        // Before its bytes are copied once more.
+        // Freed before its bytes are copied again.
         drop(page);
         if hands.out.is_long(bytes) {
             hands.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);
@@ -625,15 +623,15 @@ impl Listener {
         self.skipped = 0;
         self.bytes -= clamp(scratch.len() as u64);
         self.records -= clamp(records as u64);
-        // A page of one long record is not kept for the next one.
+        // The buffer of one long record is not retained for the next page.
         scratch.clear();
         scratch.shrink_to(64 << 10);
         *hands.scratch = scratch;
         Ok(())
     }
 
-    /// The next keys of a `latest` listener, each in a page of its own: offsets
-    /// do not ascend with keys.
+    /// Sends the next keys of a `latest` listener. Each one has a separate page, because offsets do
+    /// not ascend with keys.
     fn replay(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let Some(replay) = &mut self.replay else {
             return Ok(Turn::Goes);
@@ -662,8 +660,8 @@ impl Listener {
             hands.out.offer(bytes, reservation);
         }
         while let Some((key, page)) = keys.found.pop_front() {
-            // No credit, or enough for now: continues after the key before. What a
-            // query let through is counted, and sent.
+            // Without credit or room, continues later after the previous key. Keys that a query
+            // accepted are counted, so they are sent.
             let enough = self.bytes <= 0 || self.records <= 0 || hands.out.is_high();
             if enough && !self.pushes_down {
                 return Ok(Turn::Goes);
@@ -703,7 +701,7 @@ impl Listener {
         }
         self.pushdown = keys.pushdown;
         if !keys.ends {
-            // So that somebody who waits for what is rare hears something.
+            // A client that waits for a rare match should see progress.
             self.mark(self.pushes_down && self.skipped >= PROGRESS_RECORDS, hands);
         } else if self.pushes_down {
             let position = self.reader.position().0;

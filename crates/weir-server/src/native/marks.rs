@@ -1,9 +1,8 @@
-//! Marks: up to which intention the listeners of a connection have everything.
+//! Marks: the intention up to which the listeners of a connection have every record.
 //!
-//! Invariant: a mark is what the store had settled before the listeners were
-//! looked at, so that every record up to it is in front of the mark or belongs
-//! to a listener that the mark excepts. Marks have a pause, so that a busy store
-//! does not send one for each batch.
+//! Invariant: the position of a mark is read from the store before the listeners are checked. So
+//! every record up to it was sent before the mark, or belongs to a listener that the mark lists as
+//! lagging. A pause between marks keeps a busy store from sending one for each batch.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +12,10 @@ use weir_store::Store;
 
 use super::buffer::Outgoing;
 
-/// Pause between two marks that nothing else asks for.
+/// Pause between two marks.
 const MARK_PAUSE: Duration = Duration::from_millis(20);
 
-/// How far the store had got when a look began.
+/// The positions of the store before the listeners are checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     applied: IntentionOffset,
@@ -24,35 +23,35 @@ pub(super) struct Mark {
     created: IntentionOffset,
 }
 
-/// The last mark that a connection was sent, and whether the next one is due.
+/// The last mark that was sent, and whether the next one is due.
 #[derive(Debug, Default)]
 pub(super) struct ProgressMarks {
-    /// Whether any listener wants them.
+    /// Whether any listener wants marks.
     wanted: bool,
-    /// A listener came that was told nothing.
+    /// A listener was added that has no mark yet.
     news: bool,
     told: Option<(IntentionOffset, usize)>,
     looked: Option<Instant>,
 }
 
 impl ProgressMarks {
-    /// A listener came.
+    /// Records that a listener was added.
     pub(super) fn renew(&mut self, wants: bool) {
         self.wanted |= wants;
         self.news |= wants;
     }
 
-    /// What holds before the listeners are looked at.
+    /// Reads the positions of the store, before the listeners are checked.
     pub(super) fn begin(&self, store: &Store) -> Option<Mark> {
         self.wanted.then(|| Mark {
-            // What is made later may be known earlier, not the other way.
+            // In this order, because a value that is read later can only be ahead.
             settled: store.applied(),
             created: store.newest_topic(),
             applied: store.applied(),
         })
     }
 
-    /// Whether it is time to tell.
+    /// Whether a mark is due.
     pub(super) fn is_due(&self, mark: &Mark, sent: bool) -> bool {
         let waited = self.looked.is_none_or(|at| at.elapsed() >= MARK_PAUSE);
         let moved = self
@@ -61,7 +60,8 @@ impl ProgressMarks {
         self.news || (moved && (sent || waited))
     }
 
-    /// Tells it; these listeners are excepted. False when nothing was said.
+    /// Sends the mark, which lists `lagging` as lagging. Returns false if there was nothing new to
+    /// send.
     pub(super) fn send(
         &mut self,
         mark: &Mark,
@@ -89,7 +89,7 @@ impl ProgressMarks {
         true
     }
 
-    /// When it is looked at again.
+    /// Time of the next check.
     pub(super) fn due(&self) -> Option<Instant> {
         if !self.wanted {
             return None;

@@ -1,12 +1,11 @@
-//! The part of a query that a listener asks for: which records are sent, and
-//! what of them (docs/formats/native.md, "Queries").
+//! The query part of a listener: which records are sent, and which part of them
+//! (docs/formats/native.md, "Queries").
 //!
-//! It runs on a thread that may wait for a long time, and ends at the next
-//! record if no caller waits for it.
+//! It runs on a thread that may block, and ends at the next record if no caller waits for it.
 //!
 //! Invariants:
-//! - A stage needs one record only.
-//! - One call searches at most `FILTER_PAGES` pages.
+//! - A stage needs only one record.
+//! - One call scans at most `FILTER_PAGES` pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,17 +26,16 @@ use super::refuse::Refused;
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::{MemoryBudget, Reservation};
 
-/// Pages that are looked through in one go.
+/// Maximum number of pages scanned in one call.
 const FILTER_PAGES: usize = 64;
-/// Looking ends after the page in which so much time has passed, for the sake
-/// of others that wait for their turn.
+/// A call ends after the page in which this time has passed, so that waiting calls can run.
 const FILTER_TIME: Duration = Duration::from_millis(100);
-/// Bytes of records that are let through in one go.
+/// Bytes of accepted records after which a call ends.
 const FILTER_BYTES: usize = 64 << 10;
-/// Bytes of a record beside its key, value and metadata, at most.
+/// Maximum number of bytes of a record in addition to its key, value and metadata.
 const HEAD_BYTES: usize = 64;
 
-/// Which records a listener wants.
+/// Which records a listener wants, without a query.
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) key: Option<Box<[u8]>>,
@@ -56,30 +54,30 @@ impl Filter {
     }
 }
 
-/// What a listener of a query wants.
+/// The filter, query and limits of a listener.
 #[derive(Debug)]
 pub(super) struct Pushdown {
     filter: Option<Filter>,
     query_filter: Option<PushdownFilter>,
     cut: bool,
-    /// Records that may still be sent.
+    /// Records that may still be sent; `None`: no limit.
     left: Option<u64>,
     /// Records of later intentions are not sent.
     until: Option<u64>,
 }
 
-/// How a look ended.
+/// Why a call ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// There may be more.
+    /// There may be more records.
     More,
-    /// There is no more now.
+    /// There are no more records at present.
     End,
-    /// There is no more that is wanted.
+    /// No later record is wanted.
     Over,
-    /// A record cannot be read as the query wants.
+    /// A record cannot be read as the query requires.
     Fault(Refused),
-    /// Nothing was looked at: so many bytes must be reserved first.
+    /// No page was scanned: this many bytes must be reserved first.
     Lacks(usize),
 }
 
@@ -94,31 +92,31 @@ pub(super) struct FilterResult {
     /// Records that were left out.
     pub(super) skipped: u64,
     pub(super) ending: Ending,
-    /// For the page, until it is sent.
+    /// Reservation for the page, held until it is sent.
     pub(super) reservation: Reservation,
 }
 
 /// The next keys of a `latest` listener.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Each with a page that holds its record alone; none for a key whose
-    /// record comes later, or is not wanted.
+    /// Each key with a page of only its record; `None` if the record arrives later or is not
+    /// wanted.
     pub(super) found: VecDeque<(Box<[u8]>, Option<Page>)>,
-    /// Whether there are no more.
+    /// Whether there are no more keys.
     pub(super) ends: bool,
-    /// What a query wants, which was away to look through them.
+    /// The query part of the listener, returned by the fetch.
     pub(super) pushdown: Option<Box<Pushdown>>,
     /// Values that are not JSON and were left out.
     pub(super) bad: u64,
-    /// What is wrong with the record after them.
+    /// Error of the record after the keys.
     pub(super) fault: Option<Refused>,
-    /// For a long value, and its bytes.
+    /// Reservation for a long value, with its size in bytes.
     pub(super) reservation: Option<(usize, Reservation)>,
-    /// Bytes that the first value lacked: nothing was looked up.
+    /// Bytes that the first value needs: no key was looked up.
     pub(super) lacks: usize,
 }
 
-/// The fields of the query.
+/// Converts the fields of the query to text.
 fn text(asked: &PushdownQuery<'_>) -> Option<QueryText> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let mut params = Vec::new();
@@ -162,7 +160,7 @@ fn refused(error: &QueryError) -> Refused {
     Refused::new(error.code(), error.to_string())
 }
 
-/// The fault of a record whose value begins there in the page.
+/// The error of a record whose value starts at `start` in the page.
 fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
     let mut refused = Refused::new(error.code(), error.reason());
     refused.message.record = record;
@@ -170,7 +168,7 @@ fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
     refused
 }
 
-/// Bytes that looking into the next block takes: it, and a copy of it if it is long.
+/// Bytes of memory to scan the next block: the block, and a copy of it if it is long.
 fn block_bytes(reader: &TopicReader) -> usize {
     let block = reader.next_page_bytes();
     if block > BLOCK_BYTES_FREE {
@@ -180,7 +178,7 @@ fn block_bytes(reader: &TopicReader) -> usize {
     }
 }
 
-/// Puts a part after others.
+/// Appends a part, and returns its span.
 fn append(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(part);
@@ -188,7 +186,7 @@ fn append(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     Span { offset, len }
 }
 
-/// The page of one record, with another value.
+/// Returns a page of one record with another value.
 fn with_value(page: &Page, value: &[u8]) -> Result<Option<Page>, StoreError> {
     let mut one = PageBuilder::default();
     if let Some(record) = page.iter().next().transpose()? {
@@ -198,7 +196,7 @@ fn with_value(page: &Page, value: &[u8]) -> Result<Option<Page>, StoreError> {
 }
 
 impl Pushdown {
-    /// What LISTEN asks for; nothing when pages can be sent as they lie.
+    /// Creates the query part of a LISTEN. Returns only the filter if pages can be sent unchanged.
     pub(super) fn new(
         listen: &Listen<'_>,
         filter: Option<Filter>,
@@ -225,8 +223,8 @@ impl Pushdown {
         })))
     }
 
-    /// Looks for records to be sent, until `stop` is set. `reserved` covers so many bytes of the
-    /// budget already.
+    /// Scans for records to send, until `stop` is set. `reserved` bytes of the budget are already
+    /// reserved.
     pub(super) fn look(
         mut self: Box<Self>,
         mut reader: TopicReader,
@@ -283,8 +281,8 @@ impl Pushdown {
         })
     }
 
-    /// Looks through the records of keys: one that is not wanted stays without
-    /// its page, and what comes after the last one that is goes.
+    /// Filters the records of keys. Removes the page of a record that is not wanted, and all keys
+    /// after the last one that the limit allows.
     pub(super) fn look_up(
         mut self: Box<Self>,
         mut keys: Keys,
@@ -320,7 +318,7 @@ impl Pushdown {
 
     fn choose(&mut self, keys: &mut Keys) -> Result<(), StoreError> {
         let (mut bytes, mut frames) = (Vec::new(), Frames::default());
-        // Of each record that is looked into, the place of its key and its offset.
+        // Index of the key and offset of the record, for each record that the query examines.
         let mut looked = Vec::new();
         for (at, (_, page)) in keys.found.iter_mut().enumerate() {
             let Some(first) = page.as_ref().map(|page| page.iter().next()) else {
@@ -380,7 +378,7 @@ impl Pushdown {
         Ok(())
     }
 
-    /// Looks through one page; says at how many records.
+    /// Scans one page; returns how many records were examined.
     fn page(&mut self, page: &Page, chosen: &mut Chosen) -> Result<(u64, Look), StoreError> {
         let mut look = Look {
             bad: 0,
@@ -449,13 +447,13 @@ impl Pushdown {
     }
 }
 
-/// What became of a page.
+/// Result of scanning a page.
 struct Look {
     bad: u64,
     ending: Ending,
 }
 
-/// Records that are let through.
+/// Accepted records.
 #[derive(Default)]
 struct Chosen {
     page: PageBuilder,
@@ -464,7 +462,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Adds a record; false when it is one too many.
+    /// Adds a record; returns false if the limit is reached.
     fn push(&mut self, record: &Record<'_>, left: &mut Option<u64>) -> bool {
         match left {
             Some(0) => return false,

@@ -1,4 +1,4 @@
-//! Errors as refusals.
+//! Converts errors to refusals.
 
 use weir_core::ErrorCode;
 use weir_core::intention::IntentionError;
@@ -7,7 +7,7 @@ use weir_store::StoreError;
 
 use crate::cluster::ClientAddresses;
 
-/// Pause before a client asks again for a leader: a fifth of an election.
+/// Pause before a client looks for a leader again: a fifth of an election timeout.
 const NO_LEADER_RETRY_MS: u64 = 100;
 
 /// A refusal with its own text.
@@ -15,12 +15,12 @@ const NO_LEADER_RETRY_MS: u64 = 100;
 pub(super) struct Refused {
     pub(super) message: Box<RefusalMessage<'static>>,
     pub(super) text: String,
-    /// Where to go instead; empty: nowhere.
+    /// Address of another server to use instead; empty: none.
     pub(super) address: String,
 }
 
 impl Refused {
-    /// A refusal with a text that says more than the code does.
+    /// Creates a refusal with a text that is more specific than the sentence of its code.
     pub(super) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {
             message: Box::new(RefusalMessage::new(code)),
@@ -29,18 +29,18 @@ impl Refused {
         }
     }
 
-    /// A refusal with the sentence of its code.
+    /// Creates a refusal with the sentence of its code.
     pub(super) fn plain(code: ErrorCode) -> Self {
         Self::new(code, code.sentence())
     }
 
-    /// As `plain`; the connection ends after it.
+    /// Makes the refusal close the connection.
     pub(super) fn fatal(mut self) -> Self {
         self.message.fatal = true;
         self
     }
 
-    /// Appends the packet.
+    /// Appends the refusal as a packet.
     pub(super) fn encode(&self, tag: &[u8], encoder: &mut Encoder, out: &mut Vec<u8>) {
         let mut message = *self.message;
         let end = self.text.floor_char_boundary(TEXT_BYTES_MAX);
@@ -50,9 +50,9 @@ impl Refused {
     }
 }
 
-/// What a client is told about an error of the store. Paths and texts of the
-/// system stay here, but for what stopped all writes: the operator asks for it
-/// from where the clients are.
+/// Converts an error of the store for the client. Paths and texts of the system are omitted. An
+/// exception is the cause that stopped all writes, because the operator asks for it through a
+/// client.
 pub(super) fn of_store(error: &StoreError) -> Refused {
     match error {
         StoreError::Refused { index, error } => {
@@ -98,7 +98,7 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
     }
 }
 
-/// Sends a client to the leader, which has these addresses.
+/// Redirects a client to the leader with these addresses.
 fn elsewhere(client: &str) -> Refused {
     let Some(native) = ClientAddresses::read(client).native else {
         let text = "another node leads, and has no native port";

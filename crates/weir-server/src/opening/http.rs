@@ -1,5 +1,5 @@
-//! HTTP while the store is opening: every request is answered with 503, the share
-//! that is done and a time to try again; `/healthz` with 200.
+//! HTTP while the store is opening. Every request gets a 503 with the progress and a time to retry,
+//! except `/healthz`, which gets a 200.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::limits::STREAMS_MAX;
 use crate::limits::admission::Admission;
 use crate::phase::Phase;
 
-/// Answers the requests of one connection. Each answer ends the connection, so
-/// that the client comes back to a server that may be open by then.
+/// Responds to the request of one connection, then closes it. The client reconnects to a server
+/// that may be open by then.
 pub(crate) async fn answer<S>(io: S, state: Arc<State>, phase: watch::Receiver<Phase>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -44,7 +44,7 @@ where
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX);
-    // The peer, not the server, has to act on what went wrong.
+    // Errors of the connection concern the peer, not the server.
     drop(tokio::time::timeout(time, builder.serve_connection(io, service)).await);
 }
 
@@ -60,7 +60,7 @@ fn reply(state: &State, path: &str) -> Reply {
     reply
 }
 
-/// The answer as one of HTTP/2.
+/// Converts a response to HTTP/2.
 fn response(reply: &Reply) -> Response<String> {
     let body = match &reply.body {
         Body::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -84,7 +84,7 @@ impl State {
     }
 }
 
-/// What is behind one connection.
+/// The service of one connection.
 #[derive(Clone)]
 struct Visit(Arc<State>);
 

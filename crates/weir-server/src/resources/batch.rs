@@ -1,15 +1,15 @@
 //! Batches and transactions.
 //!
-//! A batch is read as it comes and cut at item boundaries into log entries of
-//! at most 10,000 items or 4 MiB; no more than one such entry is held. Each
-//! item has its own outcome; the answer lists them run-length coded.
+//! A batch is read as it arrives, and split at item boundaries into log entries of at most 10,000
+//! items or 4 MiB. At most one such entry is in memory. Each item has an outcome; the response
+//! lists them run-length coded.
 //!
-//! | module | room |
+//! | module | purpose |
 //! |---|---|
-//! | `stream`, `cursor` | where the items are, of a body on its way and of one that is there |
-//! | `item`, `few` | what an item says |
-//! | `writer`, `summary` | log entries, and what came of them |
-//! | `transaction` | all or none |
+//! | `stream`, `cursor` | finding items in a body that is arriving, and in a complete one |
+//! | `item`, `few` | parsing an item |
+//! | `writer`, `summary` | log entries, and their outcomes |
+//! | `transaction` | transactions: all items or none |
 
 mod cursor;
 mod few;
@@ -132,7 +132,7 @@ fn schemas() -> Value {
     })
 }
 
-/// A batch.
+/// Runs a batch.
 pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Result<Reply, Problem> {
     let framing = framing(call).unwrap_or(Framing::Lines);
     let mode = call.query.word(
@@ -162,7 +162,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         let mut reservation = Reservation::new(&edge.shared.admission.bodies);
         let body = whole(input, max, &mut reservation).await?;
         let body = coding::decode(&call.head, body, max, &mut reservation).await?;
-        // Its items are copies.
+        // The items are copies of the body.
         reservation.cover(body.len() * 2).await.map_err(busy)?;
         return at_once(edge, call, &reader, &body, atomic.then_some(conditions)).await;
     }
@@ -212,7 +212,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     )
 }
 
-/// A batch that is there as a whole.
+/// Runs a batch whose body has arrived.
 async fn at_once(
     edge: &Arc<Edge>,
     call: &Call,
@@ -276,7 +276,7 @@ async fn at_once(
     answer(call, &writer.summary, failed)
 }
 
-/// Items of a body that were read, and why no more were.
+/// Items of a body, and the reason why reading stopped.
 struct Gathered {
     items: Vec<Item>,
     cursor: Cursor,
@@ -284,7 +284,7 @@ struct Gathered {
     ended: bool,
 }
 
-/// Reads the next items: those of one log entry.
+/// Reads the next items, up to one log entry.
 fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> Gathered {
     let (mut items, mut bytes) = (Vec::new(), 0);
     let (mut failed, mut ended) = (None, false);

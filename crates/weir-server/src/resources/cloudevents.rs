@@ -1,5 +1,5 @@
-//! CloudEvents 1.0 over HTTP: binary, structured and batched mode store the
-//! same record; attributes live beside the payload.
+//! CloudEvents 1.0 over HTTP. Binary, structured and batched mode store one form of record;
+//! attributes are metadata beside the payload.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ pub(crate) fn is_structured(head: &Head) -> bool {
     starts(media(head), "application/cloudevents") && !is_batch(head)
 }
 
-/// Whether the events are in a format that is known.
+/// Checks that the events are in a supported format.
 pub(crate) fn check_format(head: &Head) -> Result<(), Problem> {
     let essence = media(head).split(';').next().unwrap_or_default().trim();
     let known = [
@@ -60,7 +60,7 @@ pub(crate) fn check_format(head: &Head) -> Result<(), Problem> {
     ))
 }
 
-/// The attributes in the header fields, if they make an event.
+/// Reads the attributes in the header fields; `None` if they are not an event.
 pub(crate) fn binary(head: &Head) -> Result<Option<Attributes>, Problem> {
     let all = [
         FieldName::CeId,
@@ -89,7 +89,7 @@ pub(crate) fn binary(head: &Head) -> Result<Option<Attributes>, Problem> {
     Ok(Some(attributes))
 }
 
-/// Undoes quotes and one round of percent escapes.
+/// Decodes quotes and one level of percent escapes.
 fn header_value(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok()?;
     let text = match text
@@ -113,7 +113,7 @@ fn header_value(value: &[u8]) -> Option<String> {
     String::from_utf8(decode(&text, false)?).ok()
 }
 
-/// Writes a value so that a header field can hold it.
+/// Encodes a value for a header field.
 pub(crate) fn header_text(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -192,7 +192,7 @@ fn is_time(text: &str) -> bool {
     numbers && signs && (matches!(zone, "Z" | "z") || offset)
 }
 
-/// An event taken out of its envelope.
+/// An event without its envelope.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) key: Vec<u8>,
@@ -200,7 +200,7 @@ pub(crate) struct Event<'a> {
     pub(crate) value: std::borrow::Cow<'a, [u8]>,
 }
 
-/// Reads the envelope of one event.
+/// Parses the envelope of one event.
 pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
     let wrong = |_| Problem::bad("the event is no JSON object");
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(wrong)?;
@@ -212,7 +212,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
             "data_base64" => coded = Some(raw),
             _ if raw.get() == "null" => {}
             _ => {
-                // Numbers and switches have their text.
+                // Numbers and booleans are stored as their text.
                 let text = match raw.get().as_bytes().first() {
                     Some(b'"') => serde_json::from_str(raw.get()).map_err(wrong)?,
                     Some(b'{' | b'[') => {
@@ -274,7 +274,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
     })
 }
 
-/// The attributes of a record, made up where it was no event.
+/// The attributes of a record; generated if the record was not written as an event.
 fn attributes(topic: &str, record: &Record<'_>, meta: &Meta<'_>) -> Attributes {
     let mut attributes: Attributes = meta
         .fields
@@ -304,7 +304,7 @@ fn attributes(topic: &str, record: &Record<'_>, meta: &Meta<'_>) -> Attributes {
     attributes
 }
 
-/// A record as an event with its envelope.
+/// Writes a record as an event with its envelope.
 pub(crate) fn write(topic: &str, record: &Record<'_>, out: &mut Vec<u8>) {
     let meta = Meta::read(record.meta);
     let mut object = Object::new(out);

@@ -1,5 +1,5 @@
-//! Proposals of programs. A module is compiled before it is logged: on a thread that may block,
-//! and few at a time.
+//! Proposals of programs. A module is compiled before it is logged, on a thread that may block. Few
+//! modules are compiled at a time.
 
 use std::sync::Arc;
 
@@ -13,15 +13,14 @@ use crate::http::problem::{Kind, Problem};
 use crate::limits::admission::Permit;
 use crate::resources::context::{Call, Edge};
 
-/// Operations that bring a program, with bytes of their own.
+/// An operation with a program, with owned bytes.
 enum Brings {
     Create(Box<TopicOptions>),
     Replace(Option<CodeHash>),
 }
 
-/// Hands over an intention that brings a program, if it does. The module is
-/// compiled before it is logged, which takes its time: on a thread that may,
-/// and few at a time.
+/// Proposes an intention that contains a program, if it does. The module is compiled before it is
+/// logged, on a thread that may block; few modules are compiled at a time.
 pub(crate) async fn propose(
     edge: &Arc<Edge>,
     call: &Call,

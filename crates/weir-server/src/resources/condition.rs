@@ -1,5 +1,5 @@
-//! Conditions of a request, as conditions of its intention. They are judged
-//! when the intention is applied, never here.
+//! Conditions of a request, converted to conditions of its intention. They are checked when the
+//! intention is applied, never here.
 
 use weir_core::Expect;
 
@@ -7,16 +7,16 @@ use crate::http::head::{FieldName, Head};
 use crate::http::problem::Problem;
 use crate::http::query::offset_of;
 
-/// Conditions, owned.
+/// The conditions of a request, with owned values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    /// All of these.
+    /// Conditions that must all hold.
     pub(crate) all: Vec<One>,
-    /// And one of these, when there are any: tags of `If-Match`.
+    /// The tags of `If-Match`, of which one must hold, if there are any.
     pub(crate) tags: Vec<One>,
 }
 
-/// One condition. Key conditions are about the key of the intention.
+/// One condition. Conditions on a key refer to the key of the intention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum One {
     KeyOffset(u64),
@@ -54,13 +54,13 @@ impl One {
         })
     }
 
-    /// Adds what was expected to a conflict.
+    /// Adds the expected value to a conflict.
     pub(crate) fn explain(self, problem: Problem) -> Problem {
         let (number, name) = self.says();
         problem.number("expected", number).text("condition", name)
     }
 
-    /// The number that it asks for, and its name.
+    /// Returns the expected number, and the name of the condition.
     fn says(self) -> (u64, &'static str) {
         match self {
             Self::KeyOffset(n) => (n, "key-offset"),
@@ -73,7 +73,7 @@ impl One {
         }
     }
 
-    /// Reads `name` or `name=number`.
+    /// Parses `name` or `name=number`.
     pub(crate) fn read(name: &str, number: Option<&str>) -> Option<Self> {
         let n = || number.and_then(offset_of);
         Some(match (name, number) {
@@ -89,7 +89,7 @@ impl One {
     }
 }
 
-/// What a tag of the resource is about.
+/// What an entity tag of the resource identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The topic's last offset: `"o41"`.
@@ -101,7 +101,7 @@ pub(crate) enum About {
 }
 
 impl About {
-    /// What is wrong with a tag that is none of the resource.
+    /// The error text for a tag that the resource does not have.
     fn refusal(self, tag: &str) -> String {
         let example = match self {
             Self::Events => r#""o3""#,
@@ -118,7 +118,7 @@ impl About {
 }
 
 impl Conditions {
-    /// Reads `If-Match`, `If-None-Match` and `Weir-Expect`.
+    /// Parses `If-Match`, `If-None-Match` and `Weir-Expect`.
     pub(crate) fn read(head: &Head, about: About) -> Result<Self, Problem> {
         let mut conditions = Self::default();
         for tag in head.list(FieldName::IfMatch) {
@@ -165,7 +165,7 @@ impl Conditions {
         self.all.is_empty() && self.tags.is_empty()
     }
 
-    /// The conditions with this tag of several.
+    /// Returns the conditions, with one tag of several.
     pub(crate) fn expects(&self, tag: Option<One>) -> Vec<Expect<'static>> {
         self.all
             .iter()
@@ -175,7 +175,7 @@ impl Conditions {
             .collect()
     }
 
-    /// Adds what was expected to a conflict, where there is one answer.
+    /// Adds the first expected value to a conflict.
     pub(crate) fn explain(&self, problem: Problem) -> Problem {
         match self.all.first().or(self.tags.first()) {
             Some(one) => one.explain(problem),
@@ -184,16 +184,16 @@ impl Conditions {
     }
 }
 
-/// `If-Match: *`: there is something.
+/// Converts `If-Match: *`, which requires that the resource exists.
 fn any(about: About) -> Option<One> {
-    // A topic that lives has at least the record of its creation; destroying
-    // or changing an absent one is refused anyway.
+    // A live topic has at least the record of its creation. Destroying or changing an absent topic
+    // is refused in any case.
     (about == About::Key).then_some(One::KeyPresent)
 }
 
 fn of_tag(tag: &str, about: About) -> Option<One> {
     let text = tag.strip_prefix('"')?.strip_suffix('"')?;
-    // A coded answer has a tag of its own; the thing is the same.
+    // A coded response has a suffix in its tag; the resource is equal.
     let text = text.split_once('-').map_or(text, |(text, _)| text);
     match about {
         About::Events => offset_of(text.strip_prefix('o')?).map(One::TopicOffset),

@@ -1,4 +1,4 @@
-//! What every handler of a resource gets: the state of the port and the request.
+//! Arguments of every handler of a resource: the state of the port and the request.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -20,27 +20,27 @@ use crate::http::reply::Reply;
 use crate::security::{Denied, Principal, Right};
 use crate::shared::Shared;
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// The principal that the connection itself proves.
+    /// The principal that the connection itself authenticates.
     pub(crate) principal: Arc<Principal>,
-    /// Its connection.
+    /// The slot of its connection.
     pub(crate) slot: Arc<Slot>,
 }
 
-/// What all connections of the HTTP port share.
+/// State that all connections of the HTTP port share.
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hub: Hub,
     pub(crate) ds: Streams,
-    /// The description of the interface.
+    /// Returns the OpenAPI description of the interface.
     pub(crate) description: fn() -> &'static str,
-    /// First half of the ids of requests; the second one counts.
+    /// First half of the request ids; the second half is a counter.
     run: u64,
     requests: AtomicU64,
-    /// Sessions of idempotency keys whose first request is not answered yet.
+    /// Sessions of idempotency keys whose first request has no response yet.
     keyed: Mutex<HashSet<ClientId>>,
 }
 
@@ -49,19 +49,18 @@ pub(crate) struct Edge {
 pub(crate) struct Call {
     pub(crate) head: Head,
     pub(crate) matched: Matched,
-    /// Whether its resource has its method.
+    /// Whether the resource has this method.
     pub(crate) is_known: bool,
     pub(crate) query: Query,
     pub(crate) page: Page,
     pub(crate) principal: Arc<Principal>,
-    /// The right that it has on its topic, as was found before its body was
-    /// read.
+    /// The right on the topic that was checked before the body was read.
     pub(crate) asked: Option<Right>,
     pub(crate) begun: Instant,
     pub(crate) id: String,
 }
 
-/// An idempotency key in flight; the next one may come when this is dropped.
+/// An idempotency key in flight. Dropping it allows the next request with this key.
 #[derive(Debug)]
 pub(crate) struct Keyed {
     edge: Arc<Edge>,
@@ -76,9 +75,9 @@ impl Drop for Keyed {
 }
 
 impl Edge {
-    /// `description` is that of the interface.
+    /// `description` returns the OpenAPI description of the interface.
     pub(crate) fn new(shared: Arc<Shared>, description: fn() -> &'static str) -> Self {
-        // Ids need not be secret, only different from those of the run before.
+        // Ids need not be secret. They must only differ from those of an earlier run.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0));
         Self {
@@ -92,11 +91,11 @@ impl Edge {
         }
     }
 
-    /// Marks an idempotency key as in flight; `None`: it is already.
+    /// Marks an idempotency key as in flight; `None` if it is already.
     pub(crate) fn enter(self: &Arc<Self>, client: ClientId) -> Option<Keyed> {
         let mut keyed = self.keyed.lock();
         let edge = Arc::clone(self);
-        // Made only when it is new: dropping one takes the mark away.
+        // Created only for a new key, because dropping a `Keyed` removes the mark.
         keyed.insert(client).then(|| Keyed { edge, client })
     }
 
@@ -105,7 +104,7 @@ impl Edge {
         format!("{:08x}{n:08x}", self.run)
     }
 
-    /// The last touch of every answer to a request.
+    /// Completes the response to every request.
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Problem>) -> Reply {
         let mut reply = match result {
             Ok(reply) => reply,
@@ -128,7 +127,7 @@ impl Edge {
         }
         reply.add("weir-request-id", &call.id);
         if call.matched.resource == Resource::Stream {
-            // Whatever somebody has put there, it is no page of this server.
+            // Stored content must never run as a page of this server.
             reply.add("x-content-type-options", "nosniff");
             reply.add("cross-origin-resource-policy", "same-origin");
             reply.add("content-security-policy", NO_PAGE);
@@ -139,7 +138,7 @@ impl Edge {
         }
         let taken = call.begun.elapsed();
         let resource = call.matched.resource;
-        // Others are counted together: a client must not add series.
+        // Unknown methods share one label, so that a client cannot add series.
         let method = if call.is_known {
             call.head.method.name()
         } else {
@@ -168,7 +167,7 @@ impl Edge {
         reply
     }
 
-    /// An error before there was a request.
+    /// The response to an error before there was a request.
     pub(crate) fn finish_bare(&self, problem: Problem) -> Reply {
         let id = self.next_id();
         self.shared.metrics.refused(problem.kind.status());
@@ -177,7 +176,7 @@ impl Edge {
         reply
     }
 
-    /// The answer to a head that is refused.
+    /// The response to a head that is refused.
     pub(crate) fn refuse(&self, bad: Bad) -> Reply {
         let config = &self.shared.config;
         self.finish_bare(match bad {
@@ -208,7 +207,7 @@ impl Edge {
     }
 }
 
-/// Names the same resource at the leader.
+/// Completes a redirect with the path of this resource at the leader.
 fn complete(problem: &mut Problem, head: &Head) {
     for (name, value) in &mut problem.fields {
         if *name == "location" {
@@ -232,7 +231,7 @@ pub(crate) fn denial(denied: Denied, topic: &str) -> Problem {
         .text("topic", topic)
 }
 
-/// A time as milliseconds, rounded up.
+/// Converts a duration to whole milliseconds plus one, so that the result is never too short.
 pub(crate) fn milliseconds(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis())
         .unwrap_or(u64::MAX)

@@ -1,29 +1,28 @@
-//! Durable Streams: topics under the protocol of that name, at `/ds/{name}`.
+//! Durable Streams: topics under that protocol, at `/ds/{name}`.
 //!
-//! A stream is a topic. Its bytes or messages are the records without a
-//! reserved key; what else a stream has (content type, end, producers, order)
-//! is in records of the same topic under keys that begin with [`RESERVED`](super::streams::terms::RESERVED), so
-//! that a write and what it changes are one transaction, and everything is
-//! there again after a crash. Which streams expire, and which are forks of
-//! which, is in the topic [`REGISTRY`](registry::REGISTRY).
+//! A stream is a topic. Its bytes or messages are the records without a reserved key. Its other
+//! state (content type, end, producers, order) is in records of the topic under keys that start
+//! with [`RESERVED`](super::streams::terms::RESERVED). So a write and the state that it changes are
+//! one transaction, and a crash loses neither. The topic [`REGISTRY`](registry::REGISTRY) records
+//! which streams expire, and which streams are forks of others.
 //!
-//! | module | room |
+//! | module | purpose |
 //! |---|---|
-//! | [`streams`](super::streams) | descriptions, positions, keys, limits; what requests share |
-//! | `view` | what a stream is now |
-//! | `walk` | its records, through its forks |
+//! | [`streams`](super::streams) | descriptions, positions, keys, limits; state shared by requests |
+//! | `view` | the current state of a stream |
+//! | `walk` | the records of a stream, through its forks |
 //! | `create`, `append`, `producer` | writes |
 //! | `read`, `follow` | reads |
-//! | `open` | the stream of a request; it ends one that has expired |
-//! | `lease`, `registry`, `forks` | which streams expire or have forks |
-//! | `expire`, `remove` | the end of streams |
+//! | `open` | finds the stream of a request, and removes an expired one |
+//! | `lease`, `registry`, `forks` | which streams expire, and which have forks |
+//! | `expire`, `remove` | removal of streams |
 //!
 //! docs/api/durable-streams.md describes the rules for users,
 //! docs/decisions/0021-durable-streams.md gives the reasons.
 //!
 //! Invariants:
 //! - State that a client could miss is never in memory only.
-//! - Every condition is decided in the store.
+//! - Every condition is checked in the store.
 
 mod append;
 mod create;
@@ -152,5 +151,5 @@ pub(crate) const TABLE: Table = Table {
     schemas: || serde_json::json!({}),
 };
 
-/// A read of an expired stream removes it, so reads have problems of writes.
+/// A read of an expired stream removes it, so reads can have the problems of writes.
 const STREAM_PROBLEMS: &[u16] = &[404, 410, 503, 504];

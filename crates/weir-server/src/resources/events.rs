@@ -20,10 +20,10 @@ const CLOUD_EVENTS: &str =
     r#"[{"specversion":"1.0","id":"1","source":"/orders","type":"created","data":{"id":1}}]"#;
 const WRITTEN: &str = r#"{"offset":2,"count":1,"intention":2,"effect":"valid"}"#;
 const BATCH: &str = r#"{"items":2,"valid":2,"runs":[[0,2,"valid",2]]}"#;
-/// A payload: bytes of any type.
+/// A payload of any media type.
 const ANY: &str = "*/*";
 
-/// What reads of lists answer, without the server-sent events.
+/// Response bodies of reads of lists, without server-sent events.
 const LISTS: [Content; 5] = [
     Content::json("RecordList", RECORDS),
     Content::new("application/x-ndjson", "RecordLines", RECORD),

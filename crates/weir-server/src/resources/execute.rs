@@ -1,4 +1,4 @@
-//! One intention without a payload, from a request to its verdict.
+//! Executes one intention without a payload, and returns its verdict.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::resources::context::{Call, Edge};
 
-/// Reads a body that is a JSON object.
+/// Parses a body that is a JSON object.
 pub(crate) fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
 }
 
-/// Carries out one intention without a payload.
+/// Executes one intention without a payload.
 pub(crate) async fn execute(
     edge: &Arc<Edge>,
     call: &Call,
@@ -31,7 +31,7 @@ pub(crate) async fn execute(
     with(edge, call, operation, body, conditions).await
 }
 
-/// As `execute`, without the conditions of the topic.
+/// As `execute`, without conditions on the topic.
 pub(crate) async fn execute_plain(
     edge: &Arc<Edge>,
     call: &Call,
@@ -92,7 +92,7 @@ async fn with(
     }
 }
 
-/// The head of an answer to a write to a topic itself.
+/// The head of the response to a write to the topic itself.
 pub(crate) fn done(status: u16, outcome: &Outcome) -> Reply {
     let mut reply = Reply::new(status);
     if let Some(commit) = outcome.commit() {

@@ -1,4 +1,4 @@
-//! How the body of a publication is split, and which key its events have.
+//! The framing of a body with several events, and the key of an event.
 
 use super::cloudevents;
 use super::context::Call;
@@ -7,7 +7,7 @@ use crate::http::base64;
 use crate::http::head::{FieldName, Method};
 use crate::http::problem::Problem;
 
-/// How the body of a batch is split.
+/// The framing of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Lines,
@@ -15,8 +15,7 @@ pub(crate) enum Framing {
     Events,
 }
 
-/// The key of an event, from `Weir-Key`, `Weir-Key-B64` or `?key=`; empty for
-/// none.
+/// Parses the key of an event from `Weir-Key`, `Weir-Key-B64` or `?key=`; empty for no key.
 pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
     let head = &call.head;
     let plain = head.raw(FieldName::WeirKey).map(<[u8]>::to_vec);
@@ -40,7 +39,7 @@ pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
     Ok(key.unwrap_or_default())
 }
 
-/// How the body is split, if it is many events.
+/// Returns the framing if the body has several events.
 pub(crate) fn framing(call: &Call) -> Option<Framing> {
     if call.matched.resource != Resource::Events || call.head.method != Method::Post {
         return None;
@@ -57,7 +56,7 @@ pub(crate) fn framing(call: &Call) -> Option<Framing> {
     }
 }
 
-/// Whether the body is many events; it is then read piece by piece.
+/// Whether the body has several events. Such a body is read piece by piece.
 pub(crate) fn is_batch(call: &Call) -> bool {
     framing(call).is_some()
 }

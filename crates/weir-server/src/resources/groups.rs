@@ -1,7 +1,7 @@
-//! Groups of a topic: members share its records and say what became of them.
+//! Groups of a topic: members share its records and acknowledge them.
 //!
-//! The rules are in the store; this module parses requests and writes
-//! responses. Invariant: a response has only records whose lease is in the log.
+//! The store implements the rules; this module parses requests and writes responses. Invariant: a
+//! response contains only records whose lease is in the log.
 
 use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table};
 use crate::http::head::Method;
@@ -40,7 +40,7 @@ use crate::resources::problems;
 const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"deaths":0,"letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
 const GROUP_ANSWER: &[Content] = &[Content::json("Group", GROUP)];
 
-/// The answer to a step that needs no more than its place in the log.
+/// The response to a step with only its position in the log.
 const STEP_DONE: &[Response] = &[Response {
     status: 200,
     content: &[Content::json(
@@ -49,7 +49,7 @@ const STEP_DONE: &[Response] = &[Response {
     )],
 }];
 
-/// POST of a step that is a JSON object.
+/// A POST operation for a step that is a JSON object.
 const fn step_operation(
     summary: &'static str,
     request: &'static [Content],
@@ -70,7 +70,7 @@ const fn step_operation(
     }
 }
 
-/// Header fields of steps that may be sent again.
+/// Header fields that make a step safe to retry.
 const ONCE_FIELDS: &[&str] = &["Idempotency-Key", "Weir-Client", "Weir-Nonce"];
 
 /// The table of this module.
@@ -420,7 +420,7 @@ enum Position {
     Text(String),
 }
 
-/// The offset up to which everything counts as done if a group begins at `from`.
+/// Returns the offset up to which all records count as processed if a group starts at `from`.
 async fn cursor_at(edge: &Arc<Edge>, call: &Call, from: Position) -> Result<u64, Problem> {
     let from = match from {
         Position::Offset(Number(offset)) => {
@@ -441,7 +441,7 @@ async fn cursor_at(edge: &Arc<Edge>, call: &Call, from: Position) -> Result<u64,
     })
 }
 
-/// One that is over its limit anyway stays over it.
+/// Saturates: a larger number exceeds its limit in any case.
 fn small(number: Number) -> u32 {
     u32::try_from(number.0).unwrap_or(u32::MAX)
 }
@@ -469,7 +469,7 @@ fn no_group() -> Problem {
     Problem::new(Kind::NoGroup, ErrorCode::GroupUnknown.sentence()).code(ErrorCode::GroupUnknown)
 }
 
-/// The group as it is now; reading that may wait for a disk.
+/// Returns the current state of the group; may block on a disk.
 async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
     let store = Arc::clone(&edge.shared.store);
     let (topic, group) = (call.matched.topic.clone(), call.matched.name.clone());
@@ -483,13 +483,13 @@ async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
     .await
 }
 
-/// GET of a group.
+/// Responds to GET of a group.
 pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let info = look_up(edge, call).await?;
     Ok(body_of(Reply::new(200), &info))
 }
 
-/// GET of all groups of a topic, by name.
+/// Responds to GET of all groups of a topic, by name.
 pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let after = call.query.text("after")?.unwrap_or_default().to_owned();
     let limit = call.query.number("limit", 1, GROUPS_PAGE_MAX)?;
@@ -593,7 +593,7 @@ fn put_member(object: &mut Object<'_>, member: &[u8]) {
     };
 }
 
-/// PUT: makes a group, or finds that it is there as it should be.
+/// Responds to PUT: creates a group, or checks that the existing group has these settings.
 pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let mut wanted: Setup = if body.trim_ascii().is_empty() {
         Setup::default()
@@ -638,7 +638,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     }
 }
 
-/// DELETE: the group ends, its position is forgotten.
+/// Responds to DELETE: deletes the group and its position.
 pub(crate) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let outcome = cursor(edge, call, GroupStep::Delete, b"").await?;
     Ok(told(200, &outcome, None))
@@ -654,7 +654,7 @@ async fn cursor(
     execute_plain(edge, call, Operation::Cursor { group, step }, body).await
 }
 
-/// The head of an answer to a step.
+/// The head of the response to a step.
 fn verdict(status: u16, outcome: &Outcome) -> Reply {
     let mut reply = Reply::new(status);
     if let Some(commit) = outcome.commit() {
@@ -667,7 +667,7 @@ fn verdict(status: u16, outcome: &Outcome) -> Reply {
     reply
 }
 
-/// The whole answer; `named` is what the intention's number is called beside.
+/// The response to a step; with `named`, the intention's offset is repeated under that name.
 fn told(status: u16, outcome: &Outcome, named: Option<&str>) -> Reply {
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);
@@ -737,7 +737,7 @@ struct Reset {
     to: Position,
 }
 
-/// In ascending order, each once.
+/// Returns the offsets sorted and without duplicates.
 fn ordered(offsets: Vec<Number>) -> Result<Vec<u64>, Problem> {
     if offsets.len() > GROUP_LIST_MAX {
         return Err(Problem::too_large("the number of offsets", GROUP_LIST_MAX));
@@ -748,7 +748,7 @@ fn ordered(offsets: Vec<Number>) -> Result<Vec<u64>, Problem> {
     Ok(offsets)
 }
 
-/// POST of a step that is a JSON object.
+/// Responds to POST of a step that is a JSON object.
 pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let mut named = None;
     let outcome = match call.matched.resource {
@@ -842,7 +842,7 @@ fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
     Ok(found)
 }
 
-/// POST of a claim: takes records, and waits for one if asked to.
+/// Responds to POST of a claim: returns records, and waits for one if the request asks for it.
 pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let query = &call.query;
     let member = query.bytes("member").unwrap_or_default();

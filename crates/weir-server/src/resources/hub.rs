@@ -1,12 +1,11 @@
-//! Tails of one topic wait together.
+//! Shared wake-ups for the tails of one topic.
 //!
-//! A topic that is followed has one task that waits for its store; the tails
-//! wait for that task. When there are many, it lets events gather for a moment,
-//! so that a thousand tails cost a thousand writes for each pause and not for
-//! each event, and tails that stand at the same place share what was rendered.
+//! Each followed topic has one task that waits for its store; the tails wait for that task. With
+//! many tails, the task pauses so that events accumulate. So a thousand tails cost a thousand
+//! writes for each pause, not for each event. Tails at one position share the rendered events.
 //!
-//! Invariant: a topic in the list has a task, and a task that ends takes its
-//! topic out. Both are done under the lock of the list, and so is joining.
+//! Invariant: a topic in the list has a task, and a task that ends removes its topic. Both happen
+//! under the lock of the list, as does joining.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -23,14 +22,14 @@ use crate::shared::Shared;
 /// A rendered run of events.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// What it was rendered for: position and form.
+    /// The position and form for which it was rendered.
     pub(crate) from: (u64, u8),
-    /// Last record in it.
+    /// Offset of its last record.
     pub(crate) next: u64,
     pub(crate) bytes: Bytes,
 }
 
-/// A topic that is followed.
+/// A followed topic.
 #[derive(Debug)]
 pub(crate) struct Follow {
     last: watch::Sender<u64>,
@@ -38,7 +37,7 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// What another tail has rendered from here.
+    /// Returns the piece that another tail has rendered from here, if any.
     pub(crate) fn shared(&self, from: (u64, u8)) -> Option<Piece> {
         let pieces = self.pieces.lock();
         pieces
@@ -48,7 +47,7 @@ impl Follow {
             .cloned()
     }
 
-    /// Keeps a piece for the others, if there are any.
+    /// Stores a piece for the other tails, if there are any.
     pub(crate) fn share(&self, piece: Piece) {
         if self.last.receiver_count() < 2 {
             return;
@@ -64,7 +63,7 @@ impl Follow {
 /// Topics by name.
 type Topics = Mutex<HashMap<String, Arc<Follow>>>;
 
-/// All topics that are followed.
+/// All followed topics.
 #[derive(Debug)]
 pub(crate) struct Hub {
     shared: Arc<Shared>,
@@ -79,8 +78,8 @@ impl Hub {
         }
     }
 
-    /// Follows a topic, which need not be there yet. The receiver hears of each
-    /// new end; its task ends with the last one of them.
+    /// Follows a topic, which may be created later. The receiver gets each new end. The task of the
+    /// topic ends when its last receiver is dropped.
     pub(crate) fn follow(&self, topic: &str) -> (Arc<Follow>, watch::Receiver<u64>) {
         let mut topics = lock(&self.topics);
         if let Some(follow) = topics.get(topic) {
@@ -111,7 +110,7 @@ fn lock(topics: &Topics) -> MutexGuard<'_, HashMap<String, Arc<Follow>>> {
     topics.lock()
 }
 
-/// What the task of a topic has.
+/// The state of the task of a topic.
 struct Watched {
     topic: String,
     topics: Arc<Topics>,
@@ -119,7 +118,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Tells the tails of the topic about each new end.
+    /// Sends each new end of the topic to its tails.
     async fn run(self, mut reader: TopicReader) {
         let last = &self.follow.last;
         loop {
@@ -129,12 +128,12 @@ impl Watched {
                     if self.ends() {
                         return;
                     }
-                    // Somebody came when the last one had just gone.
+                    // A tail joined just after the last one left.
                     continue;
                 }
             };
             if !there {
-                // The store has ended.
+                // The store is closed.
                 lock(&self.topics).remove(&self.topic);
                 return;
             }
@@ -148,7 +147,7 @@ impl Watched {
         }
     }
 
-    /// Takes the topic out of the list unless somebody listens.
+    /// Removes the topic from the list unless it has a tail. Returns whether it did.
     fn ends(&self) -> bool {
         let mut topics = lock(&self.topics);
         let alone = self.follow.last.receiver_count() == 0;
@@ -174,7 +173,7 @@ mod tests {
     use crate::security::Security;
     use crate::shared::Shared;
 
-    /// Lets the tasks of the hub go as far as they can.
+    /// Lets the tasks of the hub run until they wait.
     async fn rest() {
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -218,8 +217,8 @@ mod tests {
             rest().await;
             write(put);
             news.changed().await.unwrap();
-            // As on another thread, when the task has seen the last one go and
-            // the next one comes: it has to stay.
+            // Simulates a race with another thread: the task has seen the last tail leave when the
+            // next one joins. The task must continue.
             let watched = Watched {
                 topic: "t".to_owned(),
                 topics: Arc::clone(&hub.topics),
@@ -227,14 +226,14 @@ mod tests {
             };
             assert!(!watched.ends());
             assert!(lock(&hub.topics).contains_key("t"));
-            // The last one goes; before the task sees it, the next one comes.
+            // The last tail leaves; before the task sees it, the next one joins.
             drop(news);
             let (second, mut news) = hub.follow("t");
             assert!(Arc::ptr_eq(&first, &second));
             rest().await;
             write(put);
             news.changed().await.unwrap();
-            // All are gone: nothing is kept.
+            // All tails have left: the list is empty.
             drop(news);
             rest().await;
             assert!(lock(&hub.topics).is_empty());

@@ -1,5 +1,5 @@
-//! What every stream of server-sent events of a topic has: its wake-ups, its age, and whether its
-//! principal may still read.
+//! The common part of all server-sent event streams of a topic: wake-ups, maximum age, and the
+//! right of the principal to read.
 //!
 //! Invariant: each stream is counted in the metrics once, from its start to its end.
 
@@ -20,7 +20,7 @@ pub(super) struct Live {
     pub(super) topic: String,
     pub(super) follow: Arc<Follow>,
     principal: Arc<Principal>,
-    /// State of the identities when they were last asked.
+    /// State of the identities when they were last checked.
     epoch: u64,
     news: watch::Receiver<u64>,
     phase: watch::Receiver<Phase>,
@@ -31,7 +31,7 @@ pub(super) struct Live {
 pub(super) enum News {
     /// There may be records, or the server drains.
     Some,
-    /// Nothing came for a heartbeat, or the stream has reached its age.
+    /// No event arrived for the heartbeat interval, or the stream has reached its maximum age.
     None,
     /// The store is closed.
     Over,
@@ -42,7 +42,7 @@ impl Live {
         let (follow, news) = edge.hub.follow(topic);
         let age = edge.shared.config.tail_max_age;
         let spread = RandomState::new().build_hasher().finish() % 20;
-        // Between nine and eleven tenths, so that not all clients come back at once.
+        // Between 90 % and 110 %, so that clients do not all reconnect together.
         let age = age / 100 * u32::try_from(90 + spread).unwrap_or(100);
         edge.shared.metrics.tails.add(1);
         Self {
@@ -57,8 +57,8 @@ impl Live {
         }
     }
 
-    /// Marks the news so far as seen. Call it before a read: what comes during the read then ends
-    /// the next wait.
+    /// Marks the current news as seen. Call it before a read: news that arrive during the read then
+    /// end the next wait.
     pub(super) fn mark_seen(&mut self) {
         self.news.borrow_and_update();
     }
@@ -68,7 +68,7 @@ impl Live {
         *self.phase.borrow() >= Phase::Draining
     }
 
-    /// Whether the stream has reached its age.
+    /// Whether the stream has reached its maximum age.
     pub(super) fn is_old(&self) -> bool {
         Instant::now() >= self.ends
     }
@@ -84,7 +84,7 @@ impl Live {
         security.holds(&self.principal)
     }
 
-    /// Waits for news, at most for a heartbeat.
+    /// Waits for news, at most for the heartbeat interval.
     pub(super) async fn wait(&mut self) -> News {
         let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
         let draining = async {

@@ -1,10 +1,9 @@
-//! What the edge keeps beside a payload: its media type, CloudEvents
-//! attributes, the trace it belongs to.
+//! Metadata that the edge stores with a payload: its media type, CloudEvents attributes, and its
+//! trace.
 //!
-//! The metadata of a record is text, a line for each: `json` for a payload that
-//! was checked to be JSON of type `application/json`, else `name: value` with
-//! the name of a header field (docs/formats/meta.md). Whatever else somebody
-//! put there is left alone.
+//! The metadata of a record is text, one item per line. The line `json` marks a payload of type
+//! `application/json` that was checked to be JSON. Other lines are `name: value`, where the name is
+//! that of a header field (docs/formats/meta.md). Metadata of other writers is left unchanged.
 
 use weir_core::limits::META_BYTES_MAX;
 
@@ -12,17 +11,17 @@ use crate::http::head::{FieldName, Head};
 use crate::http::json::{self, Object};
 use crate::http::problem::{Kind, Problem};
 
-/// The line of checked JSON.
+/// The line for checked JSON.
 const JSON: &str = "json";
 
-/// Metadata that was read.
+/// Parsed metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta<'a> {
-    /// The payload was checked to be JSON.
+    /// Whether the payload was checked to be JSON.
     pub(crate) json: bool,
     /// All lines with a name.
     pub(crate) fields: Vec<(&'a str, &'a str)>,
-    /// It is something else: opaque.
+    /// Whether the metadata has another form and is opaque.
     pub(crate) foreign: bool,
 }
 
@@ -51,13 +50,13 @@ impl<'a> Meta<'a> {
         Some(field.1)
     }
 
-    /// Media type of the payload, as far as it is known.
+    /// Media type of the payload, if known.
     pub(crate) fn media_type(&self) -> Option<&'a str> {
         self.get("content-type")
             .or(self.json.then_some("application/json"))
     }
 
-    /// Adds the member `meta` to a record, if there is something to tell.
+    /// Adds the member `meta` to a record, if it has metadata to report.
     pub(crate) fn describe(&self, bytes: &[u8], object: &mut Object<'_>) {
         if self.foreign {
             match std::str::from_utf8(bytes) {
@@ -82,7 +81,7 @@ fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// Metadata that is being written.
+/// Builds metadata.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetaWriter {
     bytes: Vec<u8>,
@@ -122,21 +121,20 @@ impl MetaWriter {
     }
 }
 
-/// What a media type means for a payload.
+/// The meaning of a media type for a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Declared {
-    /// Nothing is said.
+    /// No type is declared.
     Nothing,
-    /// `application/json` without more.
+    /// `application/json` without other parameters.
     Json,
-    /// Some other type that is JSON.
+    /// Another JSON type.
     LikeJson,
-    /// Anything else.
+    /// Any other type.
     Other,
 }
 
-/// Reads a media type. What `curl -d` sends when nobody says a type counts as
-/// nothing said.
+/// Parses a media type. The default type of `curl -d` counts as no type.
 pub(crate) fn declared(content_type: Option<&str>) -> Declared {
     let Some(text) = content_type.map(str::trim).filter(|text| !text.is_empty()) else {
         return Declared::Nothing;
@@ -162,8 +160,7 @@ pub(crate) fn declared(content_type: Option<&str>) -> Declared {
     }
 }
 
-/// What the media type of a payload means for its metadata; checks what is
-/// called JSON.
+/// Adds metadata for the media type of a payload. Checks a payload that is declared as JSON.
 pub(crate) fn payload(head: &Head, body: &[u8], meta: &mut MetaWriter) -> Result<(), Problem> {
     if head.is_repeated(FieldName::ContentType) {
         return Err(Problem::bad("more than one Content-Type"));
@@ -172,7 +169,7 @@ pub(crate) fn payload(head: &Head, body: &[u8], meta: &mut MetaWriter) -> Result
     typed(text, body, meta)
 }
 
-/// As `payload`, for a media type from elsewhere.
+/// As `payload`, for a media type from another source.
 pub(crate) fn typed(
     content_type: Option<&str>,
     body: &[u8],
@@ -194,21 +191,21 @@ pub(crate) fn typed(
     }
 }
 
-/// How a payload stands in a JSON text.
+/// How a payload is represented in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// As it is.
+    /// Unchanged.
     Json,
-    /// As a text.
+    /// As a JSON string.
     Text,
     /// In base64.
     Bytes,
 }
 
-/// Bytes of a text up to which its escapes are not counted.
+/// Texts up to this many bytes become JSON strings without counting their escapes.
 const SHORT_TEXT_BYTES: usize = 64 << 10;
 
-/// Whether a text takes more bytes with its escapes than in base64. A control character takes six.
+/// Whether the escaped text is longer than its base64 form. A control character takes six bytes.
 fn is_longer_than_base64(text: &[u8]) -> bool {
     let escaped = text.iter().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2_usize,
@@ -218,9 +215,9 @@ fn is_longer_than_base64(text: &[u8]) -> bool {
     text.len() > SHORT_TEXT_BYTES && escaped.sum::<usize>() > text.len().div_ceil(3) * 4
 }
 
-/// Decides it: what was checked is JSON, what has another type is not, and what
-/// has none (other doors of the store say none) is looked at. So the JSON of a long payload takes
-/// at most a third more than the payload.
+/// Chooses the representation. A checked payload is JSON; one with another type is not; one without
+/// a type is checked now, because other interfaces of the store record no type. The JSON of a long
+/// payload is at most a third larger than the payload.
 pub(crate) fn shape(meta: &Meta<'_>, value: &[u8]) -> Shape {
     let untyped = meta.media_type().is_none();
     if meta.json || (untyped && json::check(value).is_none()) {

@@ -1,6 +1,5 @@
-//! The description of the interface (`OpenAPI` 3.1), made from the tables of the
-//! resources: what is not routed is not described. docs/api/openapi.yaml is the
-//! same document, held to it by a test.
+//! The description of the interface (`OpenAPI` 3.1), generated from the tables of the resources. It
+//! describes only routed operations. A test checks that docs/api/openapi.yaml is this document.
 
 use serde_json::{Map, Value, json};
 use weir_core::limits::GROUP_LEASE_MS_MAX;
@@ -13,7 +12,7 @@ use crate::http::problem::Kind;
 use crate::limits::{GROUPS_PAGE_MAX, PAGE_RECORDS_MAX, TOPICS_PAGE_MAX};
 use crate::security::Right;
 
-/// What a query parameter is: its schema and its meaning.
+/// Describes a query parameter: its schema and its meaning.
 fn parameter(row: &Row, method: Method, name: &str) -> Value {
     let number = |low: u64, high: u64| json!({"type": "integer", "minimum": low, "maximum": high});
     let word = |words: &[&str]| json!({"type": "string", "enum": words});
@@ -107,7 +106,7 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
     json!({"name": name, "in": "query", "required": required, "schema": schema, "description": about})
 }
 
-/// A header field of a request.
+/// Describes a header field of a request.
 fn field(name: &str, method: Method) -> Value {
     let tag = || json!({"type": "string"});
     let number = |max: u64| json!({"type": "integer", "minimum": 0, "maximum": max});
@@ -174,7 +173,7 @@ fn field(name: &str, method: Method) -> Value {
     json!({"name": name, "in": "header", "required": false, "schema": schema, "description": about})
 }
 
-/// Bodies by media type.
+/// Describes bodies by media type.
 fn content(list: &[Content]) -> Value {
     let mut content = Map::new();
     for one in list {
@@ -183,7 +182,7 @@ fn content(list: &[Content]) -> Value {
             && !one.media.contains("jsonl")
             && !one.media.contains("ndjson")
         {
-            // A test reads all of them.
+            // A test parses all examples.
             serde_json::from_str(one.example).unwrap_or_default()
         } else {
             Value::from(one.example)
@@ -197,7 +196,7 @@ fn content(list: &[Content]) -> Value {
     Value::Object(content)
 }
 
-/// Statuses of problems that an operation can answer.
+/// Statuses of problems that an operation can return.
 fn problems(operation: &Operation, method: Method) -> Vec<u16> {
     let mut list: Vec<u16> = vec![400, 405, 413, 414, 417, 421, 431, 500, 501, 505];
     if operation.right.is_some() {
@@ -214,7 +213,7 @@ fn problems(operation: &Operation, method: Method) -> Vec<u16> {
     list
 }
 
-/// Where an answer leads.
+/// Links from a response to other operations.
 fn links(row: &Row, method: Method, status: u16) -> Option<Value> {
     let topic = "$request.path.topic";
     let link = |operation: &str, parameters: Value| json!({"operationId": operation, "parameters": parameters});
@@ -280,7 +279,7 @@ fn described(row: &Row, operation: &Operation, method: Method) -> Value {
     if !operation.request.is_empty()
         && let Some(members) = described.as_object_mut()
     {
-        // A step of a group says what is done; other bodies may be empty.
+        // A step of a group needs a body; other bodies may be empty.
         let required = operation.right == Some(Right::Group) && method == Method::Post;
         members.insert(
             "requestBody".to_owned(),
@@ -290,7 +289,7 @@ fn described(row: &Row, operation: &Operation, method: Method) -> Value {
     described
 }
 
-/// Path parameters of a template.
+/// Describes the path parameters of a template.
 fn path_parameters(template: &str) -> Vec<Value> {
     let names = template
         .split('/')
@@ -320,7 +319,7 @@ fn problem_schema() -> Value {
     })
 }
 
-/// The first kind of a status, as it is answered.
+/// The problem object of the first kind with this status.
 fn problem_example(status: u16) -> Value {
     let kind = Kind::ALL.iter().find(|kind| kind.status() == status);
     kind.map_or(Value::Null, |kind| {

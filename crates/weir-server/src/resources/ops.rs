@@ -1,4 +1,4 @@
-//! What operators and machines ask the server about itself.
+//! Resources for operators: health, readiness, status and metrics.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::problems::of_store;
 use crate::shared::Shared;
 
-/// Names of the media types of metrics.
+/// Media types of metrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -188,7 +188,7 @@ pub(crate) const TABLE: Table = Table {
     schemas,
 };
 
-/// A GET that everybody may send.
+/// A GET that needs no right.
 const fn open(
     summary: &'static str,
     query: &'static [&'static str],
@@ -271,7 +271,8 @@ fn description(edge: &Edge) -> Reply {
         .with("application/json", (edge.description)().as_bytes())
 }
 
-/// 503 with the cause once the store takes no more writes: the process ends soon.
+/// Health: 503 with the cause if the store accepts no more writes, because the process then ends
+/// soon.
 fn health(edge: &Edge) -> Reply {
     match edge.shared.store.poison_cause() {
         None => plain(200, "ok\n"),
@@ -314,7 +315,7 @@ fn root(edge: &Edge) -> Reply {
         .with("application/json", body)
 }
 
-/// Whether requests should be sent here.
+/// Readiness: whether clients should send requests to this server.
 fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
     let shared = &edge.shared;
     let verbose = call.query.flag("verbose")?;
@@ -338,7 +339,7 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
         .with("application/json", body))
 }
 
-/// Why requests should not be sent here.
+/// The problem that explains why the server is not ready.
 fn not_ready(shared: &Shared) -> Problem {
     let draining = shared.phase() != Phase::Open;
     let failure = shared.store.failure();
@@ -363,7 +364,7 @@ fn not_ready(shared: &Shared) -> Problem {
         .raw("draining", flag(draining))
 }
 
-/// GET of the status.
+/// Responds to GET of the status.
 async fn status(edge: &Arc<Edge>) -> Result<Reply, Problem> {
     let shared = Arc::clone(&edge.shared);
     let fields = offload::run(move || Ok(crate::status::fields(&shared))).await?;
@@ -382,7 +383,7 @@ async fn status(edge: &Arc<Edge>) -> Result<Reply, Problem> {
         .with("application/json", body))
 }
 
-/// POST: compacts the log.
+/// Responds to POST: compacts the log.
 async fn compact(edge: &Arc<Edge>) -> Result<Reply, Problem> {
     let store = Arc::clone(&edge.shared.store);
     let report = offload::run(move || store.compact().map_err(|error| of_store(&error))).await?;
@@ -399,7 +400,7 @@ async fn compact(edge: &Arc<Edge>) -> Result<Reply, Problem> {
         .with("application/json", body))
 }
 
-/// GET of what is counted.
+/// Responds to GET of the metrics.
 pub(crate) async fn metrics(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let open = accept::names(&call.head, "application/openmetrics-text");
     let shared = Arc::clone(&edge.shared);

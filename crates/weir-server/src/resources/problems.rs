@@ -1,4 +1,4 @@
-//! Problems made of verdicts and errors of the store.
+//! Converts verdicts and errors of the store to problems.
 
 use weir_core::intention::IntentionError;
 use weir_core::{Commit, Detail, ErrorCode};
@@ -7,7 +7,7 @@ use weir_store::StoreError;
 use crate::cluster::ClientAddresses;
 use crate::http::problem::{Kind, Problem, kind_of};
 
-/// A verdict that is not VALID.
+/// Converts a verdict that is not VALID.
 pub(crate) fn of_commit(commit: &Commit) -> Problem {
     let code = commit.reason.unwrap_or(ErrorCode::Internal);
     let mut problem = Problem::new(kind_of(code), code.sentence()).code(code);
@@ -34,7 +34,7 @@ pub(crate) fn of_commit(commit: &Commit) -> Problem {
     }
 }
 
-/// An intention that was refused before it got a place in the log.
+/// Converts the refusal of an intention that is not in the log.
 pub(crate) fn of_intention(error: &IntentionError) -> Problem {
     match error {
         IntentionError::TooLarge { what, max, .. } | IntentionError::TooMany { what, max, .. } => {
@@ -50,7 +50,7 @@ pub(crate) fn of_intention(error: &IntentionError) -> Problem {
     }
 }
 
-/// An error of the store.
+/// Converts an error of the store.
 pub(crate) fn of_store(error: &StoreError) -> Problem {
     let (code, detail) = match error {
         StoreError::Refused { error, .. } => return of_intention(error),
@@ -92,7 +92,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
     Problem::new(kind_of(code), detail).code(code)
 }
 
-/// Sends the client to the leader. The edge appends path and query.
+/// Redirects the client to the leader. The edge appends path and query.
 fn elsewhere(node: u64, client: &str) -> Problem {
     let code = ErrorCode::Redirect;
     let Some(http) = ClientAddresses::read(client).http else {

@@ -1,8 +1,8 @@
 //! The program of a topic.
 //!
-//! PUT of a module makes a topic with it, or puts it in the place of the one
-//! that the topic has; `If-Match` with the hash of the old one guards that.
-//! A module that some topic has is found by its hash as well.
+//! PUT of a module creates a topic with it, or replaces the program of an existing topic.
+//! `If-Match` with the hash of the old module makes the replacement conditional. A module that any
+//! topic uses can also be read by its hash.
 
 use super::route::Resource;
 use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table};
@@ -26,7 +26,7 @@ use crate::resources::events::read::{is_known, no_topic};
 
 const PROGRAM: &[Content] = &[Content::json("Program", PROGRAM_EXAMPLE)];
 const PROGRAM_EXAMPLE: &str = r#"{"sha256":"0b1e1bd0b9d2b4d7d1a4a9f5ee47a2fdb95d5e2b8f3a4a4f3b2f2b0c1d2e3f40","state":"kv","args64":"","state_entries":2,"state_bytes":18}"#;
-/// The shortest module.
+/// A minimal module, as an example.
 const MODULE: Content = Content::new(WASM, "Bytes", "\0asm\u{1}\0\0\0");
 
 /// The table of this module.
@@ -142,7 +142,7 @@ fn read_hash(text: &str) -> Option<CodeHash> {
     Some(CodeHash(hash))
 }
 
-/// PUT of a module. Its arguments are in `Weir-Program-Args`, in base64.
+/// Responds to PUT of a module. The arguments of the module are in `Weir-Program-Args`, in base64.
 pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     let media = call.head.text(FieldName::ContentType).unwrap_or_default();
     if !media.eq_ignore_ascii_case("application/wasm") {
@@ -175,7 +175,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
         ],
     )?;
     options.program.state = state.unwrap_or_default();
-    // The module is compiled before it is logged, which takes its time.
+    // The module is compiled before it is logged, which may take long.
     let outcome = if lives {
         if call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*") {
             return Err(Problem::new(Kind::Conflict, "the topic has a program"));
@@ -186,7 +186,8 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
                 read_tag(tag).ok_or_else(|| Problem::bad("the tag of a program is its SHA-256"))?,
             ),
         };
-        // The tag of a program is no tag of its topic, so it is not read as one.
+        // `If-Match` has the tag of the program here, so it must not be parsed as a tag of the
+        // topic.
         execute_plain(
             edge,
             call,
@@ -233,7 +234,7 @@ fn describe(reply: Reply, program: &weir_store::ProgramInfo) -> Reply {
     reply.with("application/json", body)
 }
 
-/// GET: what the program is, or its module.
+/// Responds to GET: the description of the program, or its module.
 pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
@@ -261,14 +262,14 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         return Ok(reply);
     }
     if wasm {
-        // It may have been replaced meanwhile, together with its hash.
+        // The program may have been replaced meanwhile.
         let module = store.module(program.code).ok_or_else(no_topic)?;
         return Ok(reply.with(WASM, module.to_vec()));
     }
     Ok(describe(reply, &program))
 }
 
-/// GET of a module by its hash. The bytes after a hash never change.
+/// Responds to GET of a module by its hash. The module of a hash never changes.
 pub(crate) fn module(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let name = &call.matched.name;
     let hash = read_hash(name).filter(|hash| hash.to_string() == *name);

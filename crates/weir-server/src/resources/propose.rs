@@ -1,4 +1,4 @@
-//! Intentions on their way to the store, and its verdicts on the way back.
+//! Proposes intentions to the store, and waits for their verdicts.
 //!
 //! Invariants: the caller has the right to each proposed intention, and the budget of
 //! waiting intentions covers each one.
@@ -13,7 +13,7 @@ use crate::limits::admission::Permit;
 use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 
-/// Which intention is not taken, if it is one of them, and why.
+/// The index of the refused intention, if one of them is the cause, and the problem.
 pub(crate) type Stopped = Box<(Option<usize>, Problem)>;
 
 /// Proposes intentions if the caller has the right to them and the budget has room.
@@ -25,7 +25,7 @@ pub(crate) fn propose(
     propose_many(edge, call, intentions).map_err(|stopped| stopped.1)
 }
 
-/// As `propose`; says which one is not taken.
+/// As `propose`, but returns the index of the refused intention.
 pub(crate) fn propose_many(
     edge: &Edge,
     call: &Call,
@@ -36,8 +36,8 @@ pub(crate) fn propose_many(
     queue(edge, intentions)
 }
 
-/// As `propose_many`, for steps of a request whose rights were asked about
-/// as a whole, and for what nobody has requested.
+/// As `propose_many`, without a check of rights: for steps of a request that was checked as a
+/// whole, and for intentions of the server itself.
 pub(crate) fn hand_over(
     edge: &Edge,
     intentions: &[Intention<'_>],
@@ -63,7 +63,7 @@ fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit)
     Ok((proposal, permit))
 }
 
-/// Waits for the store, within its time.
+/// Waits for the store, up to `store_timeout`.
 pub(crate) async fn outcomes(
     edge: &Edge,
     proposal: Proposal,
@@ -89,20 +89,20 @@ pub(crate) fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Pro
         .ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))
 }
 
-/// The problem of a write whose outcome did not come in time.
+/// The problem of a write without an outcome in time.
 pub(crate) fn timed_out() -> Problem {
     Problem::new(Kind::CommitTimeout, "the write may still be carried out; under a nonce or idempotency key the same request asks for its outcome")
         .code(ErrorCode::Indeterminate)
 }
 
-/// A nonce that was not executed.
+/// The problem of a nonce that was not executed.
 pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
     let problem = Problem::new(problem::kind_of(code), code.sentence()).code(code);
     match code {
         ErrorCode::NonceGap | ErrorCode::NonceReused if expected != ONCE => {
             problem.number("expected", expected)
         }
-        // An idempotency key found no room: not before others are forgotten.
+        // The table of idempotency keys is full until old keys expire.
         ErrorCode::Busy if expected == ONCE => {
             let mut problem = problem;
             problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
@@ -112,7 +112,7 @@ pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
     }
 }
 
-/// Counts the fuel that a program used.
+/// Charges the fuel that a program used to the principal.
 pub(crate) fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
     if let Some(fuel) = outcome
         .commit()

@@ -1,13 +1,13 @@
-//! Reading records for an answer: few at a time, and only with memory for what comes of it.
+//! Reads records for a response, with a bound on concurrency and memory.
 //!
-//! The threads of `Shared::readers` do it, few at a time and with a lower priority than the thread
-//! that serves the sockets and the one that commits, so that a thousand readers neither keep
-//! those from a processor nor hold a thousand blocks that nobody takes. Short blocks that are in
-//! memory need none of them.
+//! The threads of `Shared::readers` run these reads. They are few, and have a lower priority than
+//! the threads that serve the sockets and commit. So a thousand readers neither use up the
+//! processors nor hold a thousand unsent blocks. Short blocks in memory are read without these
+//! threads.
 //!
 //! Invariants:
-//! - a block of more than [`BLOCK_BYTES_FREE`] bytes is covered before it is read;
-//! - bytes that found no memory are dropped before a request waits for memory.
+//! - A block of more than [`BLOCK_BYTES_FREE`] bytes is reserved before it is read.
+//! - A request drops bytes without a reservation before it waits for memory.
 
 use weir_store::TopicReader;
 
@@ -18,8 +18,9 @@ use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::Reservation;
 use crate::shared::Shared;
 
-/// Covers the next block of a reader and its rendering, beside the `held` bytes that were made of
-/// other blocks. `Some`: the reservation lacks so many bytes, and the block must not be read.
+/// Reserves memory for the next block of a reader and its rendering, in addition to `held` bytes
+/// that other blocks produced. Returns the missing bytes if they are not free; then the block must
+/// not be read.
 pub(crate) fn lacks_block(
     reader: &TopicReader,
     held: usize,
@@ -29,12 +30,12 @@ pub(crate) fn lacks_block(
     if block <= BLOCK_BYTES_FREE {
         return None;
     }
-    // In base64 it takes a third more.
+    // Base64 takes a third more.
     let bytes = held + 2 * block + block / 3;
     (!reservation.try_cover(bytes)).then_some(bytes)
 }
 
-/// Bytes of a block beside a value, which need no reservation.
+/// Bytes of a block around a value, which need no reservation.
 const BLOCK_HEAD_BYTES: usize = 1 << 10;
 
 /// As [`lacks_block`], for a value that is sent from the block itself.
@@ -44,16 +45,16 @@ pub(crate) fn lacks_bytes(reader: &TopicReader, reservation: &mut Reservation) -
     (block > BLOCK_BYTES_FREE && !reservation.try_cover(bytes)).then_some(bytes)
 }
 
-/// What became of an attempt to read.
+/// Result of an attempt to read.
 pub(crate) enum Attempt<T> {
-    /// It is complete, and covered by the reservation.
+    /// The attempt is complete, and its memory is reserved.
     Done(T),
-    /// Nothing was kept: so many bytes must be covered first.
+    /// Nothing is retained: this many bytes must be reserved first.
     Lacks(usize),
 }
 
-/// Runs an attempt until it is done: on a thread of the readers, and again after more memory
-/// was reserved. BUSY when no thread was free within two seconds.
+/// Runs an attempt on a reader thread, and repeats it with more memory until it is complete. Fails
+/// with BUSY if no thread or no memory is free within two seconds.
 pub(crate) async fn read<T, W>(
     shared: &Shared,
     reservation: Reservation,

@@ -1,7 +1,7 @@
-//! Lists of records, in the forms that can carry them.
+//! Lists of records in several formats.
 //!
-//! A JSON payload is pasted as it is, but for a raw line end in a form of
-//! lines: there it can only be white space, and becomes a space.
+//! A JSON payload is inserted unchanged, except for line ends in a line format. There a raw line
+//! end can only be white space, and becomes a space.
 
 use weir_core::{Record, RecordKind};
 
@@ -12,12 +12,12 @@ use crate::http::json::Object;
 use crate::http::problem::Problem;
 use crate::limits::budget::Reservation;
 
-/// A form of a list.
+/// The format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// One array.
+    /// One JSON array.
     Json,
-    /// An object a line.
+    /// One object per line.
     Lines,
     /// Objects, each after a record separator (RFC 7464).
     Sequence,
@@ -26,7 +26,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// By media type, the default first.
+    /// The formats by media type, the default first.
     pub(crate) const OFFERS: &'static [(&'static str, Self)] = &[
         ("application/json", Self::Json),
         ("application/x-ndjson", Self::Lines),
@@ -44,7 +44,7 @@ impl Form {
         }
     }
 
-    /// Letter that tells the tags of two forms apart.
+    /// A letter that distinguishes the tags of the formats.
     pub(crate) const fn letter(self) -> char {
         match self {
             Self::Json => 'j',
@@ -55,7 +55,7 @@ impl Form {
     }
 }
 
-/// Which members a record object has.
+/// The members of a record object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields(u16);
 
@@ -72,7 +72,7 @@ const NAMES: [&str; 11] = [
     "nonce",
     "term",
 ];
-/// The first eight.
+/// The first eight members.
 const USUAL: u16 = 0xff;
 
 impl Default for Fields {
@@ -82,7 +82,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// Reads a list of names.
+    /// Parses a list of names.
     pub(crate) fn read(text: &str) -> Result<Self, Problem> {
         let mut bits = 0;
         for name in text.split(',') {
@@ -107,13 +107,13 @@ const END_BYTES: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     Yes,
-    /// There is no memory for it; the list ends here.
+    /// There is no memory for the record; the list ends before it.
     Full,
-    /// It would be the first one, and so many bytes must be covered before.
+    /// The record would be the first one, and this many bytes must be reserved before.
     Lacks(usize),
 }
 
-/// Bytes that a record usually takes in a list: as text, or in base64.
+/// Bytes that a record usually needs in a list, as text or in base64.
 fn rendered_bytes(record: &Record<'_>) -> usize {
     const MEMBERS_BYTES: usize = 512;
     let bytes = record.key.len() + record.value.len() + record.meta.len();
@@ -125,11 +125,11 @@ fn rendered_bytes(record: &Record<'_>) -> usize {
 pub(crate) struct Writer {
     pub(crate) form: Form,
     pub(crate) fields: Fields,
-    /// Numbers as texts.
+    /// Whether numbers are written as strings.
     pub(crate) texts: bool,
     pub(crate) out: Vec<u8>,
     pub(crate) count: u64,
-    /// A payload was changed by the form.
+    /// Whether the format changed a payload.
     pub(crate) reframed: bool,
 }
 
@@ -150,7 +150,7 @@ impl Writer {
         }
     }
 
-    /// An empty one of the same form.
+    /// Returns an empty writer with the same settings.
     pub(crate) fn again(&self) -> Self {
         Self {
             fields: self.fields,
@@ -159,7 +159,7 @@ impl Writer {
         }
     }
 
-    /// Begins an element.
+    /// Starts an element.
     fn before(&mut self) {
         match self.form {
             Form::Json | Form::Events if self.count > 0 => self.out.extend_from_slice(b",\n"),
@@ -187,7 +187,7 @@ impl Writer {
         self.after();
     }
 
-    /// Adds a record if the reservation covers it, or can be made to.
+    /// Adds a record if the reservation covers it, or can be extended.
     pub(crate) fn fit(
         &mut self,
         topic: &str,
@@ -201,7 +201,7 @@ impl Writer {
         };
         let need = size + topic.len() + rendered_bytes(record) + END_BYTES;
         if need > self.out.capacity() {
-            // Twice as much, so that it grows seldom; else just what is needed.
+            // Doubles the capacity so that it grows rarely, or takes only what is needed.
             let twice = need.max(self.out.capacity() * 2);
             let Some(to) = [twice, need]
                 .into_iter()
@@ -212,7 +212,7 @@ impl Writer {
             self.out.reserve_exact(to - size);
         }
         self.record(topic, record);
-        // Texts with many escapes take more.
+        // Texts with many escapes need more.
         if reservation.try_cover(self.out.capacity()) {
             return Fit::Yes;
         }
@@ -233,7 +233,7 @@ impl Writer {
         self.after();
     }
 
-    /// The finished list.
+    /// Returns the finished list.
     pub(crate) fn end(mut self) -> Vec<u8> {
         if matches!(self.form, Form::Json | Form::Events) {
             self.out.extend_from_slice(b"]\n");
@@ -249,8 +249,8 @@ fn put_key(object: &mut Object<'_>, key: &[u8]) {
     };
 }
 
-/// Writes a record as an object; with `line`, without a raw line end. Returns
-/// whether that changed it.
+/// Writes a record as an object; with `line`, without raw line ends. Returns whether that changed
+/// the payload.
 pub(crate) fn object(
     record: &Record<'_>,
     fields: Fields,
@@ -264,7 +264,7 @@ pub(crate) fn object(
     reframed
 }
 
-/// As `object`, into an object that has other members, too.
+/// As `object`, but into an object that also has other members.
 pub(crate) fn members(
     record: &Record<'_>,
     fields: Fields,
@@ -349,7 +349,7 @@ fn put_value(object: &mut Object<'_>, record: &Record<'_>, meta: &Meta<'_>, line
     false
 }
 
-/// A key as a header field: as it is, or in base64.
+/// Returns a key as a header field: unchanged, or in base64.
 pub(crate) fn key_field(key: &[u8]) -> (&'static str, String) {
     let plain = |byte: &u8| (0x21..0x7f).contains(byte);
     if key.iter().all(plain)

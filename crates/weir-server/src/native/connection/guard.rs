@@ -1,7 +1,8 @@
-//! What a connection asks of the security of its server.
+//! Access checks of a native connection.
 //!
-//! Invariant: nothing is done for a principal that has not been asked about
-//! here, and what was taken back ends listeners that are open.
+//! Invariants:
+//! - Every request of a principal is checked here first.
+//! - A right that is revoked ends the open listeners that need it.
 
 use std::time::Duration;
 
@@ -28,14 +29,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Whether the principal may do this, and now. For requests that write
+    /// Checks that the principal has the right and keeps to its rate. For requests that write
     /// nothing.
     pub(super) fn may(&self, right: Right, topic: &str) -> Result<(), Refused> {
         self.paced(1, 0)?;
         self.has(right, topic)
     }
 
-    /// Whether the principal may do this, at whatever pace.
+    /// Checks that the principal has the right, without charging its rate.
     pub(super) fn has(&self, right: Right, topic: &str) -> Result<(), Refused> {
         let shared = &self.port.shared;
         shared
@@ -43,7 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .map_err(|denied| refused(denied, topic))
     }
 
-    /// Whether a request of so many items and bytes comes not too fast.
+    /// Checks that a request of this many items and bytes keeps to the rate of the principal.
     pub(super) fn paced(&self, items: u64, bytes: usize) -> Result<(), Refused> {
         let security = &self.port.shared.security;
         security
@@ -51,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .map_err(|pause| pausing(ErrorCode::Rate, Some(pause)))
     }
 
-    /// Ends what is open and not allowed any more.
+    /// Ends open listeners that are not allowed any more.
     pub(super) fn recheck(&mut self) {
         let security = &self.port.shared.security;
         if !security.required() || self.listeners.is_empty() {
@@ -77,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// What a client is told that is not allowed to do something.
+/// The refusal for a client that lacks a right.
 pub(super) fn refused(denied: Denied, topic: &str) -> Refused {
     match denied.code {
         ErrorCode::Forbidden if topic.is_empty() => Refused::new(
@@ -94,7 +95,7 @@ pub(super) fn refused(denied: Denied, topic: &str) -> Refused {
 
 fn pausing(code: ErrorCode, pause: Option<Duration>) -> Refused {
     let mut refused = Refused::plain(code);
-    // Whole milliseconds, and never none of them.
+    // Whole milliseconds plus one, so that the pause is never too short.
     refused.message.retry_ms = pause.map(|pause| {
         let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         ms.saturating_add(1)

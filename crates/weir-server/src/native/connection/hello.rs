@@ -1,4 +1,4 @@
-//! HELLO and its answer.
+//! HELLO and its response.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::native::{Owner, WINDOW_BYTES};
 use crate::phase::Phase;
 use crate::sessions::{SESSIONS_FULL, Shut};
 
-/// What this server says about itself.
+/// Name and version of this server.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
-/// Pause that a client with many pending answers is told when the budget has no room for them.
+/// Retry pause for a client whose pending outcomes exceed the free budget.
 const ROOM_RETRY_MS: u64 = 200;
 
-/// Pause for a principal that has all of its sessions.
+/// Retry pause for a principal that already has its maximum number of sessions.
 const SESSIONS_RETRY_MS: u64 = 60_000;
 
-/// What is known beyond version 1.
+/// Supported features in addition to version 1.
 pub(super) const FEATURES: &[u8] = b"groups query chain query-latest";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Answers HELLO; a refusal ends the connection.
+    /// Responds to HELLO; a refusal closes the connection.
     pub(super) async fn hello(&mut self, hello: &Hello<'_>) -> Result<(), Refused> {
         let shared = Arc::clone(&self.port.shared);
         if shared.phase() >= Phase::Draining {
@@ -44,7 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(node) = cluster
             && !hello.client.is_none()
         {
-            // What this node knows of a session may be old.
+            // This node's state of a session may be stale unless it leads.
             let leads = Box::pin(node.lead()).await;
             leads.map_err(|error| refuse::of_store(&error))?;
         }
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Tells which nodes there are, and which one leads.
+    /// Sends CONFIG: the nodes of the cluster, and which one leads.
     pub(super) fn send_config(&mut self) {
         let (term, leader, nodes) = if let Some(node) = &self.port.shared.cluster {
             let (term, leader, nodes) = node.config();
@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }));
     }
 
-    /// The id under which the store knows the session.
+    /// Enters the session, and returns its client id in the store.
     fn enter(&mut self, hello: &Hello<'_>) -> Result<ClientId, Refused> {
         let shared = &self.port.shared;
         let last_nonce = |client| shared.store.last_nonce(client);
@@ -128,8 +128,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(client)
     }
 
-    /// Makes the session this connection's; returns from which nonce on it
-    /// wants answers again.
+    /// Makes this connection the owner of the session. Returns the first nonce whose outcomes the
+    /// client wants again, if any.
     fn resume(
         &mut self,
         hello: &Hello<'_>,
@@ -166,8 +166,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(again)
     }
 
-    /// The kept answers of these nonces. They are sent at once, so there has to
-    /// be room for them.
+    /// Returns the stored outcomes of these nonces. They are sent at once, so the send buffer must
+    /// have room for them.
     async fn answers_again(
         &mut self,
         client: ClientId,
@@ -191,9 +191,9 @@ fn node_id(number: u64) -> [u8; 16] {
     u128::from(number).to_be_bytes()
 }
 
-/// Lines of the answers that are kept, as few as say it all.
+/// Formats the stored outcomes, with equal consecutive outcomes in one line.
 fn kept(store: &Store, client: ClientId, first: u64, last: u64) -> Vec<u8> {
-    // Only answers that were given for the first time are joined.
+    // `Outcomes` merges only committed outcomes, not replayed ones.
     let mut outcomes = Outcomes::default();
     for nonce in first..=last {
         if let Some(commit) = store.outcome(client, nonce) {

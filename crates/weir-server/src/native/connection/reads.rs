@@ -27,19 +27,19 @@ use crate::security::{EVERY_TOPIC, Right};
 use crate::shared::Shared;
 use crate::status;
 
-/// Longest time that a read waits for the node to catch up.
+/// Longest time that a read waits until the node catches up.
 pub(super) const LAGGING: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Whether a read could be answered.
+/// Whether a read got its response.
 pub(super) enum Read {
-    /// It is.
+    /// The response was sent.
     Done,
-    /// The node has not got there: the packet is looked at again later.
+    /// The node lags: the packet is retried later.
     Wait,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Answers a read.
+    /// Responds to a read.
     pub(super) async fn read(
         &mut self,
         tag: &[u8],
@@ -127,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Read::Done)
     }
 
-    /// Answers a read of the files of the history.
+    /// Responds to a read of the history files.
     async fn history(&mut self, tag: &[u8], message: &Message<'_>) -> Result<(), Refused> {
         match *message {
             Message::Files { path } => {
@@ -156,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Lets the leader change the members of the cluster, or hand over.
+    /// Changes the members of the cluster, or transfers leadership, at the leader.
     async fn change_cluster(&mut self, tag: &[u8], message: &Message<'_>) -> Result<(), Refused> {
         match *message {
             Message::ClusterAdd { peer } => {
@@ -181,8 +181,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Whether a read that may be looked at again and again is allowed; it is
-    /// charged for once. False: there still is no room for its answer.
+    /// Checks a read that may be retried several times, and charges its rate once. Returns false if
+    /// there is still no room for its response.
     fn may_again(&mut self, topic: &str) -> Result<bool, Refused> {
         if self.waits_until.is_none() && self.lacks == 0 {
             self.paced(1, 0)?;
@@ -191,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(self.out.reserve(self.lacks))
     }
 
-    /// Takes room for a block before it is read. False: there is none now.
+    /// Reserves memory for a block before it is read. Returns false if it is not free.
     fn has_room(&mut self, block_bytes: usize) -> bool {
         if block_bytes > BLOCK_BYTES_FREE {
             self.lacks = self.lacks.max(block_bytes);
@@ -199,8 +199,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.out.reserve(self.lacks)
     }
 
-    /// A file from which the caller may read the history of all topics. The rights are noted in
-    /// the audit for the first part of a file alone: notes of each part would crowd out others.
+    /// Parses the path of a file of the history, which needs rights on all topics. The audit
+    /// records the check only for the first part of a file; entries for each part would displace
+    /// others.
     fn history_path(&self, path: &str, at: u64) -> Result<HistoryPath, Refused> {
         self.paced(1, 0)?;
         let shared = &self.port.shared;
@@ -212,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         HistoryPath::new(path).ok_or_else(|| Refused::new(ErrorCode::BadOption, text))
     }
 
-    /// The node whose cluster the caller may change.
+    /// Returns the node, if the caller may change its cluster.
     fn cluster_to_change(&mut self) -> Result<Arc<ClusterNode>, Refused> {
         self.may(Right::Admin, "")?;
         let cluster = self.port.shared.cluster.clone();
@@ -220,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         cluster.ok_or_else(|| Refused::new(ErrorCode::Unsupported, text))
     }
 
-    /// Answers a change of the cluster.
+    /// Responds to a change of the cluster.
     fn changed(&mut self, tag: &[u8], changed: Result<(), NodeError>) -> Result<(), Refused> {
         changed.map_err(|error| match error {
             NodeError::Store(error) => refuse::of_store(&error),
@@ -230,10 +231,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Waits until this node has seen what a read must have seen.
+    /// Waits until this node has applied everything that a read with this consistency must see.
     async fn see(&self, consistency: Consistency) -> Result<(), Refused> {
         match &self.port.shared.cluster {
-            // Boxed: a connection has no room for what only a cluster waits for.
+            // Boxed, so that connections without a cluster do not carry this state.
             Some(node) => Box::pin(node.see(consistency))
                 .await
                 .map_err(|error| refuse::of_store(&error)),
@@ -267,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let page = match store.get_now(topic, key) {
             Poll::Ready(Current::Record(page)) => Some(page),
             Poll::Ready(Current::NoKey) => None,
-            // One that does not live is told from one that never did.
+            // The blocking read distinguishes a destroyed topic from one that never existed.
             Poll::Ready(Current::NoTopic) | Poll::Pending => {
                 let before = store.key_offset(topic, key).map(|offset| offset.0 - 1);
                 let reader = before.and_then(|at| store.read(topic, ConsequenceOffset(at)).ok());
@@ -323,8 +324,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         answered
     }
 
-    /// Reads what must be waited for; the permit is held until its answer is made. A read whose
-    /// connection ends meanwhile keeps its permit and its room until it is dropped.
+    /// Runs a read that may block, on a reader thread; the permit is held until the response is
+    /// built. If the connection ends, the read holds its permit and its memory until it is dropped.
     async fn reading<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
@@ -344,7 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok((read, permit))
     }
 
-    /// Sends the first record of a page in a page of its own.
+    /// Sends the first record of a page as a page with only this record.
     fn value(&mut self, tag: &[u8], page: Page) -> Result<Read, Refused> {
         let first = page.iter().next().transpose();
         let record = first.map_err(|error| refuse::of_store(&error))?;
@@ -365,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut bytes = Vec::new();
         bytes.reserve_exact(size);
         page.write_to(&mut bytes);
-        // Before the answer is copied once more.
+        // Freed before the response is copied again.
         drop(page);
         if self.out.is_long(size) {
             self.out.bytes.reserve_exact(size + PACKET_HEAD_BYTES);
@@ -388,7 +389,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let store = Arc::clone(&self.port.shared.store);
         let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
         let after = after.map(<[u8]>::to_vec);
-        // One more, to know whether there are more.
+        // One more key, to detect whether there are more.
         let ask = (limit + 1).min(SCAN_KEYS_MAX);
         let scan = move || store.scan(&topic, &prefix, after.as_deref(), ask);
         let scanned = tokio::task::spawn_blocking(scan).await;
@@ -424,7 +425,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), Refused> {
         let limit = usize::try_from(limit).unwrap_or(SCAN_KEYS_MAX);
         let limit = limit.min(SCAN_KEYS_MAX);
-        // Names are ASCII: whatever is not sorts after them, and begins none.
+        // Names are ASCII. Bytes that are not UTF-8 are replaced by a character that sorts after
+        // all names and starts none.
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (prefix, after) = (text(prefix), text(after));
         let shared = Arc::clone(&self.port.shared);
@@ -471,9 +473,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// How far the node has got, but for these listeners.
+/// Message with the position that this node has applied, and the listeners that lag behind it.
 pub(super) fn applied<'a>(store: &Store, lagging: &'a [u8]) -> Message<'a> {
-    // In this order, so that each may only be ahead of the one before.
+    // Each value is read after the one before, so it can only be ahead of it.
     let settled = store.applied().0;
     Message::AppliedIs {
         applied: store.applied().0,

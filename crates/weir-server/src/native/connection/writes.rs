@@ -17,21 +17,20 @@ use crate::native::answers::Waiting;
 use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
 
-/// Programs that one write may bring: each is compiled, and kept until the
+/// Maximum number of programs in one write. Each one is compiled, and stays in memory until the
 /// write is applied.
 const PROGRAMS_MAX: usize = 64;
 
 /// Whether a packet of writes was admitted.
 pub(super) enum Admission {
-    /// It is proposed or refused for good, and removed from the input.
+    /// The packet is proposed or finally refused, and removed from the input.
     Yes,
-    /// There is no memory for it now; it stays in the input.
+    /// There is no memory for the packet at present; it stays in the input.
     NoRoom,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// A packet of items. A chained one is refused for now when the one before
-    /// it was.
+    /// Proposes a packet of items. A chained packet is refused temporarily if the previous one was.
     pub(super) async fn write(
         &mut self,
         tag: &[u8],
@@ -90,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let before = self.admit(first, &intentions, size)?;
         let proposal = if programs > 0 {
-            // Compiling takes its time where it holds up nobody else.
+            // Compiling takes time, so it runs where it delays no other connection.
             let store = Arc::clone(&self.port.shared.store);
             let items = items.to_vec();
             let propose =
@@ -108,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.proposed(tag, first, count, size, permit, before, proposal)
     }
 
-    /// One intention as text.
+    /// Proposes one intention in text form.
     pub(super) fn write_one(
         &mut self,
         tag: &[u8],
@@ -156,14 +155,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.proposed(tag, nonce, 1, size, permit, before, proposal)
     }
 
-    /// The id under which the store knows the session; none without one.
+    /// The client id of the session in the store; `ClientId::NONE` without a session.
     fn stored(&self) -> ClientId {
         let session = self.session.as_ref();
         session.map_or(ClientId::NONE, |session| session.client)
     }
 
-    /// Room for a write of this size; asked first, because a write that finds
-    /// none is looked at again and again, and neither read nor charged for it.
+    /// Reserves queue capacity for a write of this size. This runs before the write is decoded or
+    /// charged, because a write without capacity is retried many times.
     fn room(&self, size: usize) -> Option<Permit> {
         let admission = &self.port.shared.admission;
         if self.waits_for_costly {
@@ -173,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Room among those of its kind, once it is known what is written.
+    /// Moves the permit to the lane of the write, after its intentions are decoded.
     fn fits(
         &mut self,
         permit: Permit,
@@ -190,8 +189,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         permit
     }
 
-    /// Everything that is asked before a write may go to the store. Returns the
-    /// state of the connection before it.
+    /// Makes all checks that precede a proposal. Returns the state of the connection before the
+    /// write.
     fn admit(
         &mut self,
         first: u64,
@@ -283,7 +282,7 @@ fn bad_items(error: &ItemsError) -> Refused {
     refused
 }
 
-/// Reads the items again on a thread that may wait.
+/// Decodes the items again, on a thread that may block.
 fn propose_items(
     store: &Store,
     [client, stored]: [ClientId; 2],
@@ -295,7 +294,7 @@ fn propose_items(
     store.propose(&intentions(&held, stored, principal))
 }
 
-/// The items as the store gets them.
+/// Converts the items to intentions of the store.
 fn intentions<'a>(
     held: &'a [DecodedItem<'a>],
     stored: ClientId,

@@ -1,7 +1,7 @@
-//! The items of a complete body, one after the other.
+//! The items of a complete body, in order.
 //!
-//! Invariant: items that were not requested yet use no memory. A body of 64 MiB
-//! may have half as many items as bytes.
+//! Invariant: items that were not requested yet use no memory, because a body of 64 MiB may have
+//! half as many items as bytes.
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -9,33 +9,33 @@ use serde_json::value::RawValue;
 use crate::http::problem::Problem;
 use crate::resources::framing::Framing;
 
-/// Where the next item is.
+/// Position of the next item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     framing: Framing,
-    /// First byte that was not looked at.
+    /// Index of the first byte that was not scanned.
     at: usize,
-    /// Items before it, empty ones included.
+    /// Number of items before it, including empty ones.
     line: u64,
 }
 
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source<'a> {
-    /// Its number, from 1.
+    /// Number of the item, from 1.
     pub(super) line: u64,
-    /// Its first byte in the body.
+    /// Index of its first byte in the body.
     pub(super) byte: usize,
     pub(super) bytes: &'a [u8],
 }
 
 impl Cursor {
-    /// In front of the first item. What has to be right as a whole is checked.
+    /// Creates a cursor before the first item, after checking the framing of the whole body.
     pub(super) fn new(framing: Framing, body: &[u8]) -> Result<Self, Problem> {
         if framing == Framing::Events {
             let text = std::str::from_utf8(body);
             let text = text.map_err(|_| Problem::bad("the batch is no UTF-8"))?;
-            // Takes no memory: there is nothing to keep of what is ignored.
+            // Uses no memory: `IgnoredAny` has no size.
             serde_json::from_str::<Vec<IgnoredAny>>(text)
                 .map_err(|_| Problem::bad("the batch is no JSON array"))?;
         }
@@ -46,7 +46,7 @@ impl Cursor {
         })
     }
 
-    /// The next item that is not blank.
+    /// Returns the next item that is not blank.
     pub(super) fn next<'a>(&mut self, body: &'a [u8]) -> Option<Source<'a>> {
         loop {
             let source = match self.framing {
@@ -69,14 +69,14 @@ impl Cursor {
         let rest = body.get(self.at..)?;
         let size = rest.iter().position(|byte| *byte == end);
         let size = size.unwrap_or(rest.len());
-        // After the last one there is nothing.
+        // Moves past the end of the body after the last item.
         self.at += size + 1;
         rest.get(..size)
     }
 
     fn value<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
         let rest = body.get(self.at..)?;
-        // In front of a value stand the bracket or a comma.
+        // A bracket or a comma precedes each value.
         let mark = rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
         let rest = rest.get(mark + 1..)?;
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();

@@ -1,7 +1,7 @@
-//! Members and elements of JSON, as many as there may be.
+//! Members and elements of JSON, up to a limit.
 //!
-//! What is decoded can be many times as large as its text, so what is too much
-//! is noticed while it is read, not afterwards.
+//! Decoded data can be many times as large as its text. So the limit is checked while parsing, not
+//! afterwards.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Members of an object within an item.
+/// Maximum number of members of an object within an item.
 pub(super) const MEMBERS_MAX: usize = 1024;
 
-/// The first elements of an array.
+/// The first `MAX` elements of an array.
 #[derive(Debug)]
 pub(super) struct Few<T, const MAX: usize> {
     pub(super) items: Vec<T>,
-    /// There are more.
+    /// Whether there are more elements.
     pub(super) more: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX
     }
 }
 
-/// An object of at most [`MEMBERS_MAX`] members.
+/// An object with at most [`MEMBERS_MAX`] members.
 #[derive(Debug)]
 pub(super) struct Members<'a, V>(pub(super) BTreeMap<Cow<'a, str>, V>);
 
@@ -91,7 +91,7 @@ impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Members<'a, V> {
     }
 }
 
-/// What a condition is about.
+/// The value of a condition.
 #[derive(Debug)]
 pub(super) enum Word<'a> {
     Yes(bool),

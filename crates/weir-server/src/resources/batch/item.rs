@@ -1,4 +1,4 @@
-//! One item of a batch: from its text to the write that it is.
+//! One item of a batch: parses its text into a write.
 //!
 //! Invariants: a payload is parsed only as far as a check needs; an unknown
 //! field is an error.
@@ -17,16 +17,16 @@ use crate::resources::condition::One;
 use crate::resources::framing::Framing;
 use crate::resources::meta::{MetaWriter, typed};
 
-/// What an item is.
+/// The form of the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// A value.
+    /// Each item is a value.
     Values,
-    /// A write with key, metadata and conditions.
+    /// Each item is a write with key, metadata and conditions.
     Records,
 }
 
-/// A request that cannot be read.
+/// The problem of a request that cannot be parsed.
 pub(super) fn bad(what: impl Into<String>) -> Problem {
     Problem::bad(what)
 }
@@ -42,7 +42,7 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// It as a step of a transaction.
+    /// Converts the item to an operation of a transaction.
     pub(super) fn step(&self) -> TxnOp<'_> {
         let (key, meta) = (&self.key, &self.meta);
         if self.delete {
@@ -144,7 +144,7 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
     Ok(item)
 }
 
-/// `{"key-offset":7,"key-absent":true}`.
+/// Parses conditions such as `{"key-offset":7,"key-absent":true}`.
 pub(super) fn read_expect<'a>(
     expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a Word<'a>)>,
 ) -> Result<Vec<One>, Problem> {
@@ -161,7 +161,7 @@ pub(super) fn read_expect<'a>(
     Ok(ones)
 }
 
-/// Reads items one by one.
+/// Parses items one by one.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) framing: Framing,

@@ -1,7 +1,8 @@
-//! Items of a body on its way: one after the other, as they arrive.
+//! The items of a body that is still arriving, in order.
 //!
-//! Invariants: memory holds one item and the bytes that arrived with it; all of
-//! them are reserved.
+//! Invariants:
+//! - Memory contains one item, and the bytes that arrived with it.
+//! - All of this memory is reserved.
 
 use bytes::Bytes;
 
@@ -10,10 +11,11 @@ use crate::http::problem::Problem;
 use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::resources::framing::Framing;
 
-/// Items of a body on its way. Holds one item and what came with it.
+/// Reads the items of a body that is still arriving. Holds one item and the bytes that arrived with
+/// it.
 pub(super) struct Stream<'a> {
     pub(super) input: Input<'a>,
-    /// For the item, and those that are not written.
+    /// Memory for the item, and for items that are not written yet.
     pub(super) reservation: Reservation,
     pub(super) buffer: Vec<u8>,
     pub(super) from: usize,
@@ -21,8 +23,8 @@ pub(super) struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Place of the next item in the buffer, and how many bytes it took; `held`
-    /// are those of items before it.
+    /// Returns the position of the next item in the buffer, and how many bytes it used. `held` is
+    /// the number of bytes of earlier items.
     pub(super) async fn item(
         &mut self,
         framing: Framing,
@@ -55,7 +57,7 @@ impl Stream<'_> {
                 return Err(Problem::too_large("an item", value_max));
             }
             seen = self.buffer.len();
-            // Small items may take their time, however many there are.
+            // Small items have no minimum rate, independent of their number.
             let large = self.reservation.is_held();
             let piece = match &mut self.input {
                 Input::Whole(bytes) => {

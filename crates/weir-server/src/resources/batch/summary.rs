@@ -1,4 +1,4 @@
-//! What has come of a batch, and the answer that says so.
+//! The outcomes of a batch, and the response with them.
 //!
 //! Invariant: the size of the response does not grow with the batch. Equal
 //! consecutive outcomes are one run, and only the first [`RUNS_MAX`] runs are
@@ -13,7 +13,7 @@ use crate::http::reply::Reply;
 use crate::limits::RUNS_MAX;
 use crate::resources::context::Call;
 
-/// What has come of a batch so far.
+/// The outcomes of a batch so far.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     items: u64,
@@ -45,8 +45,8 @@ impl Summary {
         }
     }
 
-    /// `[from, count, "valid", first offset]`, `[from, count, "invalid" or
-    /// "error", code, text]`, `[from, count, "refused", code, text]`.
+    /// Writes a run as `[from, count, "valid", first offset]`, as `[from, count, "invalid" or
+    /// "error", code, text]`, or as `[from, count, "refused", code, text]`.
     fn run(&mut self, from: u64, count: u32, outcome: &Outcome) {
         let out = &mut self.runs;
         out.push(b'[');
@@ -97,14 +97,14 @@ impl Summary {
     }
 }
 
-/// The answer to a batch.
+/// The response to a batch.
 pub(super) fn answer(
     call: &Call,
     summary: &Summary,
     failed: Option<(Problem, u64, u64)>,
 ) -> Result<Reply, Problem> {
     if let Some((mut problem, line, byte)) = failed {
-        // Some of it may be in the log, so the answer is about the batch.
+        // Some items may be in the log, so the problem is about an item, not the request.
         if problem.kind == Kind::BadRequest {
             problem.kind = Kind::BadItem;
         }

@@ -1,4 +1,4 @@
-//! Several writes, all or none: one intention for all of them.
+//! Transactions: several writes, all or none, in one intention.
 //!
 //! Invariants: a transaction is one intention; its conditions apply to all of
 //! its operations.
@@ -24,7 +24,7 @@ use crate::resources::problems;
 use crate::resources::propose::{outcomes, propose, refused};
 use crate::resources::session::Session;
 
-/// Several operations, all or none.
+/// Runs a transaction.
 pub(crate) async fn transaction(
     edge: &Arc<Edge>,
     call: &Call,
@@ -63,7 +63,7 @@ pub(crate) async fn transaction(
     txn(edge, call, session, &ops, &expects).await
 }
 
-/// One intention for all items.
+/// Writes all items in one intention.
 pub(super) async fn all_or_none(
     edge: &Arc<Edge>,
     call: &Call,
@@ -109,7 +109,7 @@ async fn txn(
     };
     if commit.effect != Effect::Valid {
         let mut problem = problems::of_commit(commit);
-        // Of several it is not known which one failed.
+        // With several conditions, it is not known which one failed.
         if let [expect] = expects
             && problem.kind == Kind::Conflict
             && let Some(one) = One::of(expect)
@@ -158,10 +158,11 @@ struct Transaction<'a> {
     expect: Few<Members<'a, Word<'a>>, EXPECTS_MAX>,
 }
 
-/// A condition on a key names it here, since there are several.
+/// The key that a condition names, and its conditions. A transaction can have conditions on several
+/// keys.
 type OfKey = (Option<Vec<u8>>, Vec<One>);
 
-/// Operations and conditions of a transaction.
+/// Parses the operations and conditions of a transaction.
 fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
     let source: Transaction<'_> = serde_json::from_slice(body)
         .map_err(|error| bad(format!("the transaction cannot be read: {error}")))?;

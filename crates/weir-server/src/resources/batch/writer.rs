@@ -1,4 +1,4 @@
-//! A batch on its way to the store, one log entry at a time.
+//! Writes a batch to the store, one log entry at a time.
 //!
 //! Invariants: the next entry is proposed only after the verdict of the
 //! previous one; no item after a refused one is written.
@@ -42,21 +42,21 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes what is there as one log entry.
+    /// Writes the collected items as one log entry.
     pub(super) async fn flush(&mut self) -> Result<(), Problem> {
         if self.items.is_empty() {
             return Ok(());
         }
         let mut items = std::mem::take(&mut self.items);
         self.bytes = 0;
-        // The request itself was counted as one.
+        // The first item was counted with the request.
         let security = &self.edge.shared.security;
         while let Err(pause) = security.admit(&self.call.principal, items.len() as u64, 0) {
             tokio::time::sleep(pause).await;
         }
         let (refused, (proposal, permit)) = match self.propose(&items) {
             Ok(proposed) => (None, proposed),
-            // Those before it stand.
+            // The items before the refused one are written.
             Err(refused) if refused.0.is_some_and(|index| index > 0) => {
                 let (index, problem) = *refused;
                 items.truncate(index.unwrap_or(0));

@@ -1,8 +1,7 @@
-//! POST: appending to a stream, and closing it.
+//! POST: appends to a stream, and closes it.
 //!
-//! What a request may do is judged from what the store says now, and written
-//! under the condition that the store still says so. When it does not, it is
-//! judged again.
+//! A request is judged by the current state of the store. The write then has the condition that
+//! this state is unchanged. If the condition fails, the request is judged again.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -31,10 +30,10 @@ use crate::resources::streams::terms::{
     ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json,
 };
 
-/// Keys that a write of a stream may set beside its data.
+/// Keys that a write of a stream may set in addition to its data.
 const KEYS: usize = 4;
 
-/// What a POST asks for.
+/// The parameters of a POST.
 struct Asked {
     content_type: Option<String>,
     closes: bool,
@@ -62,7 +61,7 @@ impl Asked {
     }
 }
 
-/// A record that a verdict was made of: what it says, and its offset.
+/// A record on which a decision is based: its value and its offset.
 struct Seen<T> {
     value: Option<T>,
     offset: Option<u64>,
@@ -74,7 +73,7 @@ impl<T> Seen<T> {
         offset: None,
     };
 
-    /// The condition that it is still so.
+    /// Returns the condition that the record is unchanged.
     fn expect<'a>(&self, key: &'a [u8]) -> Expect<'a> {
         match self.offset {
             Some(offset) => Expect::KeyOffset(Some(key), offset),
@@ -83,7 +82,7 @@ impl<T> Seen<T> {
     }
 }
 
-/// Reads the record of a key. One that retention has removed says nothing.
+/// Reads the record of a key. A record that retention has removed has no value.
 async fn seen<T>(
     edge: &Arc<Edge>,
     topic: &str,
@@ -124,8 +123,7 @@ async fn seen<T>(
     })
 }
 
-/// The values that a body of JSON stands for: the elements of an array, or the
-/// one that it is.
+/// Returns the values in a JSON body: the elements of an array, or the single value.
 pub(super) fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     let values = if body.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice(body)
@@ -141,8 +139,8 @@ pub(super) fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     })
 }
 
-/// Data as steps of a transaction: a record for each value, or as few as the
-/// store takes for bytes, whose borders mean nothing.
+/// Converts data to operations of a transaction. JSON gets one record for each value. Bytes get as
+/// few records as the store allows, because their boundaries have no meaning.
 pub(super) fn steps<'a>(
     json: bool,
     body: &'a [u8],
@@ -172,7 +170,7 @@ pub(super) fn steps<'a>(
     Ok(bytes.map(put).collect())
 }
 
-/// What stands beside the payloads of a stream.
+/// The metadata of the payloads of a stream.
 pub(super) fn meta(json: bool, content_type: &str) -> Result<Vec<u8>, Problem> {
     let mut meta = MetaWriter::default();
     if json {
@@ -184,7 +182,7 @@ pub(super) fn meta(json: bool, content_type: &str) -> Result<Vec<u8>, Problem> {
     meta.done()
 }
 
-/// POST.
+/// Runs a POST.
 pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let asked = Asked::read(&call.head)?;
     if body.is_empty() && !asked.closes {
@@ -196,7 +194,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
         return Err(Problem::bad("what is appended needs a Content-Type"));
     }
     let topic = call.matched.topic.as_str();
-    // Requests of one writer may come on several connections, and together.
+    // Requests of one producer may arrive on several connections at the same time.
     let ds = &edge.ds;
     let _producer = match &asked.producer {
         Some(producer) => {
@@ -228,8 +226,8 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     ))
 }
 
-/// Whether a write may be made, from what the store says now; the answer when
-/// it need not be.
+/// Decides by the current state of the store whether a write is allowed. Returns the response if no
+/// write is needed.
 fn judge(
     asked: &Asked,
     view: &View,
@@ -256,7 +254,7 @@ fn judge(
         return Err(view.refuse(Kind::StreamClosed, ""));
     }
     let wrong = |content_type: &String| essence(content_type) != essence(&view.config.content_type);
-    // A topic of another door that holds nothing yet has no type either.
+    // An empty topic that another API created has no content type yet.
     let typed = !body.is_empty() && !view.untyped;
     if typed && asked.content_type.as_ref().is_some_and(wrong) {
         return Err(view
@@ -279,7 +277,7 @@ fn judge(
     Ok(None)
 }
 
-/// One attempt; `None` when the stream changed under it.
+/// Makes one attempt; `None` if the stream changed meanwhile.
 async fn attempt(
     edge: &Arc<Edge>,
     call: &Call,
@@ -324,7 +322,7 @@ async fn attempt(
         Expect::KeyAbsent(Some(GONE)),
     ];
     let state = asked.producer.as_ref().map(|producer| producer.now);
-    // What is a pair of numbers can always be written.
+    // A pair of numbers always serializes.
     let state_text = state.map(|state| serde_json::to_vec(&state).unwrap_or_default());
     let put = |key, value| TxnOp::Put {
         key,
@@ -361,8 +359,8 @@ async fn attempt(
     Ok(Some(reply.number("weir-intention", commit.intention.0)))
 }
 
-/// Whether a stream may get to know another producer. The limit itself is an
-/// option of the topic; this keeps some keys below it for other uses.
+/// Checks whether a stream may have another producer. The topic option limits the number of keys;
+/// this check reserves some keys for other uses.
 fn room(edge: &Edge, topic: &str) -> Result<(), Problem> {
     let info = edge.shared.store.topic(topic);
     let full = info.and_then(|info| {
@@ -379,7 +377,7 @@ fn room(edge: &Edge, topic: &str) -> Result<(), Problem> {
     }
 }
 
-/// Writes; `None` when a condition does not hold.
+/// Writes; `None` if a condition does not hold.
 async fn carry_out(
     edge: &Arc<Edge>,
     call: &Call,
@@ -415,8 +413,8 @@ async fn carry_out(
     }
 }
 
-/// A verdict that is not VALID. That the write was a transaction is no matter
-/// of the client's: what counts is why its step failed.
+/// Converts a verdict that is not VALID. The client does not see the transaction, so the problem is
+/// that of the failed operation.
 pub(super) fn not_valid(commit: &Commit) -> Problem {
     let Detail::Operation { reason, .. } = commit.detail else {
         return problems::of_commit(commit);
@@ -426,7 +424,7 @@ pub(super) fn not_valid(commit: &Commit) -> Problem {
     problem
 }
 
-/// The answer to a write that was made, or need not be.
+/// The response to a write that was made or was not needed.
 fn answer(asked: &Asked, view: &View, status: u16, tail: u64, state: Option<State>) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("stream-next-offset", place::write(tail));

@@ -1,7 +1,7 @@
-//! PUT: making a stream, empty or with its first data, new or as a fork.
+//! PUT: creates a stream, empty or with initial data, new or as a fork.
 //!
-//! The topic and what the stream is made with are one entry of the log. A topic
-//! that lives and is empty, because another door made it, becomes the stream.
+//! The topic and the initial state of the stream are one log entry. A live, empty topic that
+//! another API created becomes the stream.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::resources::streams::terms::{
 };
 use crate::security::Right;
 
-/// PUT.
+/// Runs a PUT.
 pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let asked = Asked::read(&call.head)?;
     let topic = call.matched.topic.as_str();
@@ -51,7 +51,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
         _ => {}
     }
     if let Some(fork) = &asked.fork {
-        // A source that has expired goes before anybody waits for it.
+        // Opening the source removes it if it has expired, before the fork waits for it.
         source_of(fork, open(edge, &fork.from).await)?;
     }
     let ordered = asked.fork.is_some() || asked.expiry.is_some();
@@ -87,11 +87,11 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     }
     let made = make(edge, call, &asked, (&config, &text), [&slice, body]).await;
     let Some(commit) = made? else {
-        // Somebody else was faster.
+        // Another request created the stream first.
         let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
         return again(&asked, &view);
     };
-    // The record of the description stands at the position where it begins.
+    // The record of the description has the position where the stream starts.
     let last = commit.first.0 + u64::from(commit.records).max(1) - 1;
     let tail = match &config.fork {
         Some(fork) => fork.base + (last - commit.first.0),
@@ -112,7 +112,7 @@ fn head(status: u16, content_type: &str) -> Reply {
     reply
 }
 
-/// The answer when there is a stream already.
+/// The response if the stream already exists.
 fn again(asked: &Asked, view: &View) -> Result<Reply, Problem> {
     if view.gone {
         return Err(kept());
@@ -128,7 +128,7 @@ fn again(asked: &Asked, view: &View) -> Result<Reply, Problem> {
     Ok(reply)
 }
 
-/// The answer to a name that is kept for forks.
+/// The problem of a name that is reserved until its forks are deleted.
 fn kept() -> Problem {
     Problem::new(
         Kind::StreamExists,
@@ -136,7 +136,7 @@ fn kept() -> Problem {
     )
 }
 
-/// The source of a fork.
+/// Checks the source of a fork.
 fn source_of(fork: &AskedFork, found: Result<View, Problem>) -> Result<View, Problem> {
     match found {
         Ok(view) if !view.gone => Ok(view),
@@ -153,7 +153,7 @@ fn gone_source() -> Problem {
     )
 }
 
-/// What the stream will be, and what of a record of its source it takes.
+/// Returns the configuration of the stream, and the part of a source record that it copies.
 async fn plan(
     edge: &Arc<Edge>,
     asked: &Asked,
@@ -212,8 +212,8 @@ async fn plan(
     Ok((config, slice))
 }
 
-/// The position so many bytes or messages after another one, and what of the
-/// record after it is still wanted; `None` when there is not so much.
+/// Returns the position `sub` bytes or messages after `at`, and the wanted part of the record after
+/// it. `None` if the source is too short.
 async fn boundary(
     edge: &Arc<Edge>,
     source: &View,
@@ -248,7 +248,7 @@ async fn boundary(
     .await
 }
 
-/// What the registry must know before the stream is there.
+/// Returns the entries that the registry needs before the stream exists.
 fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<Change>, Problem> {
     let mut changes = Vec::new();
     if let Some(fork) = &config.fork {
@@ -270,7 +270,7 @@ fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<
     Ok(changes)
 }
 
-/// Makes the topic, and the stream in it; `None` when there is one by now.
+/// Creates the topic and the stream in it; `None` if it exists by now.
 async fn make(
     edge: &Arc<Edge>,
     call: &Call,
@@ -289,7 +289,7 @@ async fn make(
     let mut ops = vec![put(CONFIG, text)];
     for data in data {
         if !data.is_empty() {
-            // A slice is bytes in any case: a message is taken as a whole.
+            // A slice is always bytes: messages are never split.
             ops.extend(steps(json, data, &meta, value_max.min(VALUE_BYTES_MAX))?);
         }
     }
@@ -332,7 +332,7 @@ async fn make(
     }
 }
 
-/// Where the stream is, as the client called it.
+/// The URL of the stream, with the host that the client addressed.
 fn location(edge: &Edge, call: &Call) -> String {
     let tls = edge.shared.config.tls_cert.is_some();
     let scheme = if tls { "https" } else { "http" };

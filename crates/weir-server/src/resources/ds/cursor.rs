@@ -1,12 +1,12 @@
-//! Cursors of reads that wait.
+//! Cursors of long-poll reads.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use crate::resources::streams::terms::{CURSOR_BEGIN, CURSOR_JITTER, CURSOR_SECONDS};
 use crate::security::now_ms;
 
-/// The number that keeps caches apart: it moves on with time, and beyond the
-/// one that the client had.
+/// Returns the cursor that makes each cached URL distinct. It increases with time, and beyond the
+/// cursor of the client.
 pub(super) fn cursor(given: Option<u64>) -> u64 {
     let now = (now_ms() / 1000).saturating_sub(CURSOR_BEGIN) / CURSOR_SECONDS;
     match given {

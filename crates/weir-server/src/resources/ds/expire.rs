@@ -1,9 +1,8 @@
-//! The end of streams: DELETE, expiry, and the sources that outlived their
-//! name because a fork read them.
+//! Removal of streams: DELETE, expiry, and deleted sources that were retained for their forks.
 //!
-//! A stream that a living fork reads is marked as gone instead of destroyed; it
-//! is destroyed with the last of them. Forks are created and streams are
-//! ended one at a time, so a fork never loses what it reads.
+//! A stream that a live fork reads is marked as gone instead of destroyed, and is destroyed with
+//! the last of these forks. Only one creation of a fork or removal of a stream runs at a time, so a
+//! fork never loses its source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +23,8 @@ use crate::resources::streams::config::Expiry;
 use crate::resources::streams::state::turn;
 use crate::resources::streams::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 
-/// Removes a stream whose time is over, or that was deleted and has no forks
-/// any more. False when there is one by this name that stays.
+/// Removes a stream that has expired, or that was deleted and has no more forks. Returns false if a
+/// stream of this name remains.
 pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
     let _turn = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let Some(view) = view::look(edge, topic).await? else {
@@ -35,7 +34,7 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
     };
     if !view.gone && !edge.ds.is_expired(&view, edge.shared.store.now_ms()) {
         if view.config.expiry == Expiry::Never {
-            // Meant for a stream that another one was faster to be.
+            // The expiry was recorded for a creation that lost a race.
             registry::change(edge, vec![registry::expired(topic)]).await?;
             edge.ds.forget(topic);
         }
@@ -48,8 +47,8 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
     }
 }
 
-/// Ends a stream, and then the sources that only it has kept. False when it
-/// is only marked, for its forks.
+/// Removes a stream, and then the sources that were retained only for it. Returns false if the
+/// stream has forks and is only marked.
 pub(super) async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Problem> {
     let ds = &edge.ds;
     if forks::has_forks(edge, view).await? {
@@ -57,13 +56,13 @@ pub(super) async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Resu
             let gone = registry::gone(&view.topic, view.incarnation);
             registry::change(edge, vec![gone, registry::expired(&view.topic)]).await?;
             ds.forget(&view.topic);
-            // Writes that are on their way meet this.
+            // Writes in flight fail because of this mark.
             mark(edge, view, principal).await?;
         }
         return Ok(false);
     }
     let mut view = view.clone();
-    // A chain of forks has an end, as each one is younger than its source.
+    // A chain of forks is finite, because each fork is newer than its source.
     for _ in 0..=FORK_PARTS_MAX {
         destroy(edge, &view, principal).await?;
         ds.forget(&view.topic);
@@ -102,7 +101,7 @@ async fn destroy(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<(), 
     carry_out(edge, &view.topic, Operation::Destroy, &expect, principal).await
 }
 
-/// One step of a removal. Somebody else may have ended the topic.
+/// Runs one step of a removal. Succeeds if the topic was already destroyed.
 async fn carry_out(
     edge: &Arc<Edge>,
     topic: &str,
@@ -129,8 +128,8 @@ async fn carry_out(
     }
 }
 
-/// Removes what has expired, until the server ends; and first what an earlier
-/// server has left half removed.
+/// First completes removals that an earlier server has left incomplete. Then removes expired
+/// streams, until the server ends.
 pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
     let loading = Arc::clone(&edge);
     match offload::run(move || forks::load(&loading)).await {
@@ -156,8 +155,8 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
     }
 }
 
-/// Takes away the entry of a fork that is none, and then its source if that
-/// was kept for it.
+/// Removes the registry entry of a fork that does not exist, and then its source if it was retained
+/// for that fork.
 async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
     let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let view = view::look(edge, fork).await?;

@@ -1,9 +1,9 @@
-//! Server-sent events of a stream: `data`, and after each of them a `control`
-//! that says where the reader is.
+//! Server-sent events of a stream: `data`, and after each of them a `control` with the position of
+//! the reader.
 //!
-//! A reader is a position and nothing else, as in [`tail`](crate::resources::events::tail).
-//! Lines of text end where a reader of events sees an end: with CR, LF or both;
-//! which of them it was is lost. Bytes come in base64 and lose nothing.
+//! A reader is only a position, as in [`tail`](crate::resources::events::tail). Text is split at
+//! CR, LF or CR LF, as in server-sent events, so the kind of line end is lost. Bytes are sent in
+//! base64, without loss.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct Follower {
     incarnation: u64,
     _held: Option<ReaderLease>,
     position: u64,
-    /// What the client was told last.
+    /// The position that the client received last.
     told: Option<u64>,
     cursor: Option<u64>,
     over: bool,
@@ -72,8 +72,8 @@ impl Source for Follower {
 }
 
 impl Follower {
-    /// The next events; `None` at the end. A client that sees the end without
-    /// `streamClosed` comes again from where it is.
+    /// Returns the next events; `None` at the end. If the body ends without `streamClosed`, the
+    /// client reconnects from its position.
     async fn piece(&mut self) -> Option<Bytes> {
         loop {
             self.live.mark_seen();
@@ -104,7 +104,7 @@ impl Follower {
         }
     }
 
-    /// The next events, `None` when there is nothing to tell.
+    /// Returns the next events; `None` if nothing has changed.
     async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
         let store = &self.live.edge.shared.store;
         let view = view::look(&self.live.edge, &self.live.topic).await?;
@@ -130,7 +130,7 @@ impl Follower {
         let mut out = Vec::new();
         if gathered.count() > 0 {
             let body = gathered.body();
-            // The events beside what they are made of.
+            // Memory for the events, in addition to the data.
             reservation.cover(body.len() * 3).await.map_err(busy)?;
             data(&body, view.is_binary(), &mut out);
         }
@@ -160,7 +160,7 @@ impl Follower {
     }
 }
 
-/// An event with data.
+/// Writes an event with data.
 fn data(body: &[u8], binary: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: data\n");
     if binary {
@@ -174,7 +174,7 @@ fn data(body: &[u8], binary: bool, out: &mut Vec<u8>) {
         let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
         let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         out.extend_from_slice(b"data:");
-        // A reader of the stream strips one leading space.
+        // A client strips one leading space.
         if line.first() == Some(&b' ') {
             out.push(b' ');
         }

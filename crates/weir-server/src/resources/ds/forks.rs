@@ -1,5 +1,5 @@
-//! Which entries of the registry are true: an entry of a fork counts only if a
-//! stream says so of itself.
+//! Validates entries of the registry: the entry of a fork counts only if the description of that
+//! stream names the source.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::http::problem::Problem;
 use crate::resources::context::Edge;
 use crate::resources::streams::terms::REGISTRY_PAGE;
 
-/// Whether a fork lives that reads this stream.
+/// Whether a live fork reads this stream.
 pub(super) async fn has_forks(edge: &Arc<Edge>, view: &View) -> Result<bool, Problem> {
     let (edge, source, incarnation) = (Arc::clone(edge), view.topic.clone(), view.incarnation);
     offload::run(move || {
@@ -32,8 +32,8 @@ fn is_fork(edge: &Edge, fork: &str, source: &str, incarnation: u64) -> Result<bo
     }))
 }
 
-/// What the registry says when a server starts: the streams that expire, and
-/// the sources that have a fork in it which is none.
+/// Loads the registry when a server starts: records the streams that expire, and returns the pairs
+/// of source and fork whose fork does not exist.
 pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
     let mut stale = Vec::new();
     entries(edge, "expiry/", true, |topic, value| {

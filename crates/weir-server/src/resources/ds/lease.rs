@@ -1,8 +1,7 @@
-//! When streams were used last, for those that end when nobody uses them.
+//! The time of the last use of each stream that expires when it is idle.
 //!
-//! Kept in memory: what it says about writes is in the store as well, and a
-//! server that starts counts its start as a use. So a stream may live longer
-//! than it must, and never shorter.
+//! This state is in memory only. The store also has the times of writes, and the start of a server
+//! counts as a use. So a stream may live longer than its expiry, but never shorter.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::resources::streams::state::{Lease, Streams};
 use crate::resources::streams::terms::EXPIRING_MAX;
 
 impl Streams {
-    /// Whether a stream has reached its end at `now_ms`, a time of the store.
+    /// Whether a stream has expired at `now_ms`, a time of the store.
     pub(super) fn is_expired(&self, view: &View, now_ms: u64) -> bool {
         let expiry = view.config.expiry;
         expiry != Expiry::Never
@@ -26,14 +25,14 @@ impl Streams {
             })
     }
 
-    /// Notes that a stream was read or written.
+    /// Records that a stream was read or written.
     pub(super) fn used(&self, view: &View) {
         if matches!(view.config.expiry, Expiry::Idle(_)) {
             self.lease(&view.topic, view.config.expiry);
         }
     }
 
-    /// Notes a stream that expires; an old one is used from now on.
+    /// Records a stream that expires. If it is already recorded, this counts as a use.
     pub(super) fn lease(&self, topic: &str, expiry: Expiry) {
         self.with_leases(|leases| match leases.get_mut(topic) {
             Some(lease) => {
@@ -46,18 +45,18 @@ impl Streams {
         });
     }
 
-    /// Whether there are as many streams that expire as there may be.
+    /// Whether the maximum number of expiring streams is reached.
     pub(super) fn is_full(&self) -> bool {
         self.with_leases(|leases| leases.len() >= EXPIRING_MAX)
     }
 
-    /// Forgets a stream.
+    /// Removes the state of a stream.
     pub(super) fn forget(&self, topic: &str) {
         self.with_leases(|leases| leases.remove(topic));
         self.configs.lock().remove(topic);
     }
 
-    /// Streams whose time seems to be over at `now_ms`, a time of the store.
+    /// Returns the streams that may have expired at `now_ms`, a time of the store.
     pub(super) fn due(&self, now_ms: u64) -> Vec<String> {
         self.with_leases(|leases| {
             let due = leases
@@ -75,7 +74,7 @@ pub(super) struct ReaderLease {
 }
 
 impl ReaderLease {
-    /// `None` for a stream that does not expire when idle.
+    /// Returns `None` for a stream that does not expire when idle.
     pub(super) fn new(edge: &Arc<Edge>, view: &View) -> Option<Self> {
         if !matches!(view.config.expiry, Expiry::Idle(_)) {
             return None;

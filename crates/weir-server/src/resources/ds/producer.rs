@@ -1,9 +1,8 @@
-//! Producers: writers whose retries are told from new writes.
+//! Producers: writers whose retries the server recognizes.
 //!
-//! A producer counts its writes from 0 in each of its epochs. What was taken
-//! last is a record of the stream under `.ds/producer/ID`, written in the
-//! transaction of the data; a write is conditioned on the record that its
-//! sequence was made of.
+//! A producer numbers its writes from 0 in each of its epochs. The last accepted write is a record
+//! of the stream under `.ds/producer/ID`, written in the transaction of the data. A write has the
+//! condition that this record is unchanged since its sequence was checked.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,37 +13,37 @@ use crate::http::query::offset_of;
 use crate::resources::streams::config::single;
 use crate::resources::streams::terms::{PRODUCER, PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX};
 
-/// What a producer was at last: the value of its record, as JSON.
+/// The epoch and number of the last accepted write: the value of its record, as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     pub(super) epoch: u64,
     pub(super) seq: u64,
 }
 
-/// Who writes.
+/// A producer, and the number of its write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Producer {
     pub(super) id: String,
     pub(super) now: State,
 }
 
-/// Where a write of a producer stands in the sequence of its writes.
+/// How a write relates to the last accepted write of its producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sequence {
-    /// The next one.
+    /// The next write.
     New,
-    /// One that was taken; the last one that was.
+    /// A write that was accepted before, with the last accepted one.
     Again(State),
-    /// Of an epoch that is over; the one that is now.
+    /// A write of an old epoch, with the current epoch.
     Stale(u64),
-    /// Writes before it are missing, the first of them this one.
+    /// Earlier writes are missing, from this number on.
     Gap(u64),
-    /// The first of an epoch, and not 0.
+    /// The first write of an epoch, with a number other than 0.
     NotFirst,
 }
 
 impl Producer {
-    /// Reads the three fields; they come together or not at all.
+    /// Parses the three fields, which must be present together or not at all.
     pub(super) fn read(head: &Head) -> Result<Option<Self>, Problem> {
         let id = single(head, FieldName::ProducerId)?;
         let epoch = single(head, FieldName::ProducerEpoch)?;
@@ -81,12 +80,12 @@ impl Producer {
         }))
     }
 
-    /// The key of its record.
+    /// The key of the record of this producer.
     pub(super) fn key(&self) -> Vec<u8> {
         [PRODUCER, self.id.as_bytes()].concat()
     }
 
-    /// Where its write stands after the write that was accepted last.
+    /// Relates the write to the last accepted write.
     pub(super) fn judge(&self, last: Option<State>) -> Sequence {
         let State { epoch, seq } = self.now;
         match last {
@@ -101,7 +100,7 @@ impl Producer {
         }
     }
 
-    /// The answer to a write that is not taken.
+    /// The problem of a write that is not accepted.
     pub(super) fn refuse(&self, sequence: Sequence, view: &View) -> Problem {
         match sequence {
             Sequence::Stale(epoch) => view

@@ -1,5 +1,5 @@
-//! GET and HEAD: what a stream is, and its data from a position on; at once, or
-//! as soon as there is some.
+//! GET and HEAD: the description of a stream, and its data from a position on, at once or by
+//! waiting for new data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::resources::streams::config::Expiry;
 use crate::resources::streams::place::{self, StreamPosition};
 use crate::resources::streams::terms::POLL_SECONDS;
 
-/// How a reader waits for more.
+/// How a reader waits for more data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Live {
     Poll,
     Events,
 }
 
-/// HEAD. It is no use of the stream.
+/// Responds to HEAD, which does not count as a use of the stream.
 pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let view = open(edge, &call.matched.topic).await?;
     let mut reply = Reply::new(200).field("content-type", &view.config.content_type);
@@ -43,12 +43,12 @@ pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         Expiry::At(ms) => reply.add("stream-expires-at", date::rfc3339(ms)),
     }
     reply.add("cache-control", "no-store");
-    // How long the body of a GET would be is another question.
+    // The length of the body of a GET is not known here.
     reply.body = Body::Omitted;
     Ok(reply)
 }
 
-/// GET.
+/// Responds to GET.
 pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let words = [("long-poll", Live::Poll), ("sse", Live::Events)];
     let live = call.query.word("live", &words)?;
@@ -75,7 +75,7 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
 }
 
-/// The position after which a reader begins.
+/// Returns the position after which a reader starts.
 fn start(view: &View, place: StreamPosition) -> Result<u64, Problem> {
     match place {
         StreamPosition::Start | StreamPosition::After(0) => Ok(0),
@@ -92,7 +92,7 @@ fn start(view: &View, place: StreamPosition) -> Result<u64, Problem> {
     }
 }
 
-/// The head of an answer that leaves a reader at a position.
+/// The head of a response after which the reader is at `position`.
 fn at(view: &View, status: u16, position: u64) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("stream-next-offset", place::write(position));
@@ -105,14 +105,14 @@ fn at(view: &View, status: u16, position: u64) -> Reply {
     reply
 }
 
-/// The end as it is now, without data.
+/// The current end of the stream, without data.
 fn now(view: &View) -> Reply {
     let reply = at(view, 200, view.tail).field("cache-control", "no-store");
     let body: &'static [u8] = if view.json { b"[]" } else { b"" };
     reply.with(&view.config.content_type, body)
 }
 
-/// What is there.
+/// Returns the available data.
 async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Result<Reply, Problem> {
     let gathered = Gathered::new(&edge.shared.store, view, position, PAGE_BYTES);
     let (gathered, reservation) = gathered.run(&edge.shared).await?;
@@ -139,7 +139,7 @@ async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Resu
     Ok(reply.reserved(reservation))
 }
 
-/// What is there as soon as something is, within a time.
+/// Waits up to a deadline for data, and returns it.
 async fn poll(
     edge: &Arc<Edge>,
     call: &Call,

@@ -1,13 +1,13 @@
-//! The topic `.weir.ds`: which streams expire, which are forks of which, and
-//! which are kept for their forks only.
+//! The topic `.weir.ds`: which streams expire, which are forks of others, and which are retained
+//! only for their forks.
 //!
-//! `expiry/NAME` stands before a stream that expires is made, `fork/SOURCE/NAME`
-//! before a fork is, and both go after it has ended: so an entry may be one too
-//! many, never one too few. One too many is found out by looking at the stream.
+//! `expiry/NAME` is written before a stream that expires is created, and `fork/SOURCE/NAME` before
+//! a fork is. Both are deleted after the stream has ended. So there may be an entry without a
+//! stream, but never a stream without its entry. The state of the stream shows whether an entry is
+//! stale.
 //!
-//! Clients cannot write this topic, and they can write those of streams. So
-//! what a stream says of itself ends it, or lets other topics be read through
-//! it, only if an entry here has the hash of what it says.
+//! Clients can write the topics of streams, but not this topic. So a description makes a stream
+//! expire, or lets it read other topics, only if an entry here has the hash of that description.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -33,19 +33,19 @@ pub(super) enum Change {
     Delete(String),
 }
 
-/// What stands under `expiry/NAME`, as JSON.
+/// The value of `expiry/NAME`, as JSON.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Expiring {
     pub(super) expiry: Expiry,
-    /// Seal of the description that it is of.
+    /// Seal of the description for which the entry was written.
     seal: String,
 }
 
-/// What tells the description of a stream, as it is written, from any other.
+/// The hash of a description as it is written, which identifies the description.
 pub(super) fn seal(description: &[u8]) -> String {
     let hash = Sha256::digest(description);
     hash.iter().fold(String::new(), |mut text, byte| {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -63,40 +63,40 @@ fn gone_key(topic: &str) -> String {
     format!("gone/{topic}")
 }
 
-/// Entry of a stream that expires.
+/// Writes the entry of a stream that expires.
 pub(super) fn expiring(topic: &str, expiry: Expiry, seal: &str) -> Change {
     let seal = seal.to_owned();
-    // What is a number and a text can always be written.
+    // A number and a text always serialize.
     let value = serde_json::to_vec(&Expiring { expiry, seal }).unwrap_or_default();
     Change::Put(expiry_key(topic), value)
 }
 
-/// As `expiring`, taken away.
+/// Deletes the entry of `expiring`.
 pub(super) fn expired(topic: &str) -> Change {
     Change::Delete(expiry_key(topic))
 }
 
-/// Entry of a fork.
+/// Writes the entry of a fork.
 pub(super) fn forked(source: &str, fork: &str, seal: &str) -> Change {
     Change::Put(fork_key(source, fork), seal.as_bytes().to_vec())
 }
 
-/// As `forked`, taken away.
+/// Deletes the entry of `forked`.
 pub(super) fn unforked(source: &str, fork: &str) -> Change {
     Change::Delete(fork_key(source, fork))
 }
 
-/// Entry of a stream that is kept for its forks.
+/// Writes the entry of a stream that is retained for its forks.
 pub(super) fn gone(topic: &str, incarnation: u64) -> Change {
     Change::Put(gone_key(topic), incarnation.to_string().into_bytes())
 }
 
-/// As `gone`, taken away.
+/// Deletes the entry of `gone`.
 pub(super) fn forgotten(topic: &str) -> Change {
     Change::Delete(gone_key(topic))
 }
 
-/// The value of an entry; `None` when there is none.
+/// Returns the value of an entry; `None` if there is none.
 fn value(store: &Store, key: &str) -> Result<Option<Vec<u8>>, Problem> {
     if store.key_offset(REGISTRY, key.as_bytes()).is_none() {
         return Ok(None);
@@ -108,21 +108,20 @@ fn value(store: &Store, key: &str) -> Result<Option<Vec<u8>>, Problem> {
     Ok(record.map(|record| record.value.to_vec()))
 }
 
-/// Whether there is an entry that says a stream of this name is kept for its
-/// forks only; no question to a disk.
+/// Whether any stream of this name is retained only for its forks. Reads memory only.
 pub(super) fn may_be_gone(store: &Store, topic: &str) -> bool {
     let key = gone_key(topic);
     store.key_offset(REGISTRY, key.as_bytes()).is_some()
 }
 
-/// Whether a stream is kept for its forks only.
+/// Whether this incarnation of a stream is retained only for its forks.
 pub(super) fn is_gone(store: &Store, topic: &str, incarnation: u64) -> Result<bool, Problem> {
     let kept = value(store, &gone_key(topic))?;
     Ok(kept.is_some_and(|kept| kept == incarnation.to_string().as_bytes()))
 }
 
-/// What a stream says of itself, as far as it is to be believed; `None`: not
-/// at all.
+/// Parses the description of a stream, and checks it against the registry. A fork without its entry
+/// gives `None`; an expiry without its entry is ignored.
 pub(super) fn believed(
     store: &Store,
     topic: &str,
@@ -150,7 +149,7 @@ pub(super) fn believed(
     Ok(Some(config))
 }
 
-/// Carries changes out, in order; what is to be taken away may be gone.
+/// Applies changes in order. Deleting an entry that does not exist succeeds.
 pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(), Problem> {
     let store = &edge.shared.store;
     let mut options = TopicOptions::default();
@@ -198,8 +197,8 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     ))
 }
 
-/// All entries with a prefix, each without it, until one is enough. Reads
-/// values only where somebody wants them; may wait for a disk.
+/// Calls `each` with the name of each entry after the prefix, until it returns false. Reads values
+/// only if `with_values` is set. May block on a disk.
 pub(super) fn entries(
     edge: &Edge,
     prefix: &str,

@@ -11,7 +11,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::no_topic;
 use crate::resources::streams::state::turn;
 
-/// DELETE of a stream.
+/// Responds to DELETE.
 pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let topic = &call.matched.topic;
     open(edge, topic).await?;

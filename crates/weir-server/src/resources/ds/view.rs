@@ -1,7 +1,7 @@
-//! What a stream is at a moment.
+//! The state of a stream at one moment.
 //!
-//! Whether it is closed is asked before how far it reaches, so that a stream
-//! that is told as closed is told with all of its records.
+//! Whether the stream is closed is read before its end. So a stream that is reported as closed is
+//! reported with all of its records.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::resources::streams::place;
 use crate::resources::streams::state::Streams;
 use crate::resources::streams::terms::{CLOSED, CONFIG, CONFIGS_MAX, is_data, is_json};
 
-/// Pages of a topic that is no stream yet, in which its type is looked for.
+/// Pages of a topic without a description that are searched for a content type.
 const PLAIN_PAGES_MAX: usize = 4;
 
 /// A stream.
@@ -29,26 +29,26 @@ pub(crate) struct View {
     pub(crate) topic: String,
     pub(crate) incarnation: u64,
     pub(crate) config: Arc<Config>,
-    /// Its payloads are JSON values.
+    /// Whether its payloads are JSON values.
     pub(crate) json: bool,
-    /// Nobody has said a type, and there is no record that does.
+    /// Whether no content type is known: neither a description nor a record has one.
     pub(crate) untyped: bool,
     /// Position of the record that closed it.
     pub(crate) closed: Option<u64>,
-    /// It was deleted; only forks read it.
+    /// Whether it was deleted and only forks read it.
     pub(crate) gone: bool,
     /// Position after its last record.
     pub(crate) tail: u64,
-    /// Offset of the record that made its topic.
+    /// Offset of the record that created its topic.
     created: u64,
-    /// Offset and position from which on records are its own.
+    /// Offset and position from which on the stream has its own records, not those of its source.
     first: u64,
     base: u64,
 }
 
 impl View {
-    /// Finds a stream; `None` when there is none. Says nothing about expiry.
-    /// May wait for a disk: elsewhere it is [`look`].
+    /// Finds a stream; `None` if there is none. Does not check the expiry. May block on a disk;
+    /// [`look`] does not.
     pub(super) fn find(ds: &Streams, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
         let standing = store.standing(topic);
         let lives = standing.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
@@ -77,7 +77,7 @@ impl View {
             base: created,
             config,
         };
-        // The record after that of the creation says what was made.
+        // For a fork, its own records start with the record of its description.
         if let (Some(fork), Some(made)) = (&view.config.fork, made) {
             (view.first, view.base) = (made, fork.base);
         }
@@ -86,17 +86,17 @@ impl View {
         Ok(Some(view))
     }
 
-    /// Position of a record of its own topic.
+    /// Converts an offset of its own topic to a position.
     pub(crate) fn position(&self, offset: u64) -> u64 {
         self.base + offset.saturating_sub(self.first)
     }
 
-    /// Offset in its own topic of the record at a position.
+    /// Converts a position to an offset of its own topic.
     pub(crate) fn offset(&self, position: u64) -> u64 {
         self.first + position.saturating_sub(self.base)
     }
 
-    /// What is read, in order; its own records last, up to its end now.
+    /// The parts of the stream in order. The last part is its own records, up to the current end.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let inherited = self.config.fork.iter().flat_map(|fork| &fork.parts);
         let own = Part {
@@ -109,29 +109,29 @@ impl View {
         inherited.cloned().chain([own]).collect()
     }
 
-    /// Whether a reader at this position has everything there will ever be.
+    /// Whether a reader at this position has all records of a closed stream.
     pub(crate) fn ends_at(&self, position: u64) -> bool {
         position >= self.tail && self.closed.is_some_and(|closed| position >= closed)
     }
 
-    /// Whether a position is of a stream that had this name before.
+    /// Whether a position belongs to an earlier stream of this name.
     pub(crate) fn is_before(&self, position: u64) -> bool {
         self.config.fork.is_none() && position != 0 && position < self.created
     }
 
-    /// Whether it is a topic that another door made, without a record yet.
+    /// Whether it is a topic that another API created, without data yet.
     pub(crate) fn is_empty_topic(&self) -> bool {
         self.untyped && self.tail == self.created
     }
 
-    /// Whether its bytes must be coded to be told as text.
+    /// Whether its data must be encoded in base64 to be sent as text.
     pub(crate) fn is_binary(&self) -> bool {
         !self.json
             && !crate::resources::streams::terms::essence(&self.config.content_type)
                 .starts_with("text/")
     }
 
-    /// Adds where it ends, and whether that is for ever.
+    /// Adds the end of the stream, and whether it is closed.
     pub(crate) fn tell(&self, reply: &mut Reply) {
         reply.add("stream-next-offset", place::write(self.tail));
         if self.closed.is_some() {
@@ -139,7 +139,7 @@ impl View {
         }
     }
 
-    /// A problem with what a writer must know of the stream.
+    /// Creates a problem that reports the state of the stream to a writer.
     pub(crate) fn refuse(&self, kind: Kind, detail: &str) -> Problem {
         let problem = Problem::new(kind, detail);
         let problem = problem.field("stream-next-offset", place::write(self.tail));
@@ -150,8 +150,7 @@ impl View {
     }
 }
 
-/// The stream of a name. What it was made with is read where one may wait for
-/// the disk, unless it is at hand.
+/// Finds the stream of a name. Reads its description on a blocking thread, unless it is in memory.
 pub(super) async fn look(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, Problem> {
     if is_at_hand(edge, topic) {
         return View::find(&edge.ds, &edge.shared.store, topic);
@@ -160,12 +159,12 @@ pub(super) async fn look(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, 
     offload::run(move || View::find(&edge.ds, &edge.shared.store, &topic)).await
 }
 
-/// Whether all that is said about a stream is in memory.
+/// Whether the whole description of a stream is in memory.
 fn is_at_hand(edge: &Edge, topic: &str) -> bool {
     let store = &edge.shared.store;
     let standing = store.standing(topic);
     let Some(incarnation) = standing.and_then(|topic| topic.incarnation) else {
-        // There is none.
+        // There is no such stream.
         return true;
     };
     let known = {
@@ -183,8 +182,8 @@ pub(crate) fn gone() -> Problem {
     Problem::new(Kind::StreamGone, "its name is free again when they are")
 }
 
-/// The description of a stream, or what a topic says of itself that was made
-/// by another door; and whether that stays so.
+/// Returns the description of a stream, and whether it is final. For a topic that another API
+/// created, it is derived from the first record.
 fn config(
     ds: &Streams,
     store: &Store,
@@ -207,7 +206,7 @@ fn config(
                 let record = record
                     .transpose()
                     .map_err(|error| problems::of_store(&error))?;
-                // It may have ended in between.
+                // The topic may have been destroyed meanwhile.
                 let Some(record) = record else {
                     return Ok(None);
                 };
@@ -216,7 +215,7 @@ fn config(
                     None => plain(store, topic, created)?,
                 }
             }
-            // Its retention has removed what it was made with.
+            // Retention has removed the description.
             Err(StoreError::RecordsGone { .. }) => plain(store, topic, created)?,
             Err(error) => return Err(problems::of_store(&error)),
         }
@@ -235,7 +234,7 @@ fn config(
     Ok(Some((config, lasting)))
 }
 
-/// What the first record of a topic says of it, and whether that stays so.
+/// Derives a description from the first record with data, and returns whether it is final.
 fn plain(store: &Store, topic: &str, created: u64) -> Result<(Config, bool), Problem> {
     let made_of = |content_type: &str| Config {
         content_type: content_type.to_owned(),

@@ -1,4 +1,4 @@
-//! The records of a stream in order, through the streams it was forked from.
+//! The records of a stream in order, including those of its sources.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::resources::streams::config::Part;
 use crate::resources::streams::terms::is_data;
 use crate::shared::Shared;
 
-/// Goes through a stream.
+/// Iterates over the records of a stream.
 #[derive(Debug)]
 pub(crate) struct Walk {
     store: Arc<Store>,
     parts: Vec<Part>,
-    /// Reader of the part with this number.
+    /// Number of the current part, and its reader.
     reader: Option<(usize, TopicReader)>,
-    /// After the last record that was looked at.
+    /// Position after the last record that was visited.
     pub(crate) position: u64,
 }
 
@@ -40,7 +40,7 @@ impl Walk {
         }
     }
 
-    /// The reader of the part in which the next record is; `None` at the end.
+    /// Returns the reader of the part with the next record; `None` at the end.
     fn reader(&mut self) -> Result<Option<(usize, TopicReader)>, Problem> {
         let position = self.position;
         let Some(at) = self.parts.iter().position(|part| position < part.end) else {
@@ -65,7 +65,7 @@ impl Walk {
         let after = part.first + position.saturating_sub(part.base);
         let reader = self.store.read(&part.topic, ConsequenceOffset(after));
         let reader = reader.map_err(|error| problems::of_store(&error))?;
-        // A reader at position 0 starts at the earliest record that is left.
+        // A reader at position 0 starts at the earliest remaining record.
         let reader = if position == 0 {
             reader.or_earliest()
         } else {
@@ -88,8 +88,8 @@ impl Walk {
         Ok(lacks)
     }
 
-    /// Looks at the records of one block, on a thread that may wait for it.
-    /// Returns whether that was the end, or the last record that was wanted.
+    /// Visits the records of one block; may block. Returns true at the end of the stream, or after
+    /// `each` has stopped.
     pub(crate) fn step(
         &mut self,
         each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
@@ -102,7 +102,7 @@ impl Walk {
         self.take((at, reader), page, each)
     }
 
-    /// As `step`, without waiting; `Pending`: the block is not at hand.
+    /// As `step`, without blocking; `Pending`: the block is not in memory.
     pub(crate) fn step_now(
         &mut self,
         each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
@@ -152,22 +152,22 @@ impl Walk {
     }
 }
 
-/// Data of a stream, as one body.
+/// Data of a stream, collected into one body.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     walk: Walk,
     content: Content,
-    /// Bytes that the next record lacked, and nothing is there yet.
+    /// Bytes of memory that the first record needs.
     lacks: Option<usize>,
 }
 
-/// What was gathered.
+/// The collected data.
 #[derive(Debug)]
 struct Content {
     json: bool,
     max: usize,
     out: Vec<u8>,
-    /// Records in it.
+    /// Number of records.
     count: u64,
 }
 
@@ -185,8 +185,8 @@ impl Gathered {
         }
     }
 
-    /// Takes one block more. Returns whether it is complete: it has so many
-    /// bytes, though one record at least, or everything; or it lacks memory.
+    /// Adds one block. Returns whether the body is complete: it has `max` bytes and at least one
+    /// record, the stream has ended, or memory is missing.
     fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
         let (content, lacks) = (&mut self.content, &mut self.lacks);
         if let Some(bytes) = self.walk.lacks(content.out.len(), reservation)? {
@@ -199,7 +199,7 @@ impl Gathered {
         Ok(self.ends(done))
     }
 
-    /// As `step`, without waiting; `Pending`: the block is not at hand.
+    /// As `step`, without blocking; `Pending`: the block is not in memory.
     fn step_now(&mut self, reservation: &mut Reservation) -> Poll<Result<bool, Problem>> {
         let (content, lacks) = (&mut self.content, &mut self.lacks);
         let done = self
@@ -212,7 +212,8 @@ impl Gathered {
         done || (self.content.count > 0 && self.content.out.len() >= self.content.max)
     }
 
-    /// Takes all of it: the first block in place if it is there, the rest elsewhere.
+    /// Collects the whole body. Reads the first block inline if it is in memory, and the rest on a
+    /// reader thread.
     pub(crate) async fn run(mut self, shared: &Shared) -> Result<(Self, Reservation), Problem> {
         let mut reservation = Reservation::new(&shared.admission.answers);
         if let Poll::Ready(done) = self.step_now(&mut reservation)
@@ -241,12 +242,12 @@ impl Gathered {
         .await
     }
 
-    /// Records in it.
+    /// Number of records in the body.
     pub(crate) fn count(&self) -> u64 {
         self.content.count
     }
 
-    /// Position after it.
+    /// Position after the body.
     pub(crate) fn next(&self) -> u64 {
         self.walk.position
     }
@@ -267,7 +268,7 @@ impl Gathered {
 }
 
 impl Content {
-    /// Adds a record, unless there is enough, or no memory for it.
+    /// Adds a record, unless the body is full or there is no memory for it.
     fn add(
         &mut self,
         record: &Record<'_>,
@@ -280,7 +281,7 @@ impl Content {
         }
         let need = self.out.len() + record.value.len() / 3 * 4 + EXTRA_BYTES;
         if need > self.out.capacity() {
-            // Twice as much, so that it grows seldom; else just what is needed.
+            // Doubles the capacity so that it grows rarely, or takes only what is needed.
             let twice = need.max(self.out.capacity() * 2);
             let Some(to) = [twice, need]
                 .into_iter()
@@ -302,7 +303,8 @@ impl Content {
     }
 }
 
-/// A payload in an array: as it is when it is JSON, else as other lists have it.
+/// Writes a payload as an element of an array: unchanged if it is JSON, otherwise as in other
+/// lists.
 fn value(record: &Record<'_>, out: &mut Vec<u8>) {
     let meta = Meta::read(record.meta);
     match shape(&meta, record.value) {

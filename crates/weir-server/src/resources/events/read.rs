@@ -1,10 +1,10 @@
 //! Reads: one record, one key, keys in order, pages of records.
 //!
-//! A page ends after a number of records or of bytes, whichever comes first,
-//! but never before its first record. What lies in one block is read in place
-//! if nothing has to be waited for; everything else on a thread that may block.
+//! A page ends after a number of records or bytes, whichever comes first, but has at least one
+//! record. A read within one block runs inline if it need not wait; every other read runs on a
+//! thread that may block.
 //!
-//! | module | room |
+//! | module | purpose |
 //! |---|---|
 //! | `one` | one record, by offset or by key |
 //! | `page`, `descending`, `filter` | records of a topic, forwards and backwards |

@@ -1,8 +1,8 @@
 //! Live tails: server-sent events (the HTML standard, 9.2).
 //!
-//! A tail is a position and nothing else: a client that lost its connection resumes
-//! with the last id it saw. A tail reads from the store at the pace of its client,
-//! one piece at a time, and is cut when the client takes nothing for too long.
+//! A tail is only a position: a client that lost its connection resumes with the last id that it
+//! received. A tail reads from the store at the rate of its client, one piece at a time. It is
+//! closed if the client accepts nothing for too long.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -37,7 +37,7 @@ pub(crate) fn is_wanted(call: &Call) -> bool {
     call.query.bytes("live").is_some() || accept::names(&call.head, "text/event-stream")
 }
 
-/// A position as an id says it: an offset, or incarnation and offset.
+/// Parses an id: an offset, or an incarnation and an offset.
 fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
     match text.split_once('-') {
         Some((incarnation, offset)) => Some((Some(offset_of(incarnation)?), offset_of(offset)?)),
@@ -86,7 +86,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     if let Some(id) = given {
         let (of, offset) =
             read_id(id).ok_or_else(|| Problem::bad("the last event id is none of this topic"))?;
-        // A topic that was made again has other ids, so an old one is over.
+        // A topic that was created again has other ids, so an old id is not valid.
         if of.is_some_and(|of| incarnation.is_some_and(|now| now.0 != of)) {
             return Err(
                 Problem::new(Kind::Gone, "the id is of an earlier life of the topic")
@@ -101,7 +101,8 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         after = reader.position().0 - 1;
     }
     let live = Live::new(edge, call, &call.matched.topic);
-    // The first record of a life that is not the first one tells it.
+    // Ids carry the incarnation if the first offset is above 1, as in a topic that was created
+    // again.
     let again = edge
         .shared
         .store
@@ -147,19 +148,19 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     Ok(reply)
 }
 
-/// How events look.
+/// The form of events.
 #[derive(Clone, Copy, Debug)]
 struct Style {
-    /// The data is the record, not its payload.
+    /// Whether the data is the whole record, not only its payload.
     whole: bool,
     texts: bool,
     fields: Fields,
-    /// Incarnation that ids carry.
+    /// The incarnation in ids; `None`: ids have none.
     life: Option<u64>,
 }
 
 impl Style {
-    /// Tells pieces of different looks apart.
+    /// A number that distinguishes pieces of different forms.
     fn number(self) -> u8 {
         u8::from(self.whole) | u8::from(self.texts) << 1 | u8::from(self.life.is_some()) << 2
     }
@@ -168,13 +169,13 @@ impl Style {
 struct Tail {
     live: Live,
     style: Style,
-    /// What it renders fits other tails as well.
+    /// Whether other tails can use its rendered events.
     plain: bool,
     filter: Filter,
     reader: TopicReader,
-    /// Last record that was looked at.
+    /// Offset of the last record that was examined.
     next: u64,
-    /// Last position that the client knows.
+    /// The last position that the client received.
     told: u64,
     caught_up: bool,
     first: Option<Bytes>,
@@ -229,7 +230,7 @@ impl Tail {
         }
     }
 
-    /// The next events, `None` when there are none.
+    /// Returns the next events; `None` if there are none.
     async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.next >= self.reader.last().0 {
             return Ok(None);
@@ -252,7 +253,7 @@ impl Tail {
                     break;
                 };
                 lacks = self.take(&page, &mut reservation, &mut out)?;
-                // The block is dropped before the wait, and read again from here on.
+                // The block is dropped before the wait, and read again from here.
                 drop(page);
             }
             let Some(lacks) = lacks else { continue };
@@ -280,7 +281,8 @@ impl Tail {
         Ok(Some(bytes))
     }
 
-    /// Renders the records of a block. `Some`: so many bytes must be covered for the next one.
+    /// Renders the records of a block. Returns the bytes to reserve for the next record, if memory
+    /// is missing.
     fn take(
         &mut self,
         page: &Page,
@@ -308,7 +310,7 @@ impl Tail {
         Ok(None)
     }
 
-    /// The next block, from where it is: a disk is waited for elsewhere, and few wait at a time.
+    /// Returns the next block. If it is not in memory, it is read on a reader thread with a permit.
     async fn next_page(&mut self) -> Result<Option<Page>, Problem> {
         if let Poll::Ready(page) = self.reader.next_page_now() {
             return Ok(page);
@@ -332,7 +334,7 @@ impl Tail {
         self.reader.seek(ConsequenceOffset(to));
     }
 
-    /// A sign of life; with a filter also the position.
+    /// A heartbeat; with a filter, also the position.
     fn alive(&mut self) -> Bytes {
         if self.next == self.told {
             return Bytes::from_static(b":\n\n");
@@ -343,7 +345,7 @@ impl Tail {
         out.into()
     }
 
-    /// The end, and when to come back: not all at once.
+    /// The last event, with a random retry time so that clients do not reconnect together.
     fn bye(&mut self, why: &str) -> Bytes {
         self.over = true;
         let retry = RETRY_MS + RandomState::new().build_hasher().finish() % RETRY_MS;
@@ -364,7 +366,7 @@ impl Tail {
     }
 }
 
-/// An event without id.
+/// Appends an event without an id.
 fn control(out: &mut Vec<u8>, name: &str, members: &[(&str, u64)]) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(name.as_bytes());
@@ -402,7 +404,7 @@ fn event(record: &Record<'_>, style: Style, out: &mut Vec<u8>) {
             .map(|letter| letter.to_ascii_lowercase()),
     );
     let value = record.value;
-    // A line end of its own cannot be told from one that splits the data.
+    // A CR in the value would be read as a line end, so such a value is sent in base64.
     let exact =
         std::str::from_utf8(value).is_ok() && !value.contains(&b'\r') && !value.contains(&0);
     if style.whole {

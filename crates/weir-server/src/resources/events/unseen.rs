@@ -1,10 +1,12 @@
 //! `Prefer: conflicts=N`: the records that a writer had not seen when its condition failed.
 //!
-//! They begin after the offset that the writer expected and end with the offset that
-//! was found, so the writer can decide again without another request.
+//! They start after the offset that the writer expected and end with the offset that was found. So
+//! the writer can decide again without another request.
 //!
-//! Invariants: a record is returned only if the writer has the right to read it; what is returned
-//! is reserved from the budget of answers until it is sent, and left out when there is no room.
+//! Invariants:
+//! - A record is returned only if the writer has the right to read it.
+//! - The records are reserved from the budget of responses until they are sent, and omitted if
+//!   there is no memory.
 
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ pub(crate) struct UnseenRecords {
     readers: Readers,
     budget: MemoryBudget,
     topic: String,
-    /// Only those of this key.
+    /// Only records of this key, if set.
     key: Option<Vec<u8>>,
     after: u64,
     upto: u64,
@@ -35,8 +37,8 @@ pub(crate) struct UnseenRecords {
 }
 
 impl UnseenRecords {
-    /// What to look for; `None` when nobody asked, when the verdict is another
-    /// one, or when the writer may not read.
+    /// Returns the records to read. `None` if the request did not ask for them, if the verdict is
+    /// not a conflict, or if the writer may not read.
     pub(crate) fn of(
         edge: &Edge,
         call: &Call,
@@ -67,17 +69,16 @@ impl UnseenRecords {
             topic: topic.clone(),
             key: of_key.then(|| key.to_vec()),
             after,
-            // A key that has no value any more says nothing of where it went.
+            // A key without a value has no offset, so the upper bound is open.
             upto: if actual == 0 { u64::MAX } else { actual },
             limit,
         })
     }
 
-    /// Adds the records to the problem; without them if they cannot be read, or there is no
-    /// memory for them.
+    /// Adds the records to the problem. Omits them if they cannot be read, or there is no memory.
     pub(crate) async fn add_to(self, problem: Problem) -> Problem {
         let mut reservation = Reservation::new(&self.budget);
-        // A block, its rendering, and the problem with a copy of that.
+        // Memory for a block, its rendering, and the problem with a copy of it.
         if reservation.cover(3 * PAGE_BYTES).await.is_err() {
             return problem;
         }
@@ -108,7 +109,7 @@ impl UnseenRecords {
         problem
     }
 
-    /// The records as an array, and whether there are more.
+    /// Returns the records as an array, and whether there are more.
     fn read(&self) -> Result<(Vec<u8>, bool), Problem> {
         let after = ConsequenceOffset(self.after);
         let reader = self.store.read(&self.topic, after);
@@ -118,7 +119,8 @@ impl UnseenRecords {
         let mut writer = Writer::new(Form::Json);
         let (mut looked, mut more) = (0, false);
         'pages: loop {
-            // A block that is longer than a page is read by itself, with memory of its own.
+            // A block larger than a page would exceed the reservation, so it is left to a later
+            // read.
             if reader.next_page_bytes() > PAGE_BYTES {
                 more = true;
                 break;

@@ -1,7 +1,7 @@
 //! Writes of one event: POST to a topic, PUT and DELETE of a key.
 //!
-//! The payload goes from the input buffer of the connection straight into the
-//! batch that will be logged. The answer is given when the store has answered.
+//! The payload is copied from the input buffer of the connection directly into the batch that will
+//! be logged. The response is sent after the verdict of the store.
 
 mod pending;
 mod plan;
@@ -23,8 +23,7 @@ use crate::resources::session::Session;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Begins a write at once, or gives the request back when it needs more than
-/// that.
+/// Starts a write at once, or returns the request if it needs more work.
 pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<Started, Box<Call>> {
     let Some(way) = way(&call) else {
         return Err(call);
@@ -60,8 +59,8 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
     }
 }
 
-/// A write that is not [`quick`]: a large or coded payload, a structured
-/// `CloudEvent`, a list of tags.
+/// A write that is not [`quick`]: a large or compressed payload, a structured `CloudEvent`, or a
+/// list of tags.
 pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     if cloudevents::is_structured(&call.head) {
         return structured(edge, call, body).await;
@@ -81,7 +80,7 @@ async fn single(
     way: WriteKind,
     body: Bytes,
 ) -> Result<Reply, Problem> {
-    // Looking at a large payload takes longer than the reactor should be away.
+    // Checking a large payload would block the reactor for too long.
     let plan = if body.len() > INLINE_WORK_BYTES {
         crate::http::offload::inline(|| Plan::read(edge, call, way, &body))?
     } else {
@@ -90,7 +89,7 @@ async fn single(
     execute(edge, call, &plan, &body).await
 }
 
-/// Proposes until a condition decides; once unless there is a list of tags.
+/// Proposes a write. With a list of tags, tries each tag that may match, until a condition decides.
 async fn execute(
     edge: &Arc<Edge>,
     call: &Call,
@@ -125,7 +124,7 @@ async fn execute(
     ))
 }
 
-/// The tag of a list that fits what is there now, else the first one.
+/// Returns the tag of a list that matches the current state, or else the first one.
 fn first_tag(edge: &Edge, call: &Call, plan: &Plan) -> Option<One> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
@@ -144,7 +143,7 @@ fn first_tag(edge: &Edge, call: &Call, plan: &Plan) -> Option<One> {
         .copied()
 }
 
-/// A write of a `CloudEvent` whose parts are known.
+/// Writes a `CloudEvent` whose parts are parsed.
 async fn event(
     edge: &Arc<Edge>,
     call: &Call,
@@ -168,7 +167,7 @@ async fn event(
     execute(edge, call, &plan, value).await
 }
 
-/// A write in structured mode.
+/// Writes an event in structured mode.
 async fn structured(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     cloudevents::check_format(&call.head)?;
     let text = std::str::from_utf8(&body).map_err(|_| Problem::bad("the event is no UTF-8"))?;

@@ -1,7 +1,7 @@
-//! A page of records, the newest first.
+//! A page of records, newest first.
 //!
-//! Invariant: a window is never as large as the topic. It begins small, and
-//! shrinks if its records are large.
+//! Invariant: a window is never as large as the topic. It starts small, and shrinks if its records
+//! are large.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::reading::{self, Attempt, lacks_block};
 use crate::resources::records::{Fit, Writer};
 
-/// The blocks from where the reader is up to the record before `end`; the bytes that the
-/// reservation lacks for them beside `held`, if it lacks some.
+/// Reads the blocks from the position of the reader up to the record before `end`. If memory is
+/// missing, returns the bytes that the reservation needs for the blocks and for `held`.
 fn window_of(
     reader: &mut TopicReader,
     end: u64,
@@ -44,8 +44,8 @@ fn window_of(
     }
 }
 
-/// The newest records first. There is no reader that goes back, so windows are
-/// read forward and turned round.
+/// Returns the newest records first. Readers only move forward, so windows are read forward and
+/// reversed.
 pub(super) async fn descending(
     edge: &Arc<Edge>,
     call: &Call,
@@ -71,10 +71,10 @@ pub(super) async fn descending(
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let ((writer, next), reservation) =
         reading::read(&edge.shared, reservation, move |reservation| {
-            // Nothing of an attempt that lacked memory is kept.
+            // Drops the result of an attempt that lacked memory.
             let mut writer = writer.again();
             let mut end = before.unwrap_or(last + 1);
-            // Small at first: nobody knows yet how large the records are.
+            // Small at first, because the size of the records is not known.
             let mut window = 4;
             let (mut looked, mut full) = (0, false);
             while end > first && writer.count < limit && writer.out.len() < max_bytes {

@@ -1,11 +1,11 @@
-//! Which records a reader of a topic wants: by key, by prefix, by type.
+//! Selects records of a topic by key, prefix and type.
 
 use weir_core::{Record, RecordKind};
 
 use crate::http::problem::Problem;
 use crate::resources::context::Call;
 
-/// Which records a reader wants.
+/// Selects records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     key: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The keys of a topic in byte order, with their values if they are wanted.
+//! The keys of a topic in byte order, optionally with their values.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::reading::{self, Attempt};
 use crate::resources::records::{Fit, Form, Writer};
 
-/// Keys in byte order.
+/// Returns keys in byte order.
 pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     at_least(edge, call, Consistency::Linear).await?;
     let query = &call.query;
@@ -49,7 +49,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                     break;
                 }
                 if !values {
-                    // At most six bytes for one of the key, and a few members.
+                    // At most six bytes for each byte of the key, and a few members.
                     if !reservation.try_cover(writer.out.len() + entry.key.len() * 6 + 64) {
                         if last.is_none() {
                             return Ok(Attempt::Lacks(entry.key.len() * 6 + 64));
@@ -71,7 +71,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                 let page = store
                     .value(&topic, entry)
                     .map_err(|error| store_error(&error))?;
-                // A key that was changed meanwhile comes with its new value another time.
+                // A key that was changed meanwhile is left out; a later page has its new value.
                 if let Some(record) = page.as_ref().map(first).transpose()?.flatten() {
                     match writer.fit(&topic, &record, reservation) {
                         Fit::Yes => {}

@@ -1,7 +1,8 @@
-//! One record: that of an offset, and the current one of a key.
+//! One record: the record of an offset, and the current record of a key.
 //!
-//! Invariants: the payload has exactly the written bytes; no browser runs it as
-//! a page of this server.
+//! Invariants:
+//! - The payload has exactly the written bytes.
+//! - No browser runs it as a page of this server.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,7 +27,7 @@ use crate::resources::reading::{self, Attempt, lacks_block, lacks_bytes};
 use crate::resources::records::key_field;
 use crate::resources::route::Resource;
 
-/// One record by its offset, if it can be had without waiting.
+/// Returns one record by its offset, if that needs no wait.
 pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
     let offset = call.matched.offset;
     let before = ConsequenceOffset(offset - 1);
@@ -44,21 +45,22 @@ pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, P
     }
 }
 
-/// Whether a page may be answered without a reservation.
+/// Whether a page may be sent without a reservation.
 fn is_small(edge: &Edge, page: Option<&Page>) -> bool {
     let small = edge.shared.admission.answers.small_bytes();
     page.is_none_or(|page| page.wire_bytes() <= small)
 }
 
-/// Covers what an answer with the first record of a page takes; `Some`: it lacks so many bytes.
+/// Reserves memory for a response with the first record of a page. Returns the missing bytes, if
+/// any.
 fn lacks(page: Option<&Page>, reservation: &mut Reservation) -> Result<Option<usize>, Problem> {
     let record = page.map(first).transpose()?.flatten();
-    // An envelope takes more, which is reserved when it is there.
+    // An envelope needs more memory, which is reserved when it is built.
     let bytes = record.map_or(0, |record| record.value.len());
     Ok((!reservation.try_cover(bytes)).then_some(bytes))
 }
 
-/// As [`lacks_block`], for the block of one record that is rendered.
+/// As [`lacks_block`], for the block of one record that will be rendered.
 pub(super) fn lacks_value(
     store: &Store,
     topic: &str,
@@ -83,7 +85,7 @@ fn lacks_block_of(
     lacks_bytes(&reader, reservation)
 }
 
-/// The record at an offset, read on a thread that may wait.
+/// Returns the record at an offset, read on a thread that may block.
 pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let offset = call.matched.offset;
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
@@ -107,8 +109,7 @@ pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     Ok(reply.reserved(reservation))
 }
 
-/// Does what copies a page; with a large one the thread's other work goes on
-/// elsewhere.
+/// Runs work that copies a page. For a large page, another thread takes over the reactor meanwhile.
 fn large<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
     if page.is_some_and(|page| page.wire_bytes() > INLINE_WORK_BYTES) {
         offload::inline(work)
@@ -117,7 +118,7 @@ fn large<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The record at this offset, if the page begins with it.
+/// Returns the response if the page starts with the record of this offset.
 fn found(
     call: &Call,
     page: Option<&Page>,
@@ -136,7 +137,7 @@ fn found(
     }
 }
 
-/// The current value of a key.
+/// Returns the current value of a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     at_least(edge, call, Consistency::Linear).await?;
     if let Some(answer) = key_now(edge, call) {
@@ -176,7 +177,7 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     Ok(reply.reserved(reservation))
 }
 
-/// The current value of a key, if it can be had without waiting for anything.
+/// Returns the current value of a key, if that needs no wait.
 pub(crate) fn key_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
     let waits = edge.shared.cluster.is_some();
     match call.query.bytes("at-least") {
@@ -185,7 +186,7 @@ pub(crate) fn key_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply
     }
 }
 
-/// The current value of a key, if it is at hand; the conditions are checked by the caller.
+/// Returns the current value of a key, if it is in memory. The caller must check the conditions.
 pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
     let checked = consistency(call).and_then(|_| call.query.number("wait", 0, WAIT_SECONDS_MAX));
     if let Err(problem) = checked {
@@ -209,8 +210,8 @@ fn current_value(call: &Call, current: &Current) -> Result<Reply, Problem> {
     }
 }
 
-/// The value of a record of a page: without a copy if the page has little else, so that an answer
-/// that waits for its reader keeps no other records.
+/// Returns the value of a record. Copies it unless it is most of the page, so that a waiting
+/// response does not hold other records.
 fn value_of(page: &Page, value: &[u8]) -> Bytes {
     let bytes = page.bytes();
     if value.len() > bytes.len() / 2 {
@@ -220,7 +221,7 @@ fn value_of(page: &Page, value: &[u8]) -> Bytes {
     }
 }
 
-/// A record of a page whose payload is the body.
+/// The response with the payload of a record as its body.
 fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Problem> {
     let head = &call.head;
     let offset = record.offset.0;
@@ -281,7 +282,7 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
     ranged(head, &tag, &value, reply.with(media_type, Vec::new()))
 }
 
-/// The payload, or the part of it that was asked for.
+/// Sets the body to the payload, or to the requested range.
 fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Reply, Problem> {
     let fits = head
         .text(FieldName::IfRange)
@@ -313,8 +314,8 @@ fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Rep
     clippy::option_option,
     reason = "no range, and a range of nothing, differ"
 )]
-/// The bytes of a single range; inner `None`: it lies outside; outer `None`: it
-/// is none that is understood, so it does not count.
+/// Parses a single range. The outer `None` is a range that is not understood and is ignored; the
+/// inner `None` is a range outside of the payload.
 fn range_of(text: &str, length: usize) -> Option<Option<(usize, usize)>> {
     let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| -> Option<usize> {

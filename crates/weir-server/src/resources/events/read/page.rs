@@ -1,7 +1,8 @@
 //! A page of records, in the order of their offsets.
 //!
-//! Invariants: a page has at least one record if there is one; the position
-//! after it skips no record.
+//! Invariants:
+//! - A page has at least one record if there is one.
+//! - The position after a page skips no record.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -31,7 +32,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::reading::{self, Attempt, lacks_block};
 use crate::resources::records::{Fields, Fit, Form, Writer};
 
-/// A page of records.
+/// Returns a page of records.
 #[allow(
     clippy::too_many_lines,
     reason = "parameters, page, head; in this order"
@@ -165,11 +166,11 @@ struct Collector {
     writer: Writer,
     limit: u64,
     max_bytes: usize,
-    /// Last record that was looked at.
+    /// Offset of the last record that was examined.
     next: u64,
-    /// Bytes that were looked through.
+    /// Bytes that were scanned.
     looked: usize,
-    /// Bytes that the first record lacked.
+    /// Bytes of memory that the first record needs.
     attempted: Option<usize>,
 }
 
@@ -188,8 +189,8 @@ impl Collector {
         }
     }
 
-    /// Takes what is wanted of a block. Returns whether the page is complete, or lacks memory
-    /// for its first record.
+    /// Adds the matching records of a block. Returns whether the page is complete, or memory for
+    /// its first record is missing.
     fn take(&mut self, page: &Page, reservation: &mut Reservation) -> Result<bool, Problem> {
         for record in page {
             let record = record.map_err(|error| store_error(&error))?;
@@ -202,7 +203,7 @@ impl Collector {
                     Fit::Full => return Ok(true),
                     Fit::Lacks(bytes) => {
                         self.attempted = Some(bytes);
-                        // The block is dropped, and read again from this record on.
+                        // Drops the block; it is read again from this record on.
                         self.reader.seek(ConsequenceOffset(record.offset.0 - 1));
                         return Ok(true);
                     }
@@ -210,13 +211,13 @@ impl Collector {
             }
             self.next = record.offset.0;
         }
-        // What a compaction removed after the last record was passed too.
+        // Skips the gap that compaction left after the last record.
         self.next = self.next.max(page.last().0);
         self.looked += page.wire_bytes();
         Ok(self.is_full() || self.is_tired())
     }
 
-    /// Whether it has looked long enough for what is not there.
+    /// Whether it has scanned the maximum number of bytes before the end of the topic.
     fn is_tired(&self) -> bool {
         self.looked >= LOOK_BYTES_MAX && self.next < self.reader.last().0
     }
@@ -226,7 +227,7 @@ impl Collector {
             && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes)
     }
 
-    /// Reads the page: in place if it is one small block that is in memory, else with a permit.
+    /// Reads the page: inline if it is one small block in memory, otherwise with a permit.
     async fn run(
         mut self,
         edge: &Arc<Edge>,
@@ -234,8 +235,8 @@ impl Collector {
     ) -> Result<(Self, Reservation), Problem> {
         match self.reader.next_page_now() {
             Poll::Ready(None) => return Ok((self, reservation)),
-            // All connections of the thread wait while it renders. The block is dropped, so that
-            // nobody who waits for a permit holds one, and read again.
+            // Rendering would block all connections of this thread. Drops the block, so that a
+            // request holds no block while it waits for a permit, and reads it again.
             Poll::Ready(Some(page)) if page.wire_bytes() > INLINE_PAGE_BYTES => {
                 self.reader.seek(ConsequenceOffset(self.next));
             }

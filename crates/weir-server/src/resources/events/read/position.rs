@@ -1,4 +1,4 @@
-//! Where a read starts, what it must have seen, and its problems.
+//! The start of a read, its consistency, and its problems.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 use crate::resources::records::Form;
 
-/// Bytes of records that a page with a filter looks through; after them it
-/// ends, with what it found, and says where to go on.
+/// Bytes of records that a page with a filter scans. After them the page ends with its matches and
+/// the position to continue from.
 pub(crate) const LOOK_BYTES_MAX: usize = 64 << 20;
 
-/// What the read must have seen, if the request says it.
+/// The consistency that the request asks for, if any.
 pub(crate) fn consistency(call: &Call) -> Result<Option<Consistency>, Problem> {
     use Consistency::{Leader, Linear, Local};
     let all = [Local, Leader, Linear].map(|one| (one.name(), one));
     call.query.word("consistency", &all)
 }
 
-/// Waits until the node has seen what the read must have seen, and the topic has the
-/// offset that the reader asks for.
+/// Waits until the node meets the consistency of the read, and the topic has the offset that the
+/// reader asks for.
 pub(crate) async fn at_least(
     edge: &Arc<Edge>,
     call: &Call,
@@ -63,7 +63,7 @@ pub(crate) async fn at_least(
     Err(problem.number("last", reader.last().0))
 }
 
-/// The parameter `from`.
+/// Parses the parameter `from`.
 fn from(call: &Call) -> Result<Option<ReadFrom>, Problem> {
     let Some(text) = call.query.text("from")? else {
         return Ok(None);
@@ -72,12 +72,12 @@ fn from(call: &Call) -> Result<Option<ReadFrom>, Problem> {
     Ok(Some(from))
 }
 
-/// Whether the position of the request is another one at another time.
+/// Whether the position of the request depends on the time at which it is resolved.
 pub(crate) fn moves(call: &Call) -> Result<bool, Problem> {
     Ok(from(call)?.is_some_and(|from| !matches!(from, ReadFrom::After(_))))
 }
 
-/// Moves a reader to a position. A time is looked for on the disk, off the reactor.
+/// Moves a reader to a position. A position by time is searched on the disk, on a blocking thread.
 pub(crate) async fn seek(mut reader: TopicReader, from: ReadFrom) -> Result<TopicReader, Problem> {
     offload::run(move || {
         let sought = reader.seek_from(from);
@@ -87,7 +87,7 @@ pub(crate) async fn seek(mut reader: TopicReader, from: ReadFrom) -> Result<Topi
     .await
 }
 
-/// Where a reader starts.
+/// Returns a reader at the start of the read.
 pub(crate) async fn start(
     edge: &Arc<Edge>,
     call: &Call,
@@ -120,8 +120,8 @@ pub(crate) async fn start(
     Ok((reader, after, gap))
 }
 
-/// Whether the first records that the reader wants are gone. A topic that is
-/// compacted has holes anywhere; they are no loss.
+/// Whether retention has removed the first records that the reader wants. Gaps of a compacted topic
+/// do not count.
 pub(crate) fn gone(
     edge: &Arc<Edge>,
     call: &Call,
@@ -129,7 +129,7 @@ pub(crate) fn gone(
     after: u64,
     reset: bool,
 ) -> Result<bool, Problem> {
-    // Compaction leaves holes; what retention removed is gone.
+    // Compaction leaves gaps that are readable; records that retention removed are not.
     let removed = edge.shared.store.removed(&call.matched.topic).0;
     if after == 0 || after >= removed {
         return Ok(false);
@@ -145,7 +145,7 @@ pub(crate) fn gone(
         .number("last", reader.last().0))
 }
 
-/// Whether the client has this version already.
+/// Whether the client already has this version.
 pub(crate) fn is_known(head: &Head, tag: &str) -> bool {
     let plain = |text: &str| -> Option<String> {
         let text = text
@@ -188,7 +188,7 @@ pub(crate) fn store_error(error: &StoreError) -> Problem {
     problems::of_store(error)
 }
 
-/// The target of the next page, its parameters in order.
+/// The target of the next page, with its parameters in a fixed order.
 pub(crate) fn next_page(call: &Call, next: u64) -> String {
     let mut pairs = vec![format!("after={next}")];
     for name in [

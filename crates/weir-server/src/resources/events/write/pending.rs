@@ -1,9 +1,8 @@
-//! A write that was handed over and waits for the store.
+//! A proposed write that waits for the store.
 //!
 //! Invariants:
-//! - The server responds only after the store does, except to clients that want
-//!   no verdict.
-//! - What is reserved for a write is released only after its verdict.
+//! - The server responds only after the store does, except to clients that request no verdict.
+//! - Memory that is reserved for a write is released only after its verdict.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,7 +26,7 @@ pub(crate) struct PendingWrite {
     pub(super) plan: Plan,
     pub(super) proposal: Option<Proposal>,
     pub(super) permit: Option<Permit>,
-    /// A conflict that is told with what was missed, and without it.
+    /// A conflict whose unseen records are being read, and the plain conflict.
     pub(super) telling: Option<(Boxed<'static, Problem>, Problem)>,
 }
 
@@ -41,8 +40,8 @@ impl PendingWrite {
         Started::Done(self.edge.finish(&self.call, Ok(reply)))
     }
 
-    /// Lets the store go on without anybody who waits; what is held for it is
-    /// given back when it has answered.
+    /// Lets the write finish without a waiting client. Its reservations are released after the
+    /// verdict.
     fn detach(&mut self) {
         let held = (self.permit.take(), self.plan.session.keyed.take());
         if let Some(proposal) = self.proposal.take() {
@@ -96,7 +95,7 @@ impl Pending for PendingWrite {
 
     fn expire(&mut self) -> Reply {
         if let Some((_, conflict)) = self.telling.take() {
-            // The verdict is known; what was missed can be read by itself.
+            // The verdict is known; the client can read the unseen records separately.
             return self.edge.finish(&self.call, Err(conflict));
         }
         self.detach();
@@ -107,7 +106,7 @@ impl Pending for PendingWrite {
 
 impl Drop for PendingWrite {
     fn drop(&mut self) {
-        // The client went away; its bytes are still in the queue.
+        // The client disconnected, but its bytes are still in the queue.
         if self.proposal.is_some() && tokio::runtime::Handle::try_current().is_ok() {
             self.detach();
         }

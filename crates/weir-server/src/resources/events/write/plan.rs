@@ -1,4 +1,4 @@
-//! One write: what a request asks for, and the response to its outcome.
+//! One write: its parameters, and the response to its outcome.
 
 use crate::http::head::{FieldName, Method};
 use crate::http::json::Object;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use weir_core::{Effect, Intention, Operation, Outcome};
 use weir_store::Proposal;
 
-/// Which write it is.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteKind {
     Post,
@@ -28,7 +28,7 @@ pub(super) enum WriteKind {
     Delete,
 }
 
-/// A write, ready to be proposed but for its value.
+/// A write without its value, ready to be proposed.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) way: WriteKind,
@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) session: Session,
     pub(super) minimal: bool,
     pub(super) detached: bool,
-    /// A PUT that makes its key, as far as that is known.
+    /// Whether a PUT probably creates its key.
     pub(super) fresh: bool,
     pub(super) conflicts: u64,
 }
@@ -112,7 +112,7 @@ impl Plan {
         })
     }
 
-    /// Hands the write over.
+    /// Proposes the write.
     pub(super) fn propose(
         &self,
         edge: &Edge,
@@ -140,7 +140,7 @@ impl Plan {
         propose(edge, call, std::slice::from_ref(&intention))
     }
 
-    /// What a writer that was late has not seen, if it wants to know.
+    /// Returns the records that the writer had not seen, if the request asks for them.
     pub(super) fn unseen(
         &self,
         edge: &Edge,
@@ -158,7 +158,7 @@ impl Plan {
         )
     }
 
-    /// The answer to an outcome.
+    /// The response to an outcome.
     pub(super) fn answer(&self, call: &Call, outcome: &Outcome) -> Result<Reply, Problem> {
         let commit = match outcome {
             Outcome::Refused { code, expected } => {
@@ -201,7 +201,7 @@ impl Plan {
             .number("weir-intention", commit.intention.0);
         reply.add("weir-effect", "valid");
         if self.session.entered.is_some() {
-            // What readers see, which need not be what the writer calls itself.
+            // The id that readers see. It may differ from the id that the writer sent.
             reply.add("weir-client", self.session.client);
         }
         if replayed {
@@ -228,7 +228,7 @@ impl Plan {
     }
 }
 
-/// The tag that a conditional write would have needed.
+/// The current tag, which a conditional write should have had.
 pub(super) fn current_tag(
     conditions: &Conditions,
     commit: &weir_core::Commit,
