@@ -1,9 +1,9 @@
-"""The partitions of a document data base, merged: each is read over HTTP in pages with continuation
-tokens, in the order that the query asks for them, and one that is split goes on as its parts.
+"""Merges the partitions of a document database. The query requests pages of each partition,
+which are read over HTTP with continuation tokens. If a partition is split, its parts replace it.
 
     python foreign.py http://127.0.0.1:8081
 
-prints the documents in one order. `lab/peers/cosmos-mock` is a server to try it with.
+prints the documents in order. `lab/peers/cosmos-mock` is a server for trying it.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 import weir
 
 SOURCE: dict[str, Any] = {"shape": "member:$.Documents", "sorted": True}
-"""What the pages of every partition are."""
+"""Describes the pages of every partition."""
 
 
 def ranges(url: str) -> list[dict[str, Any]]:
@@ -27,14 +27,14 @@ def ranges(url: str) -> list[dict[str, Any]]:
 
 
 def split(url: str, need: weir.Need) -> None:
-    """Puts the parts of a partition in its place; they continue after what was read of the whole."""
+    """Replaces a partition by its parts, which continue after the last page of the partition."""
     whole = need.source.name.decode()
     parts = [found["id"] for found in ranges(url) if whole in found["parents"]]
     need.source.replace([{"name": part, "first": need.continuation, **SOURCE} for part in parts])
 
 
 def page(url: str, need: weir.Need) -> tuple[bytes, str | None] | None:
-    """A page of a partition, and what names the one after it; None after a split."""
+    """Returns a page of a partition and the name of the next page; None after a split."""
     request = urllib.request.Request(url + "/docs", method="POST")
     request.add_header("x-ms-documentdb-partitionkeyrangeid", need.source.name.decode())
     request.add_header("x-ms-max-item-count", "10")
@@ -51,7 +51,7 @@ def page(url: str, need: weir.Need) -> tuple[bytes, str | None] | None:
 
 
 def documents(url: str) -> Iterator[weir.Item]:
-    """The documents of all partitions in order; the bytes are those that the server sent."""
+    """Yields the documents of all partitions in order, with the bytes that the server sent."""
     query = weir.Query(order="$.order, $.id")
     for found in ranges(url):
         query.add_source(found["id"], **SOURCE)

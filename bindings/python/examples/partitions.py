@@ -1,6 +1,6 @@
-"""An ordered query over a partitioned source, one of whose partitions splits on the way.
+"""An ordered query over a partitioned source. One of its partitions splits during the query.
 
-The source is a function here; in earnest it is a request over HTTP whose answer has a page and a
+The source is a function here; in practice, it is a request over HTTP that returns a page and a
 continuation.
 """
 
@@ -8,7 +8,7 @@ import weir
 
 PAGES = {
     ("p1", None): ('{"Documents":[{"id":"a","n":1},{"id":"b","n":5}]}', "p1-2"),
-    ("p1", b"p1-2"): None,  # it was split in the meantime
+    ("p1", b"p1-2"): None,  # the partition has split
     ("p1a", b"p1-2"): ('{"Documents":[{"id":"c","n":6}]}', None),
     ("p1b", b"p1-2"): ('{"Documents":[{"id":"d","n":7}]}', None),
     ("p2", None): ('{"Documents":[{"id":"e","n":2},{"id":"f","n":8}]}', None),
@@ -16,7 +16,7 @@ PAGES = {
 
 
 def fetch(need: weir.Need) -> tuple[str, str | None] | None:
-    """The page, and what names the one after it."""
+    """Returns a page and the name of the next page."""
     name = need.source.name.decode()
     page = PAGES[name, need.continuation]
     if page is None:

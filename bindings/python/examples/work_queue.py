@@ -1,4 +1,4 @@
-"""A work queue: producers append, workers claim, what fails comes again and at last elsewhere."""
+"""A work queue: producers append, workers claim, failures are redelivered or dead-lettered."""
 
 import tempfile
 
@@ -26,7 +26,7 @@ def main() -> None:
 
         letters = next(store.topic("failed").listen(after=1, timeout=5.0))
         print("done", sorted(done), "given up", [bytes(letter) for letter in letters])
-        # First what became of it, then what it was.
+        # The reason of the failure comes before the original value.
         assert letters[0].get("$.reason") == "cannot do this one" and letters[1].get("$.job") == 3
 
 

@@ -1,9 +1,12 @@
-//! The buffer protocol: memory of ours that Python sees, and memory that Python fills for us.
+//! The buffer protocol: memory of this crate that Python reads, and memory that Python fills.
 //!
-//! The one file with unsafe code: the protocol is two C functions that fill a struct with a
-//! pointer. Invariants: memory that is seen is not moved, freed or written by us while any view of
-//! it lives, because a view holds the object and the object holds the memory; memory that Python
-//! may write is given to the engine only when no view of it is left.
+//! Only this file has unsafe code: the protocol is two C functions that fill a struct with a
+//! pointer.
+//!
+//! Invariants:
+//! - While a view exists, this crate does not move, free or write the memory that the view reads. A
+//!   view owns a reference to the object, and the object owns the memory.
+//! - Memory that Python may write is transferred to the engine only if it has no view.
 #![allow(
     unsafe_code,
     reason = "the buffer protocol is a C interface without a safe form"
@@ -17,10 +20,10 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Longest buffer: what the engine takes as one page.
+/// Longest buffer in bytes: the largest page of the engine.
 const BYTES_MAX: usize = u32::MAX as usize;
 
-/// Lends bytes that cannot change to a view.
+/// Lends immutable bytes to a view.
 ///
 /// # Safety
 /// `view` is the argument of `__getbuffer__`: null, or a struct to be filled. `bytes` belongs to
@@ -31,7 +34,7 @@ pub(crate) unsafe fn lend(
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    // SAFETY: as promised by the caller; the view is told that it must not write.
+    // SAFETY: as promised by the caller; the view is marked as read-only.
     unsafe {
         fill(
             owner,
@@ -46,8 +49,8 @@ pub(crate) unsafe fn lend(
 
 /// Fills a view.
 ///
-/// # Safety
-/// As for [`lend`]; without `readonly` nobody else may read or write the bytes while the view lives.
+/// # Safety As for [`lend`]. Without `readonly`, nobody else may read or write the bytes while the
+/// view lives.
 unsafe fn fill(
     owner: Bound<'_, PyAny>,
     start: *mut u8,
@@ -61,7 +64,7 @@ unsafe fn fill(
     }
     let len = ffi::Py_ssize_t::try_from(len)
         .map_err(|_| PyBufferError::new_err("more bytes than a view can have"))?;
-    // SAFETY: the view is a struct to be filled, by the contract; the function takes a reference to
+    // SAFETY: the view is a struct to be filled, by the contract. The function takes a reference to
     // the owner, which keeps the bytes where they are until the view is released.
     let done = unsafe {
         ffi::PyBuffer_FillInfo(
@@ -81,8 +84,8 @@ unsafe fn fill(
 
 /// Memory for a page: `readinto` fills it, then a query takes it without a copy.
 ///
-/// It is a buffer that can be written. `Query.enqueue` takes the memory away; the object is empty
-/// from then on. It cannot be taken while a memoryview of it is left.
+/// The buffer is writable. `Query.enqueue` transfers its memory to the query, and the buffer is
+/// then empty. This fails while a memoryview of the buffer exists.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Buffer(Mutex<Memory>);
 
@@ -93,7 +96,7 @@ struct Memory {
 }
 
 impl Buffer {
-    /// Takes the memory, of which the first `len` bytes are to be used, all without one.
+    /// Takes the memory. `len` is the number of bytes to use from the front; `None`: all.
     pub(crate) fn take(&self, len: Option<usize>) -> PyResult<(Bytes, usize)> {
         let mut memory = self.memory();
         if memory.views > 0 {
@@ -109,20 +112,21 @@ impl Buffer {
         Ok((Bytes::from(bytes), len))
     }
 
-    /// Puts memory back that was taken and not used; copied if somebody else still has a part of it.
+    /// Returns memory that was taken and not used. Copies it if another owner still has a part of
+    /// it.
     pub(crate) fn put_back(&self, bytes: Bytes) {
         self.memory().bytes = Some(Vec::from(bytes).into_boxed_slice());
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
-        // Held for a few instructions, never while anything is waited for.
+        // Locked for a few instructions, never during a wait.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[pymethods]
 impl Buffer {
-    /// Memory of this many bytes, all zero.
+    /// Creates a buffer of `size` bytes, all zero.
     #[new]
     fn new(size: usize) -> PyResult<Self> {
         if size > BYTES_MAX {
@@ -146,7 +150,7 @@ impl Buffer {
     }
 
     /// # Safety
-    /// Called by the interpreter alone.
+    /// Only the interpreter calls this.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -157,14 +161,14 @@ impl Buffer {
             return Err(PyBufferError::new_err("the buffer was given away"));
         };
         let (start, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: the box is neither read, nor moved, nor freed here while `views` is not 0.
+        // SAFETY: the box is not read, moved or freed here while `views` is not 0.
         unsafe { fill(slf.as_any().clone(), start, len, false, view, flags)? };
         memory.views += 1;
         Ok(())
     }
 
     /// # Safety
-    /// Called by the interpreter alone, once for each view.
+    /// Only the interpreter calls this, once for each view.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         let mut memory = self.memory();
         memory.views = memory.views.saturating_sub(1);

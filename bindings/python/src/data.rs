@@ -1,6 +1,6 @@
-//! Bytes that come from Python: text, bytes, and anything with a buffer.
+//! Bytes from Python: text, bytes, and any object with a buffer.
 //!
-//! `bytes` and `str` cannot change, so they are read where they lie; everything else is copied.
+//! `bytes` and `str` are immutable, so they are read in place; everything else is copied.
 
 use bytes::Bytes;
 use pyo3::buffer::PyBuffer;
@@ -10,11 +10,11 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-/// Bytes given by the caller, good beyond the call.
+/// Bytes of the caller, valid beyond the call.
 pub(crate) enum Data {
-    /// Of a `bytes` object, which is kept alive.
+    /// Bytes of a `bytes` object, to which this is a reference.
     Bytes(PyBackedBytes),
-    /// UTF-8 of a `str`, which is kept alive.
+    /// UTF-8 of a `str`, to which this is a reference.
     Text(PyBackedStr),
     /// A copy.
     Copy(Vec<u8>),
@@ -31,7 +31,7 @@ impl AsRef<[u8]> for Data {
 }
 
 impl Data {
-    /// As `as_ref`, as a page; nothing is copied.
+    /// Like `as_ref`, as a page; nothing is copied.
     pub(crate) fn into_bytes(self) -> Bytes {
         match self {
             Self::Copy(bytes) => Bytes::from(bytes),
@@ -59,7 +59,7 @@ impl<'py> FromPyObject<'_, 'py> for Data {
     }
 }
 
-/// The value of a record: bytes as [`Data`], or a `dict` or `list` that becomes JSON.
+/// The value of a record: bytes as [`Data`], or a `dict` or `list` that is converted to JSON.
 pub(crate) struct Content(Data);
 
 impl AsRef<[u8]> for Content {
@@ -80,8 +80,8 @@ impl<'py> FromPyObject<'_, 'py> for Content {
     }
 }
 
-/// The method `encode` of an encoder of the standard library: JSON in the shortest form, which is
-/// UTF-8 and has no numbers that JSON does not know.
+/// The method `encode` of an encoder of the standard library: the shortest JSON, in UTF-8 and
+/// without numbers that JSON lacks.
 fn encode(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static ENCODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let encode = ENCODE.get_or_try_init(py, || {

@@ -1,6 +1,6 @@
-//! Errors of the crates below as exceptions of the package.
+//! Errors of other crates as exceptions of the package.
 //!
-//! The classes are in Python (`weir/_errors.py`); numbers, names and advice come from the table
+//! The classes are in Python (`weir/_errors.py`). Numbers, names and advice come from the table
 //! that all languages share. Invariant: every error has its code.
 
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 use weir::query::QueryError;
 use weir::{ErrorCode, NameError, StoreError, WeirError};
 
-/// An error on its way to Python: made where the interpreter may be released.
+/// An error for Python, in a form that can be created without the interpreter.
 pub(crate) struct Failure {
     code: ErrorCode,
     text: String,
@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     expected: Option<u64>,
 }
 
-/// Where in a query it went wrong.
+/// The position of an error in a query.
 #[derive(Default)]
 struct Where {
     source: Option<u32>,
@@ -27,11 +27,11 @@ struct Where {
     field: Option<&'static str>,
 }
 
-/// What most calls here answer.
+/// The result of most calls of this crate.
 pub(crate) type Answer<T> = Result<T, Failure>;
 
 impl Failure {
-    /// With words of our own.
+    /// An error with a text of this crate.
     pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -46,7 +46,7 @@ impl Failure {
         Self::new(ErrorCode::Closed, "the store is closed")
     }
 
-    /// A number of a session that was not taken.
+    /// The error for a number of a session that was not accepted.
     pub(crate) fn nonce(code: ErrorCode, expected: u64) -> Self {
         let text = format!("the nonce is refused; the session expects {expected}");
         let mut failure = Self::new(code, text);
@@ -54,7 +54,7 @@ impl Failure {
         failure
     }
 
-    /// A value that an option does not have.
+    /// The error for a value that an option does not accept.
     pub(crate) fn option(what: &str, value: &str) -> Self {
         Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))
     }
@@ -108,7 +108,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// Calls the maker of exceptions.
+/// Calls the Python function that creates exceptions.
 fn raise(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let make = MAKE.get_or_try_init(py, || {

@@ -6,7 +6,7 @@ use weir::ErrorCode;
 
 use crate::error::{Answer, Failure};
 
-/// What one thread at a time may use.
+/// A value that one thread at a time may use.
 pub(crate) struct Exclusive<T>(Mutex<T>);
 
 impl<T> Exclusive<T> {
@@ -14,10 +14,10 @@ impl<T> Exclusive<T> {
         Self(Mutex::new(value))
     }
 
-    /// Uses it.
+    /// Locks the value.
     ///
     /// # Errors
-    /// `HANDLE_BUSY` when another thread does, `HANDLE_POISONED` when a panic ended an earlier use.
+    /// `HANDLE_BUSY` if another thread uses it, `HANDLE_POISONED` if a panic ended an earlier use.
     pub(crate) fn lock(&self) -> Answer<MutexGuard<'_, T>> {
         let code = match self.0.try_lock() {
             Ok(inside) => return Ok(inside),

@@ -1,4 +1,4 @@
-//! Items that the caller has framed: their places in a page, and their properties.
+//! Items that the caller has framed: their positions in a page, and their properties.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use weir::query::{self, Meta, Plan, Span};
 
 use crate::error::{Answer, Failure};
 
-/// Place and length of each item in its page.
+/// Offset and length of each item in its page.
 pub(crate) type Frames = Vec<(u32, u32)>;
 
 /// Properties by name, each with one value for each item.
@@ -29,11 +29,11 @@ pub(crate) fn columns(meta: Option<&Bound<'_, PyMapping>>) -> PyResult<Columns> 
 #[derive(FromPyObject)]
 pub(crate) enum Property {
     Number(u64),
-    /// Place and length in the page.
+    /// Offset and length in the page.
     Bytes(u32, u32),
 }
 
-/// Frames for the engine: it takes properties item by item, in the order of its plan.
+/// Converts frames for the engine, which reads properties item by item, in the order of its plan.
 pub(crate) fn of(plan: &Plan, frames: &Frames, columns: &Columns) -> Answer<query::Frames> {
     for (name, column) in columns {
         if column.len() != frames.len() {

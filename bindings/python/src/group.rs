@@ -1,4 +1,4 @@
-//! Members of groups: they take records, and say what became of them.
+//! Members of groups, which claim records and settle them.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::record::Record;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
 
-/// A member of a group. Used by one thread at a time.
+/// A member of a group. One thread at a time may use it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Group {
     name: String,
@@ -20,10 +20,10 @@ pub(crate) struct Group {
     inside: Exclusive<Inside>,
 }
 
-/// What one thread at a time uses.
+/// The state that one thread at a time uses.
 struct Inside {
     group: weir::Group,
-    /// Claimed for a call that was broken off; the next one gets it first.
+    /// Records claimed for a call that was interrupted; the next call returns them first.
     kept: Vec<weir::Work>,
 }
 
@@ -43,7 +43,8 @@ impl Group {
         work(&mut self.inside.lock()?.group)
     }
 
-    /// As `with`, for what changes what the member has: what is kept, it claims again or has no more.
+    /// Like `with`, for calls that end claims: the stored records are dropped, because the member
+    /// must claim them again or has lost them.
     fn anew<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
         let mut inside = self.inside.lock()?;
         let inside = &mut *inside;
@@ -57,7 +58,7 @@ fn offsets(lost: Vec<ConsequenceOffset>) -> Vec<u64> {
     lost.into_iter().map(|offset| offset.0).collect()
 }
 
-/// A record that a member has, or what names it.
+/// A claimed record, or its claim and offset.
 #[derive(FromPyObject)]
 pub(crate) enum AnyWork<'py> {
     Work(Bound<'py, Work>),
@@ -85,8 +86,8 @@ impl Group {
         &self.name
     }
 
-    /// Takes up to `max` records, waiting up to `timeout` seconds for the first one (None: for
-    /// ever). Ctrl-C ends the wait.
+    /// Claims up to `max` records; waits up to `timeout` seconds for the first one (None: no
+    /// limit). Ctrl-C ends the wait.
     #[pyo3(signature = (max=100, timeout=Some(0.0)))]
     fn claim(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<Vec<Work>> {
         if self.fetch(py, max, timeout)? {
@@ -95,7 +96,8 @@ impl Group {
         Ok(Vec::new())
     }
 
-    /// The first half of `claim`, which may be broken off: whether there is something to take.
+    /// The first half of `claim`, which can be interrupted. Returns whether there are records to
+    /// take.
     #[pyo3(name = "_fetch")]
     fn fetch(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<bool> {
         let there = wait::sliced(py, wait::until(timeout)?, |slice| {
@@ -109,7 +111,7 @@ impl Group {
         Ok(there.is_some())
     }
 
-    /// The other half, which does not wait.
+    /// The second half of `claim`, which does not wait.
     #[pyo3(name = "_take")]
     fn take(&self, max: usize) -> PyResult<Vec<Work>> {
         let mut inside = self.inside.lock()?;
@@ -118,8 +120,9 @@ impl Group {
         Ok(taken.map(|work| Work { work }).collect())
     }
 
-    /// These are done, for good when this returns. The offsets of those that are with somebody else
-    /// by now. In an exclusive group everything up to the last of them is done.
+    /// Acknowledges records; the acknowledgement is durable when this returns. Returns the offsets
+    /// of those that another member has claimed by now. In an exclusive group, this acknowledges
+    /// every record up to the last one.
     fn ack(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<Vec<u64>> {
         let work = claims(&work);
         let lost = wait::heard(py, || {
@@ -137,8 +140,8 @@ impl Group {
         })
     }
 
-    /// These are given back; they may be claimed again after `delay` seconds. The offsets of those
-    /// that are with somebody else by now.
+    /// Returns records to the group, which can deliver them again after `delay` seconds. Returns
+    /// the offsets of those that another member has claimed by now.
     #[pyo3(signature = (work, *, delay=0.0, reason=""))]
     fn nack(
         &self,
@@ -152,7 +155,7 @@ impl Group {
         let lost = wait::heard(py, || {
             let settle = |group: &mut weir::Group| Ok(group.settle(&work, how)?);
             if self.exclusive && !work.is_empty() {
-                // It reads again from there.
+                // An exclusive group then delivers from this record on.
                 self.anew(settle)
             } else {
                 self.with(settle)
@@ -161,8 +164,8 @@ impl Group {
         Ok(offsets(lost))
     }
 
-    /// The member is still at them: their leases end in `lease` seconds. The offsets of those that
-    /// it has not any more.
+    /// Extends the leases of records: each now ends in `lease` seconds. Returns the offsets of
+    /// those that this member no longer has.
     fn extend(&self, py: Python<'_>, work: Vec<AnyWork<'_>>, lease: f64) -> PyResult<Vec<u64>> {
         let (work, lease) = (claims(&work), seconds("lease", lease)?);
         let lost = wait::heard(py, || {
@@ -171,8 +174,8 @@ impl Group {
         Ok(offsets(lost))
     }
 
-    /// Moves the group to a position, as for `Topic.pages`: everything before it counts as done, and
-    /// nothing after it. Members lose the records that they have claimed.
+    /// Moves the group to a position, as for `Topic.pages`: all records before it count as done,
+    /// all records after it as not done. Members lose the records that they have claimed.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, end=false))]
     fn reset(
         &self,
@@ -188,7 +191,7 @@ impl Group {
         Ok(Verdict::new(&verdict))
     }
 
-    /// Makes this member the owner of an exclusive group, in place of the present owner.
+    /// Makes this member the owner of an exclusive group and replaces the present owner.
     fn take_over(&self, py: Python<'_>) -> PyResult<()> {
         wait::heard(py, || self.anew(|group| Ok(group.take_over()?)))
     }
@@ -198,13 +201,13 @@ impl Group {
         wait::heard(py, || self.anew(|group| Ok(group.leave()?)))
     }
 
-    /// Ends the group; its position is forgotten.
+    /// Deletes the group and its position.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
         let verdict = wait::heard(py, || self.anew(|group| Ok(group.delete()?)))?;
         Ok(Verdict::new(&verdict))
     }
 
-    /// The group as it is now.
+    /// The current state of the group.
     fn info(&self, py: Python<'_>) -> PyResult<GroupInfo> {
         Ok(wait::heard(py, || self.with(|group| Ok(group.info()?)))?.into())
     }
@@ -214,7 +217,7 @@ impl Group {
     }
 }
 
-/// A record that a member has.
+/// A claimed record.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Work {
     work: weir::Work,
@@ -228,14 +231,14 @@ impl Work {
         Record::of_work(self.work.clone())
     }
 
-    /// What names it, for a member that puts it aside: its claim and its offset.
+    /// The claim and the offset of the record, with which a member can settle it later.
     #[getter]
     fn name(&self) -> (u64, u64) {
         let claim = Claim::from(&self.work);
         (claim.claim, claim.offset.0)
     }
 
-    /// How often it was delivered, this time included; 1 in an exclusive group.
+    /// How often the record was delivered, including this time; 1 in an exclusive group.
     #[getter]
     fn attempts(&self) -> u32 {
         self.work.attempts()
@@ -246,32 +249,32 @@ impl Work {
     }
 }
 
-/// A group as it was when it was asked for.
+/// The state of a group at the time of the call.
 #[pyclass(module = "weir", frozen, get_all)]
 pub(crate) struct GroupInfo {
-    /// Topic it reads.
+    /// The topic of the group.
     topic: String,
-    /// Its name.
+    /// The name of the group.
     name: String,
     /// "shared", "keyed" or "exclusive".
     mode: &'static str,
-    /// Everything up to here is done.
+    /// All records up to this offset are done.
     cursor: u64,
-    /// Offsets that are not done.
+    /// Number of offsets that are not done.
     lag: u64,
-    /// Records that members have.
+    /// Number of records that members have claimed.
     leased: u64,
-    /// Records that were seen and wait to be claimed.
+    /// Number of records that were delivered before and wait for another claim.
     waiting: u64,
-    /// Deliveries beyond the first of a record.
+    /// Number of deliveries beyond the first of a record.
     redeliveries: u64,
-    /// Records that were given up.
+    /// Number of records that reached the limit of attempts.
     deaths: u64,
-    /// Milliseconds of a lease.
+    /// Length of a lease in milliseconds.
     lease_ms: u64,
-    /// Deliveries after which a record is given up; 0: never.
+    /// Number of deliveries after which a record becomes a dead letter; 0: never.
     attempts_max: u32,
-    /// Topic for dead letters; empty for none.
+    /// Topic for dead letters; empty if there is none.
     dead_letters: String,
 }
 

@@ -1,5 +1,5 @@
-//! What can be asked for: `Put`, `Delete`, `Transaction`, `Create`, `Alter`, `Destroy`, and the
-//! conditions.
+//! The kinds of intentions, `Put`, `Delete`, `Transaction`, `Create`, `Alter` and `Destroy`, and
+//! the conditions.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -9,7 +9,7 @@ use crate::data::{Content, Data};
 use crate::error::Failure;
 use crate::options;
 
-/// Appends a record; with a key, sets the key.
+/// Appends a record; with a key, sets the value of the key.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Put {
     key: Data,
@@ -20,8 +20,8 @@ pub(crate) struct Put {
 
 #[pymethods]
 impl Put {
-    /// `key` may be empty for a record without key. `expect` are conditions that all must hold;
-    /// `meta` is at most 4 KiB that the store keeps and does not read.
+    /// `key` may be empty for a record without a key. `expect` are conditions that must all hold.
+    /// `meta` is metadata of at most 4 KiB, which the store retains and does not interpret.
     #[new]
     #[pyo3(signature = (key, value, *, expect=Vec::new(), meta=Data::Copy(Vec::new())))]
     fn new(key: Data, value: Content, expect: Vec<Bound<'_, Expect>>, meta: Data) -> Self {
@@ -34,7 +34,7 @@ impl Put {
     }
 }
 
-/// Removes a key. VALID even if it has no value.
+/// Deletes a key. The verdict is VALID even if the key has no value.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Delete {
     key: Data,
@@ -56,7 +56,7 @@ impl Delete {
     }
 }
 
-/// All steps or none, in order: each a `Put` or `Delete` without conditions of its own.
+/// Executes all steps, in order, or none. A step is a `Put` or `Delete` without conditions.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Transaction {
     steps: Vec<Py<PyAny>>,
@@ -64,7 +64,7 @@ pub(crate) struct Transaction {
     expect: Vec<Condition>,
 }
 
-/// A step, as it is kept.
+/// A stored step.
 enum Part {
     Put(Py<Put>),
     Delete(Py<Delete>),
@@ -72,7 +72,7 @@ enum Part {
 
 #[pymethods]
 impl Transaction {
-    /// Conditions are for the whole, with keys of their own.
+    /// `expect` are conditions of the whole transaction; each names its key.
     #[new]
     #[pyo3(signature = (ops, *, expect=Vec::new()))]
     pub(crate) fn new(
@@ -111,7 +111,7 @@ impl Transaction {
     }
 }
 
-/// Makes a topic live.
+/// Creates a topic.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Create {
     options: TopicOptions,
@@ -156,7 +156,7 @@ impl Alter {
     }
 }
 
-/// Ends a topic.
+/// Destroys a topic.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Destroy;
 
@@ -169,12 +169,12 @@ impl Destroy {
     }
 }
 
-/// A condition on the state in which an intention meets its topic. If one does not hold, the verdict
-/// is INVALID with the reason CONFLICT. A `key` of None is the key of the intention.
+/// A condition on the state of the topic. If a condition fails, the verdict is INVALID with the
+/// reason CONFLICT. A `key` of None is the key of the intention.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Expect(Condition);
 
-/// As `Expect`, owned.
+/// An owned form of `Expect`.
 #[derive(Clone)]
 pub(crate) enum Condition {
     KeyOffset(Option<Vec<u8>>, u64),
@@ -192,7 +192,7 @@ fn owned(key: Option<Data>) -> Option<Vec<u8>> {
 
 #[pymethods]
 impl Expect {
-    /// The key's current value was written at this offset.
+    /// The current value of the key was written at this offset.
     #[staticmethod]
     #[pyo3(signature = (offset, key=None))]
     fn key_offset(offset: u64, key: Option<Data>) -> Self {
@@ -213,37 +213,37 @@ impl Expect {
         Self(Condition::KeyPresent(owned(key)))
     }
 
-    /// The topic's last record has this offset.
+    /// The last record of the topic has this offset.
     #[staticmethod]
     fn topic_offset(offset: u64) -> Self {
         Self(Condition::TopicOffset(offset))
     }
 
-    /// The topic does not live, or its last record has this offset.
+    /// The topic does not exist, or its last record has this offset.
     #[staticmethod]
     fn topic_absent_or(offset: u64) -> Self {
         Self(Condition::TopicAbsentOr(offset))
     }
 
-    /// The topic lives, and has no record after the one that created it.
+    /// The topic exists and has no record after the one that created it.
     #[staticmethod]
     fn topic_empty() -> Self {
         Self(Condition::TopicEmpty)
     }
 
-    /// The topic lives since this intention offset.
+    /// The intention with this offset created the topic.
     #[staticmethod]
     fn incarnation(intention: u64) -> Self {
         Self(Condition::Incarnation(intention))
     }
 }
 
-/// The conditions in objects of Python.
+/// The conditions of Python objects.
 pub(crate) fn conditions(expect: &[Bound<'_, Expect>]) -> Vec<Condition> {
     expect.iter().map(|expect| expect.get().0.clone()).collect()
 }
 
-/// The conditions as the front door takes them.
+/// The conditions in the form of the public API.
 pub(crate) fn borrowed(conditions: &[Condition]) -> Vec<weir::Expect<'_>> {
     let conditions = conditions.iter();
     conditions
@@ -259,7 +259,7 @@ pub(crate) fn borrowed(conditions: &[Condition]) -> Vec<weir::Expect<'_>> {
         .collect()
 }
 
-/// Anything that can be asked for.
+/// An intention of any kind.
 #[derive(FromPyObject)]
 pub(crate) enum Op<'py> {
     Put(Bound<'py, Put>),
@@ -271,7 +271,7 @@ pub(crate) enum Op<'py> {
 }
 
 impl Op<'_> {
-    /// Itself without the interpreter.
+    /// The operation in a form that does not need the interpreter.
     pub(crate) fn get(&self) -> Step<'_> {
         match self {
             Self::Put(put) => Step::Put(put.get()),
@@ -284,7 +284,7 @@ impl Op<'_> {
     }
 }
 
-/// As `Op`, good while the interpreter is released.
+/// An `Op` that is valid while the interpreter is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
     Put(&'a Put),
@@ -295,7 +295,7 @@ pub(crate) enum Step<'a> {
     Destroy(&'a Destroy),
 }
 
-/// What an intention borrows, made before it.
+/// The parts that an intention borrows, created before it.
 pub(crate) struct Lent<'a> {
     step: Step<'a>,
     expect: Vec<weir::Expect<'a>>,
@@ -303,7 +303,7 @@ pub(crate) struct Lent<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// Lends its parts.
+    /// Borrows the parts of the step.
     pub(crate) fn lend(self) -> Lent<'a> {
         let expect = match self {
             Self::Put(put) => borrowed(&put.expect),
@@ -349,7 +349,7 @@ impl Part {
 }
 
 impl Lent<'_> {
-    /// The intention.
+    /// The intention for a topic.
     pub(crate) fn intention<'a>(&'a self, topic: &'a str) -> Intention<'a> {
         let mut meta: &[u8] = b"";
         let operation = match self.step {
@@ -389,13 +389,13 @@ impl Lent<'_> {
     }
 }
 
-/// Several with their topics, lent.
+/// Borrows the parts of several steps with their topics.
 pub(crate) fn lend<'a>(steps: &[(&'a str, Step<'a>)]) -> Vec<(&'a str, Lent<'a>)> {
     let steps = steps.iter();
     steps.map(|(topic, step)| (*topic, step.lend())).collect()
 }
 
-/// The intentions of what was lent.
+/// The intentions of the borrowed parts.
 pub(crate) fn intentions<'a>(lent: &'a [(&'a str, Lent<'a>)]) -> Vec<Intention<'a>> {
     lent.iter()
         .map(|(topic, lent)| lent.intention(topic))

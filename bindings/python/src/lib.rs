@@ -1,13 +1,13 @@
-//! The native module of the Python package `weir`: thin over the front door.
+//! The native module of the Python package `weir`: a thin layer over the public API.
 //!
-//! Asynchronous forms, iterators over needs and the classes of errors are in Python
+//! Asynchronous forms, iterators that fetch pages and the classes of errors are in Python
 //! (`python/weir`).
 //!
 //! Invariants:
 //! - Calls that may wait, and scans of more than 32 KiB, release the interpreter lock.
-//! - No thread waits for another lock while it holds the interpreter lock.
+//! - No thread waits for another lock while it owns the interpreter lock.
 //! - A wait checks for signals at least every 50 ms.
-//! - An object in use by one thread answers `HANDLE_BUSY` to another.
+//! - If one thread uses an object, calls of other threads fail with `HANDLE_BUSY`.
 //! - The crate adds no semantics. Only `buffer.rs` has unsafe code.
 #![deny(unsafe_code)]
 #![allow(
@@ -16,7 +16,7 @@
     clippy::too_many_arguments,
     clippy::unused_self,
     clippy::fn_params_excessive_bools,
-    reason = "signatures and docs are those of methods in Python"
+    reason = "the signatures and docs are those of Python methods"
 )]
 
 mod buffer;
@@ -43,7 +43,7 @@ mod wait;
 
 use pyo3::prelude::*;
 
-/// The native part of the package; use `weir`.
+/// The native part of the package; use `weir` instead.
 #[pymodule]
 #[pyo3(name = "_weir")]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {

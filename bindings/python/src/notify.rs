@@ -1,7 +1,7 @@
-//! Telling event loops that an answer is there.
+//! Notifies event loops that a result has arrived.
 //!
-//! Wakers run on threads of the store, which must not wait for the interpreter: they only leave a
-//! number in a queue. One thread of ours takes it from there and calls into Python.
+//! Wakers run on threads of the store, which must not wait for the interpreter. A waker only adds
+//! its call to a queue. One thread of this module reads the queue and calls into Python.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,8 +9,8 @@ use std::task::{Wake, Waker};
 
 use pyo3::prelude::*;
 
-/// What is called: `call(argument)`. Errors of it are dropped: a loop that is closed has nobody who
-/// waits.
+/// The call `call(argument)`. Its exceptions are dropped: if the event loop is closed, nobody waits
+/// for the result.
 struct Call {
     call: Py<PyAny>,
     argument: Py<PyAny>,
@@ -23,18 +23,19 @@ impl Wake for Notice {
     fn wake(self: Arc<Self>) {
         let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(call), Some(queue)) = (call, queue()) {
-            // It fails only when the thread is gone, with the process.
+            // This fails only if the thread has ended with the process.
             drop(queue.send(call));
         }
     }
 }
 
-/// The way to the thread, which is made when it is needed first; nothing if the system has no
-/// thread to give.
+/// The queue of the thread, which starts at the first use. `None` if the system cannot start a
+/// thread.
 fn queue() -> Option<&'static Sender<Call>> {
     static QUEUE: OnceLock<Option<Sender<Call>>> = OnceLock::new();
     let queue = QUEUE.get_or_init(|| {
-        // One call for each answer that somebody waits for, so as bounded as these are.
+        // Has at most one call for each result that a task waits for, so the queue is bounded as
+        // well.
         let (sender, receiver) = channel::<Call>();
         let made = std::thread::Builder::new().name("weir-notify".to_owned());
         let made = made.spawn(move || {
@@ -47,7 +48,7 @@ fn queue() -> Option<&'static Sender<Call>> {
                     }
                 });
                 if attached.is_none() {
-                    // The interpreter is going away.
+                    // The interpreter is shutting down.
                     return;
                 }
             }

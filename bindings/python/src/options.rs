@@ -1,4 +1,4 @@
-//! Options by name, as Python gives them.
+//! Options by name, as Python passes them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir::{Compaction, Durability, GroupMode, GroupName, TopicOptions};
 
 use crate::error::{Answer, Failure};
 
-/// A level of durability by its name.
+/// The durability level with the given name.
 pub(crate) fn durability(name: &str, interval_ms: u64) -> Answer<Durability> {
     match name {
         "group" => Ok(Durability::Group),
@@ -19,7 +19,7 @@ pub(crate) fn durability(name: &str, interval_ms: u64) -> Answer<Durability> {
     }
 }
 
-/// How members share a topic, by its name.
+/// The mode of a group with the given name.
 pub(crate) fn mode(name: &str) -> Answer<GroupMode> {
     [GroupMode::Exclusive, GroupMode::Keyed, GroupMode::Shared]
         .into_iter()
@@ -27,7 +27,7 @@ pub(crate) fn mode(name: &str) -> Answer<GroupMode> {
         .ok_or_else(|| Failure::option("mode", name))
 }
 
-/// Options of a topic from keywords; None is "not set".
+/// Options of a topic from keyword arguments; None means "not set".
 pub(crate) fn topic(options: Option<&Bound<'_, PyDict>>) -> PyResult<TopicOptions> {
     let mut made = TopicOptions::default();
     for (name, value) in options

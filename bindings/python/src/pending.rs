@@ -1,4 +1,4 @@
-//! Verdicts that are on their way.
+//! Verdicts that have not arrived yet.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -13,17 +13,18 @@ use crate::notify;
 use crate::verdict::Verdict;
 use crate::wait;
 
-/// Verdicts that are on their way: made by `send`. Dropping it does not take the intentions back.
+/// Verdicts that have not arrived yet, returned by `send`. Dropping it does not cancel the
+/// intentions.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Pending(Exclusive<State>);
 
 /// The state of the verdicts.
 enum State {
-    /// Not answered at the last check.
+    /// Without verdicts at the last check.
     Waits(Proposal),
-    /// Answered; kept for further calls.
+    /// With verdicts, stored for further calls.
     Done(Outcomes),
-    /// Failed, or lost with a wait that was cancelled.
+    /// Failed, or lost in a wait that was cancelled.
     Over(weir::ErrorCode, String),
 }
 
@@ -32,7 +33,7 @@ impl Pending {
         Self(Exclusive::new(State::Waits(proposal)))
     }
 
-    /// Waits for the verdicts, looking for signals.
+    /// Waits for the verdicts and checks for signals.
     pub(crate) fn verdicts(
         &self,
         py: Python<'_>,
@@ -77,7 +78,7 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// Waits for the verdicts, in the order of the intentions; at most `timeout` seconds.
+    /// Waits for the verdicts up to `timeout` seconds. Returns them in the order of the intentions.
     ///
     /// Raises TimeoutError when the time is over; the intentions may still be executed.
     #[pyo3(signature = (timeout=None))]
@@ -86,10 +87,10 @@ impl Pending {
         verdicts.ok_or_else(|| pyo3::exceptions::PyTimeoutError::new_err("no answer in time"))
     }
 
-    /// Waits until all intentions are queued for the log, which promises nothing, or answered; at
-    /// most `timeout` seconds. Returns whether they are.
+    /// Waits up to `timeout` seconds until every intention is queued for the log or has a verdict.
+    /// A queued intention can still be lost. Returns False if the time is over.
     ///
-    /// A server says it to who connected with `received=True`.
+    /// A server reports this only to a client that connected with `received=True`.
     #[pyo3(signature = (timeout=None))]
     fn wait_received(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let end = wait::until(timeout)?;
@@ -103,7 +104,8 @@ impl Pending {
         Ok(received.is_some())
     }
 
-    /// Calls `call(argument)` from another thread, once, when `wait_received` would return at once.
+    /// Calls `call(argument)` once, from another thread, as soon as `wait_received` would not
+    /// block.
     fn notify_received(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
         let waker = notify::waker(call, argument);
         if let State::Waits(proposal) = &*self.0.lock()?
@@ -126,7 +128,7 @@ impl Pending {
         })
     }
 
-    /// Calls `call(argument)` from another thread, once, when `wait` would return at once.
+    /// Calls `call(argument)` once, from another thread, as soon as `wait` would not block.
     fn notify(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
         let mut state = self.0.lock()?;
         let waker = notify::waker(call, argument);

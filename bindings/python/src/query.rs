@@ -1,4 +1,4 @@
-//! The query engine over pages of JSON from anywhere.
+//! The query engine over pages of JSON from any source.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,12 +20,12 @@ use crate::frames::{self, Frames};
 use crate::result::Page;
 use crate::value::RELEASE_BYTES;
 
-/// A query over pages of JSON: ordered merge, filter, groups, limits. It does no I/O: `next` says
-/// what it needs, the caller fetches it. Used by one thread at a time.
+/// A query over pages of JSON: ordered merge, filter, groups, limits. It does no I/O: `next`
+/// returns the needed pages, and the caller fetches them. One thread at a time may use it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Query {
     query: Exclusive<weir::query::Query>,
-    /// Number of calls that moved a source on.
+    /// Number of calls that advanced a source.
     handed: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Query {
         work(&mut *self.query.lock()?)
     }
 
-    /// As `with`, for what moves a source on.
+    /// Like `with`, for calls that advance a source.
     fn hand<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
         let done = self.with(work)?;
         self.handed.fetch_add(1, Relaxed);
@@ -42,7 +42,7 @@ impl Query {
     }
 }
 
-/// One of some words.
+/// The value of an option that accepts certain words.
 fn word<T: Copy>(what: &str, words: &[(&str, T)], given: &str) -> Answer<T> {
     let found = words.iter().find(|(word, _)| *word == given);
     found
@@ -56,7 +56,7 @@ const LEVELS: &[(&str, Level)] = &[
     ("strict", Level::Strict),
 ];
 
-/// A JSON scalar from an object of Python: `str` is a string, not JSON text.
+/// A JSON scalar from a Python object. A `str` becomes a JSON string; it is not JSON text.
 fn scalar(value: &Bound<'_, PyAny>) -> PyResult<String> {
     value
         .py()
@@ -216,10 +216,10 @@ impl AnySource<'_> {
     }
 }
 
-/// The buffer that a page was taken from, and its bytes: they return to it if a query refuses the page.
+/// The buffer of a page, and its bytes, which return to the buffer if a query rejects the page.
 type BufferLoan<'py> = Option<(Bound<'py, Buffer>, Bytes)>;
 
-/// A page as it is given: a `Buffer` is taken away, anything else is read where it lies or copied.
+/// Converts a page: the memory of a `Buffer` is taken; other objects are read in place or copied.
 fn page<'py>(
     data: &Bound<'py, PyAny>,
     length: Option<usize>,
@@ -240,13 +240,14 @@ fn page<'py>(
 
 #[pymethods]
 impl Query {
-    /// `where` is a JSONPath filter in which `@` is the item; `order`, `select` and `group` are
-    /// lists as in `docs/guide/query.md`. `params` are values for `param('name')`. `strings` is
-    /// "scalar" or "utf16"; `complex` (arrays and objects as order keys) "error" or "rank";
-    /// `missing` (items without one) "first" or "drop"; `level` "structural" or "strict";
-    /// `on_bad_item` (in lines) "error", "skip" or "undefined"; `mode` None, "sequential",
-    /// "arrival", "round_robin", "merge" or "sort". `budgets` bounds what is held. With `token`,
-    /// of the same query, it goes on where that one stopped.
+    /// `where` is a JSONPath filter in which `@` is the item. `order`, `select` and `group` are
+    /// lists as in `docs/guide/query.md`. `params` are the values of `param('name')`.
+    ///
+    /// `strings` is "scalar" or "utf16". `complex` (arrays and objects as order keys) is "error" or
+    /// "rank". `missing` (items without an order key) is "first" or "drop". `level` is "structural"
+    /// or "strict". `on_bad_item` (in lines) is "error", "skip" or "undefined". `mode` is None,
+    /// "sequential", "arrival", "round_robin", "merge" or "sort". `budgets` limits the memory of
+    /// the query. `token` resumes the query that returned it, which must be the same query.
     ///
     /// Raises QueryError with the field and the byte that is wrong.
     #[new]
@@ -273,10 +274,11 @@ impl Query {
 
     /// Adds a source.
     ///
-    /// Options: sorted (its items come in the order of the query), shape ("array", "lines",
-    /// "values", "single", "framed", or "member:PATH" with the path of their array), level, first (what names its first page), ordinal
-    /// (rank among equal items), stable (a continuation gives the same items again), tie, meta,
-    /// bound, partial, trust_order. `name` is for messages and tokens.
+    /// `name` is the name in messages and tokens. Options: sorted (items arrive in the order of the
+    /// query), shape ("array", "lines", "values", "single", "framed", or "member:PATH" with the
+    /// path of the array), level, first (the name of the first page), ordinal (rank among equal
+    /// items), stable (a continuation always returns the same items), tie, meta, bound, partial,
+    /// trust_order.
     #[pyo3(signature = (name=None, **options))]
     fn add_source<'py>(
         slf: Bound<'py, Self>,
@@ -291,16 +293,16 @@ impl Query {
         })
     }
 
-    /// Hands in a page of a source. `next` names the page after it; None: this was the last.
+    /// Enqueues a page of a source. `next` names the next page; None: the page is the last.
     ///
-    /// `bytes` and `str` are kept and not copied; a `Buffer` is taken away; other buffers are
-    /// copied. With `length` only the first bytes count.
+    /// `bytes` and `str` are referenced and not copied. The memory of a `Buffer` is taken. Other
+    /// buffers are copied. With `length`, only that many bytes from the front are used.
     ///
-    /// For the shape "framed", `frames` has place and length of each item, and `meta` by name one
-    /// value for each item of the properties that the query asks for: a number, place and length of
+    /// For the shape "framed", `frames` has offset and length of each item. `meta` maps the name of
+    /// each property that the query uses to one value for each item: a number, offset and length of
     /// bytes in the page, or None.
     ///
-    /// Raises QueryError with source, item and byte; the query is then as before, and a `Buffer`
+    /// Raises QueryError with source, item and byte. The query is then unchanged, and a `Buffer`
     /// has its memory again.
     #[pyo3(signature = (source, data, next=None, *, length=None, frames=None, meta=None))]
     fn enqueue(
@@ -342,14 +344,14 @@ impl Query {
         Ok(self.hand(|query| Ok(query.finish(id)?))?)
     }
 
-    /// Gives up a source of the run that the token resumes: the rest of its rows will not come.
-    /// While a source of that run is neither added nor given up, `next` raises QueryError
-    /// SOURCES_OWED, which is not final.
+    /// Declares that a source of the query that returned the token no longer exists, so its
+    /// remaining rows never arrive. While a source of that query is neither added nor abandoned,
+    /// `next` raises QueryError SOURCES_OWED, which is not final.
     fn abandon(&self, name: Data) -> PyResult<()> {
         Ok(self.with(|query| Ok(query.abandon(name.as_ref())?))?)
     }
 
-    /// Promises that nothing below these order keys will come from a source.
+    /// Declares that a source has no more items below these order keys.
     #[pyo3(signature = (source, *keys))]
     fn watermark(&self, source: AnySource<'_>, keys: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let id = source.id();
@@ -357,8 +359,8 @@ impl Query {
         Ok(self.hand(|query| Ok(query.watermark(id, &keys)?))?)
     }
 
-    /// Retires a source at the end of the pages that came, and puts others in its place: the parts
-    /// it was split into. Each is a dict with the options of `add_source`.
+    /// Replaces a source that was split by its parts, after its last enqueued page. Each part is a
+    /// dict with the options of `add_source`.
     fn replace<'py>(
         slf: Bound<'py, Self>,
         source: AnySource<'py>,
@@ -377,9 +379,10 @@ impl Query {
             .collect())
     }
 
-    /// A `Page` if there are results, a list of `Need` if pages are missing, None at the end.
+    /// Returns a `Page` if there are results, a list of `Need` if pages are missing, None at the
+    /// end.
     ///
-    /// Raises QueryError; it is final.
+    /// Raises QueryError, which is final.
     #[pyo3(signature = (max_items=256, max_bytes=1 << 20))]
     fn next(
         slf: Bound<'_, Self>,
@@ -399,21 +402,21 @@ impl Query {
         }
     }
 
-    /// What is wanted now: a list of `Need`.
+    /// The pages that the query requests now: a list of `Need`.
     fn needs(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyList>> {
         let needs = slf.get().with(|query| Ok(query.needs()))?;
         Need::list(&slf, needs)
     }
 
-    /// A token to resume the query later, at most 64 KiB.
+    /// A token with which a query resumes later, at most 64 KiB.
     ///
-    /// Raises QueryError NO_TOKEN for what cannot be resumed.
+    /// Raises QueryError NO_TOKEN if the query cannot be resumed.
     fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let token = self.with(|query| Ok(query.token()?))?;
         Ok(PyBytes::new(py, &token))
     }
 
-    /// What the query will do, for people.
+    /// A description of the execution, for people.
     fn explain(&self) -> PyResult<String> {
         Ok(self.with(|query| Ok(query.explain().to_string()))?)
     }
@@ -429,13 +432,13 @@ impl Query {
         Ok(name.map(|name| PyBytes::new(py, &name)))
     }
 
-    /// How often a source was moved on, for loops over results.
+    /// How often a source was advanced, for loops over results.
     #[getter]
     fn _handed(&self) -> u64 {
         self.handed.load(Relaxed)
     }
 
-    /// Raises the error of a page that is needed and that nobody will hand in.
+    /// Raises the error for a required page that nobody will enqueue.
     fn _starved(&self, source: AnySource<'_>, fetched: bool) -> PyResult<()> {
         let id = source.id();
         let name = self.with(|query| Ok(query.source_name(id).map(<[u8]>::to_vec)))?;
@@ -451,13 +454,13 @@ impl Query {
         Err(Failure::new(ErrorCode::BadOption, text).into())
     }
 
-    /// Bytes of pages that are referenced, by results too.
+    /// Bytes of referenced pages, including those of results.
     #[getter]
     fn buffered_bytes(&self) -> PyResult<u64> {
         Ok(self.with(|query| Ok(query.buffered_bytes()))?)
     }
 
-    /// Bad items that were left out so far.
+    /// Number of bad items that were skipped so far.
     #[getter]
     fn skipped(&self) -> PyResult<u64> {
         Ok(self.with(|query| Ok(query.skipped()))?)
@@ -473,13 +476,13 @@ pub(crate) struct Source {
 
 #[pymethods]
 impl Source {
-    /// Its number, as items have it.
+    /// The number of the source, which items refer to.
     #[getter]
     fn number(&self) -> u32 {
         self.id.0
     }
 
-    /// Its name.
+    /// The name of the source.
     #[getter]
     fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let name = self.query.bind(py).get().source_name(py, self.id.0)?;
@@ -542,7 +545,7 @@ impl Source {
     }
 }
 
-/// A page that the query asks for.
+/// A page that the query requests.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Need {
     query: Py<Query>,
@@ -574,14 +577,14 @@ impl Need {
         }
     }
 
-    /// What names the page; None for a first one that needs no name.
+    /// The name of the page; None for a first page without a name.
     #[getter]
     fn continuation<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         let continuation = self.need.continuation.as_ref();
         continuation.map(|bytes| PyBytes::new(py, bytes))
     }
 
-    /// Whether the next result needs it; else it is a page ahead.
+    /// Whether the next result needs the page; otherwise it is a page ahead.
     #[getter]
     fn required(&self) -> bool {
         self.need.required

@@ -1,4 +1,4 @@
-//! Reading a topic in order: pages that are there, and pages as they come.
+//! Reading a topic in order: existing pages, and new ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordPage};
 use crate::wait;
 
-/// Where reading starts: at most one of these.
+/// The start position: at most one of the arguments.
 ///
 /// # Errors
-/// `BAD_OPTION` for more than one, and for a text that is no position.
+/// `BAD_OPTION` for more than one argument, and for a text that is not a position.
 pub(crate) fn start(
     position: Option<&str>,
     after: Option<u64>,
@@ -43,25 +43,25 @@ pub(crate) fn start(
     Ok(from)
 }
 
-/// Pages of records of a topic, in order, each once: an iterator. Used by one thread at a time.
+/// Pages of records of a topic, in order, each once: an iterator. One thread at a time may use it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Reader {
     inner: Exclusive<Inside>,
-    /// Seconds that the iterator waits for a page; `None`: for ever.
+    /// Seconds that the iterator waits for a page; `None`: no limit.
     patience: Option<f64>,
-    /// Whether the store was closed: nothing will come any more.
+    /// Whether the store was closed, so that no more pages arrive.
     closed: Arc<AtomicBool>,
 }
 
-/// What one thread at a time uses.
+/// The state that one thread at a time uses.
 struct Inside {
     reader: TopicReader,
-    /// Read for a call that a signal broke off, with the position before it; the next one gets it.
+    /// A page read for a call that a signal ended, and the position before it. For the next call.
     kept: Option<(RecordPage, u64)>,
 }
 
 impl Inside {
-    /// Reads the next page, if there is one, and keeps it.
+    /// Reads the next page, if there is one, and stores it.
     fn read(&mut self) -> Answer<()> {
         let before = self.reader.position().0;
         if let Some(page) = self.reader.next_page()? {
@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// The next page, waiting for it until then.
+    /// The next page; waits for it until `end`.
     fn page(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<Option<RecordPage>> {
         let mut first = true;
         let there = wait::sliced(py, end, |slice| {
@@ -111,13 +111,13 @@ impl Reader {
         self.page(py, wait::until(self.patience)?)
     }
 
-    /// The next page; None when there is none within `timeout` seconds (None: waits for ever).
+    /// The next page; None if there is none within `timeout` seconds (None: no limit).
     #[pyo3(signature = (timeout=Some(0.0)))]
     fn next_page(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RecordPage>> {
         self.page(py, wait::until(timeout)?)
     }
 
-    /// All records of the pages: an iterator, with the patience of this one.
+    /// All records of the pages: an iterator, with the patience of this iterator.
     pub(crate) fn records(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let chain = py.import("itertools")?.getattr("chain")?;
         Ok(chain.call_method1("from_iterable", (slf,))?.unbind())
@@ -133,7 +133,7 @@ impl Reader {
         })?)
     }
 
-    /// Offset from which the next page starts, or the first one after it.
+    /// The next page starts at this offset, or at the first existing record after it.
     #[getter]
     fn position(&self) -> PyResult<u64> {
         let inside = self.inner.lock()?;
@@ -141,17 +141,17 @@ impl Reader {
         Ok(kept.unwrap_or_else(|| inside.reader.position().0))
     }
 
-    /// Seconds that the iterator waits for a page; None: for ever.
+    /// Seconds that the iterator waits for a page; None: no limit.
     #[getter]
     fn timeout(&self) -> Option<f64> {
         self.patience
     }
 }
 
-/// What holds now, and then what comes: an iterator of records.
+/// The current values, then new records: an iterator of records.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Latest {
-    /// And what was read for a call that a signal broke off.
+    /// The iterator, and a record read for a call that a signal ended.
     latest: Exclusive<(weir::Latest, Option<Record>)>,
     patience: Option<f64>,
 }
@@ -176,7 +176,7 @@ impl Latest {
             let mut inside = self.latest.lock()?;
             let (latest, kept) = &mut *inside;
             if kept.is_none() {
-                // It waits no longer than a slice by itself.
+                // One call waits no longer than a slice.
                 let found = latest.next().transpose()?;
                 *kept = found.map(|one| Record::of_value(one.value).replayed(one.replay));
             }

@@ -1,4 +1,4 @@
-//! Records of topics, and pages of them. Values stay where they were read.
+//! Records of topics, and pages of them. Values are not copied.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ use crate::value;
 /// Characters of a key or value in the `repr` of a record.
 const SHOWN_CHARS: usize = 100;
 
-/// The beginning of a text in quotes, or the number of bytes that are not UTF-8.
+/// The beginning of a text in quotes, or the number of bytes if they are not UTF-8.
 fn shown(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return format!("<{} bytes>", bytes.len());
@@ -65,7 +65,7 @@ impl Head {
     }
 }
 
-/// A record: the entry of an intention in a topic. Immutable; a buffer of its value, which is not
+/// A record: the entry of an intention in a topic. Immutable. A buffer of its value, which is not
 /// copied and lives as long as the record or a view of it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Record {
@@ -95,7 +95,7 @@ impl Record {
         }
     }
 
-    /// As `of_work`, marked as from before the reading began or not.
+    /// Marks whether the record was written before the reading began.
     pub(crate) fn replayed(mut self, replay: bool) -> Self {
         self.replay = replay;
         self
@@ -118,13 +118,13 @@ impl Record {
         self.head.offset
     }
 
-    /// Position of its intention in the global order.
+    /// Position of the intention in the global order.
     #[getter]
     fn intention(&self) -> u64 {
         self.head.intention
     }
 
-    /// Milliseconds since 1970-01-01 UTC at which it was proposed.
+    /// When the intention was proposed, in milliseconds since 1970-01-01 UTC.
     #[getter]
     fn time_ms(&self) -> u64 {
         self.head.time_ms
@@ -136,7 +136,7 @@ impl Record {
         self.head.kind
     }
 
-    /// The key; empty when it has none.
+    /// The key; empty if there is none.
     #[getter]
     fn key<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.head.key)
@@ -148,37 +148,37 @@ impl Record {
         PyBytes::new(py, self.bytes())
     }
 
-    /// Metadata that the store does not read.
+    /// Metadata, which the store does not interpret.
     #[getter]
     fn meta<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.head.meta)
     }
 
-    /// Id of the client that wrote it, 16 bytes; all zero without a session.
+    /// Id of the client that wrote the record, 16 bytes; all zeros without a session.
     #[getter]
     fn client<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.head.client)
     }
 
-    /// The client's number of the intention; 0 without a session.
+    /// Number of the intention in its session; 0 without a session.
     #[getter]
     fn nonce(&self) -> u64 {
         self.head.nonce
     }
 
-    /// Whether it is part of a transaction.
+    /// Whether the record is part of a transaction.
     #[getter]
     fn transaction(&self) -> bool {
         self.head.txn
     }
 
-    /// Whether it is the last record of its intention.
+    /// Whether the record is the last one of its intention.
     #[getter]
     fn final_(&self) -> bool {
         self.head.last
     }
 
-    /// From `Topic.latest`: whether it is from before the reading began.
+    /// From `Topic.latest`: whether the record was written before the reading began.
     #[getter]
     fn replay(&self) -> bool {
         self.replay
@@ -189,7 +189,7 @@ impl Record {
         value::text(py, self.bytes())
     }
 
-    /// The value decoded; `loads` takes a memoryview (`json.loads` gets bytes).
+    /// The decoded value. `loads` gets a memoryview (`json.loads` gets bytes).
     #[pyo3(signature = (loads=None))]
     fn json<'py>(
         slf: Bound<'py, Self>,
@@ -198,8 +198,8 @@ impl Record {
         value::decode(slf.py(), slf.as_any().clone(), slf.get().bytes(), loads)
     }
 
-    /// The scalar at a singular JSONPath in the value, decoded; an array or object as bytes;
-    /// `default` where there is nothing. Reads no further than it has to.
+    /// The scalar at a singular JSONPath in the value, decoded. An array or object is returned as
+    /// bytes. Returns `default` if there is no value. Scans only as far as necessary.
     #[pyo3(signature = (path, default=None))]
     fn get<'py>(
         &self,
@@ -241,21 +241,21 @@ impl Record {
     }
 
     /// # Safety
-    /// Called by the interpreter alone.
-    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    /// Only the interpreter calls this.
+    #[allow(unsafe_code, reason = "the buffer protocol requires this signature")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
-        // SAFETY: the record is frozen and holds what its value lies in.
+        // SAFETY: the record is frozen and owns the memory of its value.
         unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
     }
 }
 
-/// Records that were read together, in order: a sequence. Immutable; may be kept and used by any
-/// thread, also after the store is closed. A buffer of the whole block that they lie in.
+/// Adjacent records, in order: a sequence. Immutable. Any thread may use it, also after the store
+/// is closed. A buffer of the whole block that contains the records.
 #[pyclass(module = "weir", frozen, sequence)]
 pub(crate) struct RecordPage {
     bytes: Bytes,
@@ -329,15 +329,15 @@ impl RecordPage {
     }
 
     /// # Safety
-    /// Called by the interpreter alone.
-    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    /// Only the interpreter calls this.
+    #[allow(unsafe_code, reason = "the buffer protocol requires this signature")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
-        // SAFETY: the page is frozen and holds its bytes.
+        // SAFETY: the page is frozen and owns its bytes.
         unsafe { buffer::lend(owner, &slf.get().bytes, view, flags) }
     }
 }

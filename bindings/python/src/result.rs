@@ -1,4 +1,4 @@
-//! Results of queries: pages of spans, and items that look into them.
+//! Results of queries: pages of spans, and items that read them.
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ use crate::buffer;
 use crate::error::Answer;
 use crate::value;
 
-/// The place that an index of Python means; nothing outside.
+/// The position of a Python index; `None` if it is out of range.
 pub(crate) fn place(index: isize, len: usize) -> Option<usize> {
     let at = match usize::try_from(index) {
         Ok(at) => at,
@@ -21,8 +21,8 @@ pub(crate) fn place(index: isize, len: usize) -> Option<usize> {
     (at < len).then_some(at)
 }
 
-/// Results of a query, in order: a sequence of items, at least one. Immutable; keeps the pages that
-/// its items lie in, also after the query is gone, for any thread.
+/// Results of a query, in order: a sequence of items, at least one. Immutable. It keeps the memory
+/// of its items alive, also after the query is released. Any thread may use it.
 #[pyclass(module = "weir", frozen, sequence)]
 pub(crate) struct Page(ResultPage);
 
@@ -53,9 +53,10 @@ impl Page {
         Ok(PyList::new(slf.py(), all)?.try_iter()?.into_any())
     }
 
-    /// The values at up to 64 singular JSONPaths in each item, in one walk over each: a list with a tuple
-    /// for each item, of a memoryview for each path, in the order of the paths; None where there is nothing,
-    /// and throughout for an item that is not JSON on the way. The views are not copied and keep the page.
+    /// The values at up to 64 singular JSONPaths in each item, with one walk over each item.
+    /// Returns a list with a tuple for each item. A tuple has a memoryview for each path, in the
+    /// order of the paths, or None if there is no value. A tuple has only None if the scan finds
+    /// that its item is not JSON. The views are not copied and keep the page alive.
     #[pyo3(signature = (*paths))]
     fn values<'py>(
         slf: &Bound<'py, Self>,
@@ -79,7 +80,7 @@ impl Page {
         (0..).take(page.items().len()).map(row).collect()
     }
 
-    /// The buffers that the items lie in; each a buffer of its own.
+    /// The buffers that contain the items; each supports the buffer protocol.
     #[getter]
     fn buffers(slf: &Bound<'_, Self>) -> Vec<PageBuffer> {
         let count = slf.get().0.buffers().len();
@@ -91,7 +92,7 @@ impl Page {
             .collect()
     }
 
-    /// Of each item its place: number of the buffer, first byte, length.
+    /// The position of each item: number of the buffer, first byte, length.
     #[getter]
     fn spans(&self) -> Vec<(u32, u32, u32)> {
         let items = self.0.items().iter();
@@ -100,7 +101,7 @@ impl Page {
             .collect()
     }
 
-    /// Bad items that were left out so far, in the whole query.
+    /// Number of bad items that the whole query has skipped so far.
     #[getter]
     fn skipped(&self) -> u64 {
         self.0.skipped()
@@ -111,8 +112,8 @@ impl Page {
     }
 
     /// # Safety
-    /// Called by the interpreter alone.
-    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    /// Only the interpreter calls this.
+    #[allow(unsafe_code, reason = "the buffer protocol requires this signature")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -123,12 +124,12 @@ impl Page {
             let text = "the items lie in several buffers; see Page.buffers";
             return Err(PyBufferError::new_err(text));
         };
-        // SAFETY: the page is frozen and holds its buffers.
+        // SAFETY: the page is frozen and owns its buffers.
         unsafe { buffer::lend(owner, bytes, view, flags) }
     }
 }
 
-/// One of the buffers that the items of a page lie in.
+/// One of the buffers that contain the items of a page.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct PageBuffer {
     page: Py<Page>,
@@ -153,28 +154,28 @@ impl PageBuffer {
     }
 
     /// # Safety
-    /// Called by the interpreter alone.
-    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    /// Only the interpreter calls this.
+    #[allow(unsafe_code, reason = "the buffer protocol requires this signature")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
-        // SAFETY: the object is frozen and holds the page, which holds its buffers.
+        // SAFETY: the object is frozen and owns a reference to the page, which owns its buffers.
         unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
     }
 }
 
-/// One result: the bytes of a JSON value, in the page they came in. Immutable; a buffer that is not
-/// copied and keeps its page.
+/// One result: the bytes of a JSON value, in the page of its source. Immutable. A buffer that is
+/// not copied and keeps its page alive.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Item {
-    // Small, and with a reference of the interpreter: one of them is made for each result.
+    // Small, and with a reference of the interpreter, because each result creates one.
     page: Py<Page>,
-    /// Its number in the page.
+    /// The index of the item in the page.
     at: u32,
-    /// Which of its bytes: all, or a part as `get` gives it.
+    /// The range of the bytes of the item: all, or a part that `get` returned.
     start: u32,
     end: u32,
 }
@@ -189,7 +190,7 @@ impl Item {
         }
     }
 
-    /// The part of an item that a value is; `None` for an undefined one.
+    /// The part of an item that is a value; `None` for an undefined value.
     fn part_of(page: &Bound<'_, Page>, at: u32, value: Value) -> Option<Self> {
         (value.tag != Tag::Undefined).then(|| Self {
             start: value.span.offset,
@@ -230,7 +231,7 @@ impl Item {
 
 #[pymethods]
 impl Item {
-    /// Number of the source it came from; None for one that the engine made (a group, an
+    /// Number of the source of the item. None for an item that the engine created (a group, an
     /// aggregate).
     #[getter]
     fn source(&self) -> PyResult<Option<u32>> {
@@ -238,19 +239,19 @@ impl Item {
         Ok((source != SourceId::NONE).then_some(source.0))
     }
 
-    /// Its number among all items of its page, from 0.
+    /// Index of the item among all items of its page, from 0.
     #[getter]
     fn index(&self) -> PyResult<u32> {
         Ok(self.span()?.index)
     }
 
-    /// The number of its page within its source, from 0.
+    /// Number of the page of the item within its source, from 0.
     #[getter]
     fn page_number(&self) -> PyResult<u64> {
         Ok(self.page().page_of(self.span()?))
     }
 
-    /// Whether the engine made it.
+    /// Whether the engine created the item.
     #[getter]
     fn constructed(&self) -> PyResult<bool> {
         Ok(self.span()?.constructed)
@@ -261,7 +262,7 @@ impl Item {
         value::text(py, self.bytes())
     }
 
-    /// The value decoded; `loads` takes a memoryview (`json.loads` gets bytes).
+    /// The decoded value. `loads` gets a memoryview (`json.loads` gets bytes).
     #[pyo3(signature = (loads=None))]
     fn json<'py>(
         slf: Bound<'py, Self>,
@@ -270,8 +271,8 @@ impl Item {
         value::decode(slf.py(), slf.as_any().clone(), slf.get().bytes(), loads)
     }
 
-    /// The scalar at a singular JSONPath, decoded; an array or object as an item, not copied;
-    /// `default` where there is nothing. Reads no further than it has to.
+    /// The scalar at a singular JSONPath, decoded. An array or object is returned as an item, not
+    /// copied. Returns `default` if there is no value. Scans only as far as necessary.
     #[pyo3(signature = (path, default=None))]
     fn get<'py>(
         &self,
@@ -288,8 +289,8 @@ impl Item {
         value::scalar(py, part.bytes()).map(Some)
     }
 
-    /// The value at a singular JSONPath as an item, whatever it is, not copied; None where there is
-    /// nothing.
+    /// The value of any type at a singular JSONPath, as an item that is not copied; None if there
+    /// is no value.
     fn find_raw(&self, py: Python<'_>, path: &str) -> PyResult<Option<Self>> {
         Ok(self.find(py, path)?.map(|(_, part)| part))
     }
@@ -314,15 +315,15 @@ impl Item {
     }
 
     /// # Safety
-    /// Called by the interpreter alone.
-    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    /// Only the interpreter calls this.
+    #[allow(unsafe_code, reason = "the buffer protocol requires this signature")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
-        // SAFETY: the item is frozen and holds the page, which holds its buffers.
+        // SAFETY: the item is frozen and owns a reference to the page, which owns its buffers.
         unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
     }
 }

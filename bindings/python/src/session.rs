@@ -9,8 +9,8 @@ use crate::pending::Pending;
 use crate::verdict::Verdict;
 use crate::wait;
 
-/// A writer whose intentions are executed exactly once, also when they are sent again after a
-/// crash. One at a time for each client id.
+/// A writer whose intentions are executed exactly once, even if they are sent again after a crash.
+/// One session at a time may use a client id.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Session(Exclusive<weir::Session>);
 
@@ -33,14 +33,14 @@ impl Session {
     }
 
     /// The number of the next intention: one more than the last one that was sent, or that the
-    /// store knows.
+    /// store has recorded.
     #[getter]
     fn next_nonce(&self, py: Python<'_>) -> PyResult<u64> {
         wait::heard(py, || self.with(|session| Ok(session.try_next_nonce()?)))
     }
 
-    /// Resumes at a nonce whose response was not seen: the store answers the intentions that it has
-    /// executed, and executes the others.
+    /// Resumes at a nonce without an answer. For intentions that it has already executed, the store
+    /// returns the recorded verdicts; it executes the others.
     fn resume(&self, py: Python<'_>, nonce: u64) -> PyResult<()> {
         wait::heard(py, || {
             self.with(|session| {
@@ -50,8 +50,8 @@ impl Session {
         })
     }
 
-    /// Sends intentions, each a topic with a `Put` or `Delete`, under the next nonces; does not
-    /// wait for the verdicts.
+    /// Sends intentions with the next nonces, and does not wait for the verdicts. Each intention is
+    /// a topic and a `Put` or `Delete`.
     fn send(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
         let steps: Vec<_> = intentions
             .iter()

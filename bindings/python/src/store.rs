@@ -1,4 +1,4 @@
-//! Stores: of this process, and behind a server.
+//! Stores, in this process and at a server.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +19,12 @@ use crate::topic_query::{self, TopicQuery};
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
 
-/// An event store: in a directory that this process has open, or behind a server. Threads may share
-/// it. A context manager that closes it.
+/// An event store, in a directory that this process has open or at a server. Threads may share it.
+/// A context manager that closes the store.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Store {
     weir: Mutex<Option<Weir>>,
-    /// Whether it was closed here; readers look at it.
+    /// Whether the store was closed here; readers check it.
     closed: Arc<AtomicBool>,
 }
 
@@ -36,13 +36,13 @@ impl Store {
         }
     }
 
-    /// The store, unless it was closed here.
+    /// The store, or an error if it was closed here.
     pub(crate) fn weir(&self) -> Answer<Weir> {
         let weir = self.weir.lock().unwrap_or_else(PoisonError::into_inner);
         weir.clone().ok_or_else(Failure::closed)
     }
 
-    /// Hands over intentions of any topics.
+    /// Proposes intentions of any topics.
     fn propose(&self, py: Python<'_>, ops: &[(String, Op<'_>)]) -> PyResult<Pending> {
         let weir = self.weir()?;
         let steps: Vec<_> = ops.iter().map(|(topic, op)| (&**topic, op.get())).collect();
@@ -54,13 +54,15 @@ impl Store {
     }
 }
 
-/// Opens the store in a directory, or makes one.
+/// Opens the store in a directory, or creates one.
 ///
-/// `durability` says what an answer to a write means: "group" (synced; several share a sync),
-/// "each" (synced, one sync for each), "interval" (written, synced every `interval_ms`), "memory"
-/// (written). Without `create` a directory without a store is an error.
+/// `durability` is when a write is acknowledged: "group" (after a sync that several writes share),
+/// "each" (after a sync of its own), "interval" (after the write; there is a sync every
+/// `interval_ms`), "memory" (after the write). Without `create`, a directory without a store is an
+/// error.
 ///
-/// Raises StoreError: LOCKED when another process has it open, DAMAGED, FORMAT_NEWER, and others.
+/// Raises StoreError: LOCKED if another process has the store open, DAMAGED, FORMAT_NEWER, and
+/// others.
 #[pyfunction]
 #[pyo3(signature = (path, *, durability="group", interval_ms=1000, create=true, program=None, snapshot_log_bytes=None, log_segment_bytes=None))]
 pub(crate) fn open(
@@ -95,12 +97,13 @@ pub(crate) fn open(
 
 /// Connects to a server: "weir://HOST[:PORT]", "weirs://HOST[:PORT]" (TLS) or "unix:PATH".
 ///
-/// `token` proves who one is. `authority` is a PEM file with the authority of the server,
-/// `identity` two PEM files, a certificate and its key. Times are seconds: `connect_timeout` for
-/// the first connection, `patience` for an answer, and without any connection. With `received` the
-/// server says when a write is queued for its log (`Pending.wait_received`), which is a packet more.
+/// `token` authenticates the client. `authority` is a PEM file with the authority of the server's
+/// certificate. `identity` is two PEM files: the client certificate and its key. Times are in
+/// seconds: `connect_timeout` limits the first connection; `patience` limits the wait for an
+/// answer, and the time without any connection. With `received`, the server reports when a write is
+/// queued for its log (`Pending.wait_received`), which costs one more packet for each write.
 ///
-/// Raises ClientError: BAD_ADDRESS, UNREACHABLE; or what the server answered.
+/// Raises ClientError: BAD_ADDRESS, UNREACHABLE; or the error that the server returned.
 #[pyfunction]
 #[pyo3(signature = (url, *, token=None, authority=None, identity=None, agent=None, connect_timeout=5.0, patience=30.0, received=false))]
 pub(crate) fn connect(
@@ -131,16 +134,16 @@ pub(crate) fn connect(
 
 #[pymethods]
 impl Store {
-    /// A handle on a topic, whether it lives or not. Costs nothing.
+    /// A handle of a topic, which need not exist. Costs nothing.
     ///
-    /// Raises RefusalError BAD_NAME for what is no name.
+    /// Raises RefusalError BAD_NAME if the text is not a name.
     fn topic(&self, name: &str) -> PyResult<Topic> {
         let weir = self.weir()?;
         let topic = weir.topic(name).map_err(Failure::from)?;
         Ok(Topic::new(weir, topic, Arc::clone(&self.closed)))
     }
 
-    /// All topics that live, or all that ever did, by name.
+    /// All existing topics, or with `dead` also the destroyed ones, by name.
     #[pyo3(signature = (*, dead=false))]
     fn topics(&self, py: Python<'_>, dead: bool) -> PyResult<Vec<TopicInfo>> {
         let weir = self.weir()?;
@@ -148,8 +151,8 @@ impl Store {
         Ok(found.into_iter().map(TopicInfo::from).collect())
     }
 
-    /// Many intentions in one call, each a topic with a `Put` or `Delete`: one verdict for each, in
-    /// order. They are independent of each other.
+    /// Executes several intentions independently, in one call. Each is a topic and a `Put` or
+    /// `Delete`. Returns one verdict for each, in order.
     fn batch(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Vec<Verdict>> {
         let pending = self.propose(py, &intentions)?;
         Ok(pending.verdicts(py, None)?.unwrap_or_default())
@@ -161,7 +164,7 @@ impl Store {
     }
 
     /// A writer whose intentions are executed exactly once. `client` is 16 bytes that nobody else
-    /// uses, kept by the caller for the next time.
+    /// uses; the caller must store them for its next session.
     fn session(&self, py: Python<'_>, client: &[u8]) -> PyResult<Session> {
         let id = <[u8; 16]>::try_from(client).ok().map(ClientId);
         let Some(id) = id.filter(|id| !id.is_none()) else {
@@ -172,15 +175,16 @@ impl Store {
         Ok(Session::new(py.detach(|| weir.session(id))))
     }
 
-    /// Begins a query over topics: names, or patterns like "orders.*" (one more part of a name) and
-    /// "orders.**" (any number). An iterator of pages.
+    /// Starts a query over topics: names, or patterns like "orders.*" (one more part of a name) and
+    /// "orders.**" (any number of parts). An iterator of pages.
     ///
     /// The fields are those of `Query`; properties of records are `meta.topic`, `meta.offset`,
-    /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`, `meta.client_id`. `view` is "log" (all records) or
-    /// "latest" (what each key has). It ends after what is decided now, after the intention
-    /// `as_of`, or with `follow` never. `kinds` are the records that are items. `token` goes on
-    /// where the same query stood; with `reset_earliest` also where retention has removed records.
-    /// Behind a server, `push_down` lets it do its part.
+    /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`, `meta.client_id`. `view` is "log"
+    /// (all records) or "latest" (the current record of each key). The query ends after the records
+    /// that exist at its start, or after the intention `as_of`, or never with `follow`. `kinds` are
+    /// the kinds of records that are items. `token` resumes the query that returned it; with
+    /// `reset_earliest` also if retention has removed the next record. At a server, `push_down`
+    /// lets the server execute its part of the query.
     #[pyo3(signature = (*topics, view="log", as_of=None, follow=false, kinds=None, reset_earliest=false, push_down=true, patience=30.0, budgets=None, token=None, **fields))]
     fn query(
         &self,
@@ -214,29 +218,29 @@ impl Store {
         Ok(TopicQuery::new(query))
     }
 
-    /// Makes everything answered so far durable, at any level.
+    /// Makes every acknowledged write durable, at any level.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let weir = self.weir()?;
         wait::heard(py, || weir.sync().map_err(Failure::from))
     }
 
-    /// What an answer to a write means for the disk.
+    /// The durability of an acknowledged write.
     #[getter]
     fn durability(&self, py: Python<'_>) -> PyResult<&'static str> {
         let weir = self.weir()?;
         Ok(wait::heard(py, || weir.durability().map_err(Failure::from))?.name())
     }
 
-    /// The store's id, 32 hexadecimal digits.
+    /// The id of the store, 32 hexadecimal digits.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<String> {
         let weir = self.weir()?;
         let id = wait::heard(py, || weir.store_id().map_err(Failure::from))?;
-        // A client id is written as the same digits.
+        // A client id has the same text form.
         Ok(ClientId(id).to_string())
     }
 
-    /// Counts since the store was opened, by name.
+    /// Counters since the store was opened, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let weir = self.weir()?;
         let stats = wait::heard(py, || weir.stats().map_err(Failure::from))?;
@@ -260,8 +264,8 @@ impl Store {
         Ok(dict)
     }
 
-    /// Finishes what is queued and closes the store; a connection ends when everything that was
-    /// sent is answered. Pages and records stay valid. Closing twice does nothing.
+    /// Completes queued writes and closes the store. A connection is closed after all requests are
+    /// answered. Pages and records stay valid. A second call is a no-op.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let weir = self
             .weir
@@ -273,7 +277,7 @@ impl Store {
         wait::heard(py, || weir.close().map_err(Failure::from))
     }
 
-    /// Whether it was closed here.
+    /// Whether the store was closed here.
     #[getter]
     fn closed(&self) -> bool {
         self.weir().is_err()

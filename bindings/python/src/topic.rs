@@ -1,4 +1,4 @@
-//! Topics: writing, reading by key, and the ways to read in order.
+//! Topics: writing, reading by key, and reading in order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ use crate::record::Record;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
 
-/// Keys asked for at a time by a scan.
+/// Keys of one request of a scan.
 const SCAN_KEYS: usize = 1000;
 
-/// A handle on a topic. Writing waits for the verdict; `send` does not.
+/// A handle of a topic. A write waits for its verdict; `send` does not.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Topic {
     weir: Weir,
@@ -40,7 +40,7 @@ impl Topic {
         }
     }
 
-    /// The topic, unless the store was closed.
+    /// The topic, or an error if the store was closed.
     fn live(&self) -> Answer<&weir::Topic> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::closed());
@@ -52,7 +52,7 @@ impl Topic {
         self.handle.name().as_str()
     }
 
-    /// One intention, to its verdict.
+    /// Executes one intention and returns its verdict.
     fn one(
         &self,
         py: Python<'_>,
@@ -77,19 +77,19 @@ impl Topic {
 
 #[pymethods]
 impl Topic {
-    /// The name.
+    /// The name of the topic.
     #[getter(name)]
     fn name_of(&self) -> &str {
         self.name()
     }
 
-    /// Makes the topic live; INVALID with TOPIC_EXISTS when it does already.
+    /// Creates the topic. If it exists, the verdict is INVALID with TOPIC_EXISTS.
     ///
     /// Options: compaction ("off", "latest"), tombstone_ttl_ms, compaction_lag_ms, key_bytes_max,
     /// value_bytes_max, keys_max, retention_age_ms, retention_bytes, retention_records,
-    /// hold_for_groups. With `program`, the bytes of a WebAssembly module, each write is judged by
-    /// it; then also fuel_max, memory_bytes_max, emits_max, emit_bytes_max, state_entries_max,
-    /// state_bytes_max.
+    /// hold_for_groups. `program` is the bytes of a WebAssembly module that validates each write.
+    /// With a program, there are also the options fuel_max, memory_bytes_max, emits_max,
+    /// emit_bytes_max, state_entries_max, state_bytes_max.
     #[pyo3(signature = (*, program=None, args=Data::Copy(Vec::new()), **options))]
     fn create(
         &self,
@@ -125,8 +125,8 @@ impl Topic {
         self.one(py, Operation::Alter { options }, &[], b"")
     }
 
-    /// Puts another program in the place of the topic's; with `expected`, the SHA-256 of the code,
-    /// only in the place of that one.
+    /// Replaces the program of the topic. With `expected`, only if the current program has this
+    /// SHA-256.
     #[pyo3(signature = (program, args=Data::Copy(Vec::new()), *, expected=None))]
     fn replace(
         &self,
@@ -149,18 +149,19 @@ impl Topic {
         )
     }
 
-    /// Ends the topic: its keys are gone, its offsets go on if it is created again.
+    /// Destroys the topic and its keys. If it is created again, its offsets continue after the old
+    /// ones.
     fn destroy(&self, py: Python<'_>) -> PyResult<Verdict> {
         self.one(py, Operation::Destroy, &[], b"")
     }
 
-    /// What the topic is now; None when it never was created.
+    /// The current state of the topic; None if it was never created.
     fn info(&self, py: Python<'_>) -> PyResult<Option<TopicInfo>> {
         let info = wait::heard(py, || self.live()?.try_info().map_err(Failure::from))?;
         Ok(info.map(TopicInfo::from))
     }
 
-    /// Appends a record without key.
+    /// Appends a record without a key.
     #[pyo3(signature = (value, *, meta=Data::Copy(Vec::new())))]
     fn append(&self, py: Python<'_>, value: Content, meta: Data) -> PyResult<Verdict> {
         let operation = Operation::Put {
@@ -204,7 +205,7 @@ impl Topic {
         )
     }
 
-    /// Removes a key. VALID even if it has no value.
+    /// Deletes a key. The verdict is VALID even if the key has no value.
     #[pyo3(signature = (key, *, expect=Vec::new(), meta=Data::Copy(Vec::new())))]
     fn delete(
         &self,
@@ -223,8 +224,8 @@ impl Topic {
         )
     }
 
-    /// Many intentions in one call: one verdict for each, in order. They are independent of each
-    /// other; see `transaction`.
+    /// Executes several intentions independently, in one call. Returns one verdict for each, in
+    /// order. See also `transaction`.
     fn batch(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Vec<Verdict>> {
         let pending = self.send(py, ops)?;
         Ok(pending.verdicts(py, None)?.unwrap_or_default())
@@ -241,7 +242,7 @@ impl Topic {
         })
     }
 
-    /// All steps or none, in order. Conditions are given for the whole, with keys of their own.
+    /// Executes all steps, in order, or none. Conditions apply to the whole; each names its key.
     #[pyo3(signature = (ops, *, expect=Vec::new()))]
     fn transaction(
         &self,
@@ -259,21 +260,21 @@ impl Topic {
         Self::first(py, &pending)
     }
 
-    /// The record with the key's current value; None without one.
+    /// The record with the current value of a key; None if there is none.
     fn get(&self, py: Python<'_>, key: Data) -> PyResult<Option<Record>> {
         let found = wait::heard(py, || self.live()?.get(&key).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
-    /// The record at an offset, if it is there.
+    /// The record at an offset; None if it does not exist.
     fn at(&self, py: Python<'_>, offset: u64) -> PyResult<Option<Record>> {
         let offset = weir::ConsequenceOffset(offset);
         let found = wait::heard(py, || self.live()?.at(offset).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
-    /// Keys with a value, in byte order, each with the offset of its record: an iterator. `after`
-    /// is left out.
+    /// Keys with a value, in byte order, each with the offset of its record: an iterator. Starts
+    /// after the key `after`.
     #[pyo3(signature = (prefix=Data::Copy(Vec::new()), *, after=None, limit=None))]
     fn keys(&self, prefix: Data, after: Option<Data>, limit: Option<usize>) -> PyResult<Keys> {
         Ok(Keys {
@@ -288,12 +289,17 @@ impl Topic {
         })
     }
 
-    /// Pages of records up to the newest: an iterator.
+    /// Pages of records up to the newest record: an iterator.
     ///
-    /// Reading begins at the first record; or at `position`, a text as the command `weir` takes it:
-    /// `start`, `end`, an offset (the first record), `-N` (the last N records), a time ago such as
-    /// `10m`, a date or a time; or after the offset `after`, at the `last` n records, at `time_ms`
-    /// (milliseconds since 1970), or after the newest with `end`.
+    /// By default, reading starts with the first record. Otherwise, exactly one argument sets the
+    /// start:
+    /// - `position`, a text in the syntax of the command `weir`: `start`, `end`, an offset (the
+    /// first
+    ///   record), `-N` (the last N records), an age such as `10m`, a date or a time
+    /// - `after`: after this offset
+    /// - `last`: with this number of last records
+    /// - `time_ms`: with the first record at or after this time, in milliseconds since 1970
+    /// - `end`: after the newest record
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, end=false))]
     fn pages(
         &self,
@@ -309,7 +315,7 @@ impl Topic {
         Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
     }
 
-    /// Records up to the newest: an iterator. Where it begins is told as for `pages`.
+    /// Records up to the newest record: an iterator. Its start position is as for `pages`.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None))]
     fn records(
         &self,
@@ -323,7 +329,7 @@ impl Topic {
         Reader::records(Py::new(py, reader)?, py)
     }
 
-    /// Records as they come: an iterator that waits, as `listen` does.
+    /// Existing and new records: an iterator that waits, like `listen`.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, start=false, timeout=None))]
     fn tail(
         &self,
@@ -339,9 +345,9 @@ impl Topic {
         Reader::records(Py::new(py, reader)?, py)
     }
 
-    /// Pages of records as they come: an iterator that waits. It begins after the newest record
-    /// unless told otherwise, and ends when none came for `timeout` seconds; None: never. The topic
-    /// need not be there yet. Ctrl-C ends the wait.
+    /// Pages of new records: an iterator that waits. By default, it starts after the newest record.
+    /// It ends if no record arrives for `timeout` seconds (None: no limit). The topic may be
+    /// created later. Ctrl-C ends the wait.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, start=false, timeout=None))]
     fn listen(
         &self,
@@ -364,8 +370,8 @@ impl Topic {
         Ok(Reader::new(reader, timeout, Arc::clone(&self.closed)))
     }
 
-    /// The current value of each key, in byte order and marked `replay`; then new records, in
-    /// order, until none came for `timeout` seconds: an iterator of records.
+    /// The current record of each key, in byte order and marked `replay`; then new records, in
+    /// order, until none arrives for `timeout` seconds: an iterator of records.
     #[pyo3(signature = (*, timeout=Some(0.0)))]
     fn latest(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Latest> {
         timeout.map(|time| seconds("timeout", time)).transpose()?;
@@ -377,13 +383,15 @@ impl Topic {
         Ok(Latest::new(latest, timeout))
     }
 
-    /// A member of the group of this name, which is made if it is not there. The topic must live.
+    /// Joins a group as a member. Creates the group if it does not exist. The topic must exist.
     ///
-    /// `mode` is "shared" (each record to one member), "keyed" (each key with one member at a time,
-    /// in order) or "exclusive" (one member reads). For a new group: the position at which it starts,
-    /// as for `pages`, by default the first record; `lease` in seconds; `attempts`, after which a record
-    /// goes to the topic `dead_letters` (0: never); `pending`, records that may be with members. `member`
-    /// is a name that comes back as the same member. With `existing` the group is not made.
+    /// `mode` is "shared" (one member gets a record), "keyed" (one member at a time gets the
+    /// records of a key, in order) or "exclusive" (one member reads). Options of a new group: the
+    /// start position, as for `pages`, by default the first record; `lease` in seconds; `attempts`,
+    /// the number of deliveries after which a record is moved to the topic `dead_letters` (0:
+    /// never); `pending`, the limit of claimed records. `member` is the name of the member; a
+    /// member that rejoins under its name is the same member. With `existing`, the call fails if
+    /// the group does not exist.
     #[pyo3(signature = (name, mode="shared", *, position=None, after=None, last=None, time_ms=None, end=false, lease=None, attempts=0, pending=None, dead_letters="", member=None, existing=false))]
     fn group(
         &self,
@@ -481,22 +489,22 @@ impl Keys {
     }
 }
 
-/// A topic as it was when it was asked for.
+/// The state of a topic at the time of the call.
 #[pyclass(module = "weir", frozen, get_all)]
 pub(crate) struct TopicInfo {
-    /// Name.
+    /// The name of the topic.
     name: String,
-    /// Whether it lives.
+    /// Whether the topic exists.
     live: bool,
-    /// Intention offset of its CREATE, when it lives.
+    /// Offset of the intention that created the topic, if the topic exists.
     incarnation: Option<u64>,
-    /// Offset of the oldest record that is still there; 0 for none.
+    /// Offset of the oldest retained record; 0 if there is none.
     first: u64,
     /// Offset of the newest record.
     last: u64,
-    /// Keys with a value.
+    /// Number of keys with a value.
     keys: u64,
-    /// Bytes of its records, as stored.
+    /// Size of the stored records in bytes.
     bytes: u64,
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn kinds(names: &[String]) -> Answer<Vec<RecordKind>> {
     found.collect()
 }
 
-/// A query over topics that runs: an iterator of pages. Used by one thread at a time, but for
-/// `cancel`. Pages outlive it.
+/// A running query over topics: an iterator of pages. One thread at a time may use it; any thread
+/// may call `cancel`. Pages outlive it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct TopicQuery {
     query: Exclusive<weir::TopicQuery>,

@@ -1,4 +1,4 @@
-//! Functions over the bytes of a JSON value, for records and for items of results. The caller keeps
+//! Functions on the bytes of a JSON value, for records and for items of results. The caller keeps
 //! the bytes alive.
 
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use weir::query::{Path, PathSet, Tag};
 
 use crate::error::{Answer, Failure};
 
-/// Bytes above which the interpreter is released for a scan.
+/// Size in bytes above which a scan releases the interpreter.
 pub(crate) const RELEASE_BYTES: usize = 32 << 10;
 
 /// The bytes of a value in its item, and whether it is an array or object.
@@ -18,7 +18,7 @@ pub(crate) struct ValueSpan {
     pub(crate) nested: bool,
 }
 
-/// Paths, ready to be looked for.
+/// Compiles paths.
 ///
 /// # Errors
 /// `SYNTAX` if a text is not a path; `BAD_OPTION` if there are too many.
@@ -71,7 +71,7 @@ pub(crate) fn scalar<'py>(py: Python<'py>, literal: &[u8]) -> PyResult<Bound<'py
     loads(py)?.call1((PyBytes::new(py, literal),))
 }
 
-/// Decodes all bytes: with `json.loads`, which takes bytes, or with a function that takes a view.
+/// Decodes all bytes: with `json.loads`, which gets bytes, or with a function that gets a view.
 pub(crate) fn decode<'py>(
     py: Python<'py>,
     view: Bound<'py, PyAny>,

@@ -1,4 +1,4 @@
-//! Verdicts: values, also when the answer is no.
+//! Verdicts, which are values even if the store rejected the write.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -6,10 +6,10 @@ use weir::{Commit, Detail, Effect, Outcome, Outcomes};
 
 use crate::error::{Answer, Failure};
 
-/// The final answer to one intention. True when it is VALID.
+/// The final result of one intention. True if it is VALID.
 ///
-/// A verdict that is not VALID is an answer, not an error: the store understood and said no.
-/// `check()` makes an exception of it where that is wanted.
+/// A verdict other than VALID is a result, not an error: the store understood the intention and
+/// rejected it. `check()` converts such a verdict to an exception.
 #[pyclass(module = "weir", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct Verdict {
@@ -32,7 +32,7 @@ impl Verdict {
         }
     }
 
-    /// From the store's own form.
+    /// Converts a verdict of the store.
     pub(crate) fn new(verdict: &weir::Verdict) -> Self {
         Self {
             commit: verdict.commit().clone(),
@@ -40,7 +40,7 @@ impl Verdict {
         }
     }
 
-    /// The answers to all intentions of a call, in their order.
+    /// The verdicts of all intentions of a call, in order.
     pub(crate) fn all(outcomes: &Outcomes) -> Answer<Vec<Self>> {
         outcomes.iter().map(Self::of).collect()
     }
@@ -54,7 +54,7 @@ impl Verdict {
         self.commit.effect.name()
     }
 
-    /// Whether it was executed.
+    /// Whether the intention was executed.
     #[getter]
     fn valid(&self) -> bool {
         self.commit.effect == Effect::Valid
@@ -64,7 +64,7 @@ impl Verdict {
         self.valid()
     }
 
-    /// Why not: the name of an error, such as "CONFLICT"; None for VALID.
+    /// Why the verdict is not VALID: the name of an error, such as "CONFLICT"; None for VALID.
     #[getter]
     fn reason(&self) -> Option<&'static str> {
         self.commit.reason.map(weir::ErrorCode::name)
@@ -77,8 +77,8 @@ impl Verdict {
     }
 
     /// More about the reason, by name: `actual` (the offset that a condition found), `limit`,
-    /// `index` and `reason` (of a transaction), `code` and `text` (of a program), `trap`. None when
-    /// there is no more.
+    /// `index` and `reason` (of a transaction), `code` and `text` (of a program), `trap`. None if
+    /// there are no details.
     #[getter]
     fn detail<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let dict = PyDict::new(py);
@@ -100,37 +100,37 @@ impl Verdict {
         Ok(Some(dict))
     }
 
-    /// Position in the global order. Every verdict has one.
+    /// Position of the intention in the global order. Every verdict has one.
     #[getter]
     fn intention(&self) -> u64 {
         self.commit.intention.0
     }
 
-    /// Offset of its first record; None when it made none.
+    /// Offset of the first record of the intention; None if it wrote none.
     #[getter]
     fn offset(&self) -> Option<u64> {
         (self.commit.records > 0).then_some(self.commit.first.0)
     }
 
-    /// Number of its records.
+    /// Number of records of the intention.
     #[getter]
     fn records(&self) -> u32 {
         self.commit.records
     }
 
-    /// Whether this is the kept answer to an earlier sending of the same nonce.
+    /// Whether the store returned the recorded verdict of an earlier request with this nonce.
     #[getter]
     fn replayed(&self) -> bool {
         self.replayed
     }
 
-    /// Fuel that the topic's program used; 0 without one.
+    /// Fuel that the program of the topic used; 0 without a program.
     #[getter]
     fn fuel(&self) -> u64 {
         self.commit.fuel
     }
 
-    /// The verdict itself when it is VALID; else raises `VerdictError`.
+    /// Returns the verdict if it is VALID; otherwise raises `VerdictError`.
     fn check(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         match slf.get().commit.reason {
             None => Ok(slf),

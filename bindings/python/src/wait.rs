@@ -1,4 +1,4 @@
-//! Waiting with the interpreter released, so that Ctrl-C is heard.
+//! Waiting with the interpreter released, so that Ctrl-C ends a wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use weir::ErrorCode;
 
 use crate::error::{Answer, Failure};
 
-/// How long a wait goes on before it looks for signals.
+/// Interval at which a wait checks for signals.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
-/// How often a call that waits for a server looks for signals.
+/// Interval at which a call that waits for a server checks for signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Longest wait: a year. What is longer has no end that anybody sees.
+/// Longest wait, in seconds: one year. A longer timeout is treated as one year.
 const SECONDS_MAX: f64 = 31_536_000.0;
 
-/// Seconds as a time.
+/// Converts seconds to a duration.
 ///
 /// # Errors
-/// `BAD_OPTION` for what is negative or no number.
+/// `BAD_OPTION` for a value that is negative or not a number.
 pub(crate) fn seconds(what: &str, value: f64) -> Answer<Duration> {
     if value.is_nan() || value < 0.0 {
         return Err(Failure::new(
@@ -37,11 +37,11 @@ pub(crate) fn until(timeout: Option<f64>) -> Answer<Option<Instant>> {
     Ok(time.and_then(|time| Instant::now().checked_add(time)))
 }
 
-/// Runs a call with the interpreter released. While it waits for a server it looks for signals, and
-/// ends when one is there; what was written may still come about.
+/// Runs a call with the interpreter released. While the call waits for a server, it checks for
+/// signals and ends if there is one; a write that was already sent may still be executed.
 ///
 /// # Errors
-/// Those of the call, and what a signal handler raises.
+/// The errors of the call, and the exception of a signal handler.
 pub(crate) fn heard<T: Send>(
     py: Python<'_>,
     call: impl FnOnce() -> Answer<T> + Send,
@@ -65,11 +65,11 @@ pub(crate) fn heard<T: Send>(
     }
 }
 
-/// Calls `step` with the interpreter released until it gives something or the time is over. It is
-/// told until when it may wait, which is never long.
+/// Calls `step` with the interpreter released, until it returns a value or the time is over. Its
+/// argument is the time until which it may wait, at most one slice away.
 ///
 /// # Errors
-/// Those of `step`, and what a signal handler raises.
+/// The errors of `step`, and the exception of a signal handler.
 pub(crate) fn sliced<T: Send>(
     py: Python<'_>,
     end: Option<Instant>,

@@ -1,4 +1,4 @@
-"""What tests share: a store, a server, the vectors. The package is the installed one."""
+"""Helpers of the tests: a store, a server, the vectors. The tests import the installed package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def topic(store: weir.Store) -> weir.Topic:
 
 
 class Server:
-    """`weir serve` over a store of its own."""
+    """A `weir serve` process with a new store."""
 
     def __init__(self, program: str, place: Path) -> None:
         self.process = subprocess.Popen(
@@ -85,7 +85,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Says how many transcripts ran."""
+    """Prints how many transcripts ran."""
     ran: dict[str, list[int]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:

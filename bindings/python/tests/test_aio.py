@@ -1,4 +1,4 @@
-"""The forms for event loops: they do not block, end by cancellation, fail as the others."""
+"""The asynchronous API: it does not block, ends when cancelled, and fails like the blocking API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_writes_are_answered_together(tmp_path: Path) -> None:
             assert await topic.ensure() and not await topic.ensure()
             verdicts = await asyncio.gather(*(topic.put(str(n), "v") for n in range(300)))
             assert sorted(v.offset or 0 for v in verdicts) == list(range(2, 302))
-            # Far fewer syncs than writes: they were on their way at the same time.
+            # Far fewer syncs than writes, because the writes were in flight at the same time.
             assert store.blocking.stats()["syncs"] < 150
             assert (await topic.put_if("1", "w", [weir.Expect.key_absent()])).reason == "CONFLICT"
             assert (await topic.put("large", b"x" * (1 << 20))).valid
@@ -111,7 +111,7 @@ def test_what_a_cancelled_claim_took_comes_with_the_next_one(
             group = await topic.group("g", mode)
             for value in range(0, 30, 3):
                 claiming = await inside(group)
-                # The loop stands while this comes in, so that the claim has it when it is cancelled.
+                # The loop is blocked here, so the claim has these records when it is cancelled.
                 topic.blocking.batch([weir.Put("", str(value)), weir.Put("", str(value + 1))])
                 claiming.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -148,14 +148,14 @@ def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: 
 
 
 async def inside(group: weir.aio.Group) -> asyncio.Task[list[weir.Work]]:
-    """A claim that is in its wait."""
+    """Starts a claim that waits."""
     while True:
         claiming = asyncio.create_task(group.claim(timeout=None))
         while not claiming.done():
             if is_busy(group):
                 return claiming
             await asyncio.sleep(0)
-        # The look was inside when the claim came.
+        # The check was inside the call when the claim started.
         with pytest.raises(weir.WeirError, match="^HANDLE_BUSY"):
             claiming.result()
 

@@ -1,5 +1,5 @@
-"""Runs the transcripts of `vectors/api`, which every language runs; their language is defined by
-the README there."""
+"""Runs the transcripts of `vectors/api`, which every language runs. The README in that folder
+defines their commands."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def verdict_line(verdict: weir.Verdict) -> str:
 
 
 class World:
-    """What the commands of a file work on."""
+    """The state that the commands of a file use."""
 
     def __init__(self, place: Path, url: str | None = None) -> None:
         self.place = place
@@ -125,7 +125,7 @@ class World:
         return self.store
 
     def topic(self, name: str) -> weir.Topic:
-        # A handle that was made before a close answers CLOSED by itself.
+        # A handle that was created before the close fails with CLOSED by itself.
         if self.store is not None and self.store.closed and name in self.topics:
             return self.topics[name]
         self.topics[name] = self.open_store().topic(name)
@@ -213,7 +213,7 @@ class World:
     def do_submit(self, _: str) -> None:
         kept = self.take()
         if not kept:
-            # Nothing to hand over is a mistake in languages that hand over a list by its length.
+            # An empty list is an error in languages that pass a list with its length.
             self.out.append("! BAD_OPTION")
             return
         for verdict in self.open_store().batch(kept):
@@ -420,7 +420,7 @@ def test_transcript_served(
 
 
 def replayed(path: Path, world: World) -> int:
-    """Runs a transcript; how many commands it has."""
+    """Runs a transcript and returns the number of its commands."""
     commands = 0
     for number, (lines, printed) in enumerate(blocks(path)):
         world.out = []

@@ -13,7 +13,7 @@ KILL, DEAD, END = 100, 200, 300
 
 
 def check(records: list[weir.Record], first: int) -> None:
-    """Whether the records are those from an offset on, each once and in order."""
+    """Checks that the records start at an offset, and that each arrives once and in order."""
     offsets = range(first, first + len(records))
     assert [record.offset for record in records] == list(offsets)
     values = [str(offset - 2) if offset > 1 else "" for offset in offsets]

@@ -1,4 +1,4 @@
-"""The example of foreign sources, on the server of the lab."""
+"""The example `foreign.py`, with the server of the lab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOCK = HERE.parents[2] / "lab" / "peers" / "cosmos-mock"
 
 @pytest.fixture(scope="module")
 def mock(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The program: the one that WEIR_COSMOS_MOCK names, else it is built."""
+    """The program that WEIR_COSMOS_MOCK names; builds it if the variable is not set."""
     program = os.environ.get("WEIR_COSMOS_MOCK")
     if program is not None:
         return program
@@ -37,14 +37,14 @@ def mock(tmp_path_factory: pytest.TempPathFactory) -> str:
     params=[["-split", "-1"], ["-split", "1", "-split-after", "2"]], ids=["whole", "split"]
 )
 def url(mock: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server with 300 documents; in one of two a partition is split while it is read."""
+    """A server with 300 documents. In one of two variants, a partition splits."""
     command = [mock, "-partitions", "3", "-documents", "300", *request.param]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdin is not None and server.stdout is not None
         yield server.stdout.readline().strip()
-        # It ends when its input does.
+        # The server exits when its input is closed.
         server.stdin.close()
         server.wait()
 

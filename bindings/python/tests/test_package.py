@@ -1,4 +1,4 @@
-"""What the package says of itself: types, docstrings, the programs of its pages."""
+"""The contents of the package: types, docstrings, the programs of its pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
 PROGRAMS = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.S)
 EXAMPLES = sorted((PACKAGE / "examples").glob("*.py"))
-ALONE = [example for example in EXAMPLES if example.stem != "foreign"]  # that one needs a server
+ALONE = [example for example in EXAMPLES if example.stem != "foreign"]  # it needs a server
 
 
 def test_the_installed_package_is_what_is_tested() -> None:
@@ -69,7 +69,7 @@ def test_editors_that_read_the_stub_alone_show_docstrings() -> None:
     for node in nodes:
         thing = getattr(_weir, node.name, None)
         if thing is None:
-            continue  # a buffer that has no name in the module
+            continue  # a buffer without a name in the module
         for member in [node, *node.body]:
             if not isinstance(member, documented) or member.name.startswith("_"):
                 continue

@@ -1,4 +1,4 @@
-"""The query engine beyond what the transcripts show: ways in, life of bytes, driving."""
+"""Properties of the query engine that the transcripts do not test: inputs, lifetimes, loops."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_page_that_nobody_hands_in_is_an_error() -> None:
         with pytest.raises(weir.StoreError) as failed:
             run(query)
         assert str(failed.value) == said
-        # The query stays good.
+        # The query is still usable.
         source.enqueue("[1,2]")
         assert [len(page) for page in weir.pages(query)] == [2]
 
@@ -256,7 +256,7 @@ def test_a_cancelled_task_leaves_its_query_free() -> None:
         task = asyncio.create_task(read())
         while not is_busy():
             if task.done():
-                # The look was inside when the task came.
+                # The check was inside the call when the task started.
                 with pytest.raises(weir.WeirError, match="^HANDLE_BUSY"):
                     task.result()
                 task = asyncio.create_task(read())

@@ -1,7 +1,7 @@
 """Runs the transcripts of `vectors/query`, which every language runs.
 
-Commands stand above a rule, what they print below it; their meaning is that of
-`crates/weir-core/tests/query/script.rs`.
+Commands are above a rule, the expected output is below it.
+`crates/weir-query/tests/query/script.rs` defines the commands.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUDGETS = {
 
 
 class World:
-    """What the commands of a file work on."""
+    """The state that the commands of a file use."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
@@ -225,7 +225,7 @@ def source_options(name: str, words: str) -> dict[str, Any]:
 
 
 def blocks(path: Path) -> list[tuple[list[str], list[str]]]:
-    """Of each block its commands and what they print."""
+    """For each block, its commands and the expected output."""
     found = []
     for block in path.read_text(encoding="utf-8").rstrip().split("\n\n"):
         above, _, below = block.partition("\n----")

@@ -1,4 +1,4 @@
-"""The same store behind a server."""
+"""A store at a server."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nobody_there_is_an_error_in_time() -> None:
 
 WAITS = """
 import signal, sys, threading, time, weir
-# A process that was started in the background ignores it.
+# A process that was started in the background ignores SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 store = weir.connect(sys.argv[1], patience=60)
 topic = store.topic("t")
@@ -117,7 +117,7 @@ topic.put("k", "v")
 call = sys.argv[2]
 print("connected", flush=True)
 sys.stdin.readline()
-# Another thread runs again only when the call has given the interpreter up.
+# Another thread runs only after the call has released the interpreter.
 sys.setswitchinterval(1000)
 calls = threading.Event()
 def tell():
@@ -164,7 +164,7 @@ def test_a_call_that_waits_for_a_server_hears_ctrl_c(server: Server, call: str) 
     assert child.stdin is not None and child.stdout is not None
     try:
         assert child.stdout.readline() == "connected\n"
-        # The server says nothing more.
+        # The server is stopped and sends nothing more.
         server.process.send_signal(signal.SIGSTOP)
         _, status = os.waitpid(server.process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
@@ -174,7 +174,7 @@ def test_a_call_that_waits_for_a_server_hears_ctrl_c(server: Server, call: str) 
         os.kill(child.pid, signal.SIGINT)
         said = child.stdout.readline().split()
         assert said[0] == "interrupted"
-        # The patience is 60 seconds; what is asked for is a tenth of one.
+        # The patience is 60 seconds; the expected time is a tenth of a second.
         assert float(said[1]) < 20
         assert child.wait() == 7
     finally:

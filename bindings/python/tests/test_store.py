@@ -1,4 +1,4 @@
-"""Stores of this process: writing, reading, listening, groups, sessions, what fails."""
+"""Stores in this process: writing, reading, listening, groups, sessions, errors."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_reader_serves_one_thread(topic: weir.Topic) -> None:
             try:
                 reader.next_page(10)
             except weir.WeirError as error:
-                # The other one was inside, for a moment.
+                # The other thread was inside the call for a moment.
                 assert error.code == "HANDLE_BUSY"
 
     thread = threading.Thread(target=wait)
@@ -258,7 +258,7 @@ def test_a_reader_serves_one_thread(topic: weir.Topic) -> None:
     begun.wait()
     try:
         with pytest.raises(weir.WeirError, match="^HANDLE_BUSY"):
-            # The other thread is in its wait but for moments.
+            # The other thread is almost always in its wait.
             for _ in range(1_000_000):
                 reader.position
     finally:

@@ -1,7 +1,7 @@
-"""The classes of errors, and the one place where they are made.
+"""The classes of errors, and the only place that creates them.
 
-A verdict that is not VALID is a value, not an error. An error means that nobody knows, or that
-nothing was tried. Numbers and names are the same in every language (`docs/formats/errors.md`).
+A verdict other than VALID is a value, not an error. An error means that nothing was tried, or that
+the outcome is unknown. Numbers and names are the same in every language (`docs/formats/errors.md`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class WeirError(Exception):
     """The root of all errors of this package."""
 
     code: str
-    """Its name, such as "CLOSED"."""
+    """The name of the error, such as "CLOSED"."""
     number: int
-    """Its number, the same in every language."""
+    """The number of the error, the same in every language."""
     retry: Retry
-    """Whether the same again can help: at once, after the advice was followed, never."""
+    """Whether a retry can succeed: at once, after the advice was followed, or never."""
     advice: str
-    """What to try, one sentence; may be empty."""
+    """A recommended action, one sentence; may be empty."""
 
     def __init__(
         self, message: str, *, code: str, number: int, retry: Retry, advice: str = ""
@@ -37,14 +37,14 @@ class WeirError(Exception):
 
 
 class VerdictError(WeirError):
-    """A verdict that is not VALID where one was required, as by `Verdict.check`."""
+    """A verdict other than VALID where VALID was required, as by `Verdict.check`."""
 
 
 class RefusalError(WeirError):
-    """The store did not take it: nothing was logged."""
+    """The store did not accept the intention: nothing was logged."""
 
     expected: int | None = None
-    """For a nonce of a session: the next one that would be executed."""
+    """For a nonce of a session: the next nonce that would be executed."""
 
 
 class StoreError(WeirError):
@@ -52,11 +52,11 @@ class StoreError(WeirError):
 
 
 class ClientError(WeirError):
-    """Found out on this side of a connection, or about an option."""
+    """An error that this side of a connection detected, or an error in an option."""
 
 
 class QueryError(WeirError):
-    """Of a query, a page it was given, or what it would have to hold."""
+    """An error of a query, of a page that was enqueued, or of a budget of the query."""
 
     source: int | None = None
     """Number of the source, if one was involved."""
@@ -67,13 +67,13 @@ class QueryError(WeirError):
     item: int | None = None
     """The number of the item within its source, from 0."""
     offset: int | None = None
-    """The first byte that is wrong: of the page, or of the text of the query."""
+    """The first wrong byte: of the page, or of the text of the query."""
     field: str | None = None
-    """Which field of the query the text is of."""
+    """The field of the query that has the wrong text."""
 
 
 class InternalError(WeirError):
-    """A mistake of Weir. Please tell us."""
+    """A bug in Weir. Please report it."""
 
 
 _CLASSES: dict[str, type[WeirError]] = {
@@ -92,7 +92,7 @@ _Place = tuple[int | None, str | None, int | None, int | None, int | None, str |
 def make(
     what: tuple[str, int, str, Retry, str, str], place: _Place, expected: int | None
 ) -> WeirError:
-    """Makes the exception for an error; called by the native module."""
+    """Creates the exception for an error; called by the native module."""
     code, number, kind, retry, message, advice = what
     error = _CLASSES.get(kind, WeirError)(
         message, code=code, number=number, retry=retry, advice=advice

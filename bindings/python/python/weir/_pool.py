@@ -1,4 +1,4 @@
-"""Threads for what waits, so that an event loop does not."""
+"""Threads for blocking calls, so that an event loop does not block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS_MAX = 32
-"""Calls that wait at a time. Those of listeners are short, so that more of them take turns."""
+"""Largest number of concurrent calls. Listeners make short calls, so there can be more of them."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -34,13 +34,13 @@ def start(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Fu
 
 
 async def run(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs a call in a thread and waits for it; one that is cancelled goes on there to its end."""
+    """Runs a call in a thread and waits for it. If the task is cancelled, the call continues."""
     return await start(call, *args, **kwargs)
 
 
 async def whole(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for a call whose end is near: a task that is cancelled waits for it, so that what
-    the call uses is free again."""
+    """Runs a short call in a thread. A cancelled task waits for the call, so that the objects
+    of the call are free again."""
     running = start(call, *args, **kwargs)
     try:
         return await asyncio.shield(running)

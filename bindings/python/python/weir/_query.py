@@ -1,4 +1,4 @@
-"""Driving a query: fetch what it needs, hand out what it has."""
+"""Loops over the results of a query, which fetch the pages that it needs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Data = bytes | bytearray | memoryview | str | Buffer
 """A page of JSON."""
 
 Fetched = tuple[Data, bytes | str | None] | None
-"""A page and what names the one after it (None: it was the last). None in place of both: the
-function has handed in, finished or replaced the source itself; else it is BAD_OPTION."""
+"""A page and the name of the next page (None: the page is the last). None instead of both: the
+function has enqueued a page, or finished or replaced the source itself. Otherwise: BAD_OPTION."""
 
 _LARGE = 256 << 10
-"""Bytes above which a page is scanned beside the event loop."""
+"""Size in bytes above which a page is scanned in another thread."""
 
 
 def _wanted(needs: list[Need]) -> list[Need]:
@@ -31,10 +31,10 @@ def pages(
     max_items: int = 256,
     max_bytes: int = 1 << 20,
 ) -> Iterator[Page]:
-    """The results of a query, page by page. `fetch` is asked for what it needs.
+    """The results of a query, page by page. Calls `fetch` for each page that the query needs.
 
-    Without `fetch` everything has to be handed in before; a query that needs more raises
-    BAD_OPTION, and so does a `fetch` that gives and hands in nothing.
+    Without `fetch`, all pages must be enqueued before. A query that needs more pages raises
+    BAD_OPTION. It also raises BAD_OPTION if `fetch` returns None and has enqueued nothing.
     """
     while True:
         step = query.next(max_items, max_bytes)
@@ -62,7 +62,7 @@ async def apages(
     max_items: int = 256,
     max_bytes: int = 1 << 20,
 ) -> AsyncIterator[Page]:
-    """The same with an asynchronous `fetch`, which is asked for all needs at a time."""
+    """Like `pages`, with an asynchronous `fetch`, which is called for all needed pages at once."""
     while True:
         step = query.next(max_items, max_bytes)
         if step is None:
@@ -81,7 +81,7 @@ async def apages(
                 else:
                     query.enqueue(need.source, data, following)
             except QueryError as error:
-                # A page ahead for which there is no room; it is asked for again.
+                # The query has no room for a page ahead, and requests it again later.
                 if need.required or error.code != "OVER_BUDGET":
                     raise
         if query._handed == before:
@@ -89,7 +89,7 @@ async def apages(
 
 
 async def _all(asked: list[Awaitable[Fetched]]) -> list[Fetched]:
-    """The results of all, in order; when one fails the others are ended first."""
+    """The results of all tasks, in order. If one fails, the others are cancelled first."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return await asyncio.gather(*tasks)

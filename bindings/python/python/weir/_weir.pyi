@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, final, overload
 
 Data = bytes | bytearray | memoryview | str
 Value = Data | dict[str, Any] | list[Any]
-"""A value to be written: bytes or text as they are, a dict or list as JSON."""
+"""A value to be written: bytes or text unchanged, a dict or list as JSON."""
 AnyPath = str | PathLike[str]
 Effect = Literal["VALID", "INVALID", "ERROR"]
 Durability = Literal["group", "each", "interval", "memory"]
@@ -28,7 +28,7 @@ def open(
     snapshot_log_bytes: int | None = None,
     log_segment_bytes: int | None = None,
 ) -> Store:
-    """Opens the store in a directory, or makes one."""
+    """Opens the store in a directory, or creates one."""
 def connect(
     url: str,
     *,
@@ -52,48 +52,49 @@ class Buffer:
 
 @final
 class Verdict:
-    """The final answer to one intention. True when it is VALID."""
+    """The final result of one intention. True if it is VALID."""
 
     @property
     def effect(self) -> Effect:
         """"VALID", "INVALID" or "ERROR"."""
     @property
     def valid(self) -> bool:
-        """Whether it was executed."""
+        """Whether the intention was executed."""
     @property
     def reason(self) -> str | None:
-        """Why not: the name of an error, such as "CONFLICT"; None for VALID."""
+        """Why the verdict is not VALID: the name of an error, such as "CONFLICT"; None for VALID.
+        """
     @property
     def number(self) -> int | None:
         """The number of the reason; None for VALID."""
     @property
     def detail(self) -> dict[str, int | str] | None:
         """More about the reason, by name: `actual` (the offset that a condition found), `limit`,
-        `index` and `reason` (of a transaction), `code` and `text` (of a program), `trap`. None when
-        there is no more.
+        `index` and `reason` (of a transaction), `code` and `text` (of a program), `trap`. None if
+        there are no details.
         """
     @property
     def intention(self) -> int:
-        """Position in the global order. Every verdict has one."""
+        """Position of the intention in the global order. Every verdict has one."""
     @property
     def offset(self) -> int | None:
-        """Offset of its first record; None when it made none."""
+        """Offset of the first record of the intention; None if it wrote none."""
     @property
     def records(self) -> int:
-        """Number of its records."""
+        """Number of records of the intention."""
     @property
     def replayed(self) -> bool:
-        """Whether this is the kept answer to an earlier sending of the same nonce."""
+        """Whether the store returned the recorded verdict of an earlier request with this nonce."""
     @property
     def fuel(self) -> int:
-        """Fuel that the topic's program used; 0 without one."""
+        """Fuel that the program of the topic used; 0 without a program."""
     def check(self) -> Verdict:
-        """The verdict itself when it is VALID; else raises `VerdictError`."""
+        """Returns the verdict if it is VALID; otherwise raises `VerdictError`."""
     def __bool__(self) -> bool: ...
 
 @final
 class Put:
-    """Appends a record; with a key, sets the key."""
+    """Appends a record; with a key, sets the value of the key."""
 
     def __new__(
         cls, key: Data, value: Value, *, expect: Sequence[Expect] = (), meta: Data = b""
@@ -101,13 +102,13 @@ class Put:
 
 @final
 class Delete:
-    """Removes a key. VALID even if it has no value."""
+    """Deletes a key. The verdict is VALID even if the key has no value."""
 
     def __new__(cls, key: Data, *, expect: Sequence[Expect] = (), meta: Data = b"") -> Delete: ...
 
 @final
 class Transaction:
-    """All steps or none, in order: each a `Put` or `Delete` without conditions of its own."""
+    """Executes all steps, in order, or none. A step is a `Put` or `Delete` without conditions."""
 
     def __new__(
         cls, ops: Sequence[Put | Delete], *, expect: Sequence[Expect] = ()
@@ -118,7 +119,7 @@ class Transaction:
 
 @final
 class Create:
-    """Makes a topic live."""
+    """Creates a topic."""
 
     def __new__(
         cls,
@@ -170,19 +171,19 @@ class Alter:
 
 @final
 class Destroy:
-    """Ends a topic."""
+    """Destroys a topic."""
 
     def __new__(cls) -> Destroy: ...
 
 @final
 class Expect:
-    """A condition on the state in which an intention meets its topic. If one does not hold, the
-    verdict is INVALID with the reason CONFLICT. A `key` of None is the key of the intention.
+    """A condition on the state of the topic. If a condition fails, the verdict is INVALID with the
+    reason CONFLICT. A `key` of None is the key of the intention.
     """
 
     @staticmethod
     def key_offset(offset: int, key: Data | None = None) -> Expect:
-        """The key's current value was written at this offset."""
+        """The current value of the key was written at this offset."""
     @staticmethod
     def key_absent(key: Data | None = None) -> Expect:
         """The key has no value."""
@@ -191,43 +192,45 @@ class Expect:
         """The key has a value."""
     @staticmethod
     def topic_offset(offset: int) -> Expect:
-        """The topic's last record has this offset."""
+        """The last record of the topic has this offset."""
     @staticmethod
     def topic_absent_or(offset: int) -> Expect:
-        """The topic does not live, or its last record has this offset."""
+        """The topic does not exist, or its last record has this offset."""
     @staticmethod
     def topic_empty() -> Expect:
-        """The topic lives, and has no record after the one that created it."""
+        """The topic exists and has no record after the one that created it."""
     @staticmethod
     def incarnation(intention: int) -> Expect:
-        """The topic lives since this intention offset."""
+        """The intention with this offset created the topic."""
 
 @final
 class Pending:
-    """Verdicts that are on their way: made by `send`. Dropping it does not take the intentions
-    back.
+    """Verdicts that have not arrived yet, returned by `send`. Dropping it does not cancel the
+    intentions.
     """
 
     @property
     def done(self) -> bool:
         """Whether `wait` would return at once."""
     def wait(self, timeout: float | None = None) -> list[Verdict]:
-        """Waits for the verdicts, in the order of the intentions; at most `timeout` seconds."""
+        """Waits for the verdicts up to `timeout` seconds. Returns them in the order of the
+        intentions.
+        """
     def wait_received(self, timeout: float | None = None) -> bool:
-        """Waits until all intentions are queued for the log, which promises nothing, or answered; at
-        most `timeout` seconds. Returns whether they are.
+        """Waits up to `timeout` seconds until every intention is queued for the log or has a
+        verdict. A queued intention can still be lost. Returns False if the time is over.
         """
     def notify_received(self, call: Callable[[D], object], argument: D) -> None:
-        """Calls `call(argument)` from another thread, once, when `wait_received` would return at
-        once.
+        """Calls `call(argument)` once, from another thread, as soon as `wait_received` would not
+        block.
         """
     def notify(self, call: Callable[[D], object], argument: D) -> None:
-        """Calls `call(argument)` from another thread, once, when `wait` would return at once."""
+        """Calls `call(argument)` once, from another thread, as soon as `wait` would not block."""
 
 @final
 class Session:
-    """A writer whose intentions are executed exactly once, also when they are sent again after a
-    crash. One at a time for each client id.
+    """A writer whose intentions are executed exactly once, even if they are sent again after a
+    crash. One session at a time may use a client id.
     """
 
     @property
@@ -236,47 +239,47 @@ class Session:
     @property
     def next_nonce(self) -> int:
         """The number of the next intention: one more than the last one that was sent, or that the
-        store knows.
+        store has recorded.
         """
     def resume(self, nonce: int) -> None:
-        """Resumes at a nonce whose response was not seen: the store answers the intentions that it
-        has executed, and executes the others.
+        """Resumes at a nonce without an answer. For intentions that it has already executed, the
+        store returns the recorded verdicts; it executes the others.
         """
     def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending:
-        """Sends intentions, each a topic with a `Put` or `Delete`, under the next nonces; does not
-        wait for the verdicts.
+        """Sends intentions with the next nonces, and does not wait for the verdicts. Each intention
+        is a topic and a `Put` or `Delete`.
         """
     def execute(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
         """Sends intentions and waits for their verdicts."""
 
 @final
 class Store:
-    """An event store: in a directory that this process has open, or behind a server. Threads may
-    share it. A context manager that closes it.
+    """An event store, in a directory that this process has open or at a server. Threads may share
+    it. A context manager that closes the store.
     """
 
     @property
     def durability(self) -> Durability:
-        """What an answer to a write means for the disk."""
+        """The durability of an acknowledged write."""
     @property
     def id(self) -> str:
-        """The store's id, 32 hexadecimal digits."""
+        """The id of the store, 32 hexadecimal digits."""
     @property
     def closed(self) -> bool:
-        """Whether it was closed here."""
+        """Whether the store was closed here."""
     def topic(self, name: str) -> Topic:
-        """A handle on a topic, whether it lives or not. Costs nothing."""
+        """A handle of a topic, which need not exist. Costs nothing."""
     def topics(self, *, dead: bool = False) -> list[TopicInfo]:
-        """All topics that live, or all that ever did, by name."""
+        """All existing topics, or with `dead` also the destroyed ones, by name."""
     def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
-        """Many intentions in one call, each a topic with a `Put` or `Delete`: one verdict for each,
-        in order. They are independent of each other.
+        """Executes several intentions independently, in one call. Each is a topic and a `Put` or
+        `Delete`. Returns one verdict for each, in order.
         """
     def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending:
         """Sends the intentions as a batch and returns without waiting for the verdicts."""
     def session(self, client: bytes) -> Session:
         """A writer whose intentions are executed exactly once. `client` is 16 bytes that nobody
-        else uses, kept by the caller for the next time.
+        else uses; the caller must store them for its next session.
         """
     def query(
         self,
@@ -306,16 +309,16 @@ class Store:
         on_bad_item: Literal["error", "skip", "undefined"] = "error",
         mode: Literal["sequential", "arrival", "round_robin", "merge", "sort"] | None = None,
     ) -> TopicQuery:
-        """Begins a query over topics: names, or patterns like "orders.*" (one more part of a name)
-        and "orders.**" (any number). An iterator of pages.
+        """Starts a query over topics: names, or patterns like "orders.*" (one more part of a name)
+        and "orders.**" (any number of parts). An iterator of pages.
         """
     def sync(self) -> None:
-        """Makes everything answered so far durable, at any level."""
+        """Makes every acknowledged write durable, at any level."""
     def stats(self) -> dict[str, int]:
-        """Counts since the store was opened, by name."""
+        """Counters since the store was opened, by name."""
     def close(self) -> None:
-        """Finishes what is queued and closes the store; a connection ends when everything that was
-        sent is answered. Pages and records stay valid. Closing twice does nothing.
+        """Completes queued writes and closes the store. A connection is closed after all requests
+        are answered. Pages and records stay valid. A second call is a no-op.
         """
     def __enter__(self) -> Store: ...
     def __exit__(
@@ -327,11 +330,11 @@ class Store:
 
 @final
 class Topic:
-    """A handle on a topic. Writing waits for the verdict; `send` does not."""
+    """A handle of a topic. A write waits for its verdict; `send` does not."""
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The name of the topic."""
     def create(
         self,
         *,
@@ -354,7 +357,7 @@ class Topic:
         state_entries_max: int | None = None,
         state_bytes_max: int | None = None,
     ) -> Verdict:
-        """Makes the topic live; INVALID with TOPIC_EXISTS when it does already."""
+        """Creates the topic. If it exists, the verdict is INVALID with TOPIC_EXISTS."""
     def ensure(self) -> bool:
         """Creates the topic if it does not exist. Returns whether this call created it."""
     def alter(
@@ -381,15 +384,17 @@ class Topic:
     def replace(
         self, program: Data, args: Data = b"", *, expected: bytes | None = None
     ) -> Verdict:
-        """Puts another program in the place of the topic's; with `expected`, the SHA-256 of the
-        code, only in the place of that one.
+        """Replaces the program of the topic. With `expected`, only if the current program has this
+        SHA-256.
         """
     def destroy(self) -> Verdict:
-        """Ends the topic: its keys are gone, its offsets go on if it is created again."""
+        """Destroys the topic and its keys. If it is created again, its offsets continue after the
+        old ones.
+        """
     def info(self) -> TopicInfo | None:
-        """What the topic is now; None when it never was created."""
+        """The current state of the topic; None if it was never created."""
     def append(self, value: Value, *, meta: Data = b"") -> Verdict:
-        """Appends a record without key."""
+        """Appends a record without a key."""
     def put(self, key: Data, value: Value, *, meta: Data = b"") -> Verdict:
         """Appends a record and sets its key. Ctrl-C ends the wait, not the write."""
     def put_if(
@@ -399,27 +404,27 @@ class Topic:
         and `detail["actual"]` is the offset that was found.
         """
     def delete(self, key: Data, *, expect: Sequence[Expect] = (), meta: Data = b"") -> Verdict:
-        """Removes a key. VALID even if it has no value."""
+        """Deletes a key. The verdict is VALID even if the key has no value."""
     def batch(self, ops: Sequence[Op]) -> list[Verdict]:
-        """Many intentions in one call: one verdict for each, in order. They are independent of each
-        other; see `transaction`.
+        """Executes several intentions independently, in one call. Returns one verdict for each, in
+        order. See also `transaction`.
         """
     def send(self, ops: Sequence[Op]) -> Pending:
         """Sends the operations as a batch and returns without waiting for the verdicts."""
     def transaction(
         self, ops: Sequence[Put | Delete], *, expect: Sequence[Expect] = ()
     ) -> Verdict:
-        """All steps or none, in order. Conditions are given for the whole, with keys of their own.
+        """Executes all steps, in order, or none. Conditions apply to the whole; each names its key.
         """
     def get(self, key: Data) -> Record | None:
-        """The record with the key's current value; None without one."""
+        """The record with the current value of a key; None if there is none."""
     def at(self, offset: int) -> Record | None:
-        """The record at an offset, if it is there."""
+        """The record at an offset; None if it does not exist."""
     def keys(
         self, prefix: Data = b"", *, after: Data | None = None, limit: int | None = None
     ) -> Iterator[tuple[bytes, int]]:
-        """Keys with a value, in byte order, each with the offset of its record: an iterator.
-        `after` is left out.
+        """Keys with a value, in byte order, each with the offset of its record: an iterator. Starts
+        after the key `after`.
         """
     def pages(
         self,
@@ -430,7 +435,7 @@ class Topic:
         time_ms: int | None = None,
         end: bool = False,
     ) -> Reader:
-        """Pages of records up to the newest: an iterator."""
+        """Pages of records up to the newest record: an iterator."""
     def records(
         self,
         position: str | None = None,
@@ -439,7 +444,7 @@ class Topic:
         last: int | None = None,
         time_ms: int | None = None,
     ) -> Iterator[Record]:
-        """Records up to the newest: an iterator. Where it begins is told as for `pages`."""
+        """Records up to the newest record: an iterator. Its start position is as for `pages`."""
     def tail(
         self,
         position: str | None = None,
@@ -450,7 +455,7 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> Iterator[Record]:
-        """Records as they come: an iterator that waits, as `listen` does."""
+        """Existing and new records: an iterator that waits, like `listen`."""
     def listen(
         self,
         position: str | None = None,
@@ -461,13 +466,13 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> Reader:
-        """Pages of records as they come: an iterator that waits. It begins after the newest record
-        unless told otherwise, and ends when none came for `timeout` seconds; None: never. The topic
-        need not be there yet. Ctrl-C ends the wait.
+        """Pages of new records: an iterator that waits. By default, it starts after the newest
+        record. It ends if no record arrives for `timeout` seconds (None: no limit). The topic may
+        be created later. Ctrl-C ends the wait.
         """
     def latest(self, *, timeout: float | None = 0.0) -> Latest:
-        """The current value of each key, in byte order and marked `replay`; then new records, in
-        order, until none came for `timeout` seconds: an iterator of records.
+        """The current record of each key, in byte order and marked `replay`; then new records, in
+        order, until none arrives for `timeout` seconds: an iterator of records.
         """
     def group(
         self,
@@ -486,54 +491,53 @@ class Topic:
         member: Data | None = None,
         existing: bool = False,
     ) -> Group:
-        """A member of the group of this name, which is made if it is not there. The topic must
-        live.
+        """Joins a group as a member. Creates the group if it does not exist. The topic must exist.
         """
     def groups(self) -> list[GroupInfo]:
         """The groups of the topic, by name."""
 
 @final
 class TopicInfo:
-    """A topic as it was when it was asked for."""
+    """The state of a topic at the time of the call."""
 
     @property
     def name(self) -> str:
-        """Name."""
+        """The name of the topic."""
     @property
     def live(self) -> bool:
-        """Whether it lives."""
+        """Whether the topic exists."""
     @property
     def incarnation(self) -> int | None:
-        """Intention offset of its CREATE, when it lives."""
+        """Offset of the intention that created the topic, if the topic exists."""
     @property
     def first(self) -> int:
-        """Offset of the oldest record that is still there; 0 for none."""
+        """Offset of the oldest retained record; 0 if there is none."""
     @property
     def last(self) -> int:
         """Offset of the newest record."""
     @property
     def keys(self) -> int:
-        """Keys with a value."""
+        """Number of keys with a value."""
     @property
     def bytes(self) -> int:
-        """Bytes of its records, as stored."""
+        """Size of the stored records in bytes."""
 
 @final
 class Reader:
-    """Pages of records of a topic, in order, each once: an iterator. Used by one thread at a time.
+    """Pages of records of a topic, in order, each once: an iterator. One thread at a time may use
+    it.
     """
 
     @property
     def position(self) -> int:
-        """Offset from which the next page starts, or the first one after it."""
+        """The next page starts at this offset, or at the first existing record after it."""
     @property
     def timeout(self) -> float | None:
-        """Seconds that the iterator waits for a page; None: for ever."""
+        """Seconds that the iterator waits for a page; None: no limit."""
     def next_page(self, timeout: float | None = 0.0) -> RecordPage | None:
-        """The next page; None when there is none within `timeout` seconds (None: waits for ever).
-        """
+        """The next page; None if there is none within `timeout` seconds (None: no limit)."""
     def records(self) -> Iterator[Record]:
-        """All records of the pages: an iterator, with the patience of this one."""
+        """All records of the pages: an iterator, with the patience of this iterator."""
     def seek(self, after: int) -> None:
         """Continues at the first record after this offset."""
     def __iter__(self) -> Reader: ...
@@ -541,15 +545,15 @@ class Reader:
 
 @final
 class Latest:
-    """What holds now, and then what comes: an iterator of records."""
+    """The current values, then new records: an iterator of records."""
 
     def __iter__(self) -> Latest: ...
     def __next__(self) -> Record: ...
 
 @final
 class RecordPage(Sequence[Record]):
-    """Records that were read together, in order: a sequence. Immutable; may be kept and used by any
-    thread, also after the store is closed. A buffer of the whole block that they lie in.
+    """Adjacent records, in order: a sequence. Immutable. Any thread may use it, also after the
+    store is closed. A buffer of the whole block that contains the records.
     """
 
     @property
@@ -568,7 +572,7 @@ class RecordPage(Sequence[Record]):
 
 @final
 class Record:
-    """A record: the entry of an intention in a topic. Immutable; a buffer of its value, which is
+    """A record: the entry of an intention in a topic. Immutable. A buffer of its value, which is
     not copied and lives as long as the record or a view of it.
     """
 
@@ -577,44 +581,44 @@ class Record:
         """Position in the topic, from 1."""
     @property
     def intention(self) -> int:
-        """Position of its intention in the global order."""
+        """Position of the intention in the global order."""
     @property
     def time_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC at which it was proposed."""
+        """When the intention was proposed, in milliseconds since 1970-01-01 UTC."""
     @property
     def kind(self) -> Literal["PUT", "DELETE", "CREATE", "DESTROY", "ALTER", "REPLACE"]:
         """"PUT", "DELETE", "CREATE", "DESTROY", "ALTER" or "REPLACE"."""
     @property
     def key(self) -> bytes:
-        """The key; empty when it has none."""
+        """The key; empty if there is none."""
     @property
     def value(self) -> bytes:
         """The value, copied; `memoryview(record)` does not copy."""
     @property
     def meta(self) -> bytes:
-        """Metadata that the store does not read."""
+        """Metadata, which the store does not interpret."""
     @property
     def client(self) -> bytes:
-        """Id of the client that wrote it, 16 bytes; all zero without a session."""
+        """Id of the client that wrote the record, 16 bytes; all zeros without a session."""
     @property
     def nonce(self) -> int:
-        """The client's number of the intention; 0 without a session."""
+        """Number of the intention in its session; 0 without a session."""
     @property
     def transaction(self) -> bool:
-        """Whether it is part of a transaction."""
+        """Whether the record is part of a transaction."""
     @property
     def final_(self) -> bool:
-        """Whether it is the last record of its intention."""
+        """Whether the record is the last one of its intention."""
     @property
     def replay(self) -> bool:
-        """From `Topic.latest`: whether it is from before the reading began."""
+        """From `Topic.latest`: whether the record was written before the reading began."""
     def text(self) -> str:
         """The value as text."""
     def json(self, loads: Callable[[Any], Any] | None = None) -> Any:
-        """The value decoded; `loads` takes a memoryview (`json.loads` gets bytes)."""
+        """The decoded value. `loads` gets a memoryview (`json.loads` gets bytes)."""
     def get(self, path: str, default: object = None) -> Any:
-        """The scalar at a singular JSONPath in the value, decoded; an array or object as bytes;
-        `default` where there is nothing. Reads no further than it has to.
+        """The scalar at a singular JSONPath in the value, decoded. An array or object is returned
+        as bytes. Returns `default` if there is no value. Scans only as far as necessary.
         """
     def __bytes__(self) -> bytes: ...
     def __len__(self) -> int: ...
@@ -623,20 +627,21 @@ class Record:
 
 @final
 class Group:
-    """A member of a group. Used by one thread at a time."""
+    """A member of a group. One thread at a time may use it."""
 
     @property
     def name(self) -> str:
         """The name of the group."""
     def claim(self, max: int = 100, timeout: float | None = 0.0) -> list[Work]:
-        """Takes up to `max` records, waiting up to `timeout` seconds for the first one (None: for
-        ever). Ctrl-C ends the wait.
+        """Claims up to `max` records; waits up to `timeout` seconds for the first one (None: no
+        limit). Ctrl-C ends the wait.
         """
     def _fetch(self, max: int, timeout: float | None) -> bool: ...
     def _take(self, max: int) -> list[Work]: ...
     def ack(self, work: Sequence[AnyWork]) -> list[int]:
-        """These are done, for good when this returns. The offsets of those that are with somebody
-        else by now. In an exclusive group everything up to the last of them is done.
+        """Acknowledges records; the acknowledgement is durable when this returns. Returns the
+        offsets of those that another member has claimed by now. In an exclusive group, this
+        acknowledges every record up to the last one.
         """
     def ack_soon(self, work: Sequence[AnyWork]) -> None:
         """Acknowledges records of an exclusive group without waiting. The
@@ -646,12 +651,12 @@ class Group:
     def nack(
         self, work: Sequence[AnyWork], *, delay: float = 0.0, reason: str = ""
     ) -> list[int]:
-        """These are given back; they may be claimed again after `delay` seconds. The offsets of
-        those that are with somebody else by now.
+        """Returns records to the group, which can deliver them again after `delay` seconds. Returns
+        the offsets of those that another member has claimed by now.
         """
     def extend(self, work: Sequence[AnyWork], lease: float) -> list[int]:
-        """The member is still at them: their leases end in `lease` seconds. The offsets of those
-        that it has not any more.
+        """Extends the leases of records: each now ends in `lease` seconds. Returns the offsets of
+        those that this member no longer has.
         """
     def reset(
         self,
@@ -662,77 +667,77 @@ class Group:
         time_ms: int | None = None,
         end: bool = False,
     ) -> Verdict:
-        """Moves the group to a position, as for `Topic.pages`: everything before it counts as done, and
-        nothing after it. Members lose the records that they have claimed.
+        """Moves the group to a position, as for `Topic.pages`: all records before it count as done,
+        all records after it as not done. Members lose the records that they have claimed.
         """
     def take_over(self) -> None:
-        """Makes this member the owner of an exclusive group, in place of the present owner."""
+        """Makes this member the owner of an exclusive group and replaces the present owner."""
     def leave(self) -> None:
         """Gives up the ownership of an exclusive group, so that another member need not wait."""
     def delete(self) -> Verdict:
-        """Ends the group; its position is forgotten."""
+        """Deletes the group and its position."""
     def info(self) -> GroupInfo:
-        """The group as it is now."""
+        """The current state of the group."""
 
 @final
 class Work:
-    """A record that a member has."""
+    """A claimed record."""
 
     @property
     def record(self) -> Record:
         """The record."""
     @property
     def name(self) -> tuple[int, int]:
-        """What names it, for a member that puts it aside: its claim and its offset."""
+        """The claim and the offset of the record, with which a member can settle it later."""
     @property
     def attempts(self) -> int:
-        """How often it was delivered, this time included; 1 in an exclusive group."""
+        """How often the record was delivered, including this time; 1 in an exclusive group."""
 
 @final
 class GroupInfo:
-    """A group as it was when it was asked for."""
+    """The state of a group at the time of the call."""
 
     @property
     def topic(self) -> str:
-        """Topic it reads."""
+        """The topic of the group."""
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the group."""
     @property
     def mode(self) -> GroupMode:
         """"shared", "keyed" or "exclusive"."""
     @property
     def cursor(self) -> int:
-        """Everything up to here is done."""
+        """All records up to this offset are done."""
     @property
     def lag(self) -> int:
-        """Offsets that are not done."""
+        """Number of offsets that are not done."""
     @property
     def leased(self) -> int:
-        """Records that members have."""
+        """Number of records that members have claimed."""
     @property
     def waiting(self) -> int:
-        """Records that were seen and wait to be claimed."""
+        """Number of records that were delivered before and wait for another claim."""
     @property
     def redeliveries(self) -> int:
-        """Deliveries beyond the first of a record."""
+        """Number of deliveries beyond the first of a record."""
     @property
     def deaths(self) -> int:
-        """Records that were given up."""
+        """Number of records that reached the limit of attempts."""
     @property
     def lease_ms(self) -> int:
-        """Milliseconds of a lease."""
+        """Length of a lease in milliseconds."""
     @property
     def attempts_max(self) -> int:
-        """Deliveries after which a record is given up; 0: never."""
+        """Number of deliveries after which a record becomes a dead letter; 0: never."""
     @property
     def dead_letters(self) -> str:
-        """Topic for dead letters; empty for none."""
+        """Topic for dead letters; empty if there is none."""
 
 @final
 class Query:
     """A query over pages of JSON: ordered merge, filter, groups, limits. It does no I/O: `next`
-    says what it needs, the caller fetches it. Used by one thread at a time.
+    returns the needed pages, and the caller fetches them. One thread at a time may use it.
     """
 
     def __new__(
@@ -783,28 +788,30 @@ class Query:
         frames: Sequence[tuple[int, int]] | None = None,
         meta: Mapping[str, Sequence[int | tuple[int, int] | None]] | None = None,
     ) -> None:
-        """Hands in a page of a source. `next` names the page after it; None: this was the last."""
+        """Enqueues a page of a source. `next` names the next page; None: the page is the last."""
     def finish(self, source: Source | int) -> None:
         """Ends a source: it has no more pages."""
     def abandon(self, name: str | bytes) -> None:
-        """Gives up a source of the run that the token resumes: the rest of its rows will not come.
-        While a source of that run is neither added nor given up, `next` raises QueryError
-        SOURCES_OWED, which is not final.
+        """Declares that a source of the query that returned the token no longer exists, so its
+        remaining rows never arrive. While a source of that query is neither added nor abandoned,
+        `next` raises QueryError SOURCES_OWED, which is not final.
         """
     def watermark(self, source: Source | int, *keys: Scalar) -> None:
-        """Promises that nothing below these order keys will come from a source."""
+        """Declares that a source has no more items below these order keys."""
     def replace(self, source: Source | int, parts: Sequence[dict[str, Any]]) -> list[Source]:
-        """Retires a source at the end of the pages that came, and puts others in its place: the
-        parts it was split into. Each is a dict with the options of `add_source`.
+        """Replaces a source that was split by its parts, after its last enqueued page. Each part is
+        a dict with the options of `add_source`.
         """
     def next(self, max_items: int = 256, max_bytes: int = ...) -> Page | list[Need] | None:
-        """A `Page` if there are results, a list of `Need` if pages are missing, None at the end."""
+        """Returns a `Page` if there are results, a list of `Need` if pages are missing, None at the
+        end.
+        """
     def needs(self) -> list[Need]:
-        """What is wanted now: a list of `Need`."""
+        """The pages that the query requests now: a list of `Need`."""
     def token(self) -> bytes:
-        """A token to resume the query later, at most 64 KiB."""
+        """A token with which a query resumes later, at most 64 KiB."""
     def explain(self) -> str:
-        """What the query will do, for people."""
+        """A description of the execution, for people."""
     def source_name(self, number: int) -> bytes | None:
         """Name of a source by its number; None if there is no such source."""
     @property
@@ -812,10 +819,10 @@ class Query:
     def _starved(self, source: Source | int, fetched: bool) -> None: ...
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of pages that are referenced, by results too."""
+        """Bytes of referenced pages, including those of results."""
     @property
     def skipped(self) -> int:
-        """Bad items that were left out so far."""
+        """Number of bad items that were skipped so far."""
 
 @final
 class Source:
@@ -823,10 +830,10 @@ class Source:
 
     @property
     def number(self) -> int:
-        """Its number, as items have it."""
+        """The number of the source, which items refer to."""
     @property
     def name(self) -> bytes:
-        """Its name."""
+        """The name of the source."""
     def enqueue(
         self,
         data: PageData,
@@ -847,17 +854,17 @@ class Source:
 
 @final
 class Need:
-    """A page that the query asks for."""
+    """A page that the query requests."""
 
     @property
     def source(self) -> Source:
         """The source of the page."""
     @property
     def continuation(self) -> bytes | None:
-        """What names the page; None for a first one that needs no name."""
+        """The name of the page; None for a first page without a name."""
     @property
     def required(self) -> bool:
-        """Whether the next result needs it; else it is a page ahead."""
+        """Whether the next result needs the page; otherwise it is a page ahead."""
     @property
     def bytes(self) -> int:
         """Suggested size in bytes."""
@@ -869,25 +876,25 @@ class PageBuffer:
 
 @final
 class Page(Sequence[Item]):
-    """Results of a query, in order: a sequence of items, at least one. Immutable; keeps the pages
-    that its items lie in, also after the query is gone, for any thread.
+    """Results of a query, in order: a sequence of items, at least one. Immutable. It keeps the
+    memory of its items alive, also after the query is released. Any thread may use it.
     """
 
     def values(self, *paths: str) -> list[tuple[memoryview | None, ...]]:
-        """The values at up to 64 singular JSONPaths in each item, in one walk over each: a list with a
-        tuple for each item, of a memoryview for each path, in the order of the paths; None where there is
-        nothing, and throughout for an item that is not JSON on the way. The views are not copied and keep
-        the page.
+        """The values at up to 64 singular JSONPaths in each item, with one walk over each item.
+        Returns a list with a tuple for each item. A tuple has a memoryview for each path, in the
+        order of the paths, or None if there is no value. A tuple has only None if the scan finds
+        that its item is not JSON. The views are not copied and keep the page alive.
         """
     @property
     def buffers(self) -> list[PageBuffer]:
-        """The buffers that the items lie in; each a buffer of its own."""
+        """The buffers that contain the items; each supports the buffer protocol."""
     @property
     def spans(self) -> list[tuple[int, int, int]]:
-        """Of each item its place: number of the buffer, first byte, length."""
+        """The position of each item: number of the buffer, first byte, length."""
     @property
     def skipped(self) -> int:
-        """Bad items that were left out so far, in the whole query."""
+        """Number of bad items that the whole query has skipped so far."""
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -898,35 +905,35 @@ class Page(Sequence[Item]):
 
 @final
 class Item:
-    """One result: the bytes of a JSON value, in the page they came in. Immutable; a buffer that is
-    not copied and keeps its page.
+    """One result: the bytes of a JSON value, in the page of its source. Immutable. A buffer that is
+    not copied and keeps its page alive.
     """
 
     @property
     def source(self) -> int | None:
-        """Number of the source it came from; None for one that the engine made (a group, an
+        """Number of the source of the item. None for an item that the engine created (a group, an
         aggregate).
         """
     @property
     def index(self) -> int:
-        """Its number among all items of its page, from 0."""
+        """Index of the item among all items of its page, from 0."""
     @property
     def page_number(self) -> int:
-        """The number of its page within its source, from 0."""
+        """Number of the page of the item within its source, from 0."""
     @property
     def constructed(self) -> bool:
-        """Whether the engine made it."""
+        """Whether the engine created the item."""
     def text(self) -> str:
         """The JSON text."""
     def json(self, loads: Callable[[Any], Any] | None = None) -> Any:
-        """The value decoded; `loads` takes a memoryview (`json.loads` gets bytes)."""
+        """The decoded value. `loads` gets a memoryview (`json.loads` gets bytes)."""
     def get(self, path: str, default: object = None) -> Any:
-        """The scalar at a singular JSONPath, decoded; an array or object as an item, not copied;
-        `default` where there is nothing. Reads no further than it has to.
+        """The scalar at a singular JSONPath, decoded. An array or object is returned as an item,
+        not copied. Returns `default` if there is no value. Scans only as far as necessary.
         """
     def find_raw(self, path: str) -> Item | None:
-        """The value at a singular JSONPath as an item, whatever it is, not copied; None where there
-        is nothing.
+        """The value of any type at a singular JSONPath, as an item that is not copied; None if
+        there is no value.
         """
     def __bytes__(self) -> bytes: ...
     def __len__(self) -> int: ...
@@ -935,8 +942,8 @@ class Item:
 
 @final
 class TopicQuery:
-    """A query over topics that runs: an iterator of pages. Used by one thread at a time, but for
-    `cancel`. Pages outlive it.
+    """A running query over topics: an iterator of pages. One thread at a time may use it; any
+    thread may call `cancel`. Pages outlive it.
     """
 
     def next(

@@ -7,8 +7,8 @@
         async for page in orders.listen(start=True, timeout=1.0):
             ...
 
-Writes wait for nothing but their answer: no thread is kept busy by them. Reads run in up to 32
-threads of this package. A write whose task is cancelled may be executed all the same.
+A write that waits occupies no thread. Reads run in up to 32 threads of this package. If the task of
+a write is cancelled, the write may still be executed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Value = Data | dict[str, Any] | list[Any]
 Op = Put | Delete | Transaction | Create | Alter | Destroy
 
 _SLICE = 0.1
-"""Seconds for which a listener keeps a thread before others have their turn."""
+"""Seconds for which a listener occupies a thread before other calls may use it."""
 
 _QUEUED_BYTES = 1 << 20
-"""Bytes of one call above which it is handed over in a thread: the queue may be full."""
+"""Size in bytes above which a thread sends the intentions, because the queue may be full."""
 
 
 def _size(value: Value) -> int:
-    """Bytes of a value; of one that becomes JSON, so many that a thread is used."""
+    """The size of a value in bytes. A value for JSON counts as large enough for a thread."""
     return _QUEUED_BYTES + 1 if isinstance(value, (dict, list)) else len(value)
 
 
@@ -76,13 +76,13 @@ async def _notified(notify: Notify) -> None:
 
 
 async def settle(pending: Pending) -> list[Verdict]:
-    """Waits for verdicts that are on their way."""
+    """Waits for the verdicts of sent intentions."""
     await _notified(pending.notify)
     return pending.wait()
 
 
 async def received(pending: Pending) -> None:
-    """Waits until intentions are queued for the log, or answered; see `Pending.wait_received`."""
+    """Waits until each intention is queued or has a verdict; see `Pending.wait_received`."""
     await _notified(pending.notify_received)
 
 
@@ -137,25 +137,25 @@ async def connect(
 
 
 class Store:
-    """A store for event loops; `blocking` is the one underneath."""
+    """A store for event loops; `blocking` is the store that it wraps."""
 
     def __init__(self, blocking: _weir.Store) -> None:
         self.blocking = blocking
 
     def topic(self, name: str) -> Topic:
-        """A handle on a topic. Costs nothing."""
+        """A handle of a topic. Costs nothing."""
         return Topic(self.blocking.topic(name))
 
     async def topics(self, *, dead: bool = False) -> list[TopicInfo]:
-        """All topics that live, or all that ever did, by name."""
+        """All existing topics, or with `dead` also the destroyed ones, by name."""
         return await _pool.run(self.blocking.topics, dead=dead)
 
     async def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
-        """Many intentions in one call; see `weir.Store.batch`."""
+        """Executes several intentions in one call; see `weir.Store.batch`."""
         return await settle(await _pool.run(self.blocking.send, list(intentions)))
 
     async def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending:
-        """Sends the intentions; `received` and `settle` wait for what becomes of them."""
+        """Sends the intentions; `received` and `settle` wait for their outcome."""
         return await _pool.run(self.blocking.send, list(intentions))
 
     async def query(self, *topics: str, **options: Any) -> AsyncIterator[Page]:
@@ -173,11 +173,11 @@ class Store:
         return Session(await _pool.run(self.blocking.session, client))
 
     async def sync(self) -> None:
-        """Makes everything answered so far durable."""
+        """Makes every acknowledged write durable."""
         await _pool.run(self.blocking.sync)
 
     async def close(self) -> None:
-        """Closes the store. Closing twice does nothing."""
+        """Closes the store. A second call is a no-op."""
         await _pool.run(self.blocking.close)
 
     async def __aenter__(self) -> Store:
@@ -193,14 +193,14 @@ class Store:
 
 
 class Topic:
-    """A topic for event loops; `blocking` is the one underneath."""
+    """A topic for event loops; `blocking` is the topic that it wraps."""
 
     def __init__(self, blocking: _weir.Topic) -> None:
         self.blocking = blocking
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The name of the topic."""
         return self.blocking.name
 
     async def _write(self, ops: list[Op], size: int) -> list[Verdict]:
@@ -209,7 +209,7 @@ class Topic:
         return await settle(self.blocking.send(ops))
 
     async def create(self, **options: Any) -> Verdict:
-        """Makes the topic live; see `weir.Topic.create`."""
+        """Creates the topic; see `weir.Topic.create`."""
         return (await self._write([Create(**options)], 0))[0]
 
     async def ensure(self) -> bool:
@@ -223,19 +223,19 @@ class Topic:
     async def replace(
         self, program: Data, args: Data = b"", *, expected: bytes | None = None
     ) -> Verdict:
-        """Puts another program in the place of the topic's; see `weir.Topic.replace`."""
+        """Replaces the program of the topic; see `weir.Topic.replace`."""
         return await _pool.run(self.blocking.replace, program, args, expected=expected)
 
     async def destroy(self) -> Verdict:
-        """Ends the topic."""
+        """Destroys the topic."""
         return (await self._write([Destroy()], 0))[0]
 
     async def info(self) -> TopicInfo | None:
-        """What the topic is now; None when it never was created."""
+        """The current state of the topic; None if it was never created."""
         return await _pool.run(self.blocking.info)
 
     async def append(self, value: Value, *, meta: Data = b"") -> Verdict:
-        """Appends a record without key."""
+        """Appends a record without a key."""
         return (await self._write([Put(b"", value, meta=meta)], _size(value)))[0]
 
     async def put(self, key: Data, value: Value, *, meta: Data = b"") -> Verdict:
@@ -252,26 +252,26 @@ class Topic:
     async def delete(
         self, key: Data, *, expect: Iterable[Expect] = (), meta: Data = b""
     ) -> Verdict:
-        """Removes a key."""
+        """Deletes a key. The verdict is VALID even if the key has no value."""
         return (await self._write([Delete(key, expect=list(expect), meta=meta)], 0))[0]
 
     async def batch(self, ops: Iterable[Op]) -> list[Verdict]:
-        """Many intentions in one call, one verdict for each."""
+        """Executes several intentions in one call; returns one verdict for each."""
         return await settle(await _pool.run(self.blocking.send, list(ops)))
 
     async def transaction(
         self, ops: Iterable[Put | Delete], *, expect: Iterable[Expect] = ()
     ) -> Verdict:
-        """All steps or none, in order."""
+        """Executes all steps, in order, or none."""
         whole = Transaction(list(ops), expect=list(expect))
         return (await settle(await _pool.run(self.blocking.send, [whole])))[0]
 
     async def get(self, key: Data) -> Record | None:
-        """The record with the key's current value; None without one."""
+        """The record with the current value of a key; None if there is none."""
         return await _pool.run(self.blocking.get, key)
 
     async def at(self, offset: int) -> Record | None:
-        """The record at an offset, if it is there."""
+        """The record at an offset; None if it does not exist."""
         return await _pool.run(self.blocking.at, offset)
 
     async def pages(
@@ -282,7 +282,7 @@ class Topic:
         last: int | None = None,
         time_ms: int | None = None,
     ) -> AsyncIterator[RecordPage]:
-        """Pages of records up to the newest; see `weir.Topic.pages`."""
+        """Pages of records up to the newest record; see `weir.Topic.pages`."""
         reader = await _pool.run(
             self.blocking.pages, position, after=after, last=last, time_ms=time_ms
         )
@@ -297,7 +297,7 @@ class Topic:
         last: int | None = None,
         time_ms: int | None = None,
     ) -> AsyncIterator[Record]:
-        """Records up to the newest."""
+        """Records up to the newest record."""
         async for page in self.pages(position, after=after, last=last, time_ms=time_ms):
             for record in page:
                 yield record
@@ -312,7 +312,7 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[RecordPage]:
-        """Pages of records as they come; see `weir.Topic.listen`."""
+        """Pages of existing and new records; see `weir.Topic.listen`."""
         reader = await _pool.run(
             self.blocking.listen,
             position,
@@ -334,7 +334,7 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[Record]:
-        """Records as they come; see `weir.Topic.listen`."""
+        """Existing and new records; see `weir.Topic.listen`."""
         pages = self.listen(
             position, after=after, last=last, time_ms=time_ms, start=start, timeout=timeout
         )
@@ -343,7 +343,7 @@ class Topic:
                 yield record
 
     async def latest(self, *, timeout: float | None = 0.0) -> AsyncIterator[Record]:
-        """What holds now, then what comes; see `weir.Topic.latest`."""
+        """The current values, then new records; see `weir.Topic.latest`."""
         latest = await _pool.run(self.blocking.latest, timeout=0.0)
 
         def following(patience: float) -> Record | None:
@@ -374,7 +374,7 @@ class Topic:
 
 
 class Session:
-    """A writer whose intentions are executed exactly once; `blocking` is the one underneath."""
+    """A writer whose intentions are executed exactly once; `blocking` is the wrapped session."""
 
     def __init__(self, blocking: _weir.Session) -> None:
         self.blocking = blocking
@@ -388,40 +388,40 @@ class Session:
         return await _pool.run(ask)
 
     async def resume(self, nonce: int) -> None:
-        """Goes back to a nonce whose answer was not seen."""
+        """Sets the next nonce back to one without an answer."""
         await _pool.run(self.blocking.resume, nonce)
 
     async def execute(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
-        """Sends intentions under the next nonces and waits for their verdicts."""
+        """Sends intentions with the next nonces and waits for their verdicts."""
         return await settle(await _pool.run(self.blocking.send, list(intentions)))
 
 
 class Group:
-    """A member of a group for event loops; `blocking` is the one underneath."""
+    """A member of a group for event loops; `blocking` is the member that it wraps."""
 
     def __init__(self, blocking: _weir.Group) -> None:
         self.blocking = blocking
 
     async def claim(self, max: int = 100, timeout: float | None = 0.0) -> list[Work]:
-        """Takes up to `max` records, waiting up to `timeout` seconds for the first one. What comes
-        in while a claim is cancelled, the next one hands out first."""
+        """Claims up to `max` records; waits up to `timeout` seconds for the first one. If a claim
+        is cancelled, the next claim returns its records first."""
         there = await _patiently(
             lambda patience: self.blocking._fetch(max, patience) or None, timeout
         )
         return self.blocking._take(max) if there else []
 
     async def ack(self, work: Iterable[Work]) -> list[int]:
-        """These are done; the offsets of those that are with somebody else by now."""
+        """Acknowledges records; see `weir.Group.ack`."""
         return await _pool.run(self.blocking.ack, list(work))
 
     async def nack(
         self, work: Iterable[Work], *, delay: float = 0.0, reason: str = ""
     ) -> list[int]:
-        """These are given back."""
+        """Returns records to the group; see `weir.Group.nack`."""
         return await _pool.run(self.blocking.nack, list(work), delay=delay, reason=reason)
 
     async def extend(self, work: Iterable[Work], lease: float) -> list[int]:
-        """The member is still at them."""
+        """Extends the leases of records; see `weir.Group.extend`."""
         return await _pool.run(self.blocking.extend, list(work), lease)
 
     async def ack_soon(self, work: Iterable[Work]) -> None:
@@ -429,7 +429,7 @@ class Group:
         await _pool.run(self.blocking.ack_soon, list(work))
 
     async def take_over(self) -> None:
-        """Makes this member the owner of an exclusive group, in place of the present owner."""
+        """Makes this member the owner of an exclusive group and replaces the present owner."""
         await _pool.run(self.blocking.take_over)
 
     async def reset(
@@ -447,7 +447,7 @@ class Group:
         )
 
     async def delete(self) -> Verdict:
-        """Ends the group; its position is forgotten."""
+        """Deletes the group and its position."""
         return await _pool.run(self.blocking.delete)
 
     async def leave(self) -> None:
@@ -455,15 +455,15 @@ class Group:
         await _pool.run(self.blocking.leave)
 
     async def info(self) -> GroupInfo:
-        """The group as it is now."""
+        """The current state of the group."""
         return await _pool.run(self.blocking.info)
 
 
 async def _patiently(step: Callable[[float], Any | None], timeout: float | None) -> Any | None:
-    """Repeats a step that waits for so many seconds, until it gives something or time is over.
+    """Repeats a step until it returns a value or the time is over. One step blocks up to `_SLICE` s.
 
-    A task that is cancelled leaves its step to its end, which is near, and waits for it: so the
-    object underneath can be used again at once.
+    A cancelled task waits for the end of its running step, which is short. The wrapped object can
+    then be used again at once.
     """
     loop = asyncio.get_running_loop()
     end = None if timeout is None else loop.time() + timeout
