@@ -1,4 +1,4 @@
-//! The page of metrics: counts of the server, its store and its groups.
+//! The page of metrics: counters of the server, its store and its groups.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ mod cluster;
 mod groups;
 mod programs;
 
-/// All metrics as text: `OpenMetrics` 1.0 if `open`, else Prometheus 0.0.4. Reads records of
-/// groups, so it must not run on a reactor thread.
+/// Renders all metrics as text: `OpenMetrics` 1.0 if `open`, otherwise Prometheus 0.0.4. Reads
+/// records of groups, so it must not run on a reactor thread.
 pub(crate) fn render(shared: &Shared, open: bool) -> String {
     let mut page = Page {
         text: String::with_capacity(8 << 10),
@@ -244,7 +244,7 @@ fn store(page: &mut Page, shared: &Shared) {
     files(page, &stats);
 }
 
-/// What is on disk, and what reading it again has found.
+/// Writes the sizes of files on disk, and the findings of the scrub.
 fn files(page: &mut Page, stats: &Stats) {
     for (name, help, count) in [
         (

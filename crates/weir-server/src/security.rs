@@ -6,10 +6,10 @@
 //! a request is denied unless a grant allows it.
 //!
 //! Invariants:
-//! - a file is loaded whole or not at all, and a malformed one changes nothing;
-//! - a grant that is revoked no longer holds for connections that are open;
-//! - no secret is in a log, an error, a record or a debug print;
-//! - no request waits for a file or for the audit log.
+//! - A file is loaded whole or not at all, and a malformed one changes nothing.
+//! - A grant that is revoked no longer holds for open connections.
+//! - No secret is in a log, an error, a record or a debug print.
+//! - No request waits for a file or for the audit log.
 
 mod accept;
 mod audit;
@@ -60,13 +60,13 @@ use self::tls::{Tls, TlsFiles};
 pub use crate::config::ClientCertificates;
 use crate::config::{Rate, ServerConfig};
 
-/// Name of the principal of the Unix socket. It has a blank, and names in the file of
-/// identities have none, so the two never collide.
+/// Principal name for the Unix socket. It contains a space, and names in the file of identities
+/// contain none, so the two never collide.
 const OWNER: &str = "store owner";
-/// How often files are looked at for a change.
+/// Interval at which files are checked for changes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Files of identities or TLS that cannot be used.
+/// Files of identities or TLS that are not valid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SecurityError {
     /// The file of identities.
@@ -80,35 +80,35 @@ pub(crate) enum SecurityError {
 /// A request that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Denied {
-    /// The right that is missing.
+    /// The missing right.
     pub(crate) right: Right,
     /// UNAUTHENTICATED or FORBIDDEN.
     pub(crate) code: ErrorCode,
 }
 
-/// Intentions that are not allowed.
+/// The first intention that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotAllowed {
-    /// Number of the first of them, from 0.
+    /// Index of the intention, from 0.
     pub(crate) index: usize,
-    /// The topic on which the right is missing.
+    /// The topic for which the right is missing.
     pub(crate) topic: String,
     pub(crate) denied: Denied,
 }
 
-/// A token that proves nothing.
+/// A token that proves no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unproved {
-    /// How long the address should wait; none: not at all.
+    /// How long the address should wait before its next attempt; `None`: no wait.
     pub(crate) retry: Option<Duration>,
 }
 
-/// All of it, for all ports of a server.
+/// The security state of a server, shared by all ports.
 #[derive(Debug)]
 pub(crate) struct Security {
     identities: Option<Identities>,
     tls: Option<Tls>,
-    /// Rates of connections from this machine, and from others.
+    /// Rate limits of connections from this machine, and from other machines.
     rates: [Rates; 2],
     audit: Option<Audit>,
     handshakes: Handshakes,
@@ -116,18 +116,18 @@ pub(crate) struct Security {
     counts: Counts,
 }
 
-/// What happened at the doors since the start.
+/// Security counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Requests without a right.
+    /// Requests without the needed right.
     pub(crate) forbidden: AtomicU64,
-    /// Requests and proofs of nobody who is known.
+    /// Requests and tokens without a known identity.
     pub(crate) unauthenticated: AtomicU64,
-    /// Requests that came too fast.
+    /// Requests that exceeded a rate limit.
     pub(crate) paused: AtomicU64,
-    /// Times that files were read anew, and that one was wrong.
+    /// Reloads of the files, including failed ones.
     pub(crate) reloads: AtomicU64,
-    /// Times that a file was wrong.
+    /// Reloads that failed.
     pub(crate) reloads_failed: AtomicU64,
 }
 
@@ -136,7 +136,7 @@ fn count(of: &AtomicU64) {
 }
 
 impl Security {
-    /// Reads what the configuration names.
+    /// Opens the files that the configuration names.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, SecurityError> {
         let identities = config
             .identities
@@ -172,33 +172,32 @@ impl Security {
         })
     }
 
-    /// Whether callers must say who they are.
+    /// Whether callers must authenticate.
     pub(crate) fn required(&self) -> bool {
         self.identities.is_some()
     }
 
-    /// What happened at the doors.
+    /// The security counters.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// End of the own certificate, milliseconds since 1970.
+    /// End of the server certificate's validity, in milliseconds since 1970.
     pub(crate) fn certificate_expires_ms(&self) -> Option<u64> {
         self.tls.as_ref().map(|tls| tls.served().expires_ms)
     }
 
-    /// Whether connections are encrypted.
+    /// Whether connections use TLS.
     pub(crate) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The audit, if there is one.
+    /// The audit log, if enabled.
     pub(crate) fn audit(&self) -> Option<&Audit> {
         self.audit.as_ref()
     }
 
-    /// Who a new connection is, by where it comes from and the certificate it
-    /// has shown.
+    /// Returns the principal of a new connection, by its peer address and its verified certificate.
     pub(crate) fn caller(
         &self,
         peer: Option<SocketAddr>,
@@ -212,14 +211,14 @@ impl Security {
         self.principal(name, peer, proof)
     }
 
-    /// Who comes in by the socket of this machine.
+    /// Returns the principal of the Unix socket.
     pub(crate) fn owner(&self) -> Principal {
         let name = if self.required() { OWNER } else { "" };
         self.principal(name.to_owned(), None, Proof::Owner)
     }
 
-    /// The name in a certificate that is known; else the first one, which has
-    /// no rights and tells the audit who it was.
+    /// Returns the first name in the certificate that is a known identity. Otherwise returns its
+    /// first name, which has no rights but appears in the audit log.
     fn certificate(&self, shown: &CertificateDer<'_>) -> Option<String> {
         let fields = CertificateFields::read(shown).ok()?;
         let table = self.identities.as_ref()?.table();
@@ -246,12 +245,11 @@ impl Security {
         }
     }
 
-    /// Who shows this token on a connection of `caller`. Without identities a
-    /// token says nothing. A right one is taken however many wrong ones came
-    /// from the same address.
+    /// Returns the principal of a token on a connection of `caller`. Without identities, the token
+    /// is ignored. A valid token is accepted even after many failures from its address.
     ///
     /// # Errors
-    /// When it proves nothing; no caller learns why.
+    /// If the token proves no identity. The caller does not learn why.
     pub(crate) fn authenticate(
         &self,
         token: &[u8],
@@ -271,7 +269,7 @@ impl Security {
         }
         count(&self.counts.unauthenticated);
         if let Some(audit) = &self.audit {
-            // The id is no secret and says which token somebody tries.
+            // The id is not secret, and shows which token was tried.
             let id = tokens::id_of(text).unwrap_or("no token");
             audit.note(
                 Decision::Unauthenticated,
@@ -290,9 +288,9 @@ impl Security {
         })
     }
 
-    /// Whether the principal may do this to the topic. Empty topic: to the
-    /// server as a whole, or to any topic. The one question that each request
-    /// of each port asks; what is taken back meanwhile is denied.
+    /// Checks that the principal has the right on the topic. An empty topic means the server as a
+    /// whole, or any topic. Every request of every port is checked here, so a revoked right is
+    /// denied at once.
     pub(crate) fn authorize(
         &self,
         principal: &Principal,
@@ -320,8 +318,8 @@ impl Security {
         allowed.map_err(|code| Denied { right, code })
     }
 
-    /// Whether the principal may propose all of these; each right is asked once
-    /// for a run of intentions that need it, and not again if it was `asked`.
+    /// Checks that the principal may propose all of these intentions. Consecutive intentions with
+    /// equal needs are checked once; `asked` was checked before.
     pub(crate) fn allow(
         &self,
         principal: &Principal,
@@ -349,7 +347,7 @@ impl Security {
         Ok(())
     }
 
-    /// Whether the principal has a right; nobody is told that it was asked.
+    /// Whether the principal has a right, without an entry in the audit log.
     pub(crate) fn has(&self, principal: &Principal, right: Right, topic: &str) -> bool {
         self.asked(principal, right, topic).is_ok()
     }
@@ -371,13 +369,13 @@ impl Security {
         }
     }
 
-    /// Whether the principal may read the topic: for lists, whose entries are
-    /// left out and not denied, and for listeners that are open.
+    /// Whether the principal may read the topic. For lists, which omit entries instead of denying
+    /// the request, and for open listeners.
     pub(crate) fn visible(&self, principal: &Principal, topic: &str) -> bool {
         self.asked(principal, Right::Read, topic).is_ok()
     }
 
-    /// Whether the principal is still known.
+    /// Whether the principal's identity is still valid.
     pub(crate) fn holds(&self, principal: &Principal) -> bool {
         let Some(identities) = &self.identities else {
             return true;
@@ -390,15 +388,15 @@ impl Security {
         identity.is_some_and(|identity| identity.holds(now_ms()))
     }
 
-    /// Another number whenever identities have changed.
+    /// A number that changes with each reload of the identities.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Lets a request of so many items and bytes pass.
+    /// Charges a request of this many items and bytes.
     ///
     /// # Errors
-    /// How long to wait: answer RATE.
+    /// The time to wait, for a RATE response.
     pub(crate) fn admit(
         &self,
         principal: &Principal,
@@ -410,20 +408,20 @@ impl Security {
         admitted.inspect_err(|_| count(&self.counts.paused))
     }
 
-    /// Adds bytes that came with a request whose length was not declared.
+    /// Charges bytes of a request without a declared length.
     pub(crate) fn charge_bytes(&self, principal: &Principal, bytes: u64) {
         self.rates(principal.peer)
             .charge_bytes(&principal.charged, bytes);
     }
 
-    /// Adds the fuel that the answer to a request says was used.
+    /// Charges the fuel that a finished request used.
     pub(crate) fn charge_fuel(&self, principal: &Principal, fuel: u64) {
         self.rates(principal.peer)
             .charge_fuel(&principal.charged, fuel);
     }
 
-    /// Reads all files anew. Either all of them are in force afterwards, for
-    /// open connections too, or nothing has changed.
+    /// Reloads all files. On success, all of them apply, also to open connections; on failure,
+    /// nothing has changed.
     pub(crate) fn reload(&self) -> Result<(), SecurityError> {
         let reloaded = self.try_reload();
         count(&self.counts.reloads);
@@ -456,7 +454,7 @@ impl Security {
     }
 
     fn try_reload(&self) -> Result<(), SecurityError> {
-        // Both are noted as seen, whichever is wrong.
+        // Both are read and marked as seen, even if one is malformed.
         let table = self.identities.as_ref().map(Identities::reread).transpose();
         let served = self
             .tls
@@ -474,7 +472,7 @@ impl Security {
         Ok(())
     }
 
-    /// Reads the files anew if one of them is another one. Blocks on the disk.
+    /// Reloads the files if one of them has changed. Blocks on the disk.
     pub(crate) fn look(&self) {
         let changed = self
             .identities
@@ -482,7 +480,7 @@ impl Security {
             .is_some_and(Identities::has_changed)
             || self.tls.as_ref().is_some_and(Tls::has_changed);
         if changed {
-            // It is logged and written down where it happens.
+            // `reload` logs the error and records it in the audit log.
             drop(self.reload());
         }
     }

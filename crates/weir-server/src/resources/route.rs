@@ -1,4 +1,4 @@
-//! Paths: which resource a template stands for, and what a path names.
+//! Routing: the resource of a path, and the values of its parameters.
 
 use weir_core::{ErrorCode, GroupName, TopicName};
 
@@ -20,7 +20,7 @@ pub(crate) enum Resource {
     Keys,
     Key,
     Program,
-    /// The module of programs, by its hash.
+    /// A module of programs, by its hash.
     Module,
     Groups,
     Group,
@@ -42,23 +42,23 @@ pub(crate) enum Resource {
     Problem,
     /// A topic under the protocol of Durable Streams.
     Stream,
-    /// Anything else.
+    /// A path without a resource.
     Unknown,
 }
 
-/// Number of resources, the unknown one included; for tables of counts.
+/// Number of resources, including the unknown one; the length of tables of counters.
 pub(crate) const RESOURCES: usize = Resource::Unknown as usize + 1;
 
-/// What a path names.
+/// The resource of a path, and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Matched {
     pub(crate) resource: Resource,
-    /// The path with the names of its parameters: label of metrics and logs.
+    /// The path with the names of its parameters, as a label of metrics and logs.
     pub(crate) template: &'static str,
     pub(crate) topic: String,
     pub(crate) key: Vec<u8>,
     pub(crate) offset: u64,
-    /// Of a group, of a problem, or the hash of a module.
+    /// Name of a group or a problem, or the hash of a module.
     pub(crate) name: String,
 }
 
@@ -74,19 +74,19 @@ impl Matched {
         }
     }
 
-    /// What a path names that no template fits.
+    /// The result for a path that fits no template.
     pub(crate) fn unknown() -> Self {
         Self::of(Resource::Unknown, "unknown")
     }
 }
 
-/// Parameters of a path.
+/// Maximum number of parameters of a path.
 const PARAMETERS_MAX: usize = 2;
-/// Part of a path after which a key follows in base64url.
+/// The path segment that precedes a key in base64url.
 const CODED: &str = "~b64";
 
-/// Reads a path by a template; `None` if the template does not fit. The path is split before it
-/// is decoded, so an escaped slash belongs to a key.
+/// Matches a path with a template; `None` if it does not fit. The path is split before it is
+/// decoded, so an escaped slash is part of a key.
 pub(crate) fn fit(
     resource: Resource,
     template: &'static str,

@@ -1,7 +1,7 @@
-//! Who writes, for writes that are carried out once however often they come.
+//! Sessions and idempotency keys, which make writes safe to retry.
 //!
-//! Invariants: an idempotency key has at most one request in flight, and stands
-//! for one request only.
+//! Invariant: an idempotency key has at most one request in flight, and identifies only one
+//! request.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
 use crate::resources::context::{Call, Edge, Keyed};
 use crate::sessions::{InUse, SESSIONS_FULL, Shut};
 
-/// Who writes, for writes that are carried out once however often they come.
+/// The session of a write that is executed at most once.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) client: ClientId,
@@ -25,12 +25,12 @@ pub(crate) struct Session {
     pub(crate) fingerprint: Option<u64>,
     /// Held while the request is in flight.
     pub(crate) keyed: Option<Keyed>,
-    /// As `keyed`, for a session.
+    /// The session while it is in use.
     pub(crate) entered: Option<InUse>,
 }
 
 impl Session {
-    /// Reads `Weir-Client` with `Weir-Nonce`, or `Idempotency-Key`.
+    /// Parses `Weir-Client` with `Weir-Nonce`, or `Idempotency-Key`.
     pub(crate) fn read(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
         let head = &call.head;
         let named = [
@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// Reads the session of a request with many intentions, one after the other.
+    /// Parses the session of a request with several intentions in sequence.
     pub(crate) fn counted(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
         let mut session = Self::read(edge, call, body)?;
         if session.nonce == ONCE {
@@ -86,8 +86,8 @@ impl Session {
         Ok(session)
     }
 
-    /// What an idempotency key stands for: an id that is a hash of principal,
-    /// topic and key, and good for one intention.
+    /// Converts an idempotency key to a client id: a hash of principal, topic and key. The id is
+    /// valid for one intention.
     fn of_key(edge: &Arc<Edge>, call: &Call, key: &[u8], body: &[u8]) -> Result<Self, Problem> {
         let key = read_idempotency_key(key).ok_or_else(|| {
             Problem::bad("Idempotency-Key is a text of 1 to 255 characters in double quotes")
@@ -119,7 +119,7 @@ impl Session {
     }
 }
 
-/// Why a session may not be used.
+/// The problem for a session that may not be used.
 fn shut_out(shut: Shut, nonce: u64) -> Problem {
     match shut {
         Shut::Expired => refused(ErrorCode::SessionExpired, nonce),
@@ -131,8 +131,7 @@ fn shut_out(shut: Shut, nonce: u64) -> Problem {
     }
 }
 
-/// What tells one request from another under the same key: method, target, key
-/// and body.
+/// A hash of method, target, key and body, which distinguishes requests with one idempotency key.
 fn fingerprint(call: &Call, body: &[u8]) -> u64 {
     let head = &call.head;
     let seed = twox_hash::XxHash3_64::oneshot(body);
@@ -164,7 +163,7 @@ fn read_client(text: &[u8]) -> Option<ClientId> {
     Some(ClientId(id)).filter(|client| !client.is_none())
 }
 
-/// A text in quotes (RFC 9651), or a bare word, as many clients send it.
+/// Parses a quoted string (RFC 9651), or a bare word, because many clients send one.
 fn read_idempotency_key(text: &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(text.len());
     if let [b'"', inner @ .., b'"'] = text {

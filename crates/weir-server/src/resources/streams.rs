@@ -1,11 +1,11 @@
-//! The part of Durable Streams that no handler is needed for: descriptions of streams, positions,
-//! shared state. The handlers are in [`ds`](super::ds).
+//! The part of Durable Streams that needs no handler: descriptions of streams, positions, shared
+//! state. The handlers are in [`ds`](super::ds).
 //!
-//! | module | room |
+//! | module | purpose |
 //! |---|---|
 //! | `place` | positions, as tokens |
-//! | `config` | what a stream was made with |
-//! | `state` | what requests share |
+//! | `config` | descriptions of streams, and the parameters of a PUT |
+//! | `state` | state that requests share |
 //! | `terms` | keys, limits, media types and names |
 
 pub(crate) mod config;

@@ -1,5 +1,5 @@
-//! The form of the tables of resources. The router, `Allow`, rights, limits of bodies and the
-//! `OpenAPI` document are read from the rows, so what is not in a row does not exist.
+//! The tables of resources. The router, `Allow`, rights, limits of bodies and the `OpenAPI`
+//! document are generated from the rows, so every operation needs a row.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::http::problem::Problem;
 use crate::http::reply::{Boxed, Reply};
 use crate::security::Right;
 
-/// The resources of one module, and the schemas that their bodies refer to.
+/// The resources of one module, and the schemas of their bodies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
     pub(crate) rows: &'static [Row],
-    /// An object of schemas by name.
+    /// Returns an object of schemas by name.
     pub(crate) schemas: fn() -> Value,
 }
 
-/// A resource: its path, and what can be done with it.
+/// A resource: its path and its operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) resource: Resource,
@@ -29,33 +29,33 @@ pub(crate) struct Row {
     pub(crate) operations: &'static [Operation],
 }
 
-/// What carries an operation out. The body is whole and decoded.
+/// Runs an operation. The body is complete and decoded.
 pub(crate) type Handler =
     for<'a> fn(&'a Arc<Edge>, &'a Call, Bytes) -> Boxed<'a, Result<Reply, Problem>>;
 
-/// What answers a request at once, if it can.
+/// Responds to a request at once, if possible.
 pub(crate) type Now = fn(&Arc<Edge>, &Call) -> Option<Result<Reply, Problem>>;
 
-/// A method of a resource. GET is HEAD as well, unless HEAD has an operation of its own.
+/// A method of a resource. GET also serves HEAD, unless HEAD is an operation of the resource.
 #[derive(Clone, Copy)]
 pub(crate) struct Operation {
     pub(crate) method: Method,
     pub(crate) summary: &'static str,
-    /// The right that it needs on its topic; `None`: open to everybody.
+    /// The right that the operation needs on its topic; `None`: no right.
     pub(crate) right: Option<Right>,
     pub(crate) body: BodyMax,
-    /// Names of the query parameters that it takes.
+    /// Names of the query parameters.
     pub(crate) query: &'static [&'static str],
-    /// Names of the header fields that it takes, beside those of every request.
+    /// Names of the header fields, in addition to those of every request.
     pub(crate) fields: &'static [&'static str],
-    /// Bodies that it takes; empty: none.
+    /// Request bodies; empty: none.
     pub(crate) request: &'static [Content],
-    /// Answers of success.
+    /// Successful responses.
     pub(crate) responses: &'static [Response],
-    /// Statuses of problems beside those of every operation of its kind.
+    /// Statuses of problems, in addition to those of every operation with such a method.
     pub(crate) problems: &'static [u16],
-    /// Answers a request without a body at once if that waits for nothing; `None`: the handler
-    /// does.
+    /// Responds at once to a request without a body if that needs no wait. `None`: the handler must
+    /// run.
     pub(crate) now: Option<Now>,
     pub(crate) handler: Handler,
 }
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Operation {
     }
 }
 
-/// Header fields of writes that may be sent again, and of their conditions.
+/// Header fields that make a write safe to retry, and those of its conditions.
 pub(crate) const WRITE_FIELDS: &[&str] = &[
     "Idempotency-Key",
     "Weir-Client",
@@ -80,24 +80,24 @@ pub(crate) const WRITE_FIELDS: &[&str] = &[
     "Prefer",
 ];
 
-/// Which setting limits the body of a request.
+/// The setting that limits the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyMax {
-    /// `json_max`: a small JSON text, or no use for a body at all.
+    /// `json_max`: a small JSON text, or a body that is ignored.
     Json,
     /// `payload_max`; `body_max` if the media type is that of a batch.
     Event,
     /// `body_max`.
     Batch,
-    /// The size of a module.
+    /// The maximum size of a module.
     Module,
 }
 
-/// An answer of success.
+/// A successful response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Its bodies by media type; empty: it has none.
+    /// The bodies by media type; empty: no body.
     pub(crate) content: &'static [Content],
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Content {
     pub(crate) media: &'static str,
     /// Name of a schema.
     pub(crate) schema: &'static str,
-    /// JSON for a JSON type, else the text itself.
+    /// JSON for a JSON type, otherwise the text itself.
     pub(crate) example: &'static str,
 }
 
@@ -139,13 +139,13 @@ impl Response {
 }
 
 impl Row {
-    /// The operation of a method.
+    /// Returns the operation of a method.
     pub(crate) fn operation(&self, method: Method) -> Option<&'static Operation> {
         let of = |method: Method| self.operations.iter().find(|one| one.method == method);
         of(method).or_else(|| of(Method::Get).filter(|_| method == Method::Head))
     }
 
-    /// The methods, in the order of the table; HEAD after GET.
+    /// Returns the methods in the order of the table; HEAD follows GET.
     pub(crate) fn methods(&self) -> Vec<Method> {
         let mut methods = Vec::new();
         for operation in self.operations {
@@ -158,7 +158,7 @@ impl Row {
         methods
     }
 
-    /// The value of `Allow`.
+    /// Returns the value of `Allow`.
     pub(crate) fn allow(&self) -> String {
         let mut names: Vec<&str> = self.methods().iter().map(|method| method.name()).collect();
         names.push("OPTIONS");

@@ -1,4 +1,4 @@
-//! Topics: making, changing, ending, describing, listing.
+//! Topics: create, alter, destroy, describe, list.
 
 use super::route::Resource;
 use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table, WRITE_FIELDS};
@@ -204,7 +204,7 @@ fn schemas() -> Value {
     })
 }
 
-/// Options that are numbers.
+/// Options with numeric values.
 const NUMBERS: &[&str] = &[
     "tombstone_ttl_ms",
     "compaction_lag_ms",
@@ -229,7 +229,7 @@ struct Create {
     options: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Applies a merge patch (RFC 7396): null takes an option back.
+/// Applies a merge patch (RFC 7396): null resets an option.
 fn patch(
     options: &mut TopicOptions,
     members: &serde_json::Map<String, serde_json::Value>,
@@ -290,7 +290,7 @@ fn patch(
         .map_err(|name| wrong(name, "is over its limit, or zero where that means nothing"))
 }
 
-/// Groups that retention waits for, in order, each once.
+/// Parses the groups that retention waits for. Sorts them and removes duplicates.
 fn held(value: &serde_json::Value) -> Option<Vec<GroupName>> {
     if value.is_null() {
         return Some(Vec::new());
@@ -303,7 +303,7 @@ fn held(value: &serde_json::Value) -> Option<Vec<GroupName>> {
     Some(names)
 }
 
-/// The options that are set.
+/// Writes the options that are set.
 fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
     let mut object = Object::new(out);
     object.text(
@@ -351,7 +351,7 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
     object.end();
 }
 
-/// PUT: makes a topic, or finds that it is there as it should be.
+/// Responds to PUT: creates a topic, or checks that the existing topic has these options.
 pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let wanted: Create = if body.trim_ascii().is_empty() {
         Create::default()
@@ -395,7 +395,7 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
     }
 }
 
-/// PATCH: changes options.
+/// Responds to PATCH: changes options.
 pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let media = call.head.text(FieldName::ContentType).unwrap_or_default();
     let essence = media.split(';').next().unwrap_or_default().trim();
@@ -427,7 +427,7 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
     Ok(body_of(edge, done(200, &outcome), &info))
 }
 
-/// DELETE: ends a topic.
+/// Responds to DELETE: destroys a topic.
 pub(crate) async fn destroy(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let outcome = execute(edge, call, Operation::Destroy, b"").await?;
     let mut body = Vec::new();
@@ -487,7 +487,7 @@ fn body_of(edge: &Edge, mut reply: Reply, info: &TopicInfo) -> Reply {
     reply.with("application/json", body)
 }
 
-/// GET of a topic.
+/// Responds to GET of a topic.
 pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let info = edge
         .shared
@@ -504,7 +504,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     Ok(body_of(edge, Reply::new(200), &info))
 }
 
-/// GET of all topics.
+/// Responds to GET of all topics.
 pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let prefix = call.query.text("prefix")?.unwrap_or_default().to_owned();
     let after = call.query.text("after")?.unwrap_or_default().to_owned();

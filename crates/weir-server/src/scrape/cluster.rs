@@ -1,9 +1,9 @@
-//! Metrics of a node of a cluster; a server of its own has none of them.
+//! Metrics of a node of a cluster; a standalone server has none of them.
 
 use crate::metrics::{Page, seconds};
 use crate::shared::Shared;
 
-/// All roles, so that each has a series.
+/// All roles; each one has a series.
 const ROLES: [&str; 6] = [
     "leader",
     "follower",
@@ -13,7 +13,7 @@ const ROLES: [&str; 6] = [
     "ended",
 ];
 
-/// Where this node stands.
+/// Writes the role and positions of this node.
 pub(super) fn cluster(page: &mut Page, shared: &Shared) {
     let Some(node) = &shared.cluster else { return };
     let now = node.gauges();

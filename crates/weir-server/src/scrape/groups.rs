@@ -1,5 +1,5 @@
-//! What is counted of groups and sessions. Looking at the oldest record of a
-//! group reads it.
+//! Metrics of groups and sessions. The age of the oldest record of a group requires reading the
+//! record.
 
 use weir_store::GroupInfo;
 
@@ -8,8 +8,7 @@ use crate::shared::Shared;
 
 type Read = fn(&GroupInfo) -> u64;
 
-/// Groups that have series of their own: names come from clients, so there is
-/// a bound.
+/// Maximum number of groups with separate series. Clients choose the names, so a bound is needed.
 const GROUPS_MAX: usize = 200;
 
 pub(super) fn groups(page: &mut Page, shared: &Shared) {
@@ -28,7 +27,7 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
         .into_iter()
         .map(|info| {
             let info = shared.store.with_oldest(info);
-            // Names have no character that needs an escape.
+            // Names contain no character that needs an escape.
             let labels = format!("{{topic=\"{}\",group=\"{}\"}}", info.topic, info.name);
             (labels, info)
         })

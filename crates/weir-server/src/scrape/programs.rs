@@ -1,16 +1,17 @@
-//! What is counted of the programs of topics.
+//! Metrics of the programs of topics.
 
 use weir_store::ProgramTally;
 
 use crate::metrics::Page;
 use crate::shared::Shared;
 
-/// Topics whose programs have series of their own: names come from clients, so there is a bound.
+/// Maximum number of topics whose programs have separate series. Clients choose the names, so a
+/// bound is needed.
 const TOPICS_MAX: usize = 200;
 
 type Read = fn(&ProgramTally) -> u64;
 
-/// Verdicts with their effect and reason, as they are labelled.
+/// Verdicts with the labels of their effect and reason.
 const VERDICTS: [(&str, &str, Read); 8] = [
     ("VALID", "", |one| one.verdicts.valid),
     ("INVALID", "REJECTED", |one| one.verdicts.rejected),
@@ -55,7 +56,7 @@ pub(super) fn programs(page: &mut Page, shared: &Shared) {
     for (name, help, read) in counters {
         page.counter(name, help);
         for one in &topics {
-            // Names of topics have no character that needs an escape.
+            // Names of topics contain no character that needs an escape.
             let labels = format!("{{topic=\"{}\"}}", one.topic);
             page.sample(&format!("{name}_total"), &labels, read(one));
         }

@@ -1,7 +1,8 @@
-//! From a socket to a connection: the handshake, and who it is.
+//! Accepts a connection: the TLS handshake and the principal.
 //!
-//! Invariants: every handshake has a deadline; a client that sends clear text
-//! to a TLS port gets an answer.
+//! Invariants:
+//! - Every handshake has a deadline.
+//! - An HTTP client without TLS at a TLS port gets a response.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -18,15 +19,14 @@ use tokio_rustls::TlsAcceptor;
 use super::rate::network;
 use super::{Principal, Security, Stream};
 
-/// Time for a whole handshake, waiting for its turn included.
+/// Deadline of a handshake, including the wait for a permit.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Handshakes of one address that may be under way at a time. There is no such
-/// bound for all addresses together: a few of them would use it up, and what
-/// connections may cost is bounded by their number.
+/// Maximum number of concurrent handshakes of one address. There is no bound for all addresses
+/// together, because a few addresses could use it up. The number of connections bounds their cost.
 const HANDSHAKES_PER_ADDRESS_MAX: usize = 64;
-/// First byte of every connection of TLS: a record of the handshake.
+/// First byte of every TLS connection: a handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
-/// What a client of HTTP hears that forgot the `s`.
+/// Response to an HTTP client without TLS.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 37\r\nConnection: close\r\n\r\nThis port speaks TLS: use https://.\r\n";
 
@@ -39,21 +39,21 @@ pub(crate) enum Protocol {
     Native,
 }
 
-/// Why a connection was not made.
+/// Why a connection was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAccepted {
-    /// It took too long.
+    /// The handshake took too long.
     #[error("the handshake took too long")]
     Late,
-    /// It did not begin as TLS does.
+    /// The client does not use TLS.
     #[error("the client does not speak TLS")]
     Plain,
-    /// The library's or the system's answer.
+    /// An error of the TLS library or of the system.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// Handshakes that are under way, and those that wait for them, by address.
+/// Handshakes in progress and waiting ones, by address.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     by_address: Mutex<HashMap<IpAddr, Under>>,
@@ -62,11 +62,11 @@ pub(super) struct Handshakes {
 #[derive(Debug)]
 struct Under {
     turns: Arc<Semaphore>,
-    /// How many use the entry.
+    /// Number of handshakes that use this entry.
     users: usize,
 }
 
-/// A handshake; the next one of its address may begin when this is dropped.
+/// Permit of a handshake. Dropping it lets the next one of its address start.
 struct Turn<'a> {
     all: &'a Handshakes,
     address: IpAddr,
@@ -74,7 +74,7 @@ struct Turn<'a> {
 }
 
 impl Handshakes {
-    /// Waits for those of the same address.
+    /// Waits for a permit of this address.
     async fn turn(&self, peer: Option<SocketAddr>) -> Option<Turn<'_>> {
         let address = network(peer?.ip());
         let turns = {
@@ -86,7 +86,7 @@ impl Handshakes {
             under.users += 1;
             Arc::clone(&under.turns)
         };
-        // Made first: who gives up while waiting is no user any more.
+        // Created before the wait, so that a cancelled wait also decrements `users`.
         let mut turn = Turn {
             all: self,
             address,
@@ -116,7 +116,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Security {
-    /// Makes the connection of a socket. At most [`HANDSHAKE_MAX`].
+    /// Accepts the connection of a socket, within [`HANDSHAKE_MAX`].
     pub(crate) async fn accept(
         &self,
         socket: TcpStream,
@@ -133,10 +133,10 @@ impl Security {
         };
         let handshake = async {
             let mut socket = socket;
-            // Who says nothing takes no turn.
+            // A silent client uses no permit.
             if !begins_as_tls(&socket).await? {
                 if protocol == Protocol::Http {
-                    // It may be gone already.
+                    // The client may have disconnected already.
                     drop(socket.write_all(PLAIN_HTTP).await);
                     drop(socket.shutdown().await);
                 }

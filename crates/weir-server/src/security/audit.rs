@@ -1,11 +1,13 @@
-//! The topic `.weir.audit`: what was denied, and what administration was done.
+//! The audit topic `.weir.audit`: denied requests and administrative actions.
 //!
-//! Requests put notes into a bounded queue and never wait; one task writes them
-//! to the store, many in a batch. What does not fit, and what is denied faster
-//! than [`DENIED_A_SECOND`], is counted, and the next record says how many are
-//! missing: an attacker can neither stop the server nor fill its disk this way.
+//! Requests add notes to a bounded queue and never wait; one task writes them to the store in
+//! batches. Notes are dropped and counted if the queue is full, or if more than [`DENIED_A_SECOND`]
+//! are for denied requests. The next record has the number of dropped notes. So an attacker can
+//! neither stop the server nor fill its disk with notes.
 //!
-//! Invariants: no note has a secret; no request waits for a note.
+//! Invariants:
+//! - No note contains a secret.
+//! - No request waits for a note.
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -24,32 +26,32 @@ use crate::limits::admission::Admission;
 
 /// Name of the topic.
 pub const AUDIT_TOPIC: &str = ".weir.audit";
-/// Notes that wait to be written.
+/// Maximum number of notes in the queue.
 const NOTES_MAX: usize = 1_024;
-/// Notes of one batch.
+/// Maximum number of notes in one batch.
 const BATCH_NOTES_MAX: usize = 256;
-/// Denied requests that are written down in a second.
+/// Maximum number of notes per second for denied requests.
 const DENIED_A_SECOND: u64 = 100;
 /// Pause while the store is busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// How long records of the topic stay when it is made here: 90 days.
+/// Retention of the topic if the server creates it: 90 days.
 const AGE_MS: u64 = 90 * 24 * 60 * 60 * 1000;
-/// And how many bytes of them.
+/// Retention of the topic in bytes.
 const BYTES: u64 = 256 << 20;
-/// Bytes of the text of a note that come from a client.
+/// Maximum number of bytes of client text in a note.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// What was decided.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Decision {
-    /// It may be done.
+    /// Allowed.
     Allowed,
-    /// It may not: the right is missing.
+    /// Denied: the right is missing.
     Denied,
-    /// It may not: nobody knows who asks.
+    /// Denied: the caller is not authenticated.
     Unauthenticated,
-    /// It was tried and did not work.
+    /// The action was tried and failed.
     Failed,
 }
 
@@ -101,7 +103,7 @@ impl Audit {
         }
     }
 
-    /// Writes down what was decided; never waits.
+    /// Adds a note; never waits.
     pub(crate) fn note(
         &self,
         decision: Decision,
@@ -138,22 +140,22 @@ impl Audit {
         }
     }
 
-    /// Notes that were not written.
+    /// Number of notes that were dropped.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Notes that are in the store.
+    /// Number of notes in the store.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// What is noted before is written; nothing after it.
+    /// Ends the audit log: earlier notes are written, later ones are dropped.
     pub(crate) fn finish(&self) {
         self.end.notify_one();
     }
 
-    /// Writes notes until [`finish`](Self::finish). To be run once.
+    /// Writes notes until [`finish`](Self::finish). Must run only once.
     pub(crate) async fn run(&self, store: Arc<Store>, admission: Admission) {
         let receiver = self.receiver.lock().take();
         let Some(mut receiver) = receiver else { return };
@@ -212,13 +214,13 @@ impl Audit {
         if answered {
             self.written.fetch_add(count, Ordering::Relaxed);
         } else {
-            // The store says why itself; here it is only counted.
+            // The store logs the error, so the notes are only counted.
             self.lost.fetch_add(count, Ordering::Relaxed);
         }
     }
 }
 
 fn encoded(note: &Note) -> Option<Vec<u8>> {
-    // A structure of texts and numbers always can be.
+    // A structure of texts and numbers always serializes.
     serde_json::to_vec(note).ok()
 }

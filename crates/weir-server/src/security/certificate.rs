@@ -1,10 +1,10 @@
 //! The fields of a certificate: names, validity, whether it may sign others.
 //!
-//! Reads the few fields that are shown to people and turned into principals
-//! (RFC 5280, DER). Whether a certificate is to be trusted is not decided here:
-//! the TLS library has verified it before, or a person looks at it.
+//! Reads the few fields that are displayed or become principals (RFC 5280, DER). This module does
+//! not decide whether a certificate is trusted: the TLS library has verified it, or a person
+//! inspects it.
 //!
-//! Invariant: what is not understood is an error, never a guess.
+//! Invariant: input that is not understood is an error, never a guess.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
-/// Names that are read from one certificate.
+/// Maximum number of names that are read from one certificate.
 const NAMES_MAX: usize = 256;
 
 /// The fields of a certificate.
@@ -27,31 +27,31 @@ pub struct CertificateFields {
     pub common_name: String,
     /// Common name of the issuer; empty if there is none.
     pub issuer_name: String,
-    /// Subject alternative names in their order: host names, addresses, mail
-    /// addresses, URIs. Others are left out.
+    /// Subject alternative names in their order: host names, addresses, mail addresses, URIs. Other
+    /// kinds are omitted.
     pub names: Vec<String>,
     /// Start of its validity, milliseconds since 1970.
     pub not_before_ms: u64,
     /// Last millisecond of its validity.
     pub not_after_ms: u64,
-    /// Whether it may sign others.
+    /// Whether it may sign other certificates.
     pub is_authority: bool,
-    /// The subject as encoded.
+    /// The subject, DER-encoded.
     pub subject_der: Vec<u8>,
-    /// The issuer as encoded.
+    /// The issuer, DER-encoded.
     pub issuer_der: Vec<u8>,
 }
 
-/// Why bytes are no certificate: at which field reading stopped.
+/// Bytes that are not a certificate: the field at which parsing stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no certificate: {0}")]
 pub struct CertificateError(&'static str);
 
 impl CertificateFields {
-    /// Reads a certificate's DER.
+    /// Parses a DER certificate.
     ///
     /// # Errors
-    /// If the bytes are no certificate, if bytes follow it, or if a name in it is no name.
+    /// If the bytes are not a certificate, if bytes follow it, or if a name in it is not valid.
     pub fn read(der: &[u8]) -> Result<Self, CertificateError> {
         let wrong = |field| move |_| CertificateError(field);
         let (rest, certificate) =
@@ -96,8 +96,7 @@ impl CertificateFields {
     }
 }
 
-/// A name of visible ASCII: one that holds a NUL or a line end is not what it
-/// looks like.
+/// Accepts only visible ASCII. A name with a NUL or a line end could look like another name.
 fn visible(text: &str) -> Result<&str, CertificateError> {
     if text.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(text)
@@ -112,7 +111,7 @@ fn address(bytes: &[u8]) -> Result<IpAddr, CertificateError> {
         .map_err(|_| CertificateError("an address"))
 }
 
-/// The first common name, without control characters; empty without one.
+/// Returns the first common name without control characters; empty if there is none.
 fn common_name(name: &X509Name<'_>) -> String {
     let Some(found) = name.iter_common_name().next() else {
         return String::new();
@@ -121,7 +120,7 @@ fn common_name(name: &X509Name<'_>) -> String {
     shown.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// 9999-12-31T23:59:59Z stands for "never"; moments before 1970 for "always".
+/// Converts a time. 9999-12-31T23:59:59Z means "never"; a time before 1970 becomes 0.
 fn ms(moment: ASN1Time) -> u64 {
     u64::try_from(moment.timestamp()).map_or(0, |seconds| seconds * 1_000)
 }
@@ -186,7 +185,7 @@ mod tests {
             for value in [0x00, 0x30, 0x7f, 0x80, 0x83, 0x84, 0xff] {
                 let mut changed = der.clone();
                 changed[at] = value;
-                // Some fields may be read; nothing may panic.
+                // Some fields may still parse; the parser must not panic.
                 drop(CertificateFields::read(&changed));
             }
         }

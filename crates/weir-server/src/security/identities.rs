@@ -1,8 +1,10 @@
-//! The file of identities: tokens and names of certificates, each with what it
-//! may do. The format is in docs/operating/security.md.
+//! The file of identities: tokens and names of certificates, each with its rights. The format is in
+//! docs/operating/security.md.
 //!
-//! Invariants: a file is taken as a whole or not at all; an error names the
-//! file and the line and repeats no value of it; an entry's id is there once.
+//! Invariants:
+//! - A file is accepted whole or not at all.
+//! - An error names the file and the line, and contains no value of the file.
+//! - The id of an entry is unique.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -19,26 +21,26 @@ use super::moment::{from_toml, rfc3339};
 use super::rights::Grants;
 use super::tokens::{Token, TokenHash, is_id};
 
-/// Bytes of the file.
+/// Maximum size of the file in bytes.
 pub const IDENTITIES_BYTES_MAX: u64 = 1 << 20;
-/// Entries of the file.
+/// Maximum number of entries of the file.
 pub const ENTRIES_MAX: usize = 10_000;
 
-/// Why a file of identities is not taken.
+/// Why a file of identities is not accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IdentitiesError {
-    /// The system's answer.
+    /// An error of the system.
     #[error("cannot {verb} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
-    /// Something in it is wrong.
+    /// The content is not valid.
     #[error("{}:{line}: {what}", path.display())]
     Wrong {
         /// The file.
@@ -48,7 +50,7 @@ pub enum IdentitiesError {
         /// What is wrong, without values of the file.
         what: String,
     },
-    /// Others could change it, or read a key.
+    /// Other users could change the file, or read a key.
     #[error("{0}: mode {1:04o} lets others in; run `chmod 600 {0}`", path.display(), mode)]
     Open {
         /// The file.
@@ -78,44 +80,44 @@ pub enum IdentitiesError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TokenEntry {
-    /// Its id, 8 hexadecimal digits.
+    /// The id, 8 hexadecimal digits.
     pub id: String,
     /// Name of the principal.
     pub name: String,
-    /// When it was made, milliseconds since 1970.
+    /// Time of its creation, in milliseconds since 1970.
     pub created_ms: u64,
-    /// From when on it is not taken any more; none: never.
+    /// Time of its expiry, in milliseconds since 1970; `None`: never.
     pub expires_ms: Option<u64>,
-    /// When it was taken back.
+    /// Time of its revocation, in milliseconds since 1970.
     pub revoked_ms: Option<u64>,
-    /// Its rights as written.
+    /// The rights as written.
     pub rights: Vec<String>,
     pub(crate) hash: TokenHash,
     pub(crate) grants: Grants,
-    /// Byte after the line of its id.
+    /// Index of the byte after the line of the id.
     id_line_end: usize,
 }
 
-/// One name of a certificate.
+/// A certificate name in the file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CertificateEntry {
-    /// A subject alternative name; it is the name of the principal as well.
+    /// A subject alternative name; also the name of the principal.
     pub name: String,
-    /// Its rights as written.
+    /// The rights as written.
     pub rights: Vec<String>,
     pub(crate) grants: Grants,
 }
 
-/// The file, read and checked.
+/// The parsed and checked file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct IdentitiesFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its tokens, in the order of the file.
+    /// The tokens, in the order of the file.
     pub tokens: Vec<TokenEntry>,
-    /// Its certificates, in the order of the file.
+    /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateEntry>,
     text: String,
 }
@@ -151,11 +153,10 @@ struct RawCertificate {
 }
 
 impl IdentitiesFile {
-    /// Reads a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// When it cannot be read, others could change it, or anything in it is
-    /// wrong.
+    /// If it cannot be read, other users could change it, or its content is not valid.
     pub fn read(path: &Path) -> Result<Self, IdentitiesError> {
         let io = |source| IdentitiesError::Io {
             verb: "read",
@@ -176,7 +177,7 @@ impl IdentitiesFile {
         Self::parse(path, text)
     }
 
-    /// Reads its text. `path` is for errors and for changes.
+    /// Parses the text of a file. `path` is used for errors and changes.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -224,11 +225,11 @@ impl IdentitiesFile {
         })
     }
 
-    /// This file with one token more, at its end. Not yet written.
+    /// Returns this file with a new token at its end. Does not write it.
     ///
     /// # Errors
-    /// When the name, the rights or the number of entries are not allowed; the
-    /// line is that of the new entry.
+    /// If the name, the rights or the number of entries are not allowed. The line of the error is
+    /// that of the new entry.
     pub fn with_token(
         &self,
         token: &Token,
@@ -257,11 +258,11 @@ impl IdentitiesFile {
         Self::parse(&self.path, text)
     }
 
-    /// This file with a token marked as taken back. Its entry stays, so
-    /// that its id keeps its meaning in old audit records.
+    /// Returns this file with a token marked as revoked. The entry remains, so that its id keeps
+    /// its meaning in old audit records.
     ///
     /// # Errors
-    /// When there is no such token, or it was revoked before.
+    /// If there is no such token, or it is already revoked.
     pub fn without_token(&self, id: &str, now_ms: u64) -> Result<Self, IdentitiesError> {
         let (path, id) = (self.path.clone(), id.to_owned());
         let Some(entry) = self.tokens.iter().find(|token| token.id == id) else {
@@ -277,14 +278,14 @@ impl IdentitiesFile {
         Self::parse(&self.path, text)
     }
 
-    /// Keeps others from changing the file between a read and a write of it, as
-    /// long as the returned guard lives. Blocks while another process holds one.
+    /// Locks the file against changes by other processes, while the returned guard lives. Blocks
+    /// while another process holds the lock. Take the lock before a read that a write follows.
     ///
     /// # Errors
-    /// The answer of the system.
+    /// The error of the system.
     pub fn lock(path: &Path) -> Result<fs::File, IdentitiesError> {
         let folder = folder_of(path);
-        // The file itself is replaced, so it cannot carry the lock.
+        // The lock is on the folder, because a write replaces the file.
         let locked = fs::File::open(folder).and_then(|file| file.lock().map(|()| file));
         locked.map_err(|source| IdentitiesError::Io {
             verb: "lock the folder of",
@@ -293,12 +294,12 @@ impl IdentitiesFile {
         })
     }
 
-    /// Writes it beside its place with mode 0600 and puts it there as a whole.
-    /// The file keeps its owner: a server under a user of its own has to read it again.
+    /// Writes a temporary file with mode 0600 and renames it, which replaces the old file
+    /// atomically. The owner is unchanged, so that a server under another user can read the file.
     ///
     /// # Errors
-    /// The answer of the system, also when the owner cannot be kept. Then the
-    /// file is as it was.
+    /// The error of the system, also if the owner cannot be preserved. The old file is then
+    /// unchanged.
     pub fn write(&self) -> Result<(), IdentitiesError> {
         let io = |source| IdentitiesError::Io {
             verb: "write",
@@ -315,7 +316,7 @@ impl IdentitiesFile {
         written.map_err(io)
     }
 
-    /// A file without entries that is to be at `path`.
+    /// Returns a file without entries for `path`.
     #[must_use]
     pub fn empty(path: &Path) -> Self {
         Self {
@@ -327,7 +328,7 @@ impl IdentitiesFile {
     }
 }
 
-/// Gives a new file the owner of the one that it replaces, if there is one.
+/// Changes the owner of a new file to that of the file that it replaces, if any.
 fn keep_owner(of: &Path, to: &Path) -> io::Result<()> {
     let before = match fs::metadata(of) {
         Ok(before) => before,
@@ -341,16 +342,16 @@ fn keep_owner(of: &Path, to: &Path) -> io::Result<()> {
     chown(to, Some(before.uid()), Some(before.gid()))
 }
 
-/// Writes a file that only its owner may read, and syncs it. Without `replace`
-/// a file that is there already is an error.
+/// Writes a file that only its owner may read, and syncs it. Without `replace`, an existing file is
+/// an error.
 ///
 /// # Errors
-/// The answer of the system.
+/// The error of the system.
 pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).mode(0o600);
     if replace {
-        // What is left from a write that was cut off may have another mode.
+        // A file from an interrupted write may have another mode.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -435,7 +436,7 @@ fn once<'a>(
     Ok(())
 }
 
-/// The message without what it quotes from the file.
+/// Returns the message without the values that it quotes from the file.
 fn without_values(message: &str) -> String {
     let parts = message.lines().next().unwrap_or_default().split('"');
     let kept: Vec<&str> = parts
@@ -474,7 +475,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ids.toml");
         IdentitiesFile::empty(&path).write().unwrap();
-        // Only who may give files away can see this.
+        // Only a process that may change owners can test this.
         let given = chown(&path, Some(12_345), Some(12_345)).is_ok();
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,14 +1,14 @@
-//! Moments: milliseconds since 1970-01-01 UTC, and how files write them.
+//! Times: milliseconds since 1970-01-01 UTC, and their text form in files.
 //!
-//! The wall clock is read here and nowhere else in the crate: for the expiry of
-//! identities and streams, and for the audit. No rule of the store depends on it.
+//! Only this module reads the wall clock: for the expiry of identities and streams, and for the
+//! audit log. No rule of the store depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
-/// Now, in milliseconds since 1970-01-01 UTC; 0 for a clock before that.
+/// The current time, in milliseconds since 1970-01-01 UTC; 0 if the clock is before that.
 #[must_use]
 pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -17,24 +17,24 @@ pub fn now_ms() -> u64 {
     })
 }
 
-/// 1970-01-01T00:00:00, from which moments count. Dates are civil ones in UTC: a timestamp of
-/// `jiff` ends a day before 9999-12-31T23:59:59Z, which stands for "never" in certificates.
+/// 1970-01-01T00:00:00, the origin of times. Civil dates in UTC are used because a timestamp of
+/// `jiff` ends a day before 9999-12-31T23:59:59Z, which means "never" in certificates.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-/// The moment as `2026-11-20T09:30:00Z`, whole seconds.
+/// Formats a time as `2026-11-20T09:30:00Z`, in whole seconds.
 #[must_use]
 pub fn rfc3339(ms: u64) -> String {
     format!("{}Z", civil(ms / 1_000 * 1_000))
 }
 
-/// The moment as a date and time of day, at the latest the end of the year 9999.
+/// Converts a time to a date and time of day, at the latest the end of the year 9999.
 fn civil(ms: u64) -> DateTime {
     let since = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
     EPOCH.saturating_add(since)
 }
 
-/// Reads what [`rfc3339`] writes, also with a fraction or an offset of hours
-/// and minutes. The fraction is left out.
+/// Parses the output of [`rfc3339`], optionally with a fraction, or with an offset in hours and
+/// minutes. The fraction is dropped.
 pub(crate) fn from_toml(value: &toml::value::Datetime) -> Option<u64> {
     let (date, time) = (value.date?, value.time?);
     let signed = |number: u8| i8::try_from(number).ok();
@@ -44,7 +44,7 @@ pub(crate) fn from_toml(value: &toml::value::Datetime) -> Option<u64> {
         signed(date.day)?,
         signed(time.hour)?,
         signed(time.minute)?,
-        // A leap second counts as the one before it.
+        // A leap second becomes the second before it.
         signed(time.second.unwrap_or(0).min(59))?,
         0,
     );
@@ -57,7 +57,7 @@ pub(crate) fn from_toml(value: &toml::value::Datetime) -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
-/// Reads a moment with its offset, to the millisecond.
+/// Parses a time with its offset, in milliseconds since 1970.
 pub(crate) fn from_rfc3339(text: &str) -> Option<u64> {
     let value: toml::value::Datetime = text.parse().ok()?;
     let nanoseconds = value.time?.nanosecond.unwrap_or(0);

@@ -1,5 +1,4 @@
-//! What an intention needs: the rights of each operation, the same for all
-//! ports.
+//! The rights that each operation needs, equal for all ports.
 //!
 //! Invariant: every operation needs a right.
 
@@ -7,11 +6,11 @@ use weir_core::{GroupStep, Intention, Operation, TxnOp};
 
 use super::Right;
 
-/// Each right that the proposer of this intention must have, with its topic.
+/// Returns each right that the proposer of this intention must have, with its topic.
 pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Right, &'a str)> {
     let topic = intention.topic;
     let own = rights(&intention.operation).iter();
-    // Who administers does so for the server, whichever topic it is about.
+    // The right `admin` is for the server, not for one topic.
     let on = move |right| if right == Right::Admin { "" } else { topic };
     own.map(move |right| (*right, on(*right)))
         .chain(letters(&intention.operation))
@@ -19,7 +18,7 @@ pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Righ
 
 fn rights(operation: &Operation<'_>) -> &'static [Right] {
     match operation {
-        // Retention removes records, so the right to write is not enough to set it.
+        // Retention removes records, so setting it needs more than the right to write.
         Operation::Create { .. } | Operation::Alter { .. } => &[Right::Create],
         Operation::CreateProgram { .. } => &[Right::Create, Right::Program],
         Operation::Replace { .. } => &[Right::Program],
@@ -32,7 +31,7 @@ fn rights(operation: &Operation<'_>) -> &'static [Right] {
     }
 }
 
-/// A transaction needs what its steps need.
+/// A transaction needs the rights of its operations.
 fn steps(ops: &[TxnOp<'_>]) -> &'static [Right] {
     let removes = |op: &TxnOp<'_>| matches!(op, TxnOp::Delete { .. });
     if !ops.iter().any(removes) {
@@ -44,8 +43,8 @@ fn steps(ops: &[TxnOp<'_>]) -> &'static [Right] {
     }
 }
 
-/// What a group that gives records up needs elsewhere: the store writes its
-/// letters, and makes the topic for them.
+/// The rights for the dead-letter topic of a new group: the store creates the topic and writes to
+/// it.
 fn letters<'a>(operation: &Operation<'a>) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
     let dead = match operation {
         Operation::Cursor {

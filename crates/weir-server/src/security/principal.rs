@@ -1,38 +1,38 @@
-//! Who asks: a name, how it was proved, and what it is charged to.
+//! The caller of a request: its name, its proof, and its accounts for rate limits.
 
 use std::net::SocketAddr;
 
 use super::rate::Charged;
 
-/// How a name was proved. It is looked up again on each question, so what is
-/// taken back is gone for open connections too.
+/// How a name was proved. Each check looks up the proof again, so a revocation also affects open
+/// connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Not at all.
+    /// No proof.
     #[default]
     None,
-    /// By the token of this id.
+    /// By the token with this id.
     Token(Box<str>),
-    /// By running as the person of the server, on the same machine: the files
-    /// of the store are open to it anyway.
+    /// By running as the server's user on this machine. This user can access the files of the store
+    /// anyway.
     Owner,
     /// By a certificate that the TLS library has verified.
     Certificate,
 }
 
-/// Who asks. Two of the same name are the same principal, however proved.
+/// The caller. Two callers with one name are one principal, even if their proofs differ.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Principal {
-    /// Authenticated name; empty when there is none. At most 255 bytes.
+    /// Authenticated name, at most 255 bytes; empty if there is none.
     pub(crate) name: String,
-    /// The other end of the connection.
+    /// Address of the peer.
     pub(crate) peer: Option<SocketAddr>,
     pub(super) proof: Proof,
     pub(super) charged: Charged,
 }
 
 impl Principal {
-    /// Whether it is the person whose files the store is in.
+    /// Whether it is the user who owns the files of the store.
     pub(crate) fn is_owner(&self) -> bool {
         self.proof == Proof::Owner
     }

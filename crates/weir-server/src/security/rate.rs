@@ -1,12 +1,14 @@
-//! Token buckets: how fast a principal or an address may go on.
+//! Token buckets: rate limits of a principal or an address.
 //!
-//! A bucket holds a debt in nanoseconds: each unit adds a second divided by the
-//! rate, time takes it off. A client that owes more than a second is refused until
-//! its debt is below a second. What cannot be known before (the fuel of a
-//! program) is added after the answer, so it delays the next request.
+//! A bucket stores a debt in nanoseconds. Each unit adds a second divided by the rate; elapsed time
+//! reduces the debt. A client with a debt above one second is refused until the debt is one second
+//! or less. Fuel of a program is not known in advance, so it is added after the response and delays
+//! the next request.
 //!
-//! Invariants: a bucket is one number and is changed without a lock; the number
-//! of buckets is bounded; a request of any size passes when nothing is owed.
+//! Invariants:
+//! - A bucket is one number, and is changed without a lock.
+//! - The number of buckets is bounded.
+//! - A request of any size is admitted if there is no debt.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,15 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Names and addresses with buckets of their own. Beyond that many at a time
-/// the ones that owe nothing make room, and without such the rest share one.
+/// Maximum number of names and addresses with separate buckets. Above it, accounts without debt or
+/// connections are removed; if there are none, new clients share one account.
 const ACCOUNTS_MAX: usize = 65_536;
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Units a second; none: no limit.
+/// Units per second; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Requests, items of a batch each.
+    /// Requests; each item of a batch counts as one.
     pub(crate) requests: Option<u64>,
     /// Bytes of requests.
     pub(crate) bytes: Option<u64>,
@@ -37,12 +39,12 @@ impl Limits {
     }
 }
 
-/// One debt: the moment, in nanoseconds since the start, at which it is paid.
+/// A debt, stored as the time at which it is paid, in nanoseconds since the start.
 #[derive(Debug, Default)]
 pub(super) struct Bucket(AtomicU64);
 
 impl Bucket {
-    /// How long until the debt is at most `burst_ns`; none when it is now.
+    /// Returns the time until the debt is at most `burst_ns`; `None` if it already is.
     pub(super) fn wait_ns(&self, now_ns: u64, burst_ns: u64) -> Option<u64> {
         let paid_at = self.0.load(Ordering::Relaxed);
         let late = paid_at.saturating_sub(now_ns.saturating_add(burst_ns));
@@ -54,7 +56,7 @@ impl Bucket {
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let then = |paid_at: u64| Some(paid_at.max(now_ns).saturating_add(cost));
         let order = Ordering::Relaxed;
-        // The closure always has an answer.
+        // The closure always returns `Some`.
         let _ = self.0.fetch_update(order, order, then);
     }
 
@@ -80,7 +82,7 @@ impl Account {
     }
 }
 
-/// Whose debts they are.
+/// The owner of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Address(IpAddr),
@@ -97,15 +99,14 @@ pub(crate) struct Rates {
     shared: Arc<Account>,
 }
 
-/// The accounts that one connection is charged to; cheap to keep, and the same
-/// for all connections of the same owner.
+/// The accounts of one connection; cheap to clone. All connections of one owner share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Charged {
     principal: Option<Arc<Account>>,
     address: Option<Arc<Account>>,
 }
 
-/// Failures to prove an identity that an address may have in a minute.
+/// Maximum number of failed authentications of an address per minute.
 const FAILURES_A_MINUTE: u64 = 10;
 
 impl Rates {
@@ -130,8 +131,8 @@ impl Rates {
         }
     }
 
-    /// Lets a request of so many items and bytes pass, or says how long to
-    /// wait before the next one.
+    /// Charges a request of this many items and bytes. Returns the time to wait if a limit is
+    /// exceeded.
     pub(crate) fn admit(&self, to: &Charged, items: u64, bytes: u64) -> Result<(), Duration> {
         if to.principal.is_none() && to.address.is_none() {
             return Ok(());
@@ -162,8 +163,7 @@ impl Rates {
         Ok(())
     }
 
-    /// Adds bytes that came with a request beyond those that it was let pass
-    /// with.
+    /// Charges bytes of a request in addition to those that were charged at its start.
     pub(crate) fn charge_bytes(&self, to: &Charged, bytes: u64) {
         let now = self.now_ns();
         for (account, limits) in self.both(to) {
@@ -173,7 +173,7 @@ impl Rates {
         }
     }
 
-    /// Adds the fuel that answered requests have used.
+    /// Charges the fuel that finished requests used.
     pub(crate) fn charge_fuel(&self, to: &Charged, fuel: u64) {
         if fuel == 0 {
             return;
@@ -186,7 +186,7 @@ impl Rates {
         }
     }
 
-    /// Counts a failure to prove an identity, or says how long to wait.
+    /// Counts a failed authentication. Returns the time to wait if there were too many.
     pub(crate) fn failed(&self, address: IpAddr) -> Result<(), Duration> {
         let account = self.account(Owner::Address(network(address)));
         let now = self.now_ns();
@@ -195,7 +195,7 @@ impl Rates {
         if let Some(late) = account.failures.wait_ns(now, minute_ns - step_ns) {
             return Err(Duration::from_nanos(late));
         }
-        // One unit at one unit a step.
+        // `step_ns` units at `SECOND_NS` units per second add a debt of `step_ns`.
         account.failures.add(now, step_ns, SECOND_NS);
         Ok(())
     }
@@ -226,7 +226,8 @@ impl Rates {
     }
 }
 
-/// Who has one address of IPv6 has 2^64 of them.
+/// Returns the /64 network of an IPv6 address, because a client with one such address controls its
+/// whole /64.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -251,7 +252,7 @@ mod tests {
     fn a_bucket_takes_a_second_at_once_and_its_rate_for_ever() {
         let bucket = Bucket::default();
         let mut taken = 0;
-        // A hundred a second, asked for a thousand times a second.
+        // The limit is 100 per second; the client tries 1,000 per second.
         for ms in 0..10_000 {
             let now = ms * 1_000_000;
             if bucket.wait_ns(now, SECOND_NS).is_none() {
@@ -275,10 +276,10 @@ mod tests {
         rates.admit(&charged, 1, 1_000_000).unwrap();
         let wait = rates.admit(&charged, 1, 1).unwrap_err();
         assert!(wait > Duration::from_secs(990), "{wait:?}");
-        // Another principal at the same address is not touched.
+        // Another principal at this address is not affected.
         let other = rates.charged("b", Some(HERE));
         rates.admit(&other, 1, 1).unwrap();
-        // The same principal over another connection is.
+        // The limited principal is also limited on another connection.
         let again = rates.charged("a", None);
         assert!(rates.admit(&again, 1, 1).is_err());
     }
@@ -318,7 +319,7 @@ mod tests {
         let wait = rates.failed(HERE).unwrap_err();
         assert!(wait <= Duration::from_secs(6), "{wait:?}");
         rates.failed("192.0.2.1".parse().unwrap()).unwrap();
-        // A whole network of IPv6 is one caller.
+        // A whole IPv6 network is one client.
         for host in 0..10 {
             let address = format!("2001:db8::{host}").parse().unwrap();
             rates.failed(address).unwrap();
@@ -340,7 +341,7 @@ mod tests {
             drop(rates.charged(&format!("p{n}"), None));
         }
         assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
-        // Who owes is not forgotten.
+        // An account with a debt is not removed.
         let slow = rates.charged("slow", None);
         assert!(rates.admit(&slow, 1, 0).is_err());
         let held: Vec<_> = (0..ACCOUNTS_MAX + 10)

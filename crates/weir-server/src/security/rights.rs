@@ -1,31 +1,30 @@
-//! Rights on topics: which there are, how they are written, whom they let in.
+//! Rights on topics: their names, their syntax, and their evaluation.
 //!
-//! A grant is written as one text: rights joined by commas, a blank, then the
-//! patterns they hold for: `put,read orders.** audit.*`. A pattern is a topic
-//! name in which a whole part between dots may be `*` (any one part), and the
-//! last may be `**` (one or more parts). Names with a leading dot belong to the
-//! store, and only a pattern that begins with a dot matches them.
+//! A grant is one text: rights joined by commas, a space, then the patterns of topics to which they
+//! apply, as in `put,read orders.** audit.*`. A pattern is a topic name in which a whole part
+//! between dots may be `*` (any one part). The last part may be `**` (one or more parts). Names
+//! with a leading dot belong to the store; only a pattern with a leading dot matches them.
 //!
-//! Invariant: what no grant names is denied.
+//! Invariant: a right without a grant is denied.
 
 use std::fmt;
 
 use thiserror::Error;
 use weir_core::limits::TOPIC_NAME_BYTES_MAX;
 
-/// Grants of one identity.
+/// Maximum number of grants of one identity.
 pub const GRANTS_MAX: usize = 64;
-/// What is asked about all topics at once, those of the store included; no topic has this name.
+/// Stands for all topics, including those of the store; no topic has this name.
 pub(crate) const EVERY_TOPIC: &str = "**";
-/// Patterns of one grant.
+/// Maximum number of patterns of one grant.
 pub const PATTERNS_MAX: usize = 64;
 
-/// What a request wants to do. The same list for all ports.
+/// The kind of action of a request, equal for all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
-    /// Make a topic, change its options: retention may remove records.
+    /// Create a topic, or change its options. Its retention may remove records.
     Create,
-    /// End a topic.
+    /// Destroy a topic.
     Destroy,
     /// Write records.
     Put,
@@ -37,12 +36,12 @@ pub enum Right {
     Group,
     /// Set or replace a program.
     Program,
-    /// Look into the server itself, and change what it does.
+    /// Read the state of the server, and change its behavior.
     Admin,
 }
 
 impl Right {
-    /// All of them, in the order in which they are documented.
+    /// All rights, in the order of the documentation.
     pub const ALL: [Self; 8] = [
         Self::Create,
         Self::Destroy,
@@ -54,7 +53,7 @@ impl Right {
         Self::Admin,
     ];
 
-    /// The word in files, answers and records.
+    /// The word in files, responses and records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +68,7 @@ impl Right {
         }
     }
 
-    /// Whether the use of it is written down even when it is allowed.
+    /// Whether its use is recorded in the audit log even if allowed.
     pub(crate) const fn is_administration(self) -> bool {
         matches!(
             self,
@@ -88,7 +87,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// Some of the rights.
+/// A set of rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RightSet(u8);
 
@@ -104,39 +103,39 @@ impl RightSet {
     }
 }
 
-/// Why a text is no grant. It never repeats the text, which may be a secret
-/// that was put into the wrong place.
+/// Why a text is not a grant. The error does not quote the text, which may be a secret in the wrong
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RightsError {
-    /// A word that is no right.
+    /// An unknown right.
     #[error(
         "an unknown right; they are create, destroy, put, delete, read, group, program, admin and all"
     )]
     Right,
-    /// Rights on topics without a topic.
+    /// Rights on topics without a pattern.
     #[error("rights without a pattern; write `read orders.**`, or `read **` for every topic")]
     PatternMissing,
-    /// A pattern that is none.
+    /// A malformed pattern.
     #[error(
         "a pattern is a topic name whose parts between dots may be `*`, and whose last part may be `**`"
     )]
     Pattern,
-    /// More than there may be.
+    /// Too many grants or patterns.
     #[error("more than {GRANTS_MAX} grants, or more than {PATTERNS_MAX} patterns in one")]
     TooMany,
 }
 
-/// Which topics a grant is about.
+/// The topics to which a grant applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
-    /// As written, without a last `**`.
+    /// The pattern as written, without a final `**`.
     text: Box<str>,
-    /// Whether any part of it is `*`.
+    /// Whether any part is `*`.
     wild: bool,
     /// Whether it ends in `**`.
     deep: bool,
-    /// Whether it begins with a dot; `.**` has no other text.
+    /// Whether it starts with a dot; the text of `.**` is empty.
     dotted: bool,
 }
 
@@ -164,7 +163,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it is `**` or `.**` alone.
+    /// Whether it is exactly `**`, or `.**` if `dotted`.
     fn is_every(&self, dotted: bool) -> bool {
         self.deep && self.text.is_empty() && self.dotted == dotted
     }
@@ -180,7 +179,7 @@ impl Pattern {
             let Some(rest) = topic.strip_prefix(&*self.text) else {
                 return false;
             };
-            // At least one part more.
+            // At least one more part.
             let is_below = rest.len() > 1 && rest.starts_with('.');
             return if self.deep { is_below } else { rest.is_empty() };
         }
@@ -195,19 +194,19 @@ impl Pattern {
     }
 }
 
-/// All that one identity may do.
+/// All grants of one identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     on: Vec<(RightSet, Pattern)>,
-    /// Rights that are had for any topic at all; `admin` needs none.
+    /// Rights that are granted for any topic; `admin` needs no topic.
     any: RightSet,
 }
 
 impl Grants {
-    /// Reads grants, one in each text.
+    /// Parses grants, one in each text.
     ///
     /// # Errors
-    /// With the index of the text that is none.
+    /// With the index of the first text that is not a grant.
     pub fn parse<'a>(
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, (usize, RightsError)> {
@@ -247,10 +246,9 @@ impl Grants {
         Ok(())
     }
 
-    /// Whether this is allowed. An empty topic asks whether the right is had
-    /// for any topic at all: for the server as a whole, and for lists, of which
-    /// each entry is asked for again. `**` asks for a grant on all topics, which is
-    /// one on `**` and one on `.**`. Linear in the number of patterns.
+    /// Whether a right is granted on a topic. An empty topic stands for any topic: for the server
+    /// as a whole, and for lists, whose entries are checked one by one. `**` requires a grant on
+    /// all topics, which is one on `**` and one on `.**`. Linear in the number of patterns.
     #[must_use]
     pub fn allow(&self, right: Right, topic: &str) -> bool {
         if topic.is_empty() {
@@ -349,7 +347,7 @@ mod tests {
                 let grant = format!("{granted} t.*");
                 assert_eq!(allowed(&[&grant], asked, "t.a"), granted == asked);
                 assert!(!allowed(&[&grant], asked, "u.a"));
-                // The same for "on any topic".
+                // The result for "any topic" is equal.
                 assert_eq!(allowed(&[&grant], asked, ""), granted == asked);
             }
             assert!(allowed(&["all t.*"], granted, "t.a"));

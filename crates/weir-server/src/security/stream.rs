@@ -1,4 +1,4 @@
-//! A connection as the ports see it, with or without TLS.
+//! A connection with or without TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// A byte stream. The TLS session is boxed: it is larger than a socket, and most
-/// servers that only one machine uses have no TLS.
+/// A byte stream. The TLS session is boxed: it is larger than a socket, and most servers for one
+/// machine use no TLS.
 #[derive(Debug)]
 pub(crate) enum Stream {
     /// Not encrypted.

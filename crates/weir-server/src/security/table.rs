@@ -1,4 +1,4 @@
-//! Who is known, ready to be asked.
+//! The table of known identities, prepared for checks.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -11,30 +11,30 @@ use super::rights::Grants;
 use super::seen::Seen;
 use super::tokens::{TokenHash, id_of};
 
-/// One who is known.
+/// A known identity.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) name: String,
     pub(super) grants: Grants,
-    /// Of a token; a certificate was verified by others.
+    /// Hash of a token; `None` for a certificate, which the TLS library has verified.
     hash: Option<TokenHash>,
     expires_ms: Option<u64>,
     revoked: bool,
 }
 
 impl Identity {
-    /// Whether it is taken at this moment.
+    /// Whether it is valid at this time.
     pub(super) fn holds(&self, now_ms: u64) -> bool {
         !self.revoked && self.expires_ms.is_none_or(|end| now_ms < end)
     }
 }
 
-/// All of them, as one file said.
+/// All identities of one file.
 #[derive(Debug)]
 pub(super) struct Table {
     tokens: HashMap<String, Identity>,
     certificates: HashMap<String, Identity>,
-    /// Compared with when there is no entry, so that it takes as long.
+    /// Compared if a token has no entry, so that the check takes equally long.
     nobody: TokenHash,
 }
 
@@ -67,8 +67,7 @@ impl Table {
         }
     }
 
-    /// The identity that a token proves, with its id. The same work is done
-    /// for one that proves none.
+    /// Returns the identity of a token, with its id. An unknown token takes equally long.
     pub(super) fn prove<'t>(&self, token: &'t str, now_ms: u64) -> Option<(&'t str, &Identity)> {
         let shown = TokenHash::of(token);
         let id = id_of(token);
@@ -82,20 +81,20 @@ impl Table {
     /// Returns the identity that was proved before, if the proof still holds.
     pub(super) fn find(&self, name: &str, proof: &Proof) -> Option<&Identity> {
         match proof {
-            // The owner is in no file.
+            // The owner is not in the file.
             Proof::None | Proof::Owner => None,
             Proof::Token(id) => self.tokens.get(&**id).filter(|found| found.name == name),
             Proof::Certificate => self.certificates.get(name),
         }
     }
 
-    /// Tokens and certificates.
+    /// Number of tokens and certificates.
     pub(super) fn len(&self) -> usize {
         self.tokens.len() + self.certificates.len()
     }
 }
 
-/// The file and what it said last.
+/// The file, and its content at the last load.
 #[derive(Debug)]
 pub(super) struct Identities {
     path: PathBuf,
@@ -115,14 +114,14 @@ impl Identities {
         })
     }
 
-    /// What the file says now; not yet in force. A file that is wrong is not
-    /// tried again until it changes.
+    /// Parses the current file without applying it. A malformed file is not read again until it
+    /// changes.
     pub(super) fn reread(&self) -> Result<Table, IdentitiesError> {
         self.seen.note(std::iter::once(&*self.path));
         IdentitiesFile::read(&self.path).map(Table::new)
     }
 
-    /// Puts a table in force, for open connections too.
+    /// Applies a table, also to open connections.
     pub(super) fn put(&self, table: Table) {
         *self.table.write() = Arc::new(table);
     }
@@ -131,7 +130,7 @@ impl Identities {
         Arc::clone(&self.table.read())
     }
 
-    /// Whether the file is another one than when it was read.
+    /// Whether the file has changed since it was read.
     pub(super) fn has_changed(&self) -> bool {
         self.seen.has_changed(std::iter::once(&*self.path))
     }

@@ -1,9 +1,10 @@
-//! TLS for both ports: certificates, their renewal, who came in by one.
+//! TLS for both ports: certificates, their renewal, and client certificates.
 //!
-//! Invariants: what is served changes as a whole and only after all files were
-//! read and fit together; connections that are open go on with what they have;
-//! a key is read from a file that others cannot read; a client certificate was
-//! verified before its names are looked at.
+//! Invariants:
+//! - The served configuration changes as a whole, after all files were read and match.
+//! - Open connections continue with their configuration.
+//! - A key is read only from a file that other users cannot read.
+//! - A client certificate is verified before its names are used.
 
 use parking_lot::RwLock;
 use std::fs;
@@ -25,36 +26,36 @@ use super::certificate::{CertificateError, CertificateFields};
 use super::seen::Seen;
 use crate::config::ClientCertificates;
 
-/// Bytes of a file of certificates or keys.
+/// Maximum size of a file of certificates or keys, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Bits of a mode that must not be set on a key: others may do nothing with it,
-/// the group may not change it.
+/// Mode bits that a key file must not have: other users may not access it, and the group may not
+/// change it.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
 
-/// Which files, and what is done with them.
+/// The files of TLS, and the settings for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
     pub(crate) client_authority: Option<PathBuf>,
     pub(crate) client: ClientCertificates,
-    /// Whether TLS 1.2 is spoken beside 1.3.
+    /// Whether TLS 1.2 is accepted in addition to 1.3.
     pub(crate) tls12: bool,
 }
 
-/// Why files of TLS are not taken.
+/// Why files of TLS are not accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The system's answer.
+    /// An error of the system.
     #[error("cannot read {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: std::io::Error,
     },
-    /// Others could read a key.
+    /// Other users could read a key.
     #[error("{0}: mode {1:04o} lets others read the key; run `chmod 600 {0}`", path.display(), mode)]
     Open {
         /// The file.
@@ -62,7 +63,7 @@ pub enum TlsError {
         /// Its mode.
         mode: u32,
     },
-    /// It does not hold what it should.
+    /// The file lacks its expected content.
     #[error("{}: no {what} in PEM form", path.display())]
     Missing {
         /// The file.
@@ -70,51 +71,50 @@ pub enum TlsError {
         /// "certificate" or "private key".
         what: &'static str,
     },
-    /// A certificate that cannot be read.
+    /// A certificate that cannot be parsed.
     #[error("{}: {source}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: CertificateError,
     },
-    /// A certificate whose time is over.
+    /// An expired certificate.
     #[error("{}: the certificate expired on {}", path.display(), super::rfc3339(*expired_ms))]
     Expired {
         /// The file.
         path: PathBuf,
-        /// Its end, milliseconds since 1970.
+        /// End of its validity, in milliseconds since 1970.
         expired_ms: u64,
     },
-    /// The library's answer: mostly that key and certificate do not belong
-    /// together.
+    /// An error of the TLS library; usually the key does not match the certificate.
     #[error("{}: {source}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: rustls::Error,
     },
-    /// The authority of clients cannot be used.
+    /// The authority for client certificates is not valid.
     #[error("{}: {source}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: rustls::server::VerifierBuilderError,
     },
 }
 
-/// What is served now.
+/// The configurations that are served now.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) http: Arc<ServerConfig>,
     pub(crate) native: Arc<ServerConfig>,
-    /// End of the own certificate, milliseconds since 1970.
+    /// End of the server certificate's validity, in milliseconds since 1970.
     pub(crate) expires_ms: u64,
 }
 
-/// The files with what was read from them last.
+/// The files, and their content at the last load.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: TlsFiles,
@@ -134,19 +134,19 @@ impl Tls {
         })
     }
 
-    /// What the files say now; not yet in force. A file that is wrong is not
-    /// tried again until it changes.
+    /// Parses the current files without applying them. Malformed files are not read again until
+    /// they change.
     pub(crate) fn reread(&self, now_ms: u64) -> Result<Served, TlsError> {
         self.seen.note(self.files.paths());
         read(&self.files, now_ms)
     }
 
-    /// Puts it in force for connections to come.
+    /// Applies a configuration to new connections.
     pub(crate) fn put(&self, served: Served) {
         *self.served.write() = served;
     }
 
-    /// Whether a file is another one than when it was read.
+    /// Whether a file has changed since it was read.
     pub(crate) fn has_changed(&self) -> bool {
         self.seen.has_changed(self.files.paths())
     }
@@ -210,8 +210,7 @@ fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
-    // Made anew with each reading, so a session that was begun under another
-    // authority of clients is not taken up again.
+    // A new ticketer for each load, so that no session from another client authority is resumed.
     config.ticketer = ring::Ticketer::new().map_err(refused)?;
     let mut http = config.clone();
     http.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -223,22 +222,22 @@ fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
     })
 }
 
-/// Files of TLS between the nodes of a cluster.
+/// TLS files for connections between the nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFiles {
-    /// Certificate of this node, and those between it and the authority.
+    /// Certificate of this node, and the intermediate certificates.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Private key of this node.
     pub key: PathBuf,
     /// The authority of all nodes.
     pub authority: PathBuf,
 }
 
-/// TLS between nodes by these files. A file that changes counts for the next connection; one
-/// that is then wrong is logged, and what was read before stays in force.
+/// TLS between nodes with these files. A changed file applies to the next connection. If it is not
+/// valid, the error is logged and the previous content stays in use.
 ///
 /// # Errors
-/// When the files cannot be used now.
+/// If the files are not valid now.
 pub(crate) fn peer_tls(files: &PeerFiles) -> Result<PeerTls, TlsError> {
     let files = files.clone();
     let paths =
@@ -312,7 +311,7 @@ fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
     })
 }
 
-/// The text of a file, bounded, with its mode.
+/// Reads a file up to a maximum size; returns its content and mode.
 fn text(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     let io = |source| TlsError::Io {
         path: path.into(),
@@ -326,7 +325,7 @@ fn text(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     Ok((text, mode))
 }
 
-/// The certificates of a PEM file, at least one.
+/// Returns the certificates of a PEM file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let missing = || TlsError::Missing {
         path: path.into(),
@@ -341,10 +340,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
-/// What the certificates of a PEM file say, for people.
+/// Returns the fields of the certificates of a PEM file, for display.
 ///
 /// # Errors
-/// When it cannot be read, or holds none, or one that is none.
+/// If it cannot be read, has no certificate, or one of them is not valid.
 pub fn read_certificates(path: &Path) -> Result<Vec<CertificateFields>, TlsError> {
     let fields = |certificate: &CertificateDer<'_>| {
         CertificateFields::read(certificate).map_err(|source| TlsError::Certificate {

@@ -1,4 +1,4 @@
-//! What a stream is made with: what a request asks for, and what is kept.
+//! The description of a stream: parsed from a request, and as stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,23 +9,23 @@ use crate::http::problem::Problem;
 use crate::http::query::offset_of;
 use crate::security::from_rfc3339;
 
-/// The type of bytes that nobody says a type of.
+/// The content type of bytes without a declared type.
 pub(crate) const TYPE_DEFAULT: &str = "application/octet-stream";
 
-/// When a stream ends by itself.
+/// When a stream expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Expiry {
     /// Never.
     #[default]
     Never,
-    /// When nobody has read or written it for so many seconds.
+    /// After it was idle, neither read nor written, for this many seconds.
     Idle(u64),
     /// At this moment, in milliseconds since 1970.
     At(u64),
 }
 
-/// The record under the key `.ds/config`, as JSON.
+/// The description of a stream: the record under the key `.ds/config`, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Config {
     pub(crate) content_type: String,
@@ -35,36 +35,36 @@ pub(crate) struct Config {
     pub(crate) fork: Option<Fork>,
 }
 
-/// Where a fork comes from.
+/// The origin of a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fork {
     /// Topic of the source.
     pub(crate) from: String,
-    /// Its incarnation.
+    /// Incarnation of the source.
     pub(crate) incarnation: u64,
-    /// Position that was asked for.
+    /// Requested position in the source.
     pub(crate) at: u64,
-    /// Bytes or messages after it that were asked for.
+    /// Requested bytes or messages after `at`.
     pub(crate) sub: u64,
-    /// Position from which on records are the fork's own.
+    /// Position from which on the fork has its own records.
     pub(crate) base: u64,
-    /// What is read before them, in order.
+    /// The parts that precede its own records, in order.
     pub(crate) parts: Vec<Part>,
 }
 
-/// Records of one topic that are a part of a stream: those at the positions
-/// above `base`, up to `end`.
+/// The records of one topic that are a part of a stream: those at positions above `base`, up to
+/// `end`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) topic: String,
     pub(crate) incarnation: u64,
-    /// Offset of the record in the topic that stands at `base`.
+    /// Offset of the record at position `base`.
     pub(crate) first: u64,
     pub(crate) base: u64,
     pub(crate) end: u64,
 }
 
-/// What a PUT asks for.
+/// The parameters of a PUT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) content_type: Option<String>,
@@ -73,16 +73,16 @@ pub(crate) struct Asked {
     pub(crate) fork: Option<AskedFork>,
 }
 
-/// The fork that a PUT asks for.
+/// The fork that a PUT requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AskedFork {
     pub(crate) from: String,
-    /// Its end, when nothing is said.
+    /// Position in the source; `None`: its end.
     pub(crate) at: Option<u64>,
     pub(crate) sub: u64,
 }
 
-/// The value of a field that may be given once.
+/// Returns the value of a field that may occur only once.
 pub(crate) fn single(head: &Head, known: FieldName) -> Result<Option<&str>, Problem> {
     if head.is_repeated(known) {
         return Err(Problem::bad(format!("{} is given twice", known.name())));
@@ -93,7 +93,7 @@ pub(crate) fn single(head: &Head, known: FieldName) -> Result<Option<&str>, Prob
     Ok(head.text(known))
 }
 
-/// The type that a body is said to have.
+/// Returns the declared content type of a body.
 pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
     let text = single(head, FieldName::ContentType)?.filter(|text| !text.is_empty());
     let Some(text) = text else { return Ok(None) };
@@ -115,7 +115,7 @@ pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
     Ok(Some(text.to_owned()))
 }
 
-/// Whether a request ends the stream.
+/// Whether the request closes the stream.
 pub(crate) fn closes(head: &Head) -> Result<bool, Problem> {
     match single(head, FieldName::StreamClosed)? {
         None => Ok(false),
@@ -205,8 +205,8 @@ impl Asked {
         })
     }
 
-    /// Whether a stream that is there is the one that is asked for. A fork
-    /// takes over what is not said; any other stream has defaults.
+    /// Whether an existing stream matches this request. For a fork, an omitted parameter matches
+    /// any value; for any other stream, it means the default.
     pub(crate) fn fits(&self, config: &Config, closed: bool) -> bool {
         let wanted = self.content_type.as_deref();
         let of_fork = self.fork.is_some();

@@ -1,17 +1,16 @@
 //! Positions in a stream.
 //!
-//! A position is the number of records after which it stands; a fork goes on
-//! counting where it left its source. As a token it has 16 digits, an underline
-//! and 16 digits more, which are zero: room for a place within a record. Tokens
-//! of one stream sort as their positions do.
+//! A position is the number of records before it; a fork continues the count of its source. The
+//! token of a position has 16 digits, an underscore and 16 zeros, which are reserved for a place
+//! within a record. Tokens of one stream sort like their positions.
 
 /// Digits of each half.
 const DIGITS: usize = 16;
 
-/// Where a reader begins.
+/// Where a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamPosition {
-    /// At the first byte: `-1`, and nothing given.
+    /// At the first byte: `-1`, or no parameter.
     Start,
     /// After the last byte: `now`.
     Now,
@@ -19,7 +18,7 @@ pub(crate) enum StreamPosition {
     After(u64),
 }
 
-/// Reads a token.
+/// Parses a token.
 pub(crate) fn token(text: &str) -> Option<u64> {
     let (position, within) = text.split_once('_')?;
     let half = |half: &str| half.len() == DIGITS && half.bytes().all(|byte| byte.is_ascii_digit());
@@ -29,13 +28,13 @@ pub(crate) fn token(text: &str) -> Option<u64> {
     position.parse().ok()
 }
 
-/// Writes a position as a token.
+/// Formats a position as a token.
 pub(crate) fn write(position: u64) -> String {
     format!("{position:016}_{:016}", 0)
 }
 
 impl StreamPosition {
-    /// Reads the parameter `offset`.
+    /// Parses the parameter `offset`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         match text {
             "-1" => Some(Self::Start),

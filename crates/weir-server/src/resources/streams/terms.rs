@@ -5,56 +5,56 @@ use weir_core::{Record, RecordKind, TopicName};
 use crate::http::problem::Problem;
 use crate::http::query::decode;
 
-/// What keys begin with that are no data of a stream.
+/// Prefix of keys that are not data of a stream.
 pub(crate) const RESERVED: &[u8] = b".ds/";
-/// What the stream was made with.
+/// Key of the description of the stream.
 pub(crate) const CONFIG: &[u8] = b".ds/config";
-/// There when the stream has ended.
+/// Present when the stream is closed.
 pub(crate) const CLOSED: &[u8] = b".ds/closed";
-/// There when the stream was deleted and forks still read it.
+/// Present when the stream was deleted and forks still read it.
 pub(crate) const GONE: &[u8] = b".ds/gone";
-/// The last `Stream-Seq`.
+/// Key of the last `Stream-Seq`.
 pub(crate) const ORDER: &[u8] = b".ds/seq";
-/// What the key of a producer's state begins with.
+/// Prefix of the keys of producer states.
 pub(crate) const PRODUCER: &[u8] = b".ds/producer/";
 
-/// Producers that a stream knows.
+/// Maximum number of producers of a stream.
 pub(crate) const PRODUCERS_MAX: u64 = 10_000;
-/// Keys of a stream that producers leave free: for its end, above all.
+/// Keys of a stream that are not available to producers, mainly for its end.
 pub(crate) const KEYS_SPARE: u64 = 16;
-/// Bytes of a producer's id.
+/// Maximum number of bytes of a producer's id.
 pub(crate) const PRODUCER_ID_BYTES_MAX: usize = 256;
-/// Largest epoch and number of a producer: what JavaScript counts exactly.
+/// Largest epoch and number of a producer: the largest integer that JavaScript represents exactly.
 pub(crate) const PRODUCER_NUMBER_MAX: u64 = (1 << 53) - 1;
-/// Bytes of a `Stream-Seq`.
+/// Maximum number of bytes of a `Stream-Seq`.
 pub(crate) const ORDER_BYTES_MAX: usize = 1024;
-/// Bytes of a content type.
+/// Maximum number of bytes of a content type.
 pub(crate) const TYPE_BYTES_MAX: usize = 255;
-/// Seconds of a time to live: a hundred years.
+/// Longest time to live in seconds: a hundred years.
 pub(crate) const TTL_SECONDS_MAX: u64 = 3_155_760_000;
-/// Streams with an expiry.
+/// Maximum number of streams with an expiry.
 pub(crate) const EXPIRING_MAX: usize = 100_000;
-/// Streams that one is read through, itself included.
+/// Maximum number of streams through which one is read, including itself.
 pub(crate) const FORK_PARTS_MAX: usize = 64;
-/// Bytes or messages after the position of a fork that it takes as well.
+/// Maximum number of bytes or messages that a fork copies after its position.
 pub(crate) const FORK_SUB_OFFSET_MAX: u64 = 16 << 20;
-/// Seconds for which a long poll waits unless the client prefers otherwise.
+/// Seconds for which a long poll waits, unless the client requests another time.
 pub(crate) const POLL_SECONDS: u64 = 4;
-/// Seconds for which a cursor holds.
+/// Seconds for which a cursor is valid.
 pub(crate) const CURSOR_SECONDS: u64 = 20;
-/// Where cursors begin to count, in seconds since 1970: 2024-10-09.
+/// Start of the count of cursors, in seconds since 1970: 2024-10-09.
 pub(crate) const CURSOR_BEGIN: u64 = 1_728_432_000;
-/// By how much a cursor that came back is moved on, at most.
+/// Upper bound of the increment of a cursor that a client sends back.
 pub(crate) const CURSOR_JITTER: u64 = 180;
-/// Attempts at a write whose stream changes under it.
+/// Attempts to write to a stream that changes meanwhile.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
-/// Descriptions of streams that are kept in memory.
+/// Descriptions of streams that are cached in memory.
 pub(crate) const CONFIGS_MAX: usize = 4096;
-/// Rows of turns; more than there are processors to take them.
+/// Number of keyed locks; more than the usual number of processors.
 pub(crate) const TURNS: usize = 64;
-/// Seconds between two looks for streams that have expired.
+/// Seconds between two searches for expired streams.
 pub(crate) const SWEEP_SECONDS: u64 = 2;
-/// Entries of the registry that are read together.
+/// Entries of the registry in one read.
 pub(crate) const REGISTRY_PAGE: usize = 1000;
 
 /// Whether a record is data of its stream.
@@ -62,7 +62,7 @@ pub(crate) fn is_data(record: &Record<'_>) -> bool {
     record.kind == RecordKind::Put && !record.key.starts_with(RESERVED)
 }
 
-/// Whether a media type stands for JSON, whose values are kept apart.
+/// Whether a media type is JSON, so that values are separate messages.
 pub(crate) fn is_json(content_type: &str) -> bool {
     use crate::resources::meta::{Declared, declared};
     matches!(
@@ -71,14 +71,14 @@ pub(crate) fn is_json(content_type: &str) -> bool {
     )
 }
 
-/// The part of a media type before its parameters, in lower case.
+/// The media type without its parameters, in lower case.
 pub(crate) fn essence(content_type: &str) -> String {
     let end = content_type.find(';').unwrap_or(content_type.len());
     let essence = content_type.get(..end).unwrap_or_default();
     essence.trim().to_ascii_lowercase()
 }
 
-/// The topic of a path below `/ds/`: its parts, joined by dots.
+/// Returns the topic of a path below `/ds/`: its segments, joined by dots.
 pub(crate) fn topic_of(path: &str) -> Result<String, Problem> {
     let wrong = |why: String| Problem::bad(why).code(weir_core::ErrorCode::BadName);
     let mut name = String::with_capacity(path.len());
