@@ -121,14 +121,14 @@ func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
 }
 
 // Get returns the record with the current value of a key, and whether there is one.
-// The record stays valid without a page that the caller must release.
+// The caller need not release the record.
 func (t Topic) Get(ctx context.Context, key []byte) (Record, bool, error) {
 	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
 		return nativeGet(store, t.name, key)
 	})
 }
 
-// At returns the record at an offset, and whether it exists. It stays valid as for [Topic.Get].
+// At returns the record at an offset, and whether it exists. The caller need not release it.
 func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
 	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
 		return nativeAt(store, t.name, offset)
@@ -195,7 +195,7 @@ func FromEnd() From { return From{kind: 1} }
 // After starts with the first record after an offset.
 func After(offset uint64) From { return From{kind: 2, value: offset} }
 
-// Last starts with the last records of the topic, of the given number.
+// Last starts at the given number of offsets before the end.
 func Last(records uint64) From { return From{kind: 3, value: records} }
 
 // Since starts with the first record at or after a time.

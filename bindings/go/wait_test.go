@@ -80,7 +80,7 @@ type reader func([]byte) (int, error)
 
 func (r reader) Read(into []byte) (int, error) { return r(into) }
 
-// hold holds back the replies of the server until release.
+// hold holds back the replies of the server until letGo.
 func (r *relay) hold() {
 	r.gate.Lock()
 	select {

@@ -379,7 +379,7 @@ typedef struct framed {
 
 static void frames_of(world *in, framed *to, char *words)
 {
-    weir_page *asked = NULL; /* WEIR_ABSENT: there are no properties */
+    weir_page *asked = NULL; /* stays NULL for WEIR_ABSENT: there are no properties */
     if (weir_query_metas(in->query, &asked, NULL) < 0)
         abort();
     size_t count;

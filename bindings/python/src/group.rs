@@ -155,7 +155,7 @@ impl Group {
         let lost = wait::heard(py, || {
             let settle = |group: &mut weir::Group| Ok(group.settle(&work, how)?);
             if self.exclusive && !work.is_empty() {
-                // An exclusive group then delivers from this record on.
+                // The member of an exclusive group then reads again from the first of these records.
                 self.anew(settle)
             } else {
                 self.with(settle)
@@ -264,7 +264,7 @@ pub(crate) struct GroupInfo {
     lag: u64,
     /// Number of records that members have claimed.
     leased: u64,
-    /// Number of records that were delivered before and wait for another claim.
+    /// Number of records that a claim has reached, not done and not claimed now.
     waiting: u64,
     /// Number of deliveries beyond the first of a record.
     redeliveries: u64,

@@ -103,7 +103,7 @@ func work(ctx context.Context, topic weir.Topic, name string, do func(job string
 			return err
 		}
 		for record := range page.Records() {
-			// A finished job is acknowledged even if the context has ended.
+			// The result of a job is reported even if the context has ended.
 			if err := settle(context.WithoutCancel(ctx), group, record, do); err != nil {
 				return err
 			}

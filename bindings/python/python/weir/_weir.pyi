@@ -717,7 +717,7 @@ class GroupInfo:
         """Number of records that members have claimed."""
     @property
     def waiting(self) -> int:
-        """Number of records that were delivered before and wait for another claim."""
+        """Number of records that a claim has reached, not done and not claimed now."""
     @property
     def redeliveries(self) -> int:
         """Number of deliveries beyond the first of a record."""

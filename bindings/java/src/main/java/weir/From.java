@@ -47,7 +47,7 @@ public final class From {
         return new From(2, offset);
     }
 
-    /** Starts with the last records of the topic, of the given number. */
+    /** Starts at the given number of offsets before the end. */
     public static From last(long records) {
         return new From(3, records);
     }

@@ -28,7 +28,7 @@ public final class Group implements AutoCloseable {
      * @param last offset of the newest record of the topic
      * @param lag number of offsets that are not done
      * @param leased number of records that members have claimed
-     * @param waiting number of records that were returned to the group
+     * @param waiting number of other records up to the frontier that are not done
      * @param redeliveries number of records that were delivered again
      * @param deaths number of records that reached the limit of attempts
      * @param letters number of dead letters that are not written yet
