@@ -1,7 +1,7 @@
-// Command foreign merges the partitions of a document database that has no
-// order across partitions. It reads pages of each partition over HTTP when the
-// query needs them, and prints the documents in order. If a partition is split,
-// it continues with the parts.
+// Command foreign merges the partitions of a document database that has no order
+// across partitions. The command reads pages over HTTP when the query needs them,
+// and prints the documents in order. If a partition is split, the command continues
+// with the parts.
 //
 //	foreign -limit 20 http://127.0.0.1:8081
 //

@@ -282,7 +282,7 @@ impl Parser {
             let first = rest.first().copied().unwrap_or_default();
             let state_op = self.line.state == State::First && matches!(first, b'=' | b'?');
             if state_op && self.strands(2) {
-                // A modifier has four bytes, and a state operation would leave one byte.
+                // A modifier has at least four bytes, and a state operation would leave one byte.
                 return Err(Fail(ErrorCode::Length, 0));
             } else if state_op {
                 self.fits(0, 1)?;

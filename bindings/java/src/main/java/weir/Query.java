@@ -333,7 +333,7 @@ public final class Query implements AutoCloseable {
         }
     }
 
-    /** Ends the query: a running call of {@link #next} and each further one fail. Any thread may call it. */
+    /** Ends the query: a running call of {@link #next} and each further call fail. Any thread may call it. */
     public void cancel() {
         Lib.plain(Lib.QUERY_CANCEL, handle.get());
     }
