@@ -1,7 +1,7 @@
-//! Tells `weir version` the commit it is built from, where that is known.
+//! Passes the commit of the build to `weir version`, if it is known.
 //!
-//! Without git, or outside its own repository, nothing is said; a build never
-//! fails here.
+//! Without git, or outside of its own repository, the script passes nothing. A build never fails
+//! here.
 #![allow(
     clippy::print_stdout,
     reason = "this is how a build script speaks to cargo"
@@ -10,17 +10,17 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Place of this crate in its repository.
+/// Path of this crate in its repository.
 const HERE: &str = "crates/weir-cli/";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=WEIR_COMMIT");
-    // The sources may lie in a repository that is not theirs.
+    // The sources may be in a different repository, for example vendored.
     if git(&["rev-parse", "--show-prefix"]).as_deref() != Some(HERE) {
         return;
     }
-    // HEAD changes with the branch, its log with each commit.
+    // HEAD changes with the branch, and its log with each commit.
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", name])
             && Path::new(&path).exists()
@@ -35,7 +35,7 @@ fn main() {
     }
 }
 
-/// One line of git's output.
+/// Runs git, and returns its output if that is one line.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

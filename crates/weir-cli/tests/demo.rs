@@ -1,5 +1,5 @@
-//! `weir demo` as its users meet it, and the commands and programs that the
-//! README and the guide print.
+//! Tests `weir demo` as a user runs it, and the commands and programs that the README and the guide
+//! print.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,11 +19,11 @@ const README: &str = include_str!("../../../README.md");
 const GROUPS: &str = include_str!("../../../docs/guide/groups.md");
 const QUERIES: &str = include_str!("../../../docs/guide/query.md");
 const FIRST_STEPS: &str = include_str!("../../../docs/guide/first-steps.md");
-/// This file: the programs that the two print are compiled here.
+/// This file. The programs of the README and the guide are compiled here.
 const PROGRAMS: &str = include_str!("demo.rs");
 
-/// A command with nothing of this machine's environment that could change
-/// what it does; temporary files go to `directory`.
+/// A command without the variables of the environment that could affect it. Temporary files go to
+/// `directory`.
 fn command(program: &str, directory: &Path) -> Command {
     let weir = Path::new(env!("CARGO_BIN_EXE_weir"));
     let mut path = weir.parent().unwrap().as_os_str().to_owned();
@@ -169,8 +169,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
 
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
-    // After the last step that is named: in the middle of writing, and while
-    // a process of its own writes.
+    // After the named step: in the middle of a write, and while a child process writes.
     for step in ["open", "together", "replay"] {
         let dir = TempDir::new().unwrap();
         let mut demo = command(env!("CARGO_BIN_EXE_weir"), dir.path());
@@ -309,8 +308,8 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
         .collect()
 }
 
-/// Runs the commands of a transcript (`$ command`, then what it prints) one
-/// after the other and compares.
+/// Runs the commands of a transcript (`$ command`, then its output) in order, and compares their
+/// output.
 fn replay(transcript: &str, directory: &Path) {
     let mut seen = String::new();
     for line in transcript
@@ -330,8 +329,8 @@ fn replay(transcript: &str, directory: &Path) {
     assert_eq!(seen, transcript);
 }
 
-/// The lines of this file between `// [NAME]` and `// [end]`, without their
-/// indent and without the marks in between.
+/// The lines of this file between `// [NAME]` and `// [end]`, without their indentation and the
+/// marks in between.
 fn program(name: &str) -> String {
     let start = format!("    // [{name}]\n");
     let (_, rest) = PROGRAMS.split_once(&start).unwrap();
@@ -339,7 +338,7 @@ fn program(name: &str) -> String {
     let mut program = String::new();
     for line in body.lines() {
         let line = line.strip_prefix("    ").unwrap_or(line);
-        // A module of this file lends its `main` to the test beside it.
+        // Another test calls the `main` of a module in this file, so it is public.
         program.push_str(line.strip_prefix("pub(super) ").unwrap_or(line));
         program.push('\n');
     }
@@ -350,14 +349,14 @@ fn program(name: &str) -> String {
 fn the_readme_does_what_it_prints() {
     let dir = TempDir::new().unwrap();
     let transcripts = blocks(README, "console");
-    // The second one needs a server: tests/cli/pages.rs.
+    // The second transcript needs a server: tests/cli/pages.rs.
     assert_eq!(transcripts.len(), 3);
     replay(&transcripts[0], dir.path());
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
     std::os::unix::fs::symlink(data, dir.path().join("data")).unwrap();
     replay(&transcripts[2], dir.path());
     assert_eq!(blocks(README, "rust"), [program("readme")]);
-    // Not beside the link: the program makes a store in `data`.
+    // Not in the directory of the link, because the program creates a store in `data`.
     let other = TempDir::new().unwrap();
     let said = printed(other.path(), "the_program_of_the_readme");
     let lines: Vec<&str> = said.lines().map(str::trim_end).collect();
@@ -369,11 +368,11 @@ fn the_readme_does_what_it_prints() {
     assert_eq!(lines, wanted);
 }
 
-/// Where a program that a page prints runs: in a process of its own, because it opens a store in its
-/// working directory.
+/// Variable with the directory in which a program of a page runs. It runs in a separate process,
+/// because it opens a store in its working directory.
 const PROGRAM_RUNS: &str = "WEIR_TEST_PROGRAM";
 
-/// What a test of this file prints that is a program of a page, in a directory.
+/// The output of a test of this file that is a program of a page, run in a directory.
 fn printed(directory: &Path, test: &str) -> String {
     let tests = std::env::current_exe().unwrap();
     let output = command(tests.to_str().unwrap(), directory)
@@ -383,7 +382,7 @@ fn printed(directory: &Path, test: &str) -> String {
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    // The harness says how many tests there are before and after.
+    // The test harness prints the number of tests before and after.
     let (_, said) = said.split_once("running 1 test\n").unwrap();
     let (said, _) = said.rsplit_once("\ntest result").unwrap();
     said.trim_end_matches(['.', '\n']).to_owned() + "\n"

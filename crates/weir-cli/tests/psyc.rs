@@ -1,4 +1,4 @@
-//! `weir psyc` as its users meet it: the shared vectors through the binary.
+//! Tests `weir psyc` with the shared vectors.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +28,7 @@ impl Case {
         weir_psyc::unescape(text.as_bytes()).expect("escapes")
     }
 
-    /// Compares the output with the expectation, and the exit code with the output.
+    /// Compares the output with the expected lines, and the exit code with the output.
     fn check(&self, (code, output): (i32, String), how: &str) {
         let lines = output
             .lines()
@@ -81,7 +81,7 @@ fn psyc(args: &[&str], input: &[u8]) -> (i32, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that takes its input from an argument may be gone already.
+    // A command that reads an argument instead of its input may already have ended.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     (
@@ -159,7 +159,7 @@ fn uniforms_print_their_parts() {
             let printed = output
                 .lines()
                 .find_map(|line| line.strip_prefix(&format!("{name}\t")));
-            // A person's kind is the same character as an absent part.
+            // The kind of a person is printed like an absent part.
             let absent = printed == Some("~") && name != "kind";
             let printed = printed.filter(|_| !absent).unwrap_or_default();
             assert_eq!(printed, part.trim(), "{}: {name}", case.title);

@@ -1,4 +1,4 @@
-//! `weir serve` as a process: where it listens, how it ends.
+//! Tests the process `weir serve`: its addresses, and its end.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +28,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// Far beyond what any step takes: only a hang reaches it.
+/// Far longer than any step takes; only a hang reaches this limit.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Served {
@@ -39,7 +39,7 @@ struct Served {
 }
 
 impl Drop for Served {
-    /// A test that fails leaves no process.
+    /// A failed test leaves no process.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -52,7 +52,7 @@ fn weir(directory: &std::path::Path) -> Command {
         .current_dir(directory)
         .env_clear()
         .env("HOME", directory)
-        // Directories of tests may be in memory.
+        // Test directories may be in memory.
         .env("WEIR_SERVE_VOLATILE", "true");
     command.stdin(Stdio::null());
     command
@@ -93,7 +93,7 @@ fn ask(address: &str, line: &str, body: &str) -> String {
     ask_with(address, line, "", body)
 }
 
-/// As `ask`, with header fields, each with its end of line.
+/// Like `ask`, with header fields, each with its line end.
 fn ask_with(address: &str, line: &str, fields: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -114,7 +114,7 @@ fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success());
 }
 
-/// The operator says how much fuel a call may have that a topic asks for.
+/// The operator limits the fuel that a topic may request for a call.
 #[test]
 fn topics_may_ask_for_so_much_fuel_and_no_more() {
     let place = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn topics_may_ask_for_so_much_fuel_and_no_more() {
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
 
-/// What a service manager hears: that it is ready, that it lives, that it ends.
+/// The service manager is notified that the server is ready, runs, and ends.
 #[test]
 fn a_service_manager_is_told_how_it_goes() {
     let place = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn get(address: &str, path: &str) -> (u16, String) {
     (status.parse().unwrap(), body.to_owned())
 }
 
-/// Checks that a server whose store has failed says so everywhere, and still answers reads.
+/// Checks that a server whose store has failed reports that everywhere, and still serves reads.
 fn reads_only(address: &str) {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(get(address, path).0, 503, "{path}");
@@ -182,7 +182,7 @@ fn reads_only(address: &str) {
     assert_eq!(status, 200, "reads go on: {body}");
 }
 
-/// Writes until one is refused; returns its answer.
+/// Writes until a write is rejected. Returns that response.
 fn write_until_refused(address: &str, body: &str) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -194,8 +194,8 @@ fn write_until_refused(address: &str, body: &str) -> String {
     }
 }
 
-/// DF1: a store that takes no more writes says why everywhere, serves reads
-/// until they are drained, and ends the server with 74.
+/// DF1: a store that accepts no more writes reports the reason everywhere and serves reads during
+/// the drain. The server ends with 74.
 #[test]
 fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     let place = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
         "{said}"
     );
 
-    // The service manager hears no more that the server lives.
+    // The service manager gets no further watchdog notification.
     let mut text = [0; 256];
     loop {
         let size = socket.recv(&mut text).expect("the manager hears why");
@@ -256,7 +256,7 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
         said.contains("(E402)") && said.contains("removed or replaced"),
         "{said}"
     );
-    // No second store grows at the old name.
+    // No second store is created at the old name.
     let grown = std::fs::read_dir(place.path().join("data")).unwrap();
     assert_eq!(grown.count(), 0);
     let read = weir(place.path())
@@ -266,7 +266,7 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     assert!(read.status.success(), "{read:?}");
 }
 
-/// A connection that stays open, for requests one after the other.
+/// A persistent connection for sequential requests.
 struct KeptOpen(BufReader<TcpStream>);
 
 impl KeptOpen {
@@ -299,8 +299,8 @@ impl KeptOpen {
     }
 }
 
-/// Sends requests to a server that logs each of them, until lines were dropped because nobody
-/// reads its standard error.
+/// Sends requests to a server that logs each one, until log lines were dropped because nobody reads
+/// standard error.
 fn fill_the_log(address: &str) {
     let mut connection = KeptOpen::new(address);
     // The pipe and the buffer of the server hold fewer lines.
@@ -319,8 +319,8 @@ fn fill_the_log(address: &str) {
     panic!("no line was dropped");
 }
 
-/// A standard error that nobody reads stops neither requests nor the end of the server. The log
-/// says how many lines it lacks.
+/// An unread standard error blocks neither requests nor the end of the server. The log reports the
+/// number of dropped lines.
 #[test]
 fn a_blocked_log_stops_no_request() {
     let place = tempfile::tempdir().unwrap();
@@ -347,8 +347,7 @@ fn a_blocked_log_stops_no_request() {
     assert_eq!(blocked.child.wait().unwrap().code(), Some(0));
 }
 
-/// The library of the package `faketime`, which shifts the wall clock of a
-/// process.
+/// The library of the package `faketime`, which shifts the wall clock of a process.
 fn faketime() -> std::path::PathBuf {
     let places = std::fs::read_dir("/usr/lib").unwrap().flatten();
     let mut found = places.map(|place| place.path().join("faketime/libfaketimeMT.so.1"));
@@ -357,13 +356,13 @@ fn faketime() -> std::path::PathBuf {
         .expect("`cargo xtask setup` installs the package faketime")
 }
 
-/// EO1, M21: a wall clock that jumps 25 hours and back neither forgets a key nor
-/// holds a lease of a second for a day.
+/// EO1, M21: a wall clock that jumps 25 hours ahead and back neither evicts an idempotency key nor
+/// extends a lease of a second to a day.
 #[test]
 fn a_wall_clock_that_jumps_breaks_no_promise() {
     let place = tempfile::tempdir().unwrap();
     let shift = place.path().join("shift");
-    // Renamed into place: the server reads it at any moment.
+    // Replaced by a rename, because the server may read it at any moment.
     let jump = |by: &str| {
         let new = place.path().join("shift.new");
         std::fs::write(&new, by).unwrap();
@@ -436,7 +435,7 @@ fn a_wall_clock_that_jumps_breaks_no_promise() {
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
 
-/// DU11: who serves from memory has to say so, and everybody is told.
+/// DU11: serving from memory needs a flag, and all clients are informed.
 #[test]
 fn a_file_system_in_memory_wants_a_flag() {
     let place = tempfile::tempdir_in("/dev/shm").expect("Linux has a tmpfs there");
@@ -469,14 +468,14 @@ fn a_file_system_in_memory_wants_a_flag() {
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
 
-/// The limit on the size of files is a full disk: writes are refused, reads go
-/// on, and nothing is lost. It does not end the process.
+/// The limit on the size of files acts like a full disk: writes are rejected, reads continue, and
+/// no data is lost. The limit does not end the process.
 #[test]
 fn a_limit_on_the_size_of_files_is_a_full_disk() {
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    // In units of 512 bytes or of 1 KiB, as the shell has it: room for the
-    // first segment of 4 MiB, and for none after it that is larger.
+    // The shell counts in units of 512 bytes or of 1 KiB. The limit allows the first segment of 4
+    // MiB, but no larger one after it.
     command
         .current_dir(place.path())
         .env_clear()
@@ -516,7 +515,7 @@ fn it_says_where_it_serves_and_ends_in_order() {
         ask(&address, "PUT /v1/topics/t", "");
         let answer = ask(&address, "POST /v1/topics/t/events", "1");
         assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-        // Another process hears who has the store.
+        // Another process gets the owner of the store in its error.
         let second = weir(place.path())
             .args([
                 "serve",
@@ -549,8 +548,8 @@ fn it_says_where_it_serves_and_ends_in_order() {
     );
 }
 
-/// Posts under TLS, with `PIPELINE` requests on their way, until the server
-/// says that it ends; gives the number of answers.
+/// Posts over TLS with `PIPELINE` pending requests, until the server announces its end. Returns the
+/// number of responses.
 fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsize) -> usize {
     const PIPELINE: usize = 32;
     let socket = TcpStream::connect(address).unwrap();
@@ -564,7 +563,7 @@ fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsiz
     let mut ended = false;
     loop {
         if !ended && sent - got < PIPELINE {
-            // A server that has closed the connection does not take it.
+            // The write fails if the server has closed the connection.
             ended = stream
                 .write_all(request.repeat(PIPELINE).as_bytes())
                 .is_err();
@@ -574,11 +573,11 @@ fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsiz
         let mut piece = [0; 4096];
         let size = stream.read(&mut piece).unwrap_or(0);
         if size == 0 {
-            // With nothing to answer, a connection ends without a word.
+            // An idle connection ends without a response.
             return got;
         }
         text.push_str(std::str::from_utf8(piece.get(..size).unwrap()).unwrap());
-        // An answer is whole when the line of its object is.
+        // A response is complete with the line of its object.
         while let Some((answer, rest)) = text.split_once("}\n") {
             assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
             ended |= answer.contains("connection: close");
@@ -589,7 +588,7 @@ fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsiz
     }
 }
 
-/// The end over TLS: whatever was accepted is answered, nothing else is there.
+/// A drain over TLS: every accepted request gets a response, and the store has no other record.
 #[test]
 fn a_drain_over_tls_answers_what_was_accepted() {
     const CLIENTS: usize = 3;
@@ -641,7 +640,7 @@ fn a_drain_over_tls_answers_what_was_accepted() {
     assert_eq!(all, found.matches("PUT").count(), "answers, records");
 }
 
-/// A copy of what is served, while it is served.
+/// A copy of the store during serving.
 #[test]
 fn a_signal_makes_a_copy_that_is_a_store() {
     let place = tempfile::tempdir().unwrap();
@@ -693,7 +692,7 @@ fn a_second_signal_ends_at_once() {
     let place = tempfile::tempdir().unwrap();
     let mut served = serve(place.path(), &["--lame-duck", "1h", "--drain", "1h"]);
     signal(&served.child, "TERM");
-    // It has heard the first one when it is not ready any more.
+    // The server is not ready once it has processed the first signal.
     while !ask(&served.address, "GET /readyz", "").starts_with("HTTP/1.1 503 ") {}
     signal(&served.child, "TERM");
     assert_eq!(served.child.wait().unwrap().code(), Some(1));
@@ -719,7 +718,7 @@ fn holder(place: &std::path::Path) -> Child {
     holder
 }
 
-/// A server that waits for a store that somebody else has, and its HTTP address.
+/// A server that waits for a store which another process has open, and its HTTP address.
 fn waiting(place: &std::path::Path) -> (Child, String) {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
@@ -730,7 +729,7 @@ fn waiting(place: &std::path::Path) -> (Child, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody can connect before it listens.
+    // Connections fail before the server listens.
     while TcpStream::connect(&address).is_err() {}
     (server, address)
 }
@@ -819,7 +818,7 @@ fn it_is_a_lame_duck_only_when_told() {
     }
 }
 
-/// What is wrong is told before a store is made, and with what to do.
+/// Errors are reported before a store is created, with advice.
 #[test]
 fn a_start_that_fails_says_why_and_leaves_no_store() {
     let place = tempfile::tempdir().unwrap();
@@ -854,7 +853,7 @@ fn a_start_that_fails_says_why_and_leaves_no_store() {
         assert!(err.contains(said), "{flags:?}: {err}");
         assert!(!place.path().join("data").exists(), "{flags:?}: {err}");
     }
-    // Who serves the directory already is told before who has the port.
+    // A process that already serves the directory is reported before one that has the port.
     let mut served = serve(place.path(), &[]);
     let again = weir(place.path())
         .args(["serve", "--at", "data", "--native", "off", "--http"])

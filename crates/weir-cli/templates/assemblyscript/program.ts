@@ -1,7 +1,7 @@
-// Seats of one show: the first booking wins, until the seat is given back.
+// Seats of one show: the first booking wins, until the seat is released.
 //
-// A key is a seat such as `12A`, its value the name of who booked it. A DELETE
-// gives the seat back.
+// A key is a seat such as `12A`. Its value is the name of the person who booked
+// it. A DELETE releases the seat.
 
 import { ABI, Bytes, Op, bytes, emitInput, input, keys, reject } from "./weir_guest";
 
@@ -25,7 +25,7 @@ function isSeat(seat: Bytes): bool {
   return letter >= A && letter <= A + 5;
 }
 
-// Judges one write; what it emits becomes the record.
+// Judges one write. The emitted record is stored.
 export function weir_apply(): i32 {
   input.read();
   const seat = input.key(bytes(4));

@@ -1,7 +1,7 @@
-/* Seats of one show: the first booking wins, until the seat is given back.
+/* Seats of one show: the first booking wins, until the seat is released.
  *
- * A key is a seat such as `12A`, its value the name of who booked it. A DELETE
- * gives the seat back. */
+ * A key is a seat such as `12A`. Its value is the name of the person who booked
+ * it. A DELETE releases the seat. */
 #include "weir_guest.h"
 
 WEIR_PROGRAM
@@ -15,7 +15,7 @@ static int is_seat(const uint8_t *seat, size_t len) {
   return seat[len - 1] >= 'A' && seat[len - 1] <= 'F';
 }
 
-/* Judges one write; what it emits becomes the record. */
+/* Judges one write. The emitted record is stored. */
 WEIR_APPLY {
   weir_input input;
   uint8_t seat[4];

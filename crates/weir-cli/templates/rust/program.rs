@@ -1,7 +1,7 @@
-//! Seats of one show: the first booking wins, until the seat is given back.
+//! Seats of one show: the first booking wins, until the seat is released.
 //!
-//! A key is a seat such as `12A`, its value the name of who booked it. A DELETE
-//! gives the seat back.
+//! A key is a seat such as `12A`. Its value is the name of the person who booked
+//! it. A DELETE releases the seat.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ fn is_seat(seat: &[u8]) -> bool {
     }
 }
 
-/// Judges one write; what it emits becomes the record.
+/// Judges one write. The emitted record is stored.
 fn apply(input: &Input) -> Outcome {
     let mut key = [0; 4];
     let seat = input.key(&mut key);

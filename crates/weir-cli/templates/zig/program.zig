@@ -1,7 +1,7 @@
-//! Seats of one show: the first booking wins, until the seat is given back.
+//! Seats of one show: the first booking wins, until the seat is released.
 //!
-//! A key is a seat such as `12A`, its value the name of who booked it. A DELETE
-//! gives the seat back.
+//! A key is a seat such as `12A`. Its value is the name of the person who booked
+//! it. A DELETE releases the seat.
 
 const weir = @import("weir_guest");
 
@@ -23,7 +23,7 @@ fn isSeat(seat: []const u8) bool {
     return letter >= 'A' and letter <= 'F';
 }
 
-/// Judges one write; what it emits becomes the record.
+/// Judges one write. The emitted record is stored.
 export fn weir_apply() i32 {
     const input = weir.Input.read();
     var bytes: [4]u8 = undefined;

@@ -1,10 +1,10 @@
-//! Connections that take descriptors.
+//! Connections that use up descriptors.
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::world::{DESCRIPTORS, Descriptors, MEMORY_BYTES, World, start_with};
 
-/// More connections than the server has descriptors left.
+/// More connections than the server has free descriptors.
 const BARE: usize = 1010;
 /// Enough writes for several segments of the log.
 const WRITES: usize = 200;
@@ -24,8 +24,8 @@ fn idle_connections_stop_no_write() {
     world.wait_metric("weir_store_poisoned ", |poisoned| poisoned == 0);
 }
 
-/// The usual limits of a service: a low soft one that the server raises, and a high hard one. Then
-/// the memory bounds the connections.
+/// The usual limits of a service: a low soft limit, which the server raises, and a high hard limit.
+/// Then memory limits the connections.
 #[test]
 fn a_low_soft_limit_is_raised() {
     let descriptors = Descriptors {

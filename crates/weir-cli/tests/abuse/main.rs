@@ -1,8 +1,8 @@
-//! The abuse list: what one client may do to a server of 256 MiB and 1,024 descriptors.
+//! Abuse tests: what one client may do to a server of 256 MiB and 1,024 descriptors.
 //!
-//! Each test starts `weir serve` in a memory control group of 256 MiB where one can be made
-//! (as root), else without it and with a look at its peak, always under a limit of 1,024
-//! descriptors. `make abuse` runs this suite alone.
+//! Each test starts `weir serve` in a memory control group of 256 MiB if it can create one (as
+//! root). Otherwise it checks the peak of the memory. The limit of 1,024 descriptors always
+//! applies. `make abuse` runs this suite alone.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! Clients that make the server keep bytes for them.
+//! Clients that make the server retain memory for them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,9 +10,9 @@ use crate::world::{DESCRIPTORS, Descriptors, World};
 /// Records of the topic `large`, and bytes of each.
 const RECORDS: usize = 12;
 const RECORD_BYTES: usize = 800_000;
-/// Writes of the neighbour that must be acknowledged while the abuse lasts.
+/// Writes of the neighbour that must be acknowledged during the abuse.
 const WRITES: usize = 200;
-/// Resident memory after the abusers left.
+/// Maximum resident memory after the abusers have left.
 const REST_BYTES: u64 = 112 << 20;
 
 /// A server with large records.
@@ -29,13 +29,13 @@ fn world() -> World {
     world
 }
 
-/// Runs an abuse beside a neighbour: none of its writes fails, the server survives within its
-/// memory, and gives memory back when the abusers have left.
+/// Runs an abuse beside a neighbour. No write of the neighbour fails; the server stays within its
+/// memory limit, and returns memory after the abusers have left.
 fn survives<T>(what: &str, abuse: impl FnOnce(&World) -> T) {
     survives_in(world(), what, abuse);
 }
 
-/// As `survives`, on a server of its own.
+/// Like `survives`, on a separate server.
 fn survives_in<T>(mut world: World, what: &str, abuse: impl FnOnce(&World) -> T) {
     let neighbour = Neighbour::start(&world);
     let abusers = abuse(&world);
@@ -48,7 +48,7 @@ fn survives_in<T>(mut world: World, what: &str, abuse: impl FnOnce(&World) -> T)
     world.survived(what);
 }
 
-/// Sends as much as the server takes; one that closes the connection has refused the rest.
+/// Sends `bytes`. Ignores the error of a server that has closed the connection.
 fn pour(stream: &mut TcpStream, bytes: &[u8]) {
     if let Err(error) = stream.write_all(bytes) {
         let closed = [
@@ -61,7 +61,7 @@ fn pour(stream: &mut TcpStream, bytes: &[u8]) {
     }
 }
 
-/// A frame of HTTP/2.
+/// Appends an HTTP/2 frame to `out`.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     let length = u32::try_from(payload.len()).unwrap();
     out.extend_from_slice(&length.to_be_bytes()[1..]);
@@ -70,7 +70,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// The beginning of a connection of HTTP/2 with windows of so many bytes, and its requests.
+/// The first bytes of an HTTP/2 connection with stream windows of `window` bytes, and its requests.
 fn streams_with_window(window: u32, streams: u32, path: &[u8]) -> Vec<u8> {
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     // INITIAL_WINDOW_SIZE is setting 4.
@@ -100,7 +100,7 @@ fn streams_of_http2_without_a_window_are_bounded() {
     });
 }
 
-/// Frames of HTTP/2 that ask for nothing, far more than any client needs.
+/// HTTP/2 control frames that request no work, far more than any client needs.
 #[test]
 fn floods_of_control_frames_are_bounded() {
     survives("200 floods of control frames", |world| {
@@ -126,7 +126,7 @@ fn floods_of_control_frames_are_bounded() {
         };
         let mut abusers: Vec<_> = (0..200).map(open).collect();
         for stream in &mut abusers {
-            // The server ends each of them: by a reset, if it had not read all.
+            // The server closes each connection; with a reset, if it had not read all bytes.
             let ended = stream.read_to_end(&mut Vec::new());
             let is_late = |error: &std::io::Error| {
                 matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
@@ -147,7 +147,7 @@ fn slow_readers_of_pages_are_bounded() {
             stream
         };
         let mut readers: Vec<_> = (0..1000).map(|_| open()).collect();
-        // Each takes a little once, those that were refused nothing.
+        // Each accepted reader reads a little once; rejected ones get nothing.
         for stream in &mut readers {
             let _ = stream.set_nonblocking(true);
             let _ = stream.read(&mut [0; 1000]);
@@ -179,13 +179,13 @@ fn bodies_without_end_are_bounded() {
     });
 }
 
-/// Bytes of the first window of HTTP/2.
+/// Bytes of the initial HTTP/2 window.
 const FIRST_WINDOW_BYTES: usize = 65_535;
 
-/// A body over HTTP/2: its head without an end, then so many bytes in DATA frames of `bytes`.
+/// An HTTP/2 body: its head without an end, then `total` bytes in DATA frames of `bytes`.
 fn body_of_frames(bytes: usize, total: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    // The acknowledgement of the server's SETTINGS, from which on its windows hold.
+    // Acknowledges the server's SETTINGS, after which the server's windows apply.
     frame(4, 0x1, 0, &[], &mut out);
     let path = b"/v1/topics/t/events";
     // Method POST, scheme http, then path and authority as literals (RFC 7541, appendix A).
@@ -200,7 +200,7 @@ fn body_of_frames(bytes: usize, total: usize) -> Vec<u8> {
     out
 }
 
-/// A connection of HTTP/2 that has the server's SETTINGS, and sends this.
+/// An HTTP/2 connection that has received the server's SETTINGS, and then sends `bytes`.
 fn http2(world: &World, bytes: &[u8]) -> TcpStream {
     let mut stream = world.connect();
     let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -213,7 +213,8 @@ fn http2(world: &World, bytes: &[u8]) -> TcpStream {
 
 #[test]
 fn bodies_over_http2_are_bounded() {
-    // A window of more than the first one is told by the server; who exceeds it is cut.
+    // A client needs the server's permission to exceed the initial window. The server closes the
+    // connection of a client that exceeds its window.
     for (bytes, total) in [
         (16 << 10, FIRST_WINDOW_BYTES),
         (1, FIRST_WINDOW_BYTES),
@@ -252,7 +253,7 @@ fn a_body_is_at_most_the_budget() {
 #[test]
 fn writers_that_take_no_conflicts_are_bounded() {
     survives("500 writers that take no conflicts", |world| {
-        // Each is told two records of 800 KB that it has not seen.
+        // Each response contains two records of 800 KB that the client has not seen.
         let put = b"POST /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\
                     If-Match: \"o1\"\r\nPrefer: conflicts=9\r\nContent-Length: 1\r\n\r\n1";
         let open = || {
@@ -266,7 +267,7 @@ fn writers_that_take_no_conflicts_are_bounded() {
     });
 }
 
-/// HELLO, and listeners with all the credit there is (docs/formats/native.md).
+/// HELLO, and listeners with unlimited credit (docs/formats/native.md).
 fn stalled_listeners(listeners: usize) -> Vec<u8> {
     let most = u64::MAX;
     let listen = |n: usize| {
@@ -298,8 +299,8 @@ fn stalled_native_readers_are_bounded() {
 /// Bytes of the largest record that a topic may have.
 const LARGEST_BYTES: usize = 64 << 20;
 
-/// A server whose topic `big` has one record of 64 MiB, which a larger machine has written: as a
-/// key and at offset 2.
+/// A server whose topic `big` has one record of 64 MiB, at offset 2 and under a key. Commands
+/// without a memory limit have written it.
 fn world_of_one_record() -> World {
     let world = World::prepared(Descriptors::both(DESCRIPTORS), |directory| {
         std::fs::write(directory.join("value"), vec![b'x'; LARGEST_BYTES]).unwrap();
@@ -323,17 +324,17 @@ fn world_of_one_record() -> World {
             "--value-max",
             "64MiB",
         ]);
-        // Later records, so that it lies in a segment.
+        // A later record moves the large one into a segment.
         std::fs::write(directory.join("value"), vec![b'y'; 1 << 20]).unwrap();
         run(&["put", "--at", "data", "big", "@value", "-k", "l"]);
         std::fs::remove_file(directory.join("value")).unwrap();
     });
-    // Of the open, which reads the record from the log.
+    // The open has read the record from the log.
     world.wait_memory("opened", REST_BYTES);
     world
 }
 
-/// Readers of the record of 64 MiB, each of which sends the same bytes and takes nothing.
+/// Readers of the record of 64 MiB. Each one sends `request`, and reads nothing.
 fn read_the_largest(what: &str, request: &[u8], native: bool) {
     survives_in(world_of_one_record(), what, |world| {
         let address = if native {
@@ -352,7 +353,7 @@ fn read_the_largest(what: &str, request: &[u8], native: bool) {
     });
 }
 
-/// Waits until one of the connections has got so many bytes; the others take nothing.
+/// Waits until one of the connections has received `wanted` bytes. The others read nothing.
 fn wait_for_bytes(streams: &mut [TcpStream], wanted: usize) {
     let end = Instant::now() + crate::world::PATIENCE;
     let mut bytes = vec![0; wanted];

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use crate::world::World;
 
-/// Writes a key again and again on one connection, until it is told to stop.
+/// Repeatedly writes a key on one connection until it is stopped.
 pub(crate) struct Neighbour {
     stop: Arc<AtomicBool>,
     written: Arc<AtomicUsize>,
@@ -16,13 +16,13 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// Its connection is there when this returns.
+    /// Starts the writes. The connection exists when this returns.
     pub(crate) fn start(world: &World) -> Self {
         Self::start_with(world, 1000)
     }
 
-    /// As `start`, with values of so many bytes. More than 16 KiB need a part of a budget, which
-    /// others may have: then a write is asked for again.
+    /// Like `start`, with values of `bytes` bytes. More than 16 KiB need a share of a budget that
+    /// other clients may have in use. Such a write is retried.
     pub(crate) fn start_with(world: &World, bytes: usize) -> Self {
         let mut stream = world.connect();
         write(&mut stream, bytes);
@@ -41,7 +41,7 @@ impl Neighbour {
         }
     }
 
-    /// Waits until so many more of its writes are acknowledged.
+    /// Waits until `more` further writes are acknowledged.
     pub(crate) fn wait(&self, more: usize) {
         let wanted = self.written.load(Ordering::Relaxed) + more;
         while self.written.load(Ordering::Relaxed) < wanted {
@@ -51,7 +51,7 @@ impl Neighbour {
         }
     }
 
-    /// Ends it, and asserts that none of its writes failed.
+    /// Stops the writes, and asserts that none failed.
     pub(crate) fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
@@ -64,10 +64,11 @@ impl Drop for Neighbour {
     }
 }
 
-/// Bytes up to which a write needs no budget, in 256 MiB.
+/// Bytes up to which a write needs no budget on a server of 256 MiB.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// Writes the key, and asserts that it is acknowledged; again while a large one is told `busy`.
+/// Writes the key, and asserts that the write is acknowledged. Retries a large write that is
+/// rejected as `busy`.
 fn write(stream: &mut TcpStream, bytes: usize) {
     loop {
         let answer = put(stream, bytes);
@@ -83,7 +84,7 @@ fn write(stream: &mut TcpStream, bytes: usize) {
     }
 }
 
-/// The answer to a write.
+/// Sends a write, and returns the response.
 fn put(stream: &mut TcpStream, bytes: usize) -> String {
     let request = format!(
         "PUT /v1/topics/t/keys/neighbour HTTP/1.1\r\nHost: localhost\r\n\
@@ -102,7 +103,7 @@ fn put(stream: &mut TcpStream, bytes: usize) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Whether these bytes are one answer with all of its body.
+/// Whether these bytes are one complete response.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
         return false;

@@ -1,4 +1,4 @@
-//! A server that may use little: 1,024 descriptors, and 256 MiB where a control group can be made.
+//! A server with few resources: 1,024 descriptors, and 256 MiB if a control group can be created.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,23 +8,23 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Far beyond what any step takes: only a hang reaches it.
+/// Far longer than any step takes; only a hang reaches this limit.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Memory of the server.
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
-/// Descriptors of the server, soft and hard.
+/// Descriptors of the server, as soft and hard limit.
 pub(crate) const DESCRIPTORS: usize = 1024;
 
-/// Descriptors that a server may have.
+/// Limits on the descriptors of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
     pub(crate) soft: usize,
-    /// `None`: what the test itself has.
+    /// `None`: the limit of the test process.
     pub(crate) hard: Option<usize>,
 }
 
 impl Descriptors {
-    /// As many of both kinds.
+    /// Equal soft and hard limits.
     pub(crate) fn both(limit: usize) -> Self {
         Self {
             soft: limit,
@@ -33,10 +33,10 @@ impl Descriptors {
     }
 }
 
-/// One server at a time: the machine is small.
+/// Only one server runs at a time, because the machine may be small.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A server under limits. Ends with the test.
+/// A server under limits. Dropping it ends the server.
 pub(crate) struct World {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -48,11 +48,11 @@ pub(crate) struct World {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// A memory control group, removed when dropped.
+/// A memory control group. Dropping it removes the group.
 struct Group(PathBuf);
 
 impl Group {
-    /// A group of [`MEMORY_BYTES`]; `None` without the right to make one.
+    /// Creates a group of [`MEMORY_BYTES`]. `None` without the right to do so.
     fn new() -> Option<Self> {
         let name = format!("weir-abuse-{}", std::process::id());
         for (parent, limit) in [
@@ -64,12 +64,12 @@ impl Group {
                 continue;
             }
             let made = Self(group);
-            // Version 1 has a plain directory where version 2 has its root.
+            // Version 1 has a plain directory at the root path of version 2.
             if !made.0.join("cgroup.procs").exists() {
                 continue;
             }
             if fs::write(made.0.join(limit), MEMORY_BYTES.to_string()).is_ok() {
-                // Absent where there is no swap.
+                // The file does not exist without swap.
                 let _ = fs::write(made.0.join("memory.swap.max"), "0");
                 return Some(made);
             }
@@ -84,7 +84,7 @@ impl Drop for Group {
     }
 }
 
-/// The server's command under a limit of descriptors, in a control group if there is one.
+/// The server's command under limits of descriptors, in a control group if there is one.
 fn limited(directory: &Path, descriptors: Descriptors, group: Option<&Group>) -> Command {
     let script = "if [ -n \"$GROUP\" ]; then echo $$ >\"$GROUP/cgroup.procs\" || exit 99; fi
         ulimit -Sn \"$SOFT\" && { [ -z \"$HARD\" ] || ulimit -Hn \"$HARD\"; } && exec \"$@\"";
@@ -147,7 +147,7 @@ impl World {
         Self::prepared(Descriptors::both(DESCRIPTORS), |_| {})
     }
 
-    /// As `new`, of a directory in which commands without limits have run before.
+    /// Like `new`, after commands without limits have prepared the directory.
     pub(crate) fn prepared(descriptors: Descriptors, prepare: impl FnOnce(&Path)) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ impl World {
         connect(&self.address)
     }
 
-    /// Whether it runs in a control group.
+    /// Whether the server runs in a control group.
     pub(crate) fn is_grouped(&self) -> bool {
         self.group.is_some()
     }
@@ -196,7 +196,7 @@ impl World {
         assert!(matches!(status, 200 | 201), "{status} to {line}");
     }
 
-    /// A line of `/proc/PID/status` in bytes.
+    /// The value of a line of `/proc/PID/status`, in bytes.
     pub(crate) fn memory(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
@@ -204,9 +204,9 @@ impl World {
         kib.parse::<u64>().unwrap() << 10
     }
 
-    /// Asserts that the server lives and used no more memory than it may. Pages of the command's own
-    /// file, which is large in a build for tests, do not count: the system takes them back. A control
-    /// group ends a server that goes beyond its limit.
+    /// Asserts that the server runs, and has not used more memory than its limit. The pages of the
+    /// command's own file do not count, because the system can evict them; the file is large in a
+    /// test build. A control group ends a server that exceeds its limit.
     pub(crate) fn survived(&mut self, what: &str) {
         assert_eq!(self.child.try_wait().unwrap(), None, "{what}: it ended");
         let most = self.memory("VmHWM") - self.memory("RssFile");
@@ -222,9 +222,9 @@ impl World {
         assert!(most <= MEMORY_BYTES, "{what}: {most} bytes");
     }
 
-    /// Waits until the server has at most so many bytes resident.
+    /// Waits until the server has at most `bytes` bytes resident.
     pub(crate) fn wait_memory(&self, what: &str, bytes: u64) {
-        // A hundred reads of 64 MiB for clients that left are made one after the other.
+        // The server executes a hundred reads of 64 MiB, one at a time, for clients that have left.
         let end = Instant::now() + 5 * PATIENCE;
         loop {
             let now = self.memory("VmRSS");
@@ -237,14 +237,14 @@ impl World {
         }
     }
 
-    /// A number that the server reports.
+    /// A metric of the server.
     pub(crate) fn metric(&self, name: &str) -> Option<u64> {
         let page = get(&self.address, "/metrics");
         let mut lines = page.lines();
         lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// Waits until a number that the server reports is as wanted.
+    /// Waits until a metric of the server satisfies `wanted`.
     pub(crate) fn wait_metric(&self, name: &str, wanted: impl Fn(u64) -> bool) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -298,7 +298,7 @@ fn ask(address: &str, line: &str, body: &[u8]) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The status of an answer; 0: the connection was refused or cut.
+/// Sends a write. Returns the status of the response; 0: the connection was refused or closed.
 pub(crate) fn put(address: &str, line: &str, body: &[u8]) -> u16 {
     let answer = ask(address, line, body).unwrap_or_default();
     let status = answer
@@ -308,7 +308,7 @@ pub(crate) fn put(address: &str, line: &str, body: &[u8]) -> u16 {
     status.unwrap_or(0)
 }
 
-/// The answer to a GET, head and body.
+/// Sends a GET. Returns the response, head and body.
 pub(crate) fn get(address: &str, path: &str) -> String {
     ask(address, &format!("GET {path}"), b"").unwrap()
 }

@@ -1,4 +1,4 @@
-//! The chat of `programs/chat`: a server, its program, and a client in each of two languages.
+//! Tests `programs/chat`: a server with its program, and a client in each of two languages.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 
 use crate::run::Place;
 
-/// A file of this repository.
+/// The path of a file of this repository.
 fn source(name: &str) -> PathBuf {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     root.join(name)
 }
 
-/// A process that is killed when it is dropped.
+/// A child process. Dropping this kills it.
 struct Running(Child);
 
 impl Drop for Running {
@@ -22,7 +22,7 @@ impl Drop for Running {
     }
 }
 
-/// A server over HTTP, and its address.
+/// A server over HTTP, with its address.
 struct Server {
     url: String,
     _process: Running,
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// Somebody in a room.
+/// A user in a room.
 struct Person {
     types: ChildStdin,
     sees: Lines<BufReader<ChildStdout>>,
@@ -94,7 +94,7 @@ fn two_clients_in_two_languages_talk_and_are_refused() {
     ann.say("hello");
     ann.sees("ann: hello");
     let mut bob = Person::new(&place, node, &server.url, "bob");
-    // Who comes later reads what was said before.
+    // A user who joins later reads the earlier messages.
     bob.sees("ann: hello");
     bob.say("hi, Änn");
     bob.sees("bob: hi, Änn");
@@ -111,7 +111,7 @@ fn two_clients_in_two_languages_talk_and_are_refused() {
     bob.sees(&format!("* not said: {long}"));
     bob.say("bye");
     ann.sees("bob: bye");
-    // The room is its history.
+    // The room consists of its history.
     let said = place
         .run("tail room --type put -o json --columns key,value --at data")
         .ok()

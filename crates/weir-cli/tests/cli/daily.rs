@@ -1,4 +1,4 @@
-//! put, get, tail, delete, txn, topic.
+//! Tests put, get, tail, delete, txn and topic.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -240,7 +240,7 @@ fn followers_let_each_other_sleep_and_wait_without_work() {
         (child, lines)
     };
     let mut followers = [follow("a"), follow("b"), follow("c")];
-    // Not to wait for anything: time in which they could wake each other.
+    // The pause gives the followers time to wake each other, if they do.
     std::thread::sleep(Duration::from_millis(1500));
     let mut writer = place.weir();
     writer.args([
@@ -284,13 +284,13 @@ fn followers_let_each_other_sleep_and_wait_without_work() {
         let notes = std::fs::read_to_string(place.path(name)).unwrap();
         notes.matches("opened").count()
     };
-    // Each has its first look and that for the writer; a start beside another
-    // look can cost one more each.
+    // Each follower opens the store once at its start, and once for the writer. A start beside
+    // another open can cost one more each.
     let all = ["a", "b", "c"].map(opens);
     assert!(all.iter().sum::<usize>() <= 12, "{all:?}");
 }
 
-/// Hundredths of a second that a process has worked.
+/// CPU time of a process, in hundredths of a second.
 fn cpu_ticks(process: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let (_, fields) = text.rsplit_once(") ").unwrap();
@@ -322,7 +322,7 @@ fn all_nouns_have_the_same_verbs_and_old_spellings_are_gone() {
             assert!(found.iter().any(|name| name == verb), "{noun}: {found:?}");
         }
         for gone in ["new", "add", "info", "delete", "init", "alter", "describe"] {
-            // `program new` writes a project, and no program of a store.
+            // `program new` creates a project, not a program in a store.
             let own = (noun, gone) == ("program", "new");
             assert!(own || !found.iter().any(|name| name == gone), "{found:?}");
         }
@@ -347,7 +347,7 @@ fn all_nouns_have_the_same_verbs_and_old_spellings_are_gone() {
     ] {
         place.run(line).code(2);
     }
-    // Data goes only when that was said.
+    // Data is removed only with an explicit confirmation.
     place.run("put t x").ok();
     place.run("group create t g").ok();
     let asked = place.run("group rm t g").code(2);
@@ -392,7 +392,7 @@ fn positions_are_the_same_for_a_tail_and_for_a_group() {
             let shown = place.run(&format!("group show t {group} -o json")).ok();
             shown.json()["cursor"].as_u64().unwrap()
         };
-        // `start` is before the first record, and so is its offset.
+        // `start` is before the first record, so its offset is one lower.
         assert_eq!(cursor("g") + 1, first, "{from}");
         place.run(&format!("group create t other from={from}")).ok();
         assert_eq!(cursor("other") + 1, first, "{from}");
@@ -464,6 +464,6 @@ fn a_reader_that_goes_away_ends_the_command_quietly() {
         .read_line(&mut first)
         .unwrap();
     let done = crate::run::done(child.wait_with_output().unwrap());
-    // By the signal PIPE, without a word.
+    // The signal PIPE ended the command without a message.
     assert_eq!((done.code, done.err.as_str()), (-1, ""));
 }

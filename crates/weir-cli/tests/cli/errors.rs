@@ -1,11 +1,11 @@
-//! Errors: three lines, a code, the exit code of the table.
+//! Tests errors: three lines, a code, and the exit code of the table.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use crate::run::Place;
 
-/// Checks the form that every error has.
+/// Checks the form of an error.
 #[track_caller]
 fn check(err: &str, code: &str) {
     let lines: Vec<&str> = err.lines().collect();
@@ -56,7 +56,7 @@ fn help_says_that_there_is_no_such_error_code() {
         assert!(help.err.contains(&wanted), "{}", help.err);
         assert!(!help.err.contains("no command"), "{}", help.err);
     }
-    // A word that only begins like a code is a command that does not exist.
+    // A word that only begins like a code is an unknown command.
     for word in ["E", "E1x", "exits"] {
         let help = place.run(&format!("help {word}")).code(2);
         assert!(
@@ -260,7 +260,7 @@ fn a_value_is_found_under_the_names_that_it_has_in_json() {
     }
 }
 
-/// A newer weir may have written the file: what it meant is kept.
+/// A newer weir may have written the file, so unknown keys are preserved.
 #[test]
 fn what_is_not_known_in_contexts_is_told_once_and_kept() {
     let place = Place::new();

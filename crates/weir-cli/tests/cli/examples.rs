@@ -1,8 +1,8 @@
-//! Every command has help with examples, and every example works.
+//! Checks that the help of every command has examples, and that every example works.
 
 use crate::run::{Place, done};
 
-/// All commands with a help of their own, from the completion of the help.
+/// Finds all commands with help, from the command lists in the help.
 fn commands(place: &Place, prefix: &[&str], all: &mut Vec<Vec<String>>) {
     let mut words = prefix.to_vec();
     words.push("--help");
@@ -13,7 +13,7 @@ fn commands(place: &Place, prefix: &[&str], all: &mut Vec<Vec<String>>) {
     for line in help.lines() {
         match line.strip_prefix("  ") {
             _ if line == "Commands:" => within = true,
-            // The help of `weir` has its commands in groups.
+            // The help of `weir` lists its commands in groups.
             None if prefix.is_empty() && line.ends_with(':') => {
                 within = !line.ends_with("ptions:") && line != "Examples:";
             }
@@ -37,8 +37,7 @@ fn examples(help: &str) -> Vec<String> {
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
-/// What the examples of programs name: modules that are checked in, and a
-/// script for them.
+/// Creates the files that the examples of programs name: prebuilt modules, and a script for them.
 fn modules(place: &Place) {
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     for (from, name) in [
@@ -66,8 +65,9 @@ fn every_example_of_every_help_runs() {
         let group = help.contains("\nCommands:\n") && !words.is_empty();
         let first = words.first().map(String::as_str);
         assert!(group || examples.len() >= 2, "{words:?} has {examples:?}");
-        // Another program, which may not be built; a site, which docs/guide/jira.md has.
-        // A cluster runs until it is ended: tests/serve/cluster.rs has it.
+        // `weir lab` runs another program, which may not be built. `weir jira` needs a site; a test
+        // of docs/guide/jira.md covers it. A cluster runs until it is ended; tests/serve/cluster.rs
+        // covers it.
         if matches!(first, Some("lab" | "jira" | "cluster")) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Formats: JSON has what the table has, and every field is described.
+//! Tests that JSON has every field of the table, and that every field is described.
 
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn filled() -> Place {
     place
 }
 
-/// As `filled`, with a program.
+/// Like `filled`, with a program.
 fn programmed() -> Place {
     let place = filled();
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
@@ -67,7 +67,7 @@ fn programmed() -> Place {
     place
 }
 
-/// Names of the first object, with the text forms of a field as the field.
+/// Member names of the first object; the text forms of a field count as the field.
 fn members(value: &Value) -> Vec<String> {
     let object = value.as_array().map_or(value, |array| &array[0]);
     let plain = |name: &String| match name.trim_end_matches("64") {

@@ -1,4 +1,4 @@
-//! group, tail --group, and the retention of topics.
+//! Tests group, tail --group, and the retention of topics.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -56,7 +56,7 @@ fn a_work_queue_over_several_commands() {
             "group nack jobs work 3 --claim {claim} --reason broken"
         ))
         .ok();
-    // Given up: the next claim writes the letter and goes on.
+    // The next claim writes the dead letter of the record, and continues.
     let claimed = place
         .run("group claim jobs work --max 9 -o json")
         .ok()
@@ -99,7 +99,7 @@ fn tail_as_a_group_prints_each_record_once() {
     assert_eq!(tail(""), "");
     place.run("put orders o4").ok();
     assert_eq!(tail(""), "o4\n");
-    // From a group of another mode records are claimed.
+    // A group in another mode needs claims.
     for mode in ["shared", "keyed"] {
         place
             .run(&format!("group create orders {mode} mode={mode}"))
@@ -130,7 +130,7 @@ fn a_group_is_followed_in_a_directory_that_others_write_to() {
         place.run(&format!("put orders o{n} --lock-wait 30s")).ok();
         assert_eq!(line(), format!("o{n}"));
     }
-    // What it printed is done.
+    // The records that it printed are done.
     place.run("put other x --lock-wait 30s").ok();
     let list = place
         .run("group show orders mail -o json --lock-wait 30s")
@@ -160,7 +160,7 @@ fn retention_waits_for_a_group_and_tells_who_comes_late() {
     place.run("topic set log hold-for-groups=a").ok();
     retained(1);
     place.run("tail log --group a").ok();
-    // The ALTER is the newest record; groups pass it without being asked.
+    // The ALTER is the newest record; groups skip it automatically.
     retained(0);
     place.run("put log y").ok();
     let gone = place.run("tail log --from 2").code(4);
@@ -214,7 +214,7 @@ fn groups_at_a_server_answer_as_in_a_directory() {
             assert!(far.err.contains("(E110)"), "{}", far.err);
         }
     }
-    // Following ends after so many.
+    // Following ends after the limit.
     let far = there.run(&format!(
         "tail jobs --group new -f -n 3 -o raw --at {}",
         server.url

@@ -1,4 +1,4 @@
-//! What the command says about a store and the machine it is on.
+//! Tests what the command reports about a store and the machine.
 
 use crate::run::{Place, done};
 
@@ -44,7 +44,7 @@ fn doctor_looks_at_the_machine_and_leaves_nothing_behind() {
         assert_ne!(state(name), "failed", "{name}");
     }
     assert!(!place.path("weir-data").exists());
-    // A limit that no store can live with ends with exit code 1.
+    // A limit too low for any store gives exit code 1.
     let mut shell = place.command("/bin/sh");
     shell.args(["-c", "ulimit -n 32; exec \"$0\" doctor -o json"]);
     shell.arg(env!("CARGO_BIN_EXE_weir"));

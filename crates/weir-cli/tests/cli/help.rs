@@ -1,4 +1,5 @@
-//! What a user without the source finds in the command itself: guides, error codes, fields, completion.
+//! Tests what a user without the source finds in the command: guides, error codes, fields,
+//! completion.
 
 use crate::run::{Place, done};
 
@@ -59,11 +60,11 @@ fn the_fields_of_a_command_need_none_of_its_arguments() {
             .contains("attempts")
     );
     place.run("tail -o json").code(2);
-    // Nothing was opened or created for it.
+    // The command opened and created no store.
     assert!(!place.path("weir-data").exists());
 }
 
-/// What bash offers for the last of these words.
+/// The candidates of bash for the last of these words.
 fn completed(place: &Place, words: &[&str]) -> Vec<String> {
     let script = "source <(weir completion bash); COMP_TYPE=9 COMP_WORDS=(\"$@\"); \
         COMP_CWORD=$(($# - 1)); _clap_complete_weir weir \"${@: -1}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
@@ -107,7 +108,7 @@ fn bash_completes_commands_options_and_topics() {
     assert_eq!(completed(&place, &other), ["elsewhere"]);
     let other = ["weir", "tail", "--at", "other", "e"];
     assert_eq!(completed(&place, &other), ["elsewhere"]);
-    // Where there is no store, nothing is offered and none is created.
+    // Without a store there are no candidates, and no store is created.
     let none = ["weir", "tail", "--at", "none", "e"];
     assert_eq!(completed(&place, &none), [""; 0]);
     assert!(!place.path("none").exists());

@@ -1,4 +1,4 @@
-//! import and export: every item once, whatever happens.
+//! Tests import and export: every item is written once, whatever happens.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::run::Place;
 
-/// NDJSON of so many items with keys of their own.
+/// NDJSON of `count` items with distinct keys.
 fn items(count: u64) -> String {
     let mut text = String::new();
     for n in 0..count {
@@ -19,7 +19,7 @@ fn items(count: u64) -> String {
     text
 }
 
-/// A number that looks random, from a number that is not.
+/// A pseudo-random number, computed from `n`.
 fn mixed(n: u64) -> u64 {
     let n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     n ^ n >> 29
@@ -41,8 +41,7 @@ fn an_import_that_is_killed_again_and_again_ends_with_each_item_once() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // Where the kill falls is the machine's business; what holds, holds
-        // wherever it falls.
+        // The moment of the kill depends on the machine. The assertions hold for every moment.
         std::thread::sleep(Duration::from_millis(20 + mixed(kills) % 150));
         if kills < 8 {
             child.kill().unwrap();
@@ -193,7 +192,7 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
         assert_eq!(place.run(line).ok().json()["broken"], 3);
         assert_eq!(letters(), expect, "also those after the last good line");
     }
-    // What a crash cut is written again, whole.
+    // A letter that a crash truncated is written again, complete.
     let text = std::fs::read_to_string(place.path("dead")).unwrap();
     place.write("dead", &text[..text.len() - 5]);
     place.run(line).ok();

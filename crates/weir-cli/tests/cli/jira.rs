@@ -1,4 +1,4 @@
-//! `weir jira` at a simulated site, as the guide shows it.
+//! Tests `weir jira` at a simulated site, as in the guide.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use crate::run::{Done, Place, done};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/jira.md");
 
-/// A simulated site; killed when it is dropped.
+/// A simulated site. Dropping this kills it.
 struct Site {
     child: Child,
     url: String,
@@ -79,7 +79,8 @@ fn the_guide_to_jira_runs() {
     assert_eq!(report["writes"], 0, "{report}");
 }
 
-/// The replica is read after the site is gone, and a pull then says that it cannot be reached.
+/// The replica can be read after the site has ended. A pull then reports that the site is
+/// unreachable.
 #[test]
 fn a_replica_is_read_without_its_site() {
     let place = Place::new();
@@ -97,7 +98,8 @@ fn a_replica_is_read_without_its_site() {
     assert!(failed.err.contains("cannot pull"), "{}", failed.err);
 }
 
-/// A replica of Data Center is read with a personal access token, and refuses changes in one sentence.
+/// A replica of Data Center is read with a personal access token. It rejects changes in one
+/// sentence.
 #[test]
 fn data_center_is_read_only() {
     let place = Place::new();
@@ -143,7 +145,7 @@ fn data_center_is_read_only() {
     assert!(without.err.contains("refused the token"), "{}", without.err);
 }
 
-/// A query outside of the subset is refused with the place of the fault.
+/// A query outside of the subset is rejected with the position of the error.
 #[test]
 fn a_query_that_is_not_understood_is_refused() {
     let place = Place::new();
@@ -161,7 +163,7 @@ fn a_query_that_is_not_understood_is_refused() {
     assert_ne!(missing.code, 0);
 }
 
-/// Changes wait in the outbox without the site, are shown, and reach it once.
+/// Changes are queued in the outbox without the site, are listed, and reach the site once.
 #[test]
 fn changes_wait_in_the_outbox_and_are_pushed() {
     let place = Place::new();
@@ -217,7 +219,7 @@ fn changes_wait_in_the_outbox_and_are_pushed() {
     assert_eq!(place.run("jira pull -o json").ok().json()["writes"], 0);
 }
 
-/// What cannot be done is refused with the field and the values that are possible.
+/// An impossible change is rejected with the field and its possible values.
 #[test]
 fn worklogs_and_favourites_of_a_site_in_another_zone() {
     let place = Place::new();
@@ -313,7 +315,7 @@ fn a_wrong_change_is_refused_before_it_is_queued() {
     );
 }
 
-/// A stand-in for the program that speaks with the keyring of a desktop: it keeps secrets in files.
+/// A substitute for the program that accesses the desktop keyring. It stores secrets in files.
 const SECRET_TOOL: &str = r#"#!/bin/sh
 command=$1; shift
 [ "$command" = store ] && shift 2
@@ -324,7 +326,7 @@ lookup) cat "$KEYRING/$name" ;;
 esac
 "#;
 
-/// A token is kept by the keyring where that is asked for, is in no file of the settings and in no
+/// The keyring stores a token if the user selects it. The token is in no settings file and in no
 /// record, and is not printed.
 #[test]
 fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
@@ -347,7 +349,7 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
     let url = &site.url;
     let login =
         format!("weir jira login {url} --email me@example.com --token-file {file} --keep keyring");
-    // Without the program the login says what to install, and keeps nothing.
+    // Without the program, the login prints what to install, and stores nothing.
     let refused = shell(&place, &login);
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains("libsecret-tools"), "{}", refused.err);
@@ -381,11 +383,11 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
     }
     assert!(said.contains("Fresh"), "{said}");
     assert!(!said.contains("s3cret"), "{said}");
-    // A token that has expired is warned of, whatever the site answers.
+    // An expired token gives a warning, whatever the site responds.
     with(&format!("{login} --expires 2020-01-01")).ok();
     let late = with("weir jira pull").ok();
     assert!(late.err.contains("has expired"), "{}", late.err);
-    // A token that the keyring has lost is one clear sentence.
+    // A token that the keyring has lost gives one clear sentence.
     for entry in fs::read_dir(&keyring).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
@@ -396,7 +398,7 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
         "{}",
         lost.err
     );
-    // Neither a file of the settings nor the store has it.
+    // Neither a settings file nor the store contains the token.
     let mut folders = vec![place.path("")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -412,7 +414,7 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
     }
 }
 
-/// Controls a simulated site.
+/// Sends a control request to a simulated site.
 fn control(url: &str, path: &str, body: &str) {
     let host = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -425,7 +427,7 @@ fn control(url: &str, path: &str, body: &str) {
     assert!(first.contains(" 200 "), "{first}");
 }
 
-/// A site that does not answer as Weir relies on is named, with the expectation, and ends with an exit code.
+/// A site that violates an expectation gives an error with the expectation, and an exit code.
 #[test]
 fn a_site_is_checked() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The real command, run as people and scripts run it.
+//! Runs the real command, as people and scripts do.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

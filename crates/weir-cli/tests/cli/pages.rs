@@ -1,5 +1,5 @@
-//! The transcripts of servers that the README and the guide print, run as they
-//! stand, but for the ports: the kernel chooses others.
+//! Runs the server transcripts of the README and the guide unchanged, except for the ports, which
+//! the kernel selects.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
@@ -20,7 +20,7 @@ fn blocks(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The commands of a transcript with what each of them prints.
+/// The commands of a transcript, each with its output.
 fn steps(transcript: &str) -> Vec<(String, String)> {
     let mut steps: Vec<(String, String)> = Vec::new();
     for line in transcript.lines() {
@@ -35,19 +35,19 @@ fn steps(transcript: &str) -> Vec<(String, String)> {
     steps
 }
 
-/// Two ports that nobody listens at.
+/// Two ports without a listener.
 fn ports() -> [u16; 2] {
     let any = || TcpListener::bind("127.0.0.1:0").unwrap();
     let (one, two) = (any(), any());
     [&one, &two].map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// A shell in which a page is typed.
+/// A shell that executes the commands of a page.
 struct Shell {
     place: Place,
     variables: BTreeMap<String, String>,
     ports: [u16; 2],
-    /// What was started with `&`, and what it says.
+    /// The process that was started with `&`, and its output.
     follower: Option<(Child, Lines<BufReader<ChildStderr>>)>,
 }
 
@@ -66,7 +66,7 @@ impl Shell {
         let path = std::env::var("PATH").unwrap();
         let mut shell = self.place.command("/bin/sh");
         shell.args(["-c", text]).envs(&self.variables);
-        // Where it listens is what the page says, under other numbers.
+        // The addresses are those of the page, with other ports.
         let [http, native] = self.ports;
         shell.env("WEIR_SERVE_HTTP", format!("127.0.0.1:{http}"));
         shell.env("WEIR_SERVE_NATIVE", format!("127.0.0.1:{native}"));
@@ -104,7 +104,7 @@ impl Shell {
             let kill = format!("kill {}", child.id());
             assert!(self.command(&kill).status().unwrap().success());
             assert_eq!(child.wait().unwrap().code(), Some(0));
-            // The journal of the server, in lines of JSON, is no part of it.
+            // The log of the server, in lines of JSON, is not part of the transcript.
             let rest: Vec<String> = said.map(Result::unwrap).collect();
             assert!(rest.iter().all(|line| line.starts_with('{')), "{rest:?}");
         } else {
@@ -114,7 +114,7 @@ impl Shell {
                 .unwrap();
             let mut seen = String::from_utf8(done.stdout).unwrap();
             if !seen.is_empty() && !seen.ends_with('\n') {
-                // The next prompt begins a line of its own.
+                // The next prompt starts on a new line.
                 seen.push('\n');
             }
             assert_eq!(seen, printed, "{command}");

@@ -1,4 +1,4 @@
-//! `weir program`: each verb on real modules, with what can be wrong.
+//! Tests `weir program`: each verb on real modules, and its errors.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn account(number: u8) -> String {
     format!("{number:02x}{}", "00".repeat(31))
 }
 
-/// A transfer's value: destination, amount, any state of both.
+/// A transfer's value: destination, amount, and any state of both accounts.
 fn transfer(to: u8, amount: i64) -> Vec<u8> {
     let mut value = vec![0; 32];
     value[0] = to;
@@ -38,8 +38,8 @@ fn pay(place: &Place, from: u8, to: u8, amount: i64) -> crate::run::Done {
     ))
 }
 
-/// A bank with a mint of 100 (intention 2), a transfer of 30 (3), and one of
-/// 71 that is refused (4); and a plain topic (5, 6).
+/// A bank with a mint of 100 (intention 2), a transfer of 30 (3), and a rejected transfer of 71
+/// (4); and a plain topic (5, 6).
 fn bank() -> Place {
     let place = Place::new();
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
@@ -51,8 +51,7 @@ fn bank() -> Place {
     place
 }
 
-/// A program that writes a line for each put, with the first byte of the value
-/// as level.
+/// A program that writes a log line for each put. The first byte of the value is the level.
 fn chatty() -> Vec<u8> {
     let mut module = b"\0asm\x01\0\0\0".to_vec();
     let mut section = |id: u8, body: &[u8]| {
@@ -60,7 +59,7 @@ fn chatty() -> Vec<u8> {
         module.push(u8::try_from(body.len()).unwrap());
         module.extend_from_slice(body);
     };
-    // Types: log, input_read, and what is exported.
+    // Types: log, input_read, and the exports.
     section(
         1,
         b"\x03\x60\x03\x7f\x7f\x7f\x00\x60\x04\x7f\x7f\x7f\x7f\x01\x7f\x60\x00\x01\x7f",
@@ -280,7 +279,7 @@ fn a_trace_shows_what_was_read_emitted_and_spent() {
     let last = text.lines().last().unwrap();
     assert!(last.contains("not compared: it left no record"), "{text}");
     assert!(last.ends_with("that is no damage"), "{text}");
-    // What the first writes answered is what is spent when they run again.
+    // The fuel of the original verdicts is the fuel of the replay.
     let paid = pay(&place, 2, 1, 5).ok().json();
     let again = place
         .run(&format!("program trace bank {} -o json", paid["intention"]))
@@ -292,7 +291,7 @@ fn a_trace_shows_what_was_read_emitted_and_spent() {
 #[test]
 fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
     let place = bank();
-    // A backup writes everything out of the log.
+    // A backup writes the state of the log to files.
     place.run("backup copy").ok();
     pay(&place, 1, 2, 1).ok();
     let listing = |name: &str| {
@@ -320,7 +319,7 @@ fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
         assert_eq!(json["stored"], "equal", "{json}");
     }
     assert!(before == listing("weir-data"), "a file was changed");
-    // While somebody has it open for writing.
+    // Another process has the store open for writing.
     let mut tail = place.weir();
     tail.args(["tail", "bank", "-f"])
         .stdout(std::process::Stdio::piped());
@@ -386,7 +385,7 @@ fn a_trace_shows_what_each_language_says_of_a_mistake() {
         let trace = trace.ok().text();
         assert!(trace.contains("verdict  ERROR TRAP unreachable"), "{trace}");
     }
-    // A text that is computed reaches the caller whole.
+    // A computed text reaches the caller complete.
     place.write("long", "12345678901234567");
     let done = place.run("put as-assert @long --key k").code(3);
     let said = "code 1: 17 bytes, at most 16";
@@ -412,12 +411,12 @@ fn a_history_is_judged_again_by_another_program() {
     place.run("delete w --key a").ok();
     place.write("three", "three one two");
     place.run("put w @three --key b").ok();
-    // The program of the time says what it said.
+    // The original program gives equal verdicts.
     let same = place.run("program replay w --with words.wasm -o json").ok();
     assert_eq!(same.json(), Value::Array(Vec::new()));
     let said = "w: 6 intentions, 0 differ";
     assert!(same.err.contains(said), "{}", same.err);
-    // `vanilla` takes everything as it comes.
+    // `vanilla` accepts every write unchanged.
     let other = place.run("program replay w --with vanilla.wasm -o json");
     let other = other.code(3);
     let rows = other.json();
@@ -437,7 +436,7 @@ fn a_history_is_judged_again_by_another_program() {
     assert!(other.err.contains(said), "{}", other.err);
     let later = place.run("program replay w --with vanilla.wasm --from 7 -o json");
     assert_eq!(later.code(3).json().as_array().unwrap().len(), 1);
-    // A program that was replaced is the other one all along.
+    // The other module also replaces the program that was deployed later.
     place.run("program replace w vanilla.wasm").ok();
     place.run("put w @many --key c").ok();
     let old = place
@@ -474,13 +473,13 @@ fn a_history_is_judged_again_by_another_program() {
         let done = place.run(line).code(code);
         assert!(done.err.contains(why), "{line}: {}", done.err);
     }
-    // Another topic with the module is judged by the other one as well.
+    // Another topic with the module runs the other module too.
     place.run("program deploy w2 words.wasm").ok();
     let same = place.run("program replay w --with words.wasm").code(3);
     assert!(same.err.contains("topic w2 ran"), "{}", same.err);
     place.run("program deploy m words.wasm state=memory").ok();
     place.run("put m x").ok();
-    // Without the beginning of the log, both begin with the state that is left.
+    // Without the beginning of the log, both runs start from the remaining state.
     place.run("compact").ok();
     place.run("put m x").ok();
     let refused = place.run("program replay m --with vanilla.wasm").code(1);
@@ -648,7 +647,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
         failed.err
     );
     place.run("put guarded x --key k --no-create").code(3);
-    // A topic that is there keeps what it has, and nothing is said of it.
+    // An existing topic does not change, and no note is printed about it.
     place.run("put plain x --key k").ok();
     let failed = place.run("program deploy plain text.wasm").code(3);
     assert!(!failed.err.contains("was not made"), "{}", failed.err);
@@ -663,7 +662,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
 #[test]
 fn a_module_that_needs_an_option_is_told_so_before_it_is_deployed() {
     let place = Place::new();
-    // Bytes of counter.wasm up to its memory, which may then be 17 pages.
+    // The bytes of counter.wasm up to its memory section, which is changed to 17 pages.
     let module = file("programs/prebuilt/counter.wasm");
     let one_page = b"\x05\x04\x01\x01\x01\x01";
     let at = module
@@ -683,7 +682,7 @@ fn a_module_that_needs_an_option_is_told_so_before_it_is_deployed() {
     assert_eq!(checked.err, "");
 }
 
-/// What goes wrong with a program has advice that can be typed.
+/// Errors of a program have advice that can be typed.
 #[test]
 fn advice_names_the_option_the_intention_and_the_hash() {
     let place = Place::new();
@@ -763,7 +762,7 @@ fn what_stands_for_nothing_is_told_with_its_place() {
     let looked = place.path("chatt.wasm");
     let said = format!("there is no {}", looked.display());
     assert!(done.err.contains(&said), "{}", done.err);
-    // Each option of a program is explained, with its default.
+    // The help explains each option of a program, with its default.
     let help = place.run("program deploy --help").ok().text();
     for (option, default) in [
         ("state", "kv".to_owned()),

@@ -1,4 +1,4 @@
-//! `weir query` over files and topics.
+//! Tests `weir query` over files and topics.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -156,7 +156,7 @@ fn a_checkpoint_goes_on_after_the_last_result() {
     );
     let other = place.words(&["query", "a.ndjson", "--checkpoint", "here"]);
     assert!(other.err.contains("(E705)"), "{}", other.err);
-    // What cannot be gone on with is not begun.
+    // A query that could not be resumed is not started.
     let sort = [
         "query",
         "a.ndjson",
@@ -179,7 +179,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn compressed_files_are_read_for_what_they_hold() {
     let place = Place::new();
-    // Two members, as of `cat a.gz b.gz`, and two frames.
+    // Two members, as in `cat a.gz b.gz`, and two frames.
     let line = |n: usize| format!("{{\"n\":{n},\"pad\":\"{}\"}}\n", "x".repeat(100));
     let half = |from: usize| (from..from + 500).map(line).collect::<String>();
     let gz = [gzip(half(0).as_bytes()), gzip(half(500).as_bytes())].concat();
@@ -198,7 +198,7 @@ fn compressed_files_are_read_for_what_they_hold() {
     let found = lines(&place, &words);
     assert_eq!(found, (0..2000).map(|n| n.to_string()).collect::<Vec<_>>());
 
-    // Page after page and run after run, over the border of members, frames and files.
+    // Page after page and run after run, across members, frames and files.
     let mut found = Vec::new();
     let more = ["--page-size", "4096", "-n", "300", "--checkpoint", "here"];
     for _ in 0..7 {
@@ -206,7 +206,7 @@ fn compressed_files_are_read_for_what_they_hold() {
     }
     assert_eq!(found, (0..2000).map(|n| n.to_string()).collect::<Vec<_>>());
 
-    // One that begins alike and holds less than the run before had read of it.
+    // A file with an equal beginning, but fewer bytes than the previous run has read.
     place.write("c.gz", &gz);
     let words = ["query", "c.gz", "-n", "900", "--page-size", "4096"];
     let words = [&words[..], &["--checkpoint", "there"]].concat();
@@ -221,7 +221,7 @@ fn a_compressed_file_that_is_cut_off_or_damaged_is_an_error() {
     let place = Place::new();
     let text = "{\"n\":1}\n".repeat(10_000);
     let gz = gzip(text.as_bytes());
-    // As the command zstd writes it: a library leaves the checksum out unless asked.
+    // As the command zstd writes it; the library omits the checksum by default.
     let mut frame = zstd::Encoder::new(Vec::new(), 0).unwrap();
     frame.include_checksum(true).unwrap();
     frame.write_all(text.as_bytes()).unwrap();
@@ -244,7 +244,7 @@ fn a_compressed_file_that_is_cut_off_or_damaged_is_an_error() {
     }
 }
 
-/// Groups and aggregates are printed once, at whichever place the runs stop.
+/// Groups and aggregates are printed once, wherever the runs stop.
 #[test]
 fn a_checkpoint_of_groups_comes_to_its_end() {
     let place = Place::new();
@@ -331,7 +331,8 @@ fn a_file_that_is_left_out_is_owed_until_it_is_abandoned() {
 #[test]
 fn a_run_ends_when_its_checkpoint_cannot_be_kept() {
     let place = Place::new();
-    // Many times what a pipe holds, so that the run cannot get far before its first line is read.
+    // Much more than the capacity of a pipe, so that the run cannot advance far before its first
+    // line is read.
     let input = "{\"n\":1}\n".repeat(100_000);
     place.write("a.ndjson", &input);
     let mut command = place.weir();
@@ -379,7 +380,7 @@ fn a_checkpoint_is_of_its_files() {
         );
         assert!(other.out.is_empty());
     }
-    // What is added before the end was seen belongs to the run.
+    // Data added before the run has seen the end belongs to the run.
     place.write("a b%.ndjson", format!("{old}{{\"id\":4}}\n"));
     assert_eq!(run("a b%.ndjson", "2").ok().text(), "2\n3\n");
     let end = run("a b%.ndjson", "9").ok();
@@ -394,14 +395,14 @@ fn a_checkpoint_is_of_its_files() {
     );
 }
 
-/// Kills a query in the middle of its output; says how many whole lines it printed
-/// before, all of which are those wanted.
+/// Kills a query in the middle of its output. Returns the number of complete lines that it printed,
+/// all of which must be as wanted.
 fn killed(place: &Place, words: &[&str], wanted: &[String]) -> usize {
     let mut command = place.weir();
     let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut bytes = Vec::new();
-    // The rest does not fit between the two.
+    // The pipe and the buffer cannot hold all of the remaining output.
     for _ in 0..1000 {
         out.read_until(b'\n', &mut bytes).unwrap();
     }
@@ -432,7 +433,7 @@ fn a_query_that_is_killed_goes_on_where_it_noted() {
     ] {
         let words = [words, vec!["-o", "raw", "--checkpoint", file]].concat();
         let printed = killed(&place, &words, &items);
-        // What the killed process did not note it prints again: at most a page.
+        // The next run repeats the results that the killed process did not record: at most a page.
         let rest = lines(&place, &words);
         let again = (rest.len() + printed).checked_sub(items.len());
         assert!(again.is_some_and(|again| again <= 256), "{again:?}");
@@ -445,7 +446,7 @@ fn a_query_that_is_killed_goes_on_where_it_noted() {
 #[test]
 fn errors_name_the_byte_of_the_file() {
     let place = files();
-    // Pages of ten bytes, so that it is not the first.
+    // Pages of ten bytes, so that the error is not in the first page.
     let words = [
         "query",
         "a.ndjson",
@@ -478,7 +479,7 @@ fn errors_name_the_byte_of_the_file() {
     assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
     let done = place.words(&["query", "a.ndjson", "--where", "$.n = 1"]);
     assert!(done.err.contains("expected `==`, not `=`"), "{}", done.err);
-    // An option in place of the expression is no expression either.
+    // An option is not accepted in place of the expression.
     let done = place.words(&["query", "a.ndjson", "--where", "--limit", "1"]);
     assert_eq!(done.code, 2);
     place.write("e.json", "\u{feff}[1]");
@@ -548,7 +549,7 @@ fn topics_come_as_the_store_decided_them() {
         ),
         ["no"]
     );
-    // Creations take an offset, and are no items.
+    // A CREATE takes an offset, but is not an item.
     assert_eq!(
         lines(
             &place,
@@ -564,7 +565,7 @@ fn topics_come_as_the_store_decided_them() {
         ),
         ["2", "1"]
     );
-    // The key of both topics is `k`.
+    // The key in both topics is `k`.
     assert_eq!(
         lines(&place, &["query", "--from", "o.*", "--latest"]),
         ["{\"n\":2}", "{\"n\":3}"]
@@ -583,7 +584,7 @@ fn topics_come_as_the_store_decided_them() {
     let words = ["query", "--from", "o.*", "-n", "2", "--checkpoint", "c"];
     assert_eq!(lines(&place, &words), ["{\"n\":1}", "{\"n\":3}"]);
     place.words(&["put", "o.b", "{\"n\":4}", "-q"]).ok();
-    // What is new is not part of the query that began before.
+    // New records are not part of the resumed query.
     assert_eq!(lines(&place, &words), ["{\"n\":2}"]);
     assert!(lines(&place, &words).is_empty());
     let done = place.words(&["query", "--from", "nothing"]);
@@ -624,7 +625,7 @@ fn the_size_of_pages_does_not_show() {
         assert_eq!(sorted("a.json", size), expected, "{size}");
         assert_eq!(sorted("a.ndjson", size), expected, "{size}");
     }
-    // What is no array is none in pieces either.
+    // Invalid arrays are invalid in pieces too.
     for (name, text) in [
         ("b.json", "[1,2,]"),
         ("c.json", "[1,,2]"),
@@ -637,7 +638,7 @@ fn the_size_of_pages_does_not_show() {
             assert_eq!(done.code, 65, "{name} {size} {}", done.text());
         }
     }
-    // And it goes on in the middle.
+    // The query resumes in the middle.
     let words = [
         "query",
         "a.json",
@@ -699,7 +700,7 @@ fn a_server_is_queried_and_followed() {
         .words(&["put", "o.a", "{\"n\":1}", "-k", "x", "--at", at, "-q"])
         .ok();
     assert_eq!(lines(&place, &latest), ["{\"n\":1}"]);
-    // It continues after a key, whatever happens to that one.
+    // The query resumes after a key, whatever happens to that key.
     let put = |key: &str, n: &str| {
         place
             .words(&["put", "l", n, "-k", key, "--at", at, "-q"])
@@ -731,7 +732,7 @@ fn a_server_is_queried_and_followed() {
         "query", "--from", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
     ]);
     let child = follow.stdout(Stdio::piped()).spawn().unwrap();
-    // Whether it is there first or the record is: it comes.
+    // The record appears, whether the query or the record is first.
     place
         .words(&["put", "o.a", "{\"n\":0}", "--at", at, "-q"])
         .ok();
@@ -763,7 +764,7 @@ fn records_that_are_not_json_stop_a_query_or_are_left_out() {
             let begin = ["query", "--from", "o", "--at", at, "-q"];
             place.words(&[&begin, words].concat())
         };
-        // Whatever is asked, and in whatever form it is to be printed.
+        // For each query and each output format.
         for words in [
             &["-o", "json"][..],
             &["-o", "jsonl"],
@@ -794,9 +795,9 @@ fn records_that_are_not_json_stop_a_query_or_are_left_out() {
         assert_eq!(skip(&["-o", "csv"]).text().lines().count(), 3);
         assert_eq!(skip(&["-o", "raw"]).text(), "{\"n\":1}\n{\"n\":2}\n");
         assert_eq!(skip(&["--select", "count"]).text(), "2\n");
-        // Those that are left out do not count.
+        // Skipped items do not count.
         assert_eq!(skip(&["-n", "2"]).text(), "{\"n\":1}\n{\"n\":2}\n");
-        // What nothing looks into goes through as it is.
+        // Items that the query does not read are passed through unchanged.
         let raw = run(&["-o", "raw"]).ok().text();
         assert_eq!(raw, "{\"n\":1}\nno\n{\"n\":x}\n{\"n\":2}\n");
         let whole = run(&["--on-bad-item", "undefined", "-o", "json"]).code(2);
@@ -811,7 +812,7 @@ fn records_that_are_not_json_stop_a_query_or_are_left_out() {
     check("data");
     let served = Served::new(&place, "127.0.0.1:0", &[]);
     check(&served.url);
-    // Through its socket.
+    // Through the socket of the directory.
     check("data");
 }
 
@@ -825,7 +826,7 @@ fn lines_that_somebody_writes_are_answered_as_they_come() {
     let mut input = child.stdin.take().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     for id in 0..3 {
-        // The end of a line comes later than its begin.
+        // The end of a line arrives later than its beginning.
         write!(input, "{{\"id\":{id}}}\n{{\"id\"").unwrap();
         input.flush().unwrap();
         let mut line = String::new();
@@ -852,12 +853,12 @@ fn what_is_for_topics_is_refused_for_files() {
     }
 }
 
-/// Most memory of a query so far, in KiB, when all but some of its lines were read.
+/// Peak memory of a query in KiB, after all but some of its lines were read.
 fn peak(place: &Place, words: &[&str], lines: usize) -> u64 {
     let mut command = place.weir();
     let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
-    // What is left does not fit into the pipe, so that it is still there.
+    // The remaining output exceeds the pipe, so the process still runs.
     for _ in 0..lines {
         out.next().unwrap().unwrap();
     }
@@ -898,7 +899,8 @@ fn a_merge_of_files_holds_two_pages_of_each() {
     let merge = [&["query"][..], &files, &options].concat();
     let alone = [&["query", "0.ndjson"][..], &options].concat();
     let (ten, one) = (peak(&place, &merge, 59_000), peak(&place, &alone, 5000));
-    // Thirty megabytes in all. Nine files more, with what is known of their items.
+    // The files have thirty megabytes in total. The bound allows three pages for each of nine more
+    // files.
     let bound = 9 * 3 * PAGE / 1024;
     assert!(
         ten.saturating_sub(one) < bound,
@@ -925,7 +927,7 @@ fn a_pattern_that_cannot_match_says_how_patterns_are_written() {
         assert!(done.err.contains("E316"), "{}", done.err);
         assert!(done.err.contains("one whole part"), "{}", done.err);
     }
-    // Nothing is followed that can never come.
+    // A pattern that cannot match a topic is not followed.
     place.run("query --from ord* --follow").code(4);
 }
 
@@ -959,7 +961,7 @@ fn several_paths_are_columns_in_every_format() {
         out(&["-o", "table"]),
         "ID        NAME\n1         Kim \"K\", Ann\\tB\n[ 1,\\r2]\n"
     );
-    // One path is one value, and bare with -r.
+    // One path gives one value, without quotes with -r.
     let one = |more: &[&str]| {
         let words = ["query", "s.ndjson", "--select", "$.who.name"];
         place.words(&[&words[..], more].concat())
@@ -1000,7 +1002,7 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
         .words(&[&words[..], &["--order-by", "points"]].concat())
         .code(2);
     assert!(found.err.contains("the name of a result"), "{}", found.err);
-    // Of records as well, here and where a server has part in it.
+    // The same query over records, locally and where a server executes a part.
     for (key, line) in sales.lines().enumerate() {
         place
             .words(&[
@@ -1085,7 +1087,7 @@ fn values_one_after_the_other_are_read_page_by_page() {
             .text(),
         "1\n2\n3\n"
     );
-    // It is resumed, and a fault names its place; bad ones are left out of lines alone.
+    // The query is resumed, and an error has its position. Bad items are skipped in lines only.
     let words = [
         "query",
         "v.json",
@@ -1121,7 +1123,7 @@ fn values_one_after_the_other_are_read_page_by_page() {
 #[test]
 fn what_a_consumer_did_not_take_comes_again() {
     let place = Place::new();
-    // More than a pipe holds.
+    // More than the capacity of a pipe.
     let line = |n: usize| format!("{{\"n\":{n},\"pad\":\"{}\"}}\n", "x".repeat(1000));
     place.write("a.ndjson", (0..2000).map(line).collect::<String>());
     let run = |command: &str| {
@@ -1135,11 +1137,12 @@ fn what_a_consumer_did_not_take_comes_again() {
         ];
         place.words(&[&words[..], &["--into", command]].concat())
     };
-    // It takes nothing, and its exit code is that of the run.
+    // The command reads nothing; its exit code is that of the run.
     let done = run("exit 7").code(7);
     assert_eq!(done.text(), "");
     assert!(!place.path("here").exists());
-    // It takes some pages, and dies with the next before it: those come again and no other.
+    // The command reads some pages, and is killed before the next. Only the unread results are
+    // repeated.
     let died = run("dd bs=1 count=3000 2>/dev/null; kill -9 $$");
     assert_eq!(died.code, 1, "{}", died.err);
     assert!(died.err.contains("was killed"), "{}", died.err);
@@ -1153,12 +1156,12 @@ fn what_a_consumer_did_not_take_comes_again() {
         rest[0],
         seen.len()
     );
-    // One that has read everything, and fails, gets the end again.
+    // A command that has read everything and then fails gets the last results again.
     std::fs::remove_file(place.path("here")).unwrap();
     run("cat >/dev/null; exit 7").code(7);
     let again = run("cat").ok();
     assert!(again.text().ends_with("1999\n"), "{}", again.text());
-    // Nothing is left; a command that is none fails as the shell says.
+    // No results remain. An unknown command fails with the exit code of the shell.
     assert_eq!(run("cat").ok().text(), "");
     assert_eq!(
         place
@@ -1169,7 +1172,7 @@ fn what_a_consumer_did_not_take_comes_again() {
     place
         .words(&["query", "a.ndjson", "--into", "cat", "--explain"])
         .code(2);
-    // An error of the query counts more than the end of the command.
+    // An error of the query takes precedence over the exit code of the command.
     place.write("bad.ndjson", "{\"n\":1}\n[\n");
     place
         .words(&["query", "bad.ndjson", "--into", "cat"])
@@ -1201,7 +1204,7 @@ fn a_reader_that_ends_ends_the_run_by_its_signal() {
         assert_eq!(done.text().lines().count(), 1, "{command}");
         assert_eq!(done.err, "141\n", "{command}");
     }
-    // The checkpoint is before the first result that the reader did not take.
+    // The checkpoint is before the first result that the reader did not read.
     let query = "weir query a.ndjson --select '$.n' -r --checkpoint here";
     let some = "(for i in $(seq 1000); do read -r n && echo $n; done)";
     let taken = shell(&format!("{query} | {some}; echo ${{PIPESTATUS[0]}} >&2"));
@@ -1281,7 +1284,7 @@ fn records_are_found_by_the_time_of_their_writing() {
         .code(2);
 }
 
-/// Somebody else writes to the directory, also into topics that come up meanwhile.
+/// Another process writes to the directory, also to topics that it creates meanwhile.
 #[test]
 fn a_directory_is_followed_while_others_write() {
     let place = Place::new();
@@ -1305,7 +1308,7 @@ fn a_directory_is_followed_while_others_write() {
 }
 
 #[test]
-#[allow(clippy::too_many_lines)] // one place, asked in many ways
+#[allow(clippy::too_many_lines)] // one place, many queries
 fn records_are_tailed_by_what_they_say_near_and_far() {
     let place = Place::new();
     for (key, value) in [
@@ -1354,7 +1357,7 @@ fn records_are_tailed_by_what_they_say_near_and_far() {
             vec!["--where", "-2 < @.n", "--type", "put", "--key-prefix", "b"],
             vec![3],
         ),
-        // What is no JSON has no paths, and is there.
+        // A value that is not JSON has no paths, so this is true.
         (vec!["--where", "!@.n", "--type", "put"], vec![4]),
     ] {
         let near = [&words[..], &["--at", "data"]].concat();
@@ -1378,7 +1381,7 @@ fn records_are_tailed_by_what_they_say_near_and_far() {
         ])
         .code(2);
     place.words(&["tail", "o", "--param", "n=1"]).code(2);
-    // The table for people has what they look for; a kind that is no put stands before the value.
+    // The table for people has the main columns. The kind precedes the value if it is not a put.
     let table = place
         .words(&["tail", "o", "-o", "table", "--no-headers", "--at", "data"])
         .ok()
@@ -1415,7 +1418,7 @@ fn records_are_tailed_by_what_they_say_near_and_far() {
     );
 }
 
-/// Colours are for terminals; here they are asked for.
+/// Colours are off without a terminal; these commands turn them on.
 #[test]
 fn json_and_verdicts_have_colours_where_they_are_wanted() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A directory of its own with a clean environment, and the command in it.
+//! Runs the command in a separate directory with a clean environment.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A place to run commands in.
+/// A directory in which commands run.
 pub(crate) struct Place {
     dir: tempfile::TempDir,
 }
 
-/// What a command did.
+/// The result of a command.
 pub(crate) struct Done {
     /// Exit code.
     pub(crate) code: i32,
@@ -37,7 +37,7 @@ impl Place {
         path
     }
 
-    /// The command, not started, without what the caller's environment says.
+    /// The command, not started, without the caller's environment.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         let path = std::env::var_os("PATH").unwrap();
@@ -46,7 +46,7 @@ impl Place {
             .env_clear()
             .env("PATH", path);
         command.env("HOME", self.dir.path()).stdin(Stdio::null());
-        // Directories of tests may be in memory.
+        // Test directories may be in memory.
         command.env("WEIR_SERVE_VOLATILE", "true");
         command
     }
@@ -64,7 +64,7 @@ impl Place {
         done(self.weir().args(words).output().unwrap())
     }
 
-    /// As `words`, with an input.
+    /// Like `run`, with input.
     pub(crate) fn pipe(&self, line: &str, input: impl AsRef<[u8]>) -> Done {
         let mut command = self.weir();
         command.args(line.split(' ')).stdin(Stdio::piped());
@@ -73,7 +73,7 @@ impl Place {
         let mut stdin = child.stdin.take().unwrap();
         let input = input.as_ref().to_vec();
         let writer = std::thread::spawn(move || {
-            // The command may end before it has read everything.
+            // The command may end before it has read the input.
             drop(stdin.write_all(&input));
         });
         let output = child.wait_with_output().unwrap();
@@ -91,7 +91,7 @@ pub(crate) fn done(output: Output) -> Done {
 }
 
 impl Done {
-    /// As `pipe`, if it succeeded.
+    /// Asserts success.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         self.code(0)
@@ -113,7 +113,7 @@ impl Done {
         serde_json::from_slice(&self.out).expect("one JSON document")
     }
 
-    /// Standard output as JSON, a document a line.
+    /// Standard output as JSON, one document a line.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         let text = self.text();

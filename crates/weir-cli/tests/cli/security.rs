@@ -1,4 +1,4 @@
-//! `weir token` and `weir cert`: files, modes, what is shown and what is not.
+//! Tests `weir token` and `weir cert`: files, modes, and which output contains secrets.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -65,7 +65,7 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
     let again = place.run(&format!("token revoke {id}")).code(2);
     assert!(again.err.contains("revoked already"), "{}", again.err);
     place.run("token revoke 00000000").code(2);
-    // A name is not taken; its ids are told.
+    // A name is not accepted; the error lists its ids.
     let named = place.run("token revoke b").code(2);
     let line = format!("`weir token revoke {}`", rows[1]["id"].as_str().unwrap());
     assert!(named.err.contains(&line), "{}", named.err);
@@ -166,7 +166,7 @@ fn an_authority_signs_for_servers_and_clients() {
         .ok();
     assert!(client.err.contains("[[certificate]]"), "{}", client.err);
     place.run("cert issue a_b --ca pki").code(2);
-    // What one issued cannot issue.
+    // An issued certificate cannot issue another one.
     std::fs::create_dir(place.path("fake")).unwrap();
     for (from, to) in [("a.example.pem", "ca.pem"), ("a.example.key", "ca.key")] {
         std::fs::copy(place.path("pki").join(from), place.path("fake").join(to)).unwrap();
@@ -177,7 +177,7 @@ fn an_authority_signs_for_servers_and_clients() {
         "{}",
         refused.err
     );
-    // A certificate outlives nobody who signed it.
+    // No certificate is valid longer than its authority.
     place.run("cert ca short --expires 2d").ok();
     let made = place
         .run("cert issue c.example --ca short --expires 90d -o json")

@@ -1,5 +1,5 @@
-//! Verbs at a server: the same words, the same answers, the same exit codes;
-//! through the socket of a directory, with a token, over restarts.
+//! Tests commands at a server: equal arguments, verdicts and exit codes; through the socket of a
+//! directory, with a token, and across restarts.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::run::{Done, Place, done};
 
-/// A server in a place; killed when it is dropped.
+/// A server in a place. Dropping this kills it.
 pub(crate) struct Served {
     child: Child,
     pub(crate) url: String,
@@ -21,7 +21,7 @@ impl Served {
         clippy::zombie_processes,
         reason = "it is waited for when this is dropped"
     )]
-    /// Serves the directory `data` at this address, or at one of its own.
+    /// Serves the directory `data` at the given native address.
     pub(crate) fn new(place: &Place, native: &str, flags: &[&str]) -> Self {
         let mut child = place
             .weir()
@@ -47,7 +47,7 @@ impl Served {
         }
     }
 
-    /// Kills it and serves again at the same address.
+    /// Kills the server, and serves again at its previous address.
     fn again(mut self, place: &Place) -> Self {
         self.kill();
         let native = self.url.strip_prefix("weir://").unwrap().to_owned();
@@ -71,7 +71,7 @@ impl Drop for Served {
     }
 }
 
-/// The verbs of a day, each with its exit code; `module` is a program.
+/// Common commands, each with its exit code; `module` is a program.
 const DAY: &[(&str, i32)] = &[
     ("topic create orders", 0),
     ("put orders {\"id\":1} --key 1 --no-create", 0),
@@ -148,7 +148,7 @@ fn prepared() -> Place {
     place
 }
 
-/// What is printed, without what differs from day to day.
+/// The messages without parts that differ between runs.
 fn lasting(err: &str) -> String {
     let lines = err.lines().filter(|line| {
         !line.contains("working through its socket") && !line.contains("made a new store")
@@ -176,7 +176,7 @@ fn every_verb_answers_at_a_server_as_it_does_in_a_directory() {
     }
 }
 
-/// The past of a server's store is run again at the client, with the same result.
+/// The client replays the history of a server's store, with an equal result.
 #[test]
 fn the_past_of_a_server_is_run_again_at_the_client() {
     let place = prepared();
@@ -187,7 +187,7 @@ fn the_past_of_a_server_is_run_again_at_the_client() {
     }
     let served = Served::new(&place, ":0", &[]);
     served.run(&place, "program deploy w words.wasm").ok();
-    // More than one part of a file, and a snapshot to begin with.
+    // More than one part of a file, and a snapshot to start from.
     place.write("long", "x".repeat(200_000));
     served.run(&place, "put plain @long --key k").ok();
     served.run(&place, "put w one --key k").ok();
@@ -241,7 +241,7 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
         assert!(done.err.contains("needs the files"), "{line}: {}", done.err);
         assert!(done.err.contains("--at DIR"), "{line}: {}", done.err);
     }
-    // Where the server is, they are refused by the lock, which names it.
+    // On the machine of the server, the lock rejects the command and names the server.
     let owner = format!("process {} (weir serve)", served.child.id());
     let done = place.run("backup copy --at data --lock-wait 0s").code(75);
     assert!(done.err.contains(&owner), "{}", done.err);
@@ -279,7 +279,7 @@ fn a_server_is_asked_for_its_status_and_compacted() {
     let after = served.run(&place, "status -o json").ok().json();
     assert_eq!(after["log_bytes"], report["log_bytes_after"]);
     assert!(after["log_first"].as_u64().unwrap() > 1, "{after}");
-    // All topics were compacted as well: what newer values replaced is gone.
+    // All topics were compacted as well: replaced values are removed.
     let left = served.run(&place, "tail s --type put").ok().lines();
     assert!(left.len() < 80, "{}", left.len());
     assert_eq!(served.run(&place, "get s --key k").ok().text(), "150");
@@ -296,7 +296,7 @@ fn the_socket_is_private_and_goes_with_the_server() {
     let said = place.run("put t x --at data").ok().err;
     let owner = format!("process {} serves data", served.child.id());
     assert_eq!(said.matches(&owner).count(), 1, "{said}");
-    // What a killed server leaves is in nobody's way.
+    // The remains of a killed server block no command.
     served.kill();
     assert!(socket.exists());
     place.run("put t x --at data").ok();
@@ -361,7 +361,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
         .ok();
     place.run("context use far").ok();
     place.run("get t 2").ok();
-    // The rights to create and to write do not need the right to read.
+    // The rights to create and to write do not include the right to read.
     let as_writer = format!("--at {url} --token-file writer.token");
     place.run(&format!("put w.a x {as_writer}")).ok();
     place.run(&format!("put w.a x {as_writer}")).ok();
@@ -371,7 +371,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
         "{}",
         denied.err
     );
-    // A token is for the place of its context.
+    // A token applies to the place of its context.
     let other = format!(
         "get t 2 --at weir://localhost:{}",
         url.rsplit_once(':').unwrap().1
@@ -395,7 +395,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     }
     let kept = std::fs::read_to_string(place.path(".config/weir/contexts.toml")).unwrap();
     assert!(!kept.contains(&token), "{kept}");
-    // A process that may read the files needs none.
+    // A process that may read the files needs no token.
     place.run("get t 2 --at data").ok();
     place.run("put t y --at data").ok();
 }
@@ -468,8 +468,8 @@ fn imports_over_killed_servers_and_killed_imports_give_exactly_the_rows() {
             .spawn()
             .unwrap()
     };
-    // In each round all of them begin or go on, and the server dies under them
-    // and comes back; in all but the last one the importers die as well.
+    // In each round, all importers start or resume, and the server is killed and restarted. In all
+    // but the last round, the importers are killed too.
     for round in 0..4 {
         let mut running: Vec<Child> = (0..WRITERS).map(|n| import(n, &served.url)).collect();
         let written = |served: &Served| {
@@ -561,7 +561,7 @@ fn a_program_learns_who_has_the_directory_and_may_work_through_the_socket() {
     assert_eq!(socket.as_deref(), Some(data.join("weir.sock").as_path()));
     let far = Weir::open_or_connect(&data, &options, &connect).unwrap();
     far.topic("t").unwrap().ensure().unwrap();
-    // What has a number needs a session, or the number would be lost.
+    // A write with a nonce needs a session, or the nonce would be lost.
     let put = weir::Operation::Put {
         key: b"",
         value: b"",
@@ -572,7 +572,7 @@ fn a_program_learns_who_has_the_directory_and_may_work_through_the_socket() {
     assert_eq!(far.session(client).try_next_nonce().unwrap(), 1);
     far.close().unwrap();
     drop(served);
-    // The socket that the killed server left leads nowhere.
+    // The remaining socket of the killed server has no listener.
     let near = Weir::open_or_connect(&data, &options, &connect).unwrap();
     assert!(near.local().is_some() && near.topic("t").unwrap().info().unwrap().live);
     let locked = Weir::open_or_connect(&data, &options, &connect).unwrap_err();
@@ -592,7 +592,7 @@ fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stoppe
             "bench read --single -c 2 -m 30 -t b",
             "bench tail -c 2 -m 40 -t c",
         ];
-        // The first one worked through the same store.
+        // `data` is the store of that server, so this round needs a new topic.
         let topic = if at == "data" { "d" } else { "b" };
         for (line, messages) in lines.into_iter().zip([100, 50, 30, 80]) {
             let line = line.replace("-t b", &format!("-t {topic}"));
@@ -616,7 +616,7 @@ fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stoppe
         .args(["-o", "json", "--at", &served.url]);
     bench.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = bench.spawn().unwrap();
-    // It is at work when some are written.
+    // The measurement is running once some records are written.
     while served.run(&place, "get long 20").code != 0 {}
     let mut kill = place.command("/bin/sh");
     kill.args(["-c", &format!("kill -INT {}", child.id())]);

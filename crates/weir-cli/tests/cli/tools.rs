@@ -1,4 +1,4 @@
-//! verify, backup, restore, compact, config, man, completion, interrupts.
+//! Tests verify, backup, restore, compact, config, man, completion, and interrupts.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ fn filled(place: &Place) {
     place.run("put t v --key k").ok();
 }
 
-/// All files below a directory, longest first.
+/// All files below a directory, largest first.
 fn files(dir: &Path, found: &mut Vec<(u64, PathBuf)>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
@@ -92,7 +92,7 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
 fn a_repair_says_what_it_keeps_and_what_is_lost() {
     let place = Place::new();
     filled(&place);
-    // Blocks of a topic have 16 KiB: with these lines there are several.
+    // A block of a topic has 16 KiB; with these lines there are several blocks.
     place
         .pipe("put t -", format!("{}\n", "x".repeat(2000)).repeat(100))
         .ok();
@@ -147,7 +147,7 @@ fn a_repair_says_what_it_keeps_and_what_is_lost() {
     place.run("verify new").ok();
     place.run("repair new --at copy").code(73);
     place.run("repair newer --at nothing").code(78);
-    // Without an identity nothing can be made.
+    // A store without an identity cannot be repaired.
     place.write("copy/weir.id", "x");
     place.run("repair newer --at copy").code(65);
     assert!(!place.path("newer").exists());
@@ -222,12 +222,12 @@ fn a_command_reads_beside_a_writer_at_its_last_published_state() {
             "{line}"
         );
     }
-    // What was acknowledged is seen.
+    // Acknowledged records are visible.
     let values = place.run("tail t --from -1 -o raw").ok().text();
     assert_eq!(values, "one\n");
     let status = place.run("status -o json").ok().json();
     assert!(status["writable"].is_null(), "{status}");
-    // A command that writes waits, says for whom, and gives up.
+    // A writing command waits, reports the owner, and fails after its wait.
     let wait = place.run("put t two --lock-wait 400ms").code(5);
     let waits = format!("waiting for process {}, which has it open", owner.id());
     assert!(wait.err.contains(&waits), "{}", wait.err);
@@ -268,7 +268,7 @@ fn a_store_that_may_not_be_written_to_is_read() {
     let run = |line: &str| {
         let mut command = place.command(copy.path("weir"));
         if root {
-            // Root may write everything: another user runs a copy of the command.
+            // Root may write every file, so another user runs a copy of the command.
             command.uid(65534);
         }
         done(command.args(line.split(' ')).output().unwrap())
@@ -344,7 +344,7 @@ fn settings_tell_where_they_come_from() {
         rows[2],
         json!({"key": "durability", "value": "each", "origin": "weir.toml"})
     );
-    // Where the proof of identity is, and never what it is.
+    // The output contains the path of the secret, never the secret.
     place.write("secret", "weir_0_1");
     let line = "config show --token-file secret --server-ca ca.pem";
     let rows = place.run(line).ok().json();
@@ -407,7 +407,7 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
     let mut pipe = place.command("mkfifo");
     assert!(pipe.arg("fifo").status().unwrap().success());
     place.run("put t x").ok();
-    // A job in the background ignores interrupts, and so would whom it starts.
+    // A background job ignores interrupts, and so would its children.
     let mut tail = place.command("/usr/bin/env");
     tail.args(["--default-signal=INT", env!("CARGO_BIN_EXE_weir")])
         .args(["tail", "t", "-f", "-o", "raw", "--type", "put"])
@@ -424,12 +424,12 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
         Some(2),
         "a shell calls that 130"
     );
-    // An input that says nothing does not hold the end up.
+    // An idle input does not delay the end.
     let start = |file: &str| {
         let mut import = place.weir();
         import
             .args(["import", file, "-t", "u", "-k", "id", "-o", "json"])
-            // Slow, so that it is not done before it is told to stop.
+            // Slow, so that the import is still running at the interrupt.
             .args(["--batch", "1", "--durability", "each"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -523,7 +523,7 @@ fn help_is_wrapped_once_to_the_width_of_the_terminal() {
             }
             let word = next.split(' ').next().unwrap();
             let whole = line.len() + 1 + word.len();
-            // The first line begins in the middle of its text.
+            // The first line starts in the middle of its text.
             let whole = whole + if line == &lines[0] { 19 } else { 0 };
             assert!(whole > width, "`{word}` fits after `{line}` at {width}");
             wrapped += 1;

@@ -1,6 +1,6 @@
-//! Clients, each a thread with a connection of its own, until the history is over.
+//! Clients, each a thread with a separate connection, which run until the end of the history.
 //!
-//! Every value that they write is another one.
+//! All written values are distinct.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -22,15 +22,15 @@ const JOBS: &str = "jobs";
 /// The topics whose values are compared at the end.
 pub(crate) const TOPICS: [&str; 4] = [REGISTERS, LOG, BANK, JOBS];
 const ACCOUNTS: u64 = 4;
-/// What each account has at first, as `porcupine/main.go` has it.
+/// Initial balance of each account, equal to that in `porcupine/main.go`.
 const FIRST_BALANCE: i64 = 100;
-/// How long a register is written: short histories are checked fast.
+/// How long registers are written. Short histories are checked quickly.
 const REGISTER_TIME: Duration = Duration::from_secs(5);
-/// How long a member may be silent.
+/// Lease of a member.
 const LEASE: Duration = Duration::from_secs(2);
 const KEY: &str = "tail";
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) history: History,
@@ -61,7 +61,7 @@ struct Client {
     random: Random,
 }
 
-/// Makes the topics, the accounts and the groups.
+/// Creates the topics, the accounts and the groups.
 pub(crate) fn prepare(at: &str) -> Result<(), WeirError> {
     let weir = Weir::connect(at)?;
     for topic in TOPICS {
@@ -79,7 +79,7 @@ pub(crate) fn prepare(at: &str) -> Result<(), WeirError> {
     Ok(())
 }
 
-/// Starts all clients. Each begins at the next of these addresses.
+/// Starts all clients. Each one starts at the next of these addresses.
 pub(crate) fn start(at: &[String], shared: &Shared, random: &mut Random) -> Vec<JoinHandle<()>> {
     let work: [fn(&mut Client); 12] = [
         Client::registers,
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Notes what became of a write.
+    /// Records the outcome of a write.
     fn wrote(&self, mut op: Op, verdict: Result<Verdict, WeirError>) {
         match verdict {
             Ok(verdict) if verdict.is_valid() => {
@@ -234,7 +234,7 @@ impl Client {
         self.weir.session(ClientId(id))
     }
 
-    /// Sends a write of a session until it is answered, or the history is over.
+    /// Retries a write of a session until its outcome is known, or the history ends.
     fn insist(&mut self, session: &mut Session, nonce: u64, what: Intention<'_>) -> Option<u64> {
         loop {
             match session.execute(&[what]) {
@@ -256,7 +256,7 @@ impl Client {
         }
     }
 
-    /// Appends to one topic by a session, and reads its newest offset.
+    /// Appends to one topic through a session, and reads its newest offset.
     fn append(&mut self) {
         let (topic, mut session) = (self.topic(LOG), self.session());
         let mut nonce = 0;
@@ -285,7 +285,7 @@ impl Client {
         }
     }
 
-    /// The balance of an account, and where it was written.
+    /// The balance of an account, and the offset of its record.
     fn account(&self, topic: &Topic, account: u64) -> Option<(i64, u64)> {
         let mut op = self.op("bank", "read");
         let value = topic.get(account.to_string()).ok()??;
@@ -334,7 +334,7 @@ impl Client {
         }
     }
 
-    /// Adds jobs by a session.
+    /// Adds jobs through a session.
     fn produce(&mut self) {
         let mut session = self.session();
         let mut nonce = 0;
@@ -358,7 +358,7 @@ impl Client {
         Some(group.member(format!("member-{}", self.id)))
     }
 
-    /// Claims jobs, and says when each one is done.
+    /// Claims jobs, and acknowledges each one.
     fn work(&mut self) {
         let mut group = None;
         while self.goes_on() {
@@ -386,7 +386,7 @@ impl Client {
                 };
                 let outcome = match group.ack(&[work]) {
                     Ok(lost) if lost.is_empty() => Outcome::Ok,
-                    // An earlier try of this call may have done it.
+                    // An earlier attempt of this call may have acknowledged the job.
                     Ok(_) => Outcome::Open,
                     Err(error) if is_open(&error) => Outcome::Open,
                     Err(_) => continue,
@@ -396,7 +396,8 @@ impl Client {
         }
     }
 
-    /// Takes the ownership of a group over, and uses it: a member that lost it must not.
+    /// Takes over the ownership of a group, and uses it. A member that lost the ownership must
+    /// fail.
     fn lease(&mut self) {
         let mut group = None;
         while self.goes_on() {

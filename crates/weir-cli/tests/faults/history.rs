@@ -1,4 +1,4 @@
-//! What the clients have seen, and the judgement of it.
+//! The operations of the clients, and the check of their history.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -10,18 +10,18 @@ use std::time::Instant;
 use serde_json::json;
 use weir::{ReadFrom, RecordKind, Weir, WeirError};
 
-/// How an operation has ended.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ok,
-    /// The state has refused it.
+    /// Rejected by the state.
     No,
-    /// Nobody knows.
+    /// Unknown.
     Open,
 }
 
-/// An operation, as `porcupine/main.go` reads it; what its numbers mean stands there.
-#[allow(clippy::struct_field_names)] // `op` is the name that `porcupine/main.go` reads
+/// An operation, as `porcupine/main.go` reads it. That file defines the meaning of its numbers.
+#[allow(clippy::struct_field_names)] // `porcupine/main.go` reads the field `op`
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) model: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct Op {
     pub(crate) op: &'static str,
     pub(crate) numbers: [i64; 4],
     pub(crate) outcome: Outcome,
-    /// The unique value that it writes, with its topic.
+    /// The unique value of the write, with its topic.
     pub(crate) writes: Option<(&'static str, String)>,
 }
 
@@ -43,9 +43,9 @@ struct Ended {
 #[derive(Default)]
 struct State {
     ended: Vec<Ended>,
-    /// Values that were acknowledged, with their offsets.
+    /// Acknowledged values, with their offsets.
     acknowledged: BTreeMap<(&'static str, String), u64>,
-    /// Values that were refused with an error that says that nothing was written.
+    /// Values whose write failed with an error that excludes an effect.
     refused: Vec<(&'static str, String)>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct History {
     state: Arc<Mutex<State>>,
 }
 
-/// What a judged history has shown.
+/// Counts of a checked history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) cycles: u64,
@@ -80,7 +80,7 @@ impl Counts {
     }
 }
 
-/// Where each value of a topic is.
+/// The offsets of each value of a topic.
 type ValueOffsets = HashMap<String, Vec<u64>>;
 
 impl History {
@@ -91,7 +91,7 @@ impl History {
         }
     }
 
-    /// An operation has ended now; its value is at `offset`.
+    /// Adds an operation that has ended now. Its value is at `offset`.
     pub(crate) fn add(&self, op: Op, offset: Option<u64>) {
         let mut state = self.state.lock().unwrap();
         if let (Some(written), Some(offset)) = (&op.writes, offset) {
@@ -101,17 +101,17 @@ impl History {
         state.ended.push(Ended { op, end });
     }
 
-    /// An operation has ended at `end`.
+    /// Adds an operation that has ended at `end`.
     pub(crate) fn add_at(&self, op: Op, end: Instant) {
         self.state.lock().unwrap().ended.push(Ended { op, end });
     }
 
-    /// A write was refused as a whole.
+    /// Adds a write that was rejected without an effect.
     pub(crate) fn refuse(&self, written: Option<(&'static str, String)>) {
         self.state.lock().unwrap().refused.extend(written);
     }
 
-    /// Compares with the logs of one node.
+    /// Compares the history with the logs of one node.
     fn compare(
         &self,
         topic: &'static str,
@@ -142,7 +142,7 @@ impl History {
         said
     }
 
-    /// Judges the history, of which `nodes` hold the result.
+    /// Checks the history against the final state of `nodes`.
     pub(crate) fn judge(
         &self,
         nodes: &[String],
@@ -178,8 +178,8 @@ impl History {
         (counts, said)
     }
 
-    /// The operations as lines of JSON. A write without an answer that no log holds has not
-    /// happened; one that is there has its offset.
+    /// The operations as lines of JSON. A write with unknown outcome is omitted if no log contains
+    /// it, else it has its offset.
     fn lines(&self, written: &HashMap<&str, ValueOffsets>) -> String {
         let state = self.state.lock().unwrap();
         let nanos = |at: Instant| u64::try_from((at - self.begun).as_nanos()).unwrap();
@@ -212,7 +212,7 @@ impl History {
     }
 }
 
-/// The values of a topic, and where each one is.
+/// The values of a topic, each with its offsets.
 fn values(client: &Weir, topic: &str) -> Result<ValueOffsets, WeirError> {
     let mut found = ValueOffsets::new();
     let mut reader = client.topic(topic)?.reader(ReadFrom::Start)?;
@@ -228,7 +228,7 @@ fn values(client: &Weir, topic: &str) -> Result<ValueOffsets, WeirError> {
     Ok(found)
 }
 
-/// Builds the program that checks histories with Porcupine. Go fetches the module, by the
+/// Builds the program that checks histories with Porcupine. Go fetches the module, pinned by the
 /// checksum in `go.sum`.
 pub(crate) fn build_checker(place: &Path) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/porcupine");
@@ -241,7 +241,7 @@ pub(crate) fn build_checker(place: &Path) -> PathBuf {
     program
 }
 
-/// One line for each model and part.
+/// Runs the checker. Returns one line for each model and part.
 pub(crate) fn check(checker: &Path, lines: &str) -> Vec<String> {
     let mut command = Command::new(checker);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());

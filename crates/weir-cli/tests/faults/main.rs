@@ -1,9 +1,9 @@
-//! Clusters of real processes under faults: nothing acknowledged is lost, doubled or misread.
+//! Clusters of real processes under faults: no acknowledged write is lost, repeated or misread.
 //!
-//! `make cluster-faults` runs 200 cycles, an ordinary test run six. A round is a cluster of three
-//! nodes, or of five if its seed is odd, with clients that write histories while one fault follows
-//! the other. The faults follow from the seed; the moments in which they meet the nodes do not.
-//! Needs Linux: addresses of loopback, `prlimit`, libfaketime.
+//! `make cluster-faults` runs 200 cycles, a normal test run six. A round is a cluster of three
+//! nodes, or of five if its seed is odd. Its clients write histories while faults follow each
+//! other. The seed determines the faults, but not the moments at which they reach the nodes. Needs
+//! Linux: loopback addresses, `prlimit`, libfaketime.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
@@ -30,9 +30,9 @@ use crate::nemesis::Fault;
 use crate::nodes::Nodes;
 use crate::random::Random;
 
-/// Far beyond what any step takes: only a hang reaches it.
+/// Far longer than any step takes; only a hang reaches this limit.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Cycles of an ordinary test run. `WEIR_FAULT_CYCLES` asks for others.
+/// Cycles of a normal test run. `WEIR_FAULT_CYCLES` sets another number.
 const CYCLES: u64 = 6;
 /// Cycles of one cluster.
 const ROUND_CYCLES: u64 = 10;
@@ -42,7 +42,7 @@ fn asked(name: &str, default: u64) -> u64 {
     asked.map_or(default, |text| text.parse().expect(name))
 }
 
-/// Runs a cluster through its faults; returns what it has shown, and what is wrong with it.
+/// Runs a cluster through its faults. Returns its counts and the violations.
 fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<String>) {
     let mut random = Random(seed);
     let mut nodes = Nodes::start(place, if seed.is_multiple_of(2) { 3 } else { 5 });
@@ -129,7 +129,7 @@ fn fault_cycles_lose_double_and_misread_nothing() {
     assert_eq!(broken, 0, "clusters that broke a promise");
 }
 
-/// A check that accepts everything proves nothing.
+/// Checks the checker: it must find wrong histories.
 #[test]
 fn wrong_histories_are_found() {
     let tools = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn wrong_histories_are_found() {
     ];
     for (model, steps) in wrong {
         let line = |(at, (op, a, b, outcome)): (usize, (&str, i64, i64, &str))| {
-            // Of the bank: 5 from account 0 to 1, which both had 100.
+            // For the bank: 5 from account 0 to 1, each with a balance of 100.
             let (c, d) = (5, (0x64_i64 << 32) | 0x64);
             let text = serde_json::json!({
                 "model": model, "part": "p", "client": 1, "call": at * 2, "return": at * 2 + 1,
@@ -189,7 +189,7 @@ fn wrong_histories_are_found() {
         let all: String = steps.into_iter().enumerate().map(line).collect();
         let said = history::check(&checker, &all);
         assert_eq!(said, [format!("illegal {model} p 3")]);
-        // Without its last step each of them can be.
+        // Without its last step, each history is valid.
         let most: String = steps.into_iter().take(2).enumerate().map(line).collect();
         assert_eq!(history::check(&checker, &most), [format!("ok {model} p 2")]);
     }

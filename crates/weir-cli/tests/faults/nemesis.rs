@@ -1,4 +1,4 @@
-//! One fault after the other, each healed before the next.
+//! Injects one fault after the other. Each one is repaired before the next.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use weir::{ConnectOptions, Weir};
 use crate::nodes::Nodes;
 use crate::random::Random;
 
-/// How long a healed cluster may take to acknowledge a write.
+/// Maximum time until a repaired cluster acknowledges a write.
 const RECOVERY: Duration = Duration::from_secs(40);
-/// How long writes may take to fill a disk.
+/// Maximum time for filling a disk with writes.
 const FILL: Duration = Duration::from_secs(5);
 const FILLER_BYTES: usize = 64 << 10;
 const FILLER: &str = "filler";
 
-/// What happens in a cycle.
+/// The fault of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     KillLeader,
@@ -59,7 +59,7 @@ impl Fault {
         Self::IsolateAny,
     ];
 
-    /// The faults of a round: all of them in any order, and again.
+    /// The faults of a round: all of them in random order, repeated.
     pub(crate) fn order(cycles: u64, random: &mut Random) -> Vec<Self> {
         let mut order = Vec::new();
         while (order.len() as u64) < cycles {
@@ -77,7 +77,8 @@ fn pause(random: &mut Random, low_ms: u64, high_ms: u64) {
     std::thread::sleep(Duration::from_millis(millis));
 }
 
-/// Two halves that see each other through one node alone, if there is one.
+/// Divides the nodes into two halves. If there is a bridge, the halves reach each other only
+/// through that node.
 fn divide(nodes: &Nodes, bridge: Option<u64>, random: &mut Random) {
     let mut others = nodes.ids();
     others.retain(|id| Some(*id) != bridge);
@@ -98,7 +99,7 @@ fn isolate(nodes: &Nodes, id: u64) {
     }
 }
 
-/// Fills the disk of a node by writes.
+/// Fills the disk of a node with writes.
 fn fill(nodes: &Nodes, id: u64) {
     nodes.limit_files(id, Some(nodes.largest_segment(id)));
     let mut options = ConnectOptions::default();
@@ -109,7 +110,8 @@ fn fill(nodes: &Nodes, id: u64) {
     let topic = client.topic(FILLER).unwrap();
     let large = vec![b'x'; FILLER_BYTES];
     let until = Instant::now() + FILL;
-    // A write that is refused, or in doubt, is none that the histories look at.
+    // The histories ignore these writes, so a rejected write or one with unknown outcome does not
+    // matter.
     drop(topic.ensure());
     while Instant::now() < until && nodes.status(id).is_none_or(|said| said.role != "full") {
         for _ in 0..8 {
@@ -232,7 +234,7 @@ pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
             if let Ok(client) = Weir::connect_with(&nodes.at(leader), &options) {
                 for _ in 0..8 {
                     let to = ids[usize::try_from(random.below(ids.len() as u64)).unwrap()];
-                    // Another election may be under way.
+                    // Another election may be in progress.
                     drop(client.transfer_lead(to));
                     pause(random, 0, 200);
                 }
@@ -247,7 +249,7 @@ pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
     nodes.links.heal();
 }
 
-/// Waits until the healed cluster acknowledges a write.
+/// Waits until the repaired cluster acknowledges a write.
 pub(crate) fn recover(nodes: &Nodes) -> Result<Duration, String> {
     let begun = Instant::now();
     let mut options = ConnectOptions::default();

@@ -1,4 +1,4 @@
-//! The nodes: processes of `weir serve`, each with a disk that can be slow or full and a clock
+//! The nodes: processes of `weir serve`, each with a disk that can be slow or full, and a clock
 //! that can be set.
 
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use weir::{ClusterStatus, ConnectOptions, Weir};
 use crate::PATIENCE;
 use crate::proxy::Links;
 
-/// What a test asks of a node at any time: it may be down.
+/// Timeout of a request to a node, which may be down.
 const ASK_PATIENCE: Duration = Duration::from_secs(1);
 
 struct Node {
     child: Option<Child>,
-    /// Where clients reach it.
+    /// Address for clients.
     client: String,
-    /// Where the other nodes reach it.
+    /// Address for the other nodes.
     peer: String,
 }
 
-/// All nodes. Dropping it ends them.
+/// All nodes. Dropping this ends them.
 pub(crate) struct Nodes {
     place: PathBuf,
     preload: String,
@@ -46,13 +46,13 @@ pub(crate) fn weir(place: &Path) -> Command {
         .current_dir(place)
         .env_clear()
         .env("HOME", place)
-        // Directories of tests may be in memory.
+        // Test directories may be in memory.
         .env("WEIR_SERVE_VOLATILE", "true")
         .stdin(Stdio::null());
     command
 }
 
-/// The libraries that make syncs slow and set the clock.
+/// The preloaded libraries that delay syncs and set the clock.
 fn preload(place: &Path) -> String {
     let slow = place.join("slow_disk.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/slow_disk.c");
@@ -69,13 +69,13 @@ fn preload(place: &Path) -> String {
 }
 
 impl Nodes {
-    /// Forms a cluster of `count` nodes in `place`.
+    /// Creates a cluster of `count` nodes in `place`.
     pub(crate) fn start(place: &Path, count: u64) -> Self {
         let links = Links::default();
         let mut nodes = BTreeMap::new();
         for id in 1..=count {
-            // An address of its own, so that each node has one port for the others with a proxy
-            // at one address and the node at another.
+            // A separate loopback address for each node, so that the proxy and the node can use
+            // equal port numbers at different addresses.
             let host = format!("127.0.1.{id}");
             let (proxy, port) = loop {
                 let proxy = TcpListener::bind((&*host, 0)).unwrap();
@@ -124,7 +124,7 @@ impl Nodes {
         self.running.keys().copied().collect()
     }
 
-    /// Addresses for clients, beginning with this node's.
+    /// Addresses for clients, starting with that of the node `first`.
     pub(crate) fn at(&self, first: u64) -> String {
         let (before, after): (Vec<_>, Vec<_>) =
             self.running.iter().partition(|(id, _)| **id < first);
@@ -139,7 +139,7 @@ impl Nodes {
 
     fn serve(&self, id: u64, directory: &str) -> Command {
         let mut command = weir(&self.place);
-        // Who joins asks another node than itself.
+        // A node joins through another node.
         let through = if id == 1 { 2 } else { 1 };
         let log = std::fs::OpenOptions::new()
             .create(true)
@@ -182,7 +182,7 @@ impl Nodes {
         }
     }
 
-    /// Ends a node in order; its exit must be clean.
+    /// Ends a node in order, and asserts a clean exit.
     pub(crate) fn stop(&mut self, id: u64) {
         self.signal(id, "TERM");
         if let Some(mut child) = self.running.get_mut(&id).unwrap().child.take() {
@@ -212,8 +212,8 @@ impl Nodes {
         }
     }
 
-    /// Bounds the size of each file that a node writes; it takes a file that cannot grow for a
-    /// full disk.
+    /// Limits the size of each file that a node writes. The node treats a file that cannot grow as
+    /// a full disk.
     pub(crate) fn limit_files(&self, id: u64, limit: Option<u64>) {
         if let Some(pid) = self.pid(id) {
             let limit = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
@@ -223,7 +223,7 @@ impl Nodes {
         }
     }
 
-    /// The size of the largest file of the log of a node.
+    /// The size of the largest file in the log of a node.
     pub(crate) fn largest_segment(&self, id: u64) -> u64 {
         let log = self.place.join(format!("node-{id}/log"));
         let files = std::fs::read_dir(log).unwrap().flatten();
@@ -231,7 +231,7 @@ impl Nodes {
         sizes.max().unwrap()
     }
 
-    /// Lets each sync of a node take so much longer.
+    /// Delays each sync of a node by `millis` milliseconds.
     pub(crate) fn slow_disk(&self, id: u64, millis: u64) {
         self.replace(&format!("{id}.slow"), &millis.to_string());
     }
@@ -241,14 +241,14 @@ impl Nodes {
         self.replace(&format!("{id}.clock"), &format!("{seconds:+}"));
     }
 
-    /// Renamed into place: the node reads it at any moment.
+    /// Replaces a file by a rename, because the node may read it at any moment.
     fn replace(&self, name: &str, text: &str) {
         let new = self.place.join("new");
         std::fs::write(&new, text).unwrap();
         std::fs::rename(&new, self.place.join(name)).unwrap();
     }
 
-    /// Tries to start an empty directory under the number of a member, which has to fail.
+    /// Tries to start an empty directory under the number of a member, which must fail.
     pub(crate) fn start_blank(&self, id: u64) {
         let blank = self.place.join("blank");
         let mut child = self.serve(id, "blank").spawn().unwrap();
@@ -267,7 +267,7 @@ impl Nodes {
         drop(std::fs::remove_dir_all(blank));
     }
 
-    /// What a node says of itself, if it answers.
+    /// The status of a node, if it responds.
     pub(crate) fn status(&self, id: u64) -> Option<ClusterStatus> {
         let mut options = ConnectOptions::default();
         (options.connect_timeout, options.patience) = (ASK_PATIENCE, ASK_PATIENCE);
@@ -275,7 +275,7 @@ impl Nodes {
         node.status().ok()?.server?.cluster
     }
 
-    /// The leader of the highest term, if one answers.
+    /// The leader of the highest term, if one responds.
     pub(crate) fn leader(&self) -> Option<u64> {
         let said = self.ids().into_iter().filter_map(|id| self.status(id));
         let leads = said.filter(|said| said.role == "leader");
@@ -294,7 +294,7 @@ impl Nodes {
         self.ids().into_iter().map(|id| self.status(id)).collect()
     }
 
-    /// Waits until all nodes have applied the same entries; their digests are then equal.
+    /// Waits until all nodes have applied equal entries. Their digests must then be equal.
     pub(crate) fn agree(&self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
         loop {

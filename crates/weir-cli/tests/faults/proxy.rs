@@ -1,8 +1,8 @@
-//! A proxy in front of the peer port of each node, through which all other nodes reach it.
+//! A proxy in front of the peer port of each node. All other nodes connect through it.
 //!
-//! Each link has two directions. A direction that is cut holds its bytes back, as a network does
-//! that loses every packet; they come when it is healed. Who connects stands in the first frame
-//! (docs/formats/cluster.md, "Peer protocol").
+//! Each link has two directions. A blocked direction retains its bytes, like a network that loses
+//! every packet, and delivers them when it is unblocked. The first frame of a connection identifies
+//! the sender (docs/formats/cluster.md, "Peer protocol").
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const HEAD_BYTES: usize = 20;
 const HELLO: u8 = 1;
-/// Where the number of the sender stands in the body of a HELLO.
+/// Position of the sender's number in the body of a HELLO.
 const FROM: std::ops::Range<usize> = 26..34;
 const HELLO_BYTES_MAX: usize = 1 << 10;
 
@@ -52,7 +52,7 @@ impl Links {
         self.change(|state| *state = State::default());
     }
 
-    /// Blocks while this direction is cut, then for the delay of the network.
+    /// Blocks while this direction is blocked, then for the delay of the network.
     fn pass(&self, from: u64, to: u64) {
         let mut state = self.0.0.lock().unwrap();
         while state.cut.contains(&(from, to)) {
@@ -63,13 +63,13 @@ impl Links {
         std::thread::sleep(delay);
     }
 
-    /// Serves the peer address of `node`; what comes there goes to `target`.
+    /// Serves the peer address of `node`, and forwards its connections to `target`.
     pub(crate) fn serve(&self, node: u64, listener: TcpListener, target: SocketAddr) {
         let links = self.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let links = links.clone();
-                // A connection that breaks is nothing that a test looks at.
+                // A broken connection does not affect the test.
                 std::thread::spawn(move || drop(links.connection(node, stream, target)));
             }
         });
@@ -85,7 +85,7 @@ impl Links {
         first.resize(HEAD_BYTES + len.min(HELLO_BYTES_MAX), 0);
         caller.read_exact(&mut first[HEAD_BYTES..])?;
         let number = first[HEAD_BYTES..].get(FROM).map(|n| n.try_into().unwrap());
-        // A process that joins has no number yet; nothing cuts its link.
+        // A joining process has no number yet, so its link is never blocked.
         let from = match (kind, number) {
             (HELLO, Some(number)) => u64::from_le_bytes(number),
             _ => 0,
@@ -109,7 +109,7 @@ impl Links {
             let bytes = read.read(&mut buffer).unwrap_or(0);
             self.pass(from, to);
             if bytes == 0 || write.write_all(&buffer[..bytes]).is_err() {
-                // The end of one side is the end of the connection.
+                // The end of one side ends the connection.
                 drop(write.shutdown(Shutdown::Both));
                 drop(read.shutdown(Shutdown::Both));
                 return;

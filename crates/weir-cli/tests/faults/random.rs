@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed (`SplitMix64`).
+//! Pseudo-random numbers from a seed (`SplitMix64`).
 
 /// A source of random numbers.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A source of its own for a part of the test.
+    /// A separate source for a part of the test.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }

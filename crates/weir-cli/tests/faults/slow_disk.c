@@ -1,7 +1,7 @@
-/* A library for LD_PRELOAD: syncs of a running process take longer.
+/* A library for LD_PRELOAD that delays the syncs of a running process.
  *
- * SLOW_SYNC_FILE=FILE: FILE holds the milliseconds that each fsync and fdatasync
- * sleeps before it begins; without FILE, 0. */
+ * SLOW_SYNC_FILE=FILE: FILE contains the milliseconds for which each fsync and
+ * fdatasync sleeps before it begins. Without FILE, 0. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

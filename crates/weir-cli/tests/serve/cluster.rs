@@ -1,5 +1,5 @@
-//! A cluster of real processes, as its documentation has it: a leader that is
-//! killed, writes that go on, a node that comes back.
+//! Tests a cluster of real processes, as documented: the leader is killed, writes continue, and the
+//! node returns.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -17,18 +17,18 @@ use crate::{PATIENCE, ask, weir};
 /// Writes before the leader is killed, and after it.
 const WRITES: u64 = 40;
 
-/// `weir cluster local` and the nodes that it has started.
+/// `weir cluster local` and its nodes.
 pub(crate) struct Cluster {
     child: Child,
     notes: BufReader<ChildStderr>,
-    /// Address of all nodes, for clients.
+    /// Addresses of all nodes, for clients.
     pub(crate) at: String,
     pub(crate) nodes: BTreeMap<u64, Node>,
-    /// Nodes that this test has started again.
+    /// Nodes that this test has restarted.
     again: Vec<Child>,
 }
 
-/// What the command says about a node.
+/// The output of the command about a node.
 pub(crate) struct Node {
     pid: u32,
     pub(crate) http: String,
@@ -36,13 +36,13 @@ pub(crate) struct Node {
 }
 
 impl Drop for Cluster {
-    /// A test that fails leaves no process.
+    /// A failed test leaves no process.
     fn drop(&mut self) {
         for child in &mut self.again {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // In order, so that it ends its nodes.
+        // Ended in order, so that the command ends its nodes.
         let _ = signal(self.child.id(), "TERM");
         let _ = self.child.wait();
     }
@@ -95,7 +95,7 @@ impl Cluster {
         started
     }
 
-    /// What a node says of itself.
+    /// The status that a node reports.
     pub(crate) fn status(&self, node: u64) -> Option<ClusterStatus> {
         let status = Weir::connect(&self.nodes[&node].native)
             .ok()?
@@ -113,12 +113,12 @@ impl Cluster {
         }
     }
 
-    /// Kills a node; returns the command that starts it again.
+    /// Kills a node. Returns the command that restarts it.
     pub(crate) fn kill(&mut self, node: u64) -> String {
         self.end_by(node, "KILL")
     }
 
-    /// As `kill`, in order.
+    /// Like `kill`, but in order.
     pub(crate) fn end(&mut self, node: u64) -> String {
         self.end_by(node, "TERM")
     }
@@ -139,7 +139,7 @@ impl Cluster {
         self.again.push(again.spawn().unwrap());
     }
 
-    /// Waits until all nodes have applied the same entries, and compares them.
+    /// Waits until all nodes have applied equal entries, and compares the nodes.
     pub(crate) fn agree(&self) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -158,7 +158,7 @@ impl Cluster {
     }
 }
 
-/// The value of the key of these tests at one node, read so.
+/// The value of the test key at one node, with this consistency.
 fn value(at: &str, consistency: Consistency) -> Result<Option<String>, WeirError> {
     let mut options = ConnectOptions::default();
     options.consistency = consistency;
@@ -185,7 +185,7 @@ pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
     values
 }
 
-/// Reads records, until so many were read from the start; each comes once and in order.
+/// Reads records up to offset `to`. Asserts that each record occurs once and in order.
 fn hear(listener: &mut TopicReader, heard: &mut Vec<String>, to: u64) {
     while listener.position().0 < to {
         assert!(listener.wait(Some(Instant::now() + PATIENCE)), "{heard:?}");
@@ -221,12 +221,13 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
         assert!(verdicts[0].is_valid(), "{verdicts:?}");
     };
     (0..WRITES).for_each(&mut write);
-    // The listener is at work before its node dies; the record before the values creates the topic.
+    // The listener is active before its node is killed. The record before the values creates the
+    // topic.
     hear(&mut listener, &mut heard, WRITES + 1);
 
     let first = cluster.leader();
     let command = cluster.kill(first);
-    // The session goes on at the new leader by itself.
+    // The session continues at the new leader automatically.
     (WRITES..2 * WRITES).for_each(&mut write);
     assert_ne!(cluster.leader(), first);
     cluster.restart(place.path(), &command);
@@ -239,7 +240,7 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
         assert_eq!(values(&node.native, "orders"), expected);
     }
 
-    // A write by HTTP at a node that does not lead is sent to the one that does.
+    // A node that does not lead redirects a write over HTTP to the leader.
     let leader = cluster.leader();
     let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
     let other = &cluster.nodes[other];
@@ -251,7 +252,7 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     assert!(answer.to_lowercase().contains(&location), "{answer}");
     assert!(answer.contains("/problems/redirect"), "{answer}");
 
-    // A command in the directory of a node that does not lead is sent on as well.
+    // A command in the directory of a node that does not lead is redirected too.
     let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
     let directory = format!("nodes/node-{other}");
     let mut put = weir(place.path());
@@ -259,7 +260,7 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     let put = put.output().unwrap();
     assert!(put.status.success(), "{put:?}");
 
-    // Everything is there when all have ended in order.
+    // All records exist after all nodes have ended in order.
     drop(cluster);
     for node in 1..=3 {
         let directory = place.path().join(format!("nodes/node-{node}"));
@@ -268,7 +269,7 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
     }
 }
 
-/// A client that was told one address, and keeps its connection, uses the nodes that join later.
+/// A client with one address and a persistent connection uses the nodes that join later.
 #[test]
 fn an_open_connection_learns_of_the_nodes_that_join() {
     let place = tempfile::tempdir().unwrap();
@@ -294,13 +295,13 @@ fn an_open_connection_learns_of_the_nodes_that_join() {
     while votes() < 3 {
         assert!(Instant::now() < until, "the nodes do not vote");
     }
-    // What a server has to say of its members comes before the answers to later requests.
+    // A server sends its member list before the responses to later requests.
     for _ in 0..10 {
         session.execute(&[put("1")]).unwrap();
         topic.get("k").unwrap();
     }
     cluster.kill(1);
-    // Both the connection with a session and the one without.
+    // Both the connection with a session and the connection without one.
     let verdicts = session.execute(&[put("2")]).unwrap();
     assert!(verdicts[0].is_valid(), "{verdicts:?}");
     assert!(topic.get("k").unwrap().is_some());
@@ -323,7 +324,7 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    // Asked at a node that does not lead, which sends the command on.
+    // Sent to a node that does not lead, which redirects the command.
     let at = cluster.nodes[&next].native.clone();
     let (done, said) = run(&["cluster", "transfer", &next.to_string()], &at);
     assert!(done, "{said}");
@@ -339,7 +340,7 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     let (done, said) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
     assert!(!done && said.contains("is no member"), "{said}");
 
-    // An empty directory takes the place, with the ports of the old one.
+    // An empty directory replaces the old node, with its ports.
     std::fs::remove_dir_all(place.path().join(format!("nodes/node-{gone}"))).unwrap();
     let file = format!("nodes/node-{gone}.toml");
     let peers: Vec<_> = members.iter().map(|member| member.peer.as_str()).collect();
@@ -366,7 +367,7 @@ fn free_peer() -> String {
     port.local_addr().unwrap().to_string()
 }
 
-/// What a command prints on standard output; it must succeed.
+/// The standard output of a command, which must succeed.
 fn done(place: &Path, words: &[&str]) -> String {
     let output = weir(place).args(words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -397,9 +398,9 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
     let kept: u64 = number.parse().unwrap();
     let members = cluster.status(1).unwrap().members;
     assert!(members.iter().any(|one| one.node == kept && !one.votes));
-    // Nothing waits for a node that has not come.
+    // No write waits for a node that has not joined.
     topic.put("k", "2").unwrap();
-    // The number is kept for that address alone, and only for an empty directory.
+    // The number is reserved for that address, and for an empty directory.
     let join = |at: &'static str, peer: &str| {
         let words = [
             "cluster", "join", &first, "--at", at, "--peer", peer, "--node",
@@ -423,7 +424,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
 
     let words = ["cluster", "snapshot", "--at", &at, "-o", "json"];
     let made = weir(place.path()).args(words).output().unwrap();
-    // The node that has not come has no address for clients.
+    // The node that has not joined has no address for clients.
     assert_eq!(made.status.code(), Some(1));
     let made = String::from_utf8(made.stdout).unwrap();
     assert!(
@@ -435,7 +436,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
     done(place.path(), &words);
     let said = refused(place.path(), &words);
     assert!(said.contains("a node of a cluster already"), "{said}");
-    // Its directory says where it belongs.
+    // The directory contains the addresses of its cluster.
     let serve = format!("serve --at new --http :0 --native :0 --peer {own}");
     cluster.restart(place.path(), &serve);
     let until = std::time::Instant::now() + PATIENCE;
@@ -465,7 +466,7 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     };
     let pid = cluster.nodes[&others[0]].pid;
     for n in 0..20 {
-        // It misses the write, and must not answer before it has it.
+        // The node misses the write, and must not respond before it has applied it.
         assert!(signal(pid, "STOP"));
         topic.put("k", n.to_string()).unwrap();
         assert!(signal(pid, "CONT"));
@@ -477,13 +478,14 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     assert!(signal(pid, "CONT"));
     let answer = ask(&http, "GET /v1/topics/orders/keys/k", "");
     assert!(answer.ends_with("\r\nlast"), "{answer}");
-    // By its lease only the leader answers; the client is sent there.
+    // Only the leader responds under its lease, so the client is redirected to it.
     let found = value(&native, Consistency::Leader).unwrap();
     assert_eq!(found.as_deref(), Some("last"));
 
     cluster.kill(leader);
     cluster.kill(others[1]);
-    // Nobody can say what was acknowledged; what was applied is still there.
+    // Without a majority, no node can confirm what was acknowledged. The applied state can still be
+    // read.
     let code = |error| match error {
         WeirError::Store(StoreError::Remote { code, .. }) => code,
         other => panic!("{other:?}"),
@@ -523,13 +525,13 @@ fn a_write_is_received_before_a_majority_has_it() {
     for (_, node) in &others {
         assert!(signal(node.pid, "STOP"));
     }
-    // Queued at the leader; nobody can say yet what becomes of it.
+    // Queued at the leader; the outcome is not known yet.
     let pending = session.send(&[put("a"), put("b")]).unwrap();
     assert!(pending.wait_received(PATIENCE));
     let outcomes = client.propose(&[put("c")]).unwrap();
     assert!(outcomes.wait_received(PATIENCE));
     assert!(!pending.is_done() && !outcomes.is_done());
-    // Who has not asked for it is told with the verdict.
+    // A client without that option is informed with the verdict.
     let untold = plain.send(&[put("d")]).unwrap();
     assert!(!untold.wait_received(Duration::from_millis(100)));
     for (_, node) in &others {
@@ -540,11 +542,11 @@ fn a_write_is_received_before_a_majority_has_it() {
         let verdicts = pending.wait().unwrap();
         assert!(verdicts.iter().all(weir::Verdict::is_valid), "{verdicts:?}");
     }
-    // A leader that lost its majority may have stepped down meanwhile.
+    // A leader without a majority may have stepped down meanwhile.
     drop(outcomes.wait());
 }
 
-/// What a command prints on standard error, which must fail.
+/// The standard error of a command, which must fail.
 fn refused(place: &Path, words: &[&str]) -> String {
     let mut command = weir(place);
     let output = command.args(words).stdout(Stdio::null()).output().unwrap();
@@ -611,7 +613,7 @@ fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
         ),
         "without TLS",
     );
-    // Nothing of it has reached the cluster.
+    // The cluster has received nothing of it.
     assert_eq!(cluster.status(1).unwrap().members.len(), 1);
     drop(cluster);
     check(
@@ -620,8 +622,8 @@ fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
     );
 }
 
-/// Bounds the size of each file that a process writes; the store takes a file that
-/// cannot grow for a full disk. The first segments of the log have 4 MiB.
+/// Limits the size of each file that a process writes. The store treats a file that cannot grow as
+/// a full disk. The first segments of the log have 4 MiB.
 fn limit_files(pid: u32, limit: &str) {
     let status = Command::new("prlimit")
         .args(["--pid", &pid.to_string(), &format!("--fsize={limit}:")])
@@ -629,7 +631,7 @@ fn limit_files(pid: u32, limit: &str) {
     assert!(status.unwrap().success());
 }
 
-/// Fills the disk of a node while a session writes, and then makes space.
+/// Fills the disk of a node while a session writes, and then frees space.
 fn fills_and_recovers(of_the_leader: bool) {
     let place = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(place.path(), 3);
@@ -651,7 +653,7 @@ fn fills_and_recovers(of_the_leader: bool) {
     };
     let role = || cluster.status(full).unwrap().role;
     let mut written = 0;
-    // Every write is acknowledged: the node with the full disk is a minority.
+    // Every write is acknowledged, because the node with the full disk is a minority.
     while role() != "full" {
         write();
         written += 1;
@@ -666,7 +668,7 @@ fn fills_and_recovers(of_the_leader: bool) {
         metrics.contains("\nweir_cluster_role{role=\"full\"} 1\n"),
         "{metrics}"
     );
-    // A client that knows only this node is sent to the one that leads.
+    // A client that knows only this node is redirected to the leader.
     let answer = ask(&node.http, "POST /v1/topics/orders/events?key=k", "x");
     assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
 
@@ -711,7 +713,7 @@ fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
     }
 }
 
-/// The first of the ports that `weir cluster local` uses for three nodes, all of them free a
+/// The first of the ports that `weir cluster local` uses for three nodes. All of them were free a
 /// moment ago.
 fn free_ports() -> u16 {
     loop {
@@ -741,8 +743,8 @@ fn the_readme_forms_a_cluster_that_loses_its_leader() {
         .replace("7071", &port(1))
         .replace("7081", &port(11))
         .replace("7091", &port(21));
-    // A shell without a terminal knows processes, but no jobs. What a failure leaves is ended as
-    // well.
+    // A shell without a terminal has processes, but no jobs. The script also ends the processes
+    // after a failure.
     assert!(lines.ends_with("kill %1 %2\n"), "{lines}");
     let lines = lines.replace("kill %1 %2\n", "");
     let lines = lines.replacen("> nodes.txt &\n", "> nodes.txt &\nfirst=$!\n", 1);
@@ -765,7 +767,7 @@ fn the_readme_forms_a_cluster_that_loses_its_leader() {
         String::from_utf8(output.stderr).unwrap(),
     );
     assert!(out.contains("{\"id\":1}"), "{out}{err}");
-    // Everything that both writes left is on every disk, each in one piece.
+    // The records of both writers are on every disk, each complete.
     for node in 1..=3 {
         let directory = place.path().join(format!("trial/node-{node}"));
         let found = weir::verify(&directory).unwrap();

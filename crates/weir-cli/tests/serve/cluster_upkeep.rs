@@ -1,5 +1,5 @@
-//! The chapters on upgrade, backup and a lost majority of docs/operating/cluster.md: each of their
-//! commands runs here, with addresses and directories of the test.
+//! Runs each command of the chapters on upgrade, backup and a lost majority in
+//! docs/operating/cluster.md, with the addresses and directories of the test.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -38,7 +38,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Runs `weir serve ...`, until it serves.
+    /// Runs `weir serve ...`, and waits until it serves.
     fn start(place: &Path, line: &str) -> Self {
         let words = line.strip_prefix("weir ").unwrap().split_whitespace();
         let mut command = weir(place);
@@ -48,7 +48,7 @@ impl Server {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in notes.lines().map_while(Result::ok) {
-                // The test may have ended.
+                // The receiver may no longer exist.
                 let _ = sender.send(line);
             }
         });
@@ -57,7 +57,7 @@ impl Server {
         started
     }
 
-    /// Waits for a line with this text.
+    /// Waits for a line that contains this text.
     fn wait(&self, text: &str) -> String {
         let (mut said, until) = (Vec::new(), Instant::now() + PATIENCE);
         loop {
@@ -156,7 +156,7 @@ fn nodes_are_upgraded_one_after_the_other() {
     }
 }
 
-/// Of three nodes two are lost for good: what is left becomes a new cluster.
+/// Two of three nodes are lost permanently: the remaining node becomes a new cluster.
 #[test]
 fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
     let place = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
         if line.starts_with("kill") {
             servers[0].signal("USR1");
             servers[0].wait("the store was backed up");
-            // The node has no majority: what it has applied is there.
+            // The node has no majority; its applied state can be read.
             assert_eq!(values(&left, "orders"), ["old"]);
             servers.clear();
             continue;
@@ -224,13 +224,13 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
     };
     let before = members();
 
-    // Old disks: one whose number a new node has, and one whose number nobody has.
+    // Old disks: one whose number a new node has, and one whose number no node has.
     for node in [1, 3] {
         let (peer, native) = (free(), free());
         let line =
             format!("weir serve --at nodes/node-{node} --http off --native {native} --peer {peer}");
         let old = Server::start(place, &line);
-        // It asks for votes, which nobody gives.
+        // The old node requests votes, which no node grants.
         let said = old.wait("the peer said: ");
         let why = ["another node listens at this address", "has another disk"];
         assert!(why.iter().any(|why| said.contains(why)), "{said}");

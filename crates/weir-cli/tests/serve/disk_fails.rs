@@ -1,8 +1,7 @@
-//! DF1 with the real binary: a write or a sync of the log fails, as on a disk
-//! that is broken.
+//! DF1 with the real binary: a write or a sync of the log fails, as on a broken disk.
 //!
-//! `failing_disk.c` makes the calls fail. It is compiled by `cc`, which links
-//! every program of this workspace.
+//! `failing_disk.c` makes the calls fail. It is compiled by `cc`, which also links every program of
+//! this workspace.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,12 +12,12 @@ use std::time::Instant;
 
 use super::{PATIENCE, Served, ask, get, reads_only, serve, serve_by, signal, weir};
 
-/// What fails, and how the log names it.
+/// The kind of failure, and its name in the log.
 #[derive(Clone, Copy)]
 struct Fault {
     variable: &'static str,
     verb: &'static str,
-    /// Whether a byte offset belongs to the operation.
+    /// Whether the log line has a byte offset.
     at_byte: bool,
 }
 
@@ -45,7 +44,7 @@ fn library(place: &Path) -> PathBuf {
     library
 }
 
-/// A server whose disk fails once the test asks for it.
+/// A server whose disk fails when the test requests it.
 struct Failing {
     served: Served,
     address: String,
@@ -68,14 +67,14 @@ impl Failing {
         let served = serve_by(command, flags);
         let address = served.address.clone();
         ask(&address, "PUT /v1/topics/t", "");
-        // The store seals an idle log, which is one more sync: the fault must not meet that one.
+        // The store seals an idle log, which is one more sync. The fault must not affect that sync.
         let syncs = || std::fs::read_to_string(&calls).unwrap().lines().count();
         let deadline = Instant::now() + PATIENCE;
         let synced = loop {
             let before = syncs();
             let kept = ask(&address, "POST /v1/topics/t/events", "4711");
             assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
-            // One sync since then is that of the write, so the seal is still to come.
+            // If only the write was synced since then, the seal is still pending.
             if syncs() == before + 1 {
                 break before + 1;
             }
@@ -94,7 +93,7 @@ impl Failing {
         }
     }
 
-    /// The next sync fails; or each write fails from now on.
+    /// From now on, the next sync fails, or each write fails.
     fn fail(&self, fault: Fault) {
         std::fs::write(&self.switch, "").unwrap();
         let deadline = Instant::now() + PATIENCE;
@@ -104,7 +103,7 @@ impl Failing {
         }
     }
 
-    /// Waits until the service manager hears that the store takes no writes.
+    /// Waits until the service manager is notified that the store accepts no writes.
     fn until_told(&self) {
         let mut text = [0; 256];
         loop {
@@ -115,8 +114,8 @@ impl Failing {
         }
     }
 
-    /// Waits for the end, and checks the exit code, the log, and that the
-    /// watchdog was silent.
+    /// Waits for the end. Checks the exit code, the log, and that no watchdog notification was
+    /// sent.
     fn ends(mut self, fault: Fault) {
         assert_eq!(self.served.child.wait().unwrap().code(), Some(74));
         self.manager.set_nonblocking(true).unwrap();
@@ -153,7 +152,7 @@ impl Failing {
     }
 }
 
-/// Everything that was acknowledged is there after a start on a disk that works.
+/// Checks that all acknowledged records exist after a start on a working disk.
 fn opens_again(place: &Path) {
     let mut served = serve(place, &[]);
     let (status, body) = get(&served.address, "/v1/topics/t/events");
@@ -170,11 +169,11 @@ fn over_http(fault: Fault) {
     let failing = Failing::new(place.path(), fault, &["--lame-duck", "1h"]);
     let address = failing.address.clone();
     failing.fail(fault);
-    // It is not known whether this one is in the log.
+    // This write may be in the log.
     let doubtful = ask(&address, "POST /v1/topics/t/events", "2");
     assert!(doubtful.starts_with("HTTP/1.1 504"), "{doubtful}");
     assert!(doubtful.contains("\"code\":501"), "{doubtful}");
-    // This one is not in the log.
+    // This write is not in the log.
     let refused = ask(&address, "POST /v1/topics/t/events", "3");
     assert!(refused.starts_with("HTTP/1.1 500"), "{refused}");
     assert!(refused.contains("\"code\":402"), "{refused}");
@@ -205,7 +204,7 @@ fn over_native(fault: Fault) {
     let said = String::from_utf8_lossy(&doubtful.stderr).into_owned();
     assert_eq!(doubtful.status.code(), Some(6), "{said}");
     assert!(said.contains("(E501)"), "{said}");
-    // Without a signal. Until the failure the watchdog may have been heard.
+    // The server ends without a signal. Watchdog notifications before the failure are allowed.
     failing.until_told();
     failing.ends(fault);
     opens_again(place.path());
@@ -231,7 +230,7 @@ fn a_failed_write_is_in_doubt_over_the_native_port_and_ends_the_server() {
     over_native(WRITE);
 }
 
-/// The page is larger than what sockets of a loopback connection hold.
+/// The page exceeds the socket buffers of a loopback connection.
 #[test]
 fn a_slow_reader_gets_its_page_while_the_disk_fails() {
     const RECORDS: usize = 17;
@@ -253,7 +252,7 @@ fn a_slow_reader_gets_its_page_while_the_disk_fails() {
     reader.read_exact(&mut page).unwrap();
     assert!(page.starts_with(b"HTTP/1.1 200"));
     failing.fail(SYNC);
-    // The seal of the log may meet the fault before this write does.
+    // The seal of the log may hit the fault before this write does.
     let refused = ask(&address, "POST /v1/topics/t/events", "2");
     assert!(!refused.starts_with("HTTP/1.1 201"), "{refused}");
     failing.until_told();

@@ -1,5 +1,5 @@
-/* A library for LD_PRELOAD: the disk of a running process fails when a file
- * appears.
+/* A library for LD_PRELOAD that makes the disk of a running process fail when a
+ * file appears.
  *
  * FAIL_SYNC=FILE: when FILE exists, the next fdatasync of a log segment fails
  * with EIO, and FILE is renamed to FILE.done. Later calls succeed, like those of
@@ -9,8 +9,8 @@
  * "fail", to FILE.
  *
  * FAIL_WRITE=FILE: when FILE exists, each pwritev of the process fails with EIO
- * from then on, and FILE is renamed to FILE.done. A filter of the kernel does
- * it, because the process makes this call without the C library. */
+ * from then on, and FILE is renamed to FILE.done. A kernel filter (seccomp)
+ * injects the error, because the process calls pwritev without the C library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

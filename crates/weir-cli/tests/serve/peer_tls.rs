@@ -1,10 +1,10 @@
-//! TLS between the nodes of a cluster, with certificates of `weir cert`.
+//! Tests TLS between the nodes of a cluster, with certificates of `weir cert`.
 
 use std::path::Path;
 
 use crate::{Served, serve_by, weir};
 
-/// Runs a command; its standard error, and whether it succeeded.
+/// Runs a command. Returns whether it succeeded, and its standard error.
 fn run(place: &Path, words: &[&str]) -> (bool, String) {
     let output = weir(place).args(words).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -42,7 +42,7 @@ fn node(place: &Path, flags: &[String], join: Option<&str>) -> Served {
     serve_by(weir(place), &words)
 }
 
-/// Why a node does not join.
+/// The error of a node that cannot join.
 fn refused(place: &Path, flags: &[String], join: &str) -> String {
     let mut words = vec![
         "serve", "--at", "refused", "--http", ":0", "--native", "off",
@@ -111,7 +111,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
         let said = refused(second.path(), &given, &at);
         assert!(said.contains(expected), "{what}: {said}");
     }
-    // The certificate of the leader names 127.0.0.1 alone.
+    // The certificate of the leader names only 127.0.0.1.
     let port = at.rsplit_once(':').unwrap().1;
     let said = refused(
         second.path(),
@@ -125,7 +125,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
     let said = refused(second.path(), &ours("127.0.0.1", &own)[..4], &at);
     assert!(said.contains("peer_ca belong together"), "{said}");
 
-    // The cluster is as before, and takes a node with a certificate of its authority.
+    // The cluster is unchanged, and accepts a node with a certificate of its authority.
     done(first.path(), "put orders two --key k --at data");
     let member = node(second.path(), &ours("127.0.0.1", &own), Some(&at));
     let until = std::time::Instant::now() + crate::PATIENCE;

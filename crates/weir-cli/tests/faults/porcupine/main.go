@@ -17,29 +17,27 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// How long one part may take.
+// Maximum time for one part.
 const patience = 2 * time.Minute
 
-// An operation as the clients have seen it. Which of A to D an operation uses is
-// written at its model.
+// An operation as the clients observed it. The comment of each model defines the use of A to D.
 type operation struct {
 	Model  string `json:"model"`
 	Part   string `json:"part"`
 	Client int    `json:"client"`
 	Call   int64  `json:"call"`
-	// Negative: its end was not seen. It takes effect at any time or never.
+	// Negative: its end was not observed. It takes effect at any time or never.
 	Return int64  `json:"return"`
 	Op     string `json:"op"`
 	A      int64  `json:"a"`
 	B      int64  `json:"b"`
 	C      int64  `json:"c"`
 	D      int64  `json:"d"`
-	// "ok", "no" for a refusal by the state, "open" if the outcome is not known.
+	// "ok", "no" if the state rejected it, "open" if the outcome is unknown.
 	Outcome string `json:"outcome"`
 }
 
-// The state before, and an operation; whether the operation is possible, and the
-// state after.
+// Maps the state before an operation to whether the operation is possible, and the state after.
 type step func(state any, op operation) (bool, any)
 
 func model(first any, next step) porcupine.Model {
@@ -55,7 +53,7 @@ func model(first any, next step) porcupine.Model {
 	}
 }
 
-// A key. Every written value is another one; 0: no value.
+// A key. All written values are distinct; 0: no value.
 //
 //	put A; get -> A; cas A (expected) B (new)
 func register(state any, op operation) (bool, any) {
@@ -109,8 +107,9 @@ func bank(state any, op operation) (bool, any) {
 	return op.Outcome == "open", balances
 }
 
-// A job of a queue: 0 before it is there, 1 until it is done, then 2. A member whose lease has ended
-// may say that it is done after the next one has: that is true, and no claim comes after it.
+// A job of a queue: 0 before it exists, 1 until it is done, then 2. A member may acknowledge the
+// job after its lease has ended and the next member has acknowledged it. No claim follows an
+// acknowledgement.
 //
 //	add; claim; done
 func queue(state any, op operation) (bool, any) {
