@@ -73,7 +73,6 @@ fn dict_index_and_update_vectors_hold() {
     }
 }
 
-/// Found by `any_place_is_safe`: one byte more than there is was consumed.
 fn element(kind: &str, element: Element<'_>) -> String {
     let ty = element.ty.unwrap_or_default().escape_ascii();
     format!("{kind}\t{ty}\t{}\n", element.value.escape_ascii())
@@ -171,6 +170,7 @@ fn rows(input: &[u8]) -> Option<Rows<'_>> {
     Some(rows)
 }
 
+/// A case of `any_place_is_safe` that once consumed one byte more than the input has.
 #[test]
 fn a_place_of_another_list_consumes_no_byte_that_is_not_there() {
     let input = b"|=_t:2 ||";
