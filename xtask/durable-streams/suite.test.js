@@ -1,4 +1,4 @@
-// The suite as its authors mean it to be run, without an option changed.
+// Runs the suite as its authors intend, with default options.
 import { runConformanceTests } from "@durable-streams/server-conformance-tests"
 
 runConformanceTests({ baseUrl: process.env.WEIR_STREAMS })

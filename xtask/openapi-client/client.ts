@@ -1,5 +1,5 @@
 // Publishes, reads and claims with types that are generated from the description of the HTTP API.
-// A body without a schema would be `unknown` here, and this would not compile.
+// A body without a schema would have the type `unknown`, and would not compile.
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema.js";
 

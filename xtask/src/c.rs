@@ -1,9 +1,9 @@
-//! The C interface as a user gets it, over an installed library: its names, the transcripts of all
-//! languages under sanitizers, the vectors of the codec, the examples, the quick start of the README.
+//! Tests the C interface as a user installs it: its names, the transcripts of all languages under
+//! sanitizers, the vectors of the codec, the examples, and the quick start of the README.
 //!
 //! Invariants:
-//! - Without a C compiler, make or pkg-config, everything counts as skipped.
-//! - No compiler flag lets a warning pass.
+//! - Without a C compiler, make or pkg-config, all tests count as skipped.
+//! - The compiler treats each warning as an error.
 
 use crate::capi;
 use crate::cluster::Cluster;
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The folder.
+/// The folder of the binding.
 const FOLDER: &str = "bindings/c";
-/// Within which time a program ends after it has closed its output.
+/// Maximum time until a program ends after it has closed its output.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
-/// Tests the interface of the library below `prefix`.
+/// Tests the installed library below `prefix`.
 pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     for tool in ["cc", "make", "pkg-config"] {
         if finish(Command::new(tool).arg("--version")).is_err() {
@@ -72,7 +72,7 @@ fn verdict<T>(result: &Result<T, String>) -> Verdict {
     }
 }
 
-/// Runs what was built.
+/// Runs the built programs.
 fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     for set in ["query", "api"] {
         let mut run = Command::new(place.join("transcripts"));
@@ -117,7 +117,7 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the program that loses the leader of a cluster, and kills the leader when it says so.
+/// Runs the failover program. Kills the leader of its cluster when the program requests it.
 fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     let folder = place.join("cluster");
     let mut cluster = Cluster::start(&wasm::weir()?, &folder)?;
@@ -136,10 +136,10 @@ fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     })
 }
 
-/// Inputs that the codec gets, made of its seeds and of the packets of the vectors.
+/// Number of inputs for the codec, derived from its seeds and the packets of the vectors.
 const FUZZED: &str = "20000";
 
-/// A number that each commit has another one of, so that other inputs are tried; 1 outside of a repository.
+/// A seed that differs for each commit, so that other inputs are tried; 1 outside of a repository.
 fn seed_of_commit() -> String {
     let commit = Command::new("git")
         .args(["rev-parse", "HEAD"])
@@ -153,7 +153,8 @@ fn seed_of_commit() -> String {
     digits.filter(|seed| *seed > 0).unwrap_or(1).to_string()
 }
 
-/// Runs what was built for the codec: the vectors, all of them, anything as input, what it allocates.
+/// Runs the codec programs: each vector, all vectors, arbitrary input, and the check of
+/// allocations.
 fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     let folder = tree::root().join("vectors/psyc");
     let mut cases = 0;
@@ -202,8 +203,8 @@ fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the transcripts of the interface at servers, each over a store of its own; those of
-/// directories are left out.
+/// Runs the transcripts of the interface at servers, each over a separate store. Transcripts of
+/// directories are skipped.
 fn served(place: &Path) -> anyhow::Result<Verdict> {
     let weir = wasm::weir()?;
     let (mut count, mut commands) = (0, 0);
@@ -236,7 +237,7 @@ fn served(place: &Path) -> anyhow::Result<Verdict> {
     })
 }
 
-/// Whether a program succeeded and said this line.
+/// Whether a program succeeded and printed this line.
 fn says(done: &Result<Vec<u8>, String>, line: &str) -> Verdict {
     match done {
         Err(why) => Verdict::Failed(why.clone()),
@@ -267,7 +268,8 @@ fn transcripts(set: &str) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Does what the README says, in an empty directory, but for the installation, which is done.
+/// Runs the quick start of the README in an empty directory, without its installation step, which
+/// was done before.
 fn quick_start(prefix: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let readme = tree::text(&format!("{FOLDER}/README.md"))?;
     let block = |language: &str| {

@@ -1,4 +1,4 @@
-//! The C library: built, cut down to its own names, and installed.
+//! Builds the C library, hides all names except its own, and installs it.
 //!
 //! Invariants:
 //! - Both installed libraries define no global name except those of the headers.
@@ -13,28 +13,28 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The header of most of it.
+/// The main header.
 pub(crate) const HEADER: &str = "crates/weir-capi/include/weir.h";
-/// The header of the codec. The two list the names.
+/// The header of the codec. The two headers list the public names.
 const CODEC: &str = "crates/weir-capi/include/weir_psyc.h";
-/// What is installed beside it.
+/// The header of the error codes, which is installed too.
 const CODES: &str = "crates/weir-capi/include/weir_codes.h";
 /// Version of the files; the first number is that of the interface.
 const FILE: &str = "libweir.so.0.1.0";
 const SONAME: &str = "libweir.so.0";
-/// What the static library needs from the system.
+/// System libraries that the static library needs.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// How it is built.
+/// The profile of the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// As the tests are.
+    /// The profile of the tests.
     Dev,
-    /// As what ships.
+    /// The profile of releases.
     Release,
 }
 
-/// `capi install --prefix P [--debug] [--shared]`.
+/// Runs `capi install --prefix P [--debug] [--shared]`.
 pub(crate) fn command(rest: &[&str]) -> anyhow::Result<()> {
     let mut prefix = None;
     let (mut profile, mut both) = (Profile::Release, true);
@@ -54,7 +54,7 @@ pub(crate) fn command(rest: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the library and puts it, its headers and `weir.pc` below a directory.
+/// Builds the library, and installs the library, its headers and `weir.pc` below a directory.
 pub(crate) fn install(prefix: &Path, profile: Profile, both: bool) -> anyhow::Result<()> {
     let libraries = build(profile, both)?;
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
@@ -65,7 +65,7 @@ pub(crate) fn install(prefix: &Path, profile: Profile, both: bool) -> anyhow::Re
         std::fs::write(include.join(name), tree::bytes(header)?)?;
     }
     let shared = lib.join(FILE);
-    // A program that has the old file mapped keeps it.
+    // A program that has mapped the old file retains it.
     drop(std::fs::remove_file(&shared));
     std::fs::copy(find(&libraries, "so")?, &shared).context("cannot copy the library")?;
     for name in [SONAME, "libweir.so"] {
@@ -89,7 +89,7 @@ fn pkg_config() -> String {
     )
 }
 
-/// The files of the library, by cargo.
+/// Builds the library with cargo. Returns its files.
 fn build(profile: Profile, both: bool) -> anyhow::Result<Vec<PathBuf>> {
     let kinds = if both { "cdylib,staticlib" } else { "cdylib" };
     let mut command = cargo(&["rustc", "--locked", "--package", "weir-capi"]);
@@ -141,7 +141,8 @@ pub(crate) fn names() -> anyhow::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// How sections are put together: compilers give each function one, which no archive is made for.
+/// A linker script that merges sections. Compilers create one section for each function, which
+/// would make the archive large.
 const SECTIONS: &str = "SECTIONS {
   .text : { *(.text .text.*) }
   .rodata : { *(.rodata .rodata.*) }
@@ -157,8 +158,9 @@ const SECTIONS: &str = "SECTIONS {
 }
 ";
 
-/// One object out of the static library, in which all names but ours are local, and an archive of it.
-/// So it can be linked beside another library that holds the same crates.
+/// Links the static library into one object in which all names except the public ones are local,
+/// and archives that object. So the library can be linked beside another one that contains equal
+/// crates.
 fn cut(archive: &Path, lib: &Path) -> anyhow::Result<()> {
     let names = names()?;
     let (object, list) = (lib.join("weir.o"), lib.join("weir.names"));
@@ -212,8 +214,8 @@ fn defined(library: &Path, flags: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     Ok(text.lines().filter_map(name).collect())
 }
 
-/// Whether both libraries define the names of the header and no others, and the shared one has its
-/// name.
+/// Checks that both libraries define exactly the names of the headers, and that the shared library
+/// has its soname.
 pub(crate) fn names_alone(prefix: &Path) -> anyhow::Result<()> {
     let names = names()?;
     let lib = prefix.join("lib");

@@ -1,7 +1,7 @@
-//! The gate: the order of its steps, and the thin ones that only call cargo.
+//! The gate: the order of its steps, and the steps that only call cargo.
 //!
 //! Invariant: every step that compiles uses the dev profile and the features of the whole
-//! workspace, so that clippy, doc and tests share what they can and nothing is built twice.
+//! workspace, so that clippy, doc and tests share builds and nothing is built twice.
 
 use crate::steps::{self, COMMAND_FEATURES, FEATURES, Step, cargo, succeed};
 use crate::suites;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// Cheap steps first: a wrong import should not wait for a build.
+/// Cheap steps first, so that a wrong import fails before a build starts.
 const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -46,13 +46,13 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// All steps, stopping at the first that fails.
+/// Runs all steps, and stops at the first failure.
 pub(crate) fn check() -> anyhow::Result<()> {
     steps::all(STEPS)
 }
 
-/// All steps and all tests, none skipped because another failed; ends with the totals, and is
-/// false if anything failed.
+/// Runs all steps and all tests, also after a failure, and prints the totals. Returns `false` if
+/// anything failed.
 pub(crate) fn test() -> anyhow::Result<bool> {
     crate::setup::setup()?;
     let mut summary = suites::Summary::default();
@@ -69,69 +69,69 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     Ok(summary.close())
 }
 
-/// The description of the HTTP edge against a server, alone.
+/// Checks a server against the description of the HTTP API.
 pub(crate) fn api() -> bool {
     let mut summary = suites::Summary::default();
     suites::api(&mut summary);
     summary.close()
 }
 
-/// The conformance suite of Durable Streams against a server, alone.
+/// Runs the conformance suite of Durable Streams.
 pub(crate) fn ds() -> bool {
     let mut summary = suites::Summary::default();
     suites::durable_streams(&mut summary);
     summary.close()
 }
 
-/// The public suites of JSON and JSONPath, alone.
+/// Runs the public suites of JSON and JSONPath.
 pub(crate) fn json() -> bool {
     let mut summary = suites::Summary::default();
     suites::json(&mut summary);
     summary.close()
 }
 
-/// The languages over the C library, alone.
+/// Tests the languages over the C library.
 pub(crate) fn bindings() -> bool {
     let mut summary = suites::Summary::default();
     suites::bindings(&mut summary);
     summary.close()
 }
 
-/// The Python package, alone.
+/// Tests the Python package.
 pub(crate) fn python() -> bool {
     let mut summary = suites::Summary::default();
     suites::python(&mut summary);
     summary.close()
 }
 
-/// The Node package, alone.
+/// Tests the Node package.
 pub(crate) fn node() -> bool {
     let mut summary = suites::Summary::default();
     suites::node(&mut summary);
     summary.close()
 }
 
-/// The Emacs package, alone.
+/// Tests the Emacs package.
 pub(crate) fn emacs() -> bool {
     let mut summary = suites::Summary::default();
     suites::emacs(&mut summary);
     summary.close()
 }
 
-/// The tests of the Rust workspace alone; ends with the totals.
+/// Runs the tests of the Rust workspace, and prints the totals.
 pub(crate) fn test_rust() -> anyhow::Result<bool> {
     let mut summary = suites::Summary::default();
     suites::rust(&mut summary)?;
     Ok(summary.close())
 }
 
-/// Formatting of the workspace.
+/// Checks the formatting of the workspace.
 pub(crate) fn fmt() -> anyhow::Result<()> {
     succeed(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
-/// The lock files of workspaces beside this one fit the packages that they take from it. They are
-/// built on demand, so nothing else would notice.
+/// Checks that the lock files of the other workspaces fit the packages that they use from this one.
+/// Those workspaces are built on demand, so no other check would find a difference.
 pub(crate) fn lock_files() -> anyhow::Result<()> {
     for lock in tree::files()? {
         let Some(folder) = lock.strip_suffix("/Cargo.lock") else {
@@ -145,9 +145,9 @@ pub(crate) fn lock_files() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Packages that are built alone share foreign crates with a larger build: for tests with that of the
-/// workspace, for release with that of the `weir` command. Otherwise these crates are compiled again for
-/// each.
+/// Checks that packages which are built alone share foreign crates with a larger build. Test builds
+/// share them with the workspace, release builds with the `weir` command. Otherwise each build
+/// would compile these crates again.
 pub(crate) fn features() -> anyhow::Result<()> {
     let workspace = asked(&["--workspace", "--edges", "normal,build,dev"])?;
     for package in ["weir-capi", "weir-node", "weir-python"] {
@@ -157,7 +157,8 @@ pub(crate) fn features() -> anyhow::Result<()> {
     shares("weir-capi", COMMAND_FEATURES, &command)
 }
 
-/// Whether a package with the features of `with` asks of foreign crates what the larger build asks.
+/// Checks that a package with the features of `with` uses features of foreign crates as the larger
+/// build does.
 fn shares(package: &str, with: &[&str], larger: &BTreeSet<String>) -> anyhow::Result<()> {
     let mut options = vec!["--package", package, "--edges", "normal,build"];
     options.extend(with);
@@ -188,7 +189,7 @@ fn asked(options: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     Ok(text.lines().map(plain).collect())
 }
 
-/// Lints of all targets.
+/// Runs clippy on all targets.
 pub(crate) fn clippy() -> anyhow::Result<()> {
     let arguments = [
         "clippy",
@@ -201,7 +202,8 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
         "warnings",
     ];
     succeed(&mut cargo(&arguments))?;
-    // Who embeds it may do without programs and TLS; what it needs is checked already.
+    // A program that embeds the library may disable programs and TLS. The dependencies were checked
+    // above.
     let bare = [
         "clippy",
         "--package",
@@ -216,7 +218,7 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
     succeed(&mut cargo(&bare))
 }
 
-/// Documentation of the workspace's own crates.
+/// Builds the documentation of the workspace's own crates.
 pub(crate) fn doc() -> anyhow::Result<()> {
     let arguments = [
         "doc",

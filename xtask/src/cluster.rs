@@ -1,19 +1,22 @@
-//! A cluster of three nodes whose leader is killed, for the test of each language that fails over.
+//! A cluster of three nodes whose leader is killed, for the failover test of each language.
 //!
 //! The scenario of each language:
 //! 1. A client connects to the address of the cluster and creates the topic `orders`. It opens a
 //!    session, and a listener from the start.
-//! 2. The session puts the values 0 to 299 under the key `k`, one at a time. After value 99 the
-//!    listener reads what is there, and the test asks for the kill; it writes on while the leader
-//!    dies. After value 199 it waits until the leader is dead.
+//! 2. The session puts the values 0 to 299 under the key `k`, one at a time. After value 99, the
+//!    listener reads the available records, and the test requests the kill; it continues to write
+//!    while the leader is killed. After value 199, it waits until the leader has ended.
 //! 3. The listener and a read from the start have the values 0 to 299, each once and in order, at
 //!    the offsets 2 to 301. The key has the value 299.
 //!
-//! The test starts `xtask cluster DIR`, which the variable `WEIR_CLUSTER` names, or its suite starts
-//! it with the address as its argument. The test prints the line `kill` and reads `killed NODE`.
+//! The test starts `xtask cluster DIR`, which the variable `WEIR_CLUSTER` names, or its suite
+//! starts the cluster and passes the address as argument. The test prints the line `kill` and reads
+//! `killed NODE`.
 //!
-//! Invariants: the system chooses the ports; no node outlives its value here. A kill is not
-//! answered before the leader has ended.
+//! Invariants:
+//! - The system selects the ports.
+//! - No node outlives the value `Cluster`.
+//! - A kill is acknowledged after the leader has ended.
 
 use crate::served::Running;
 use crate::wasm;
@@ -25,16 +28,16 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-/// Within which time the nodes end when they are asked to.
+/// Maximum time until the nodes have ended in order.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// Three nodes on this machine.
 pub(crate) struct Cluster {
-    /// The address of all nodes, for clients.
+    /// The addresses of all nodes, for clients.
     pub(crate) address: String,
     weir: PathBuf,
     place: PathBuf,
-    /// Process of each node by its number.
+    /// Process id of each node by its number.
     nodes: BTreeMap<u64, u64>,
     notes: BufReader<ChildStderr>,
     process: Running,
@@ -42,7 +45,7 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // In order, so that the command ends its nodes.
+        // Ended in order, so that the command ends its nodes.
         if signal("TERM", self.process.0.id().into()).is_ok() {
             drop(self.process.ends_well(END_WITHIN));
         }
@@ -91,7 +94,7 @@ impl Cluster {
         bail!("`weir cluster local` did not start: {}", why.trim());
     }
 
-    /// Kills the node that leads. Returns its number after it has ended.
+    /// Kills the leader. Returns its number after it has ended.
     fn kill_leader(&mut self) -> anyhow::Result<u64> {
         let leader = self.leader()?;
         let process = self.nodes.get(&leader).context("an unknown node leads")?;
@@ -105,7 +108,7 @@ impl Cluster {
         Ok(leader)
     }
 
-    /// The number of the node that leads; asks until one does.
+    /// The number of the leader; retries until there is one.
     fn leader(&self) -> anyhow::Result<u64> {
         loop {
             let mut status = command(&self.weir, &self.place);
@@ -121,8 +124,8 @@ impl Cluster {
         }
     }
 
-    /// Kills the leader for each line `kill`, and answers `killed NUMBER`, until the input ends.
-    /// Returns how many nodes were killed.
+    /// Kills the leader for each line `kill`, and responds with `killed NUMBER`, until the input
+    /// ends. Returns how many nodes were killed.
     pub(crate) fn obey(
         &mut self,
         input: impl BufRead,
@@ -141,7 +144,7 @@ impl Cluster {
     }
 }
 
-/// `weir` without the settings of the caller's user.
+/// The command `weir` without the settings of the user.
 fn command(weir: &Path, place: &Path) -> Command {
     let mut command = Command::new(weir);
     command.current_dir(place);
@@ -151,10 +154,10 @@ fn command(weir: &Path, place: &Path) -> Command {
     command
 }
 
-/// Starts a cluster in a directory for the process that has started this one, prints its address,
-/// and obeys until the input ends.
+/// Starts a cluster in a directory for the parent process, prints its address, and executes kill
+/// requests until the input ends.
 pub(crate) fn run(place: &str) -> anyhow::Result<()> {
-    // The suite has built it.
+    // The suite has already built the command.
     let weir = std::env::current_exe()?.with_file_name("weir");
     let mut cluster = Cluster::start(&weir, Path::new(place))?;
     let mut output = std::io::stdout().lock();

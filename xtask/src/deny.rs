@@ -1,7 +1,7 @@
-//! What we depend on: a light check by the lock file, and cargo-deny itself.
+//! Checks dependencies: a fast check of the lock file, and cargo-deny.
 //!
-//! Invariant: both read the same rules, `deny.toml`; the light one applies its lists of licences,
-//! bans and sources, and notes duplicates, in about a second.
+//! Invariant: both apply the rules of `deny.toml`. The fast check takes about a second; it applies
+//! the lists of licences, bans and sources, and reports duplicates.
 
 use crate::metadata::{self, Package};
 use crate::steps::{cargo, succeed};
@@ -13,21 +13,21 @@ use std::process::Command;
 use std::time::SystemTime;
 use toml::Table;
 
-/// The version that is built when it is missing.
+/// The version that is installed if cargo-deny is missing.
 const CARGO_DENY: &str = "0.20.2";
 
-/// Where cargo-deny looks for the data base: `db-path` of `deny.toml`, and a name that it makes
-/// from the address of the data base.
+/// Where cargo-deny expects the database: `db-path` of `deny.toml`, and a name that cargo-deny
+/// derives from the address of the database.
 const ADVISORIES: &str = "target/tools/advisory-dbs/advisory-db-3157b0e258782691";
 
-/// Rules of `deny.toml` that the light check applies.
+/// Rules of `deny.toml` that the fast check applies.
 struct Rules {
     licences: Vec<String>,
     banned: Vec<Ban>,
     registries: Vec<String>,
 }
 
-/// A crate that is banned: `name`, or `name@<1.2.3` for versions before that one.
+/// A banned crate: `name`, or `name@<1.2.3` for versions before that one.
 struct Ban {
     text: String,
     name: String,
@@ -55,14 +55,14 @@ impl Ban {
     }
 }
 
-/// The three numbers of a version; what follows them does not count.
+/// The three numbers of a version, without its suffixes.
 fn numbers(version: &str) -> [u64; 3] {
     let core = version.split(['-', '+']).next().unwrap_or_default();
     let mut parts = core.split('.').map(|part| part.parse().unwrap_or(0));
     [(); 3].map(|()| parts.next().unwrap_or(0))
 }
 
-/// The light check.
+/// Runs the fast check.
 pub(crate) fn licences() -> anyhow::Result<()> {
     let rules = rules(&tree::text("deny.toml")?).context("deny.toml")?;
     let packages = metadata::load()?;
@@ -82,7 +82,8 @@ pub(crate) fn licences() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// cargo-deny, built first when it is missing; with advisories when a data base is named.
+/// Runs cargo-deny, and installs it first if it is missing. Checks advisories if a database is
+/// given.
 pub(crate) fn full() -> anyhow::Result<()> {
     let tools = tree::root().join("target/tools");
     let binary = tools.join("bin/cargo-deny");
@@ -107,10 +108,10 @@ pub(crate) fn full() -> anyhow::Result<()> {
     deny(&["--locked", "--offline", "check", "advisories"])
 }
 
-/// Copies an unpacked `RustSec` data base to where cargo-deny looks for the clone it would make.
+/// Copies an unpacked `RustSec` database to where cargo-deny expects its clone.
 ///
-/// cargo-deny takes the age of the data from the time of the last fetch, so that is set to the
-/// time of the newest advisory, and not to now.
+/// cargo-deny derives the age of the data from the time of the last fetch. So that time is set to
+/// the time of the newest advisory.
 fn place_advisories(from: &Path, to: &Path) -> anyhow::Result<()> {
     ensure!(
         from.join("crates").is_dir(),
@@ -196,7 +197,7 @@ fn violations(packages: &[Package], rules: &Rules) -> Vec<String> {
     wrong
 }
 
-/// Packages that are there in more than one version.
+/// Packages that occur in more than one version.
 fn duplicates(packages: &[Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
@@ -218,10 +219,10 @@ fn duplicates(packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the licence expression can be met with the allowed licences alone.
+/// Whether the allowed licences satisfy the licence expression.
 ///
-/// The grammar is that of SPDX: `OR` binds less than `AND`, which binds less than `WITH`; `/` is an
-/// old way to write `OR`.
+/// The grammar is that of SPDX. `OR` has the lowest precedence, then `AND`, then `WITH`. `/` is an
+/// old form of `OR`.
 fn satisfied(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression
         .replace('/', " OR ")
@@ -237,7 +238,7 @@ fn any(words: &mut &[&str], allowed: &[String]) -> bool {
     let mut verdict = both(words, allowed);
     while let Some((&"OR", rest)) = words.split_first() {
         *words = rest;
-        // Both sides are read in any case: the words must be used up.
+        // Both sides are always parsed, because all words must be consumed.
         let right = both(words, allowed);
         verdict = verdict || right;
     }

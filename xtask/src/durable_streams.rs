@@ -1,12 +1,13 @@
-//! The surface `/ds` of the HTTP edge against the published conformance suite of Durable Streams.
+//! Runs the published conformance suite of Durable Streams against the path `/ds` of the HTTP API.
 //!
 //! The suite is an npm package in `target/tools`; `xtask/durable-streams/package-lock.json` pins it
 //! and its dependencies. A machine without Node gets Node from `PyPI`, pinned by `requirements.txt`
 //! there.
 //!
 //! Invariants:
-//! - Each test of the suite counts once. One that did not run counts as skipped, with the reason.
-//! - No test is left out, and a run without tests never counts as passed.
+//! - Each test of the suite counts once. A test that did not run counts as skipped, with the
+//!   reason.
+//! - No test is omitted, and a run without tests never counts as passed.
 
 use crate::served::{Running, Server};
 use crate::tree;
@@ -18,21 +19,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the list of packages and the test file are.
+/// Folder of the package list and the test file.
 const FOLDER: &str = "xtask/durable-streams";
 /// The test file, copied beside the packages.
 const TEST: &str = "suite.test.js";
-/// Seconds after which the suite is ended; it takes about 35.
+/// Seconds after which the suite is killed; it takes about 35.
 const SECONDS_MAX: u64 = 300;
-/// Pages of this origin may use the server: the suite asks as one of them.
+/// Origin of the requests of the suite, which the server must allow.
 const ORIGIN: &str = "https://example.com";
-/// Tests of an extension that a server must say it has: webhooks. Weir has it not, and the suite
-/// leaves them out unless it is told to run them.
+/// Tests of an optional extension, webhooks. Weir does not support it, and the suite skips them by
+/// default.
 const EXTENSION: &str = "Reserved subscription APIs";
-/// Characters of what a failed test says.
+/// Maximum characters of a failure message.
 const WORDS: usize = 300;
 
-/// Runs the suite and tells each test.
+/// Runs the suite, and reports each test.
 pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let target = tree::root().join("target");
     let node = match tool(&target) {
@@ -80,7 +81,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells what a report says of each test; how many failed.
+/// Reports each test of a report. Returns the number of failures.
 fn read(report: &Value, tell: Tell<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0, 0);
     let files = report["testResults"].as_array();
@@ -108,7 +109,7 @@ fn read(report: &Value, tell: Tell<'_>) -> anyhow::Result<usize> {
     Ok(failed)
 }
 
-/// The program `node`, with the suite fetched when it is missing.
+/// The program `node`. Fetches the suite if it is missing.
 fn tool(target: &Path) -> Result<PathBuf, String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
@@ -122,7 +123,7 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     Ok(node)
 }
 
-/// Copies the list of packages from `list` and fetches them beside it.
+/// Copies the package list from `list`, and fetches the packages.
 pub(crate) fn install(list: &Path, place: &Path, npm: &Make) -> Result<(), String> {
     for name in ["package.json", "package-lock.json", ".npmrc"] {
         let copied = fs::copy(list.join(name), place.join(name));
@@ -138,7 +139,7 @@ pub(crate) fn install(list: &Path, place: &Path, npm: &Make) -> Result<(), Strin
     fetched(finish(npm.current_dir(place)), "npm error")
 }
 
-/// A command that is made anew for each use.
+/// Creates a new command for each use.
 pub(crate) type Make = Box<dyn Fn() -> Command>;
 
 /// Node and npm: those of the machine, else those of a package of `PyPI`.

@@ -1,8 +1,10 @@
-//! The Emacs package on a real Emacs: its files are compiled and checked, and its tests run in batch
-//! with the module.
+//! Tests the Emacs package: compiles and checks its files, and runs its tests in batch mode with
+//! the module.
 //!
-//! Invariants: each test counts once; a machine without Emacs fails; what a user has in
-//! `~/.emacs.d` is not read.
+//! Invariants:
+//! - Each test counts once.
+//! - A machine without Emacs fails.
+//! - No file in the user's `~/.emacs.d` is read.
 
 use crate::served::Running;
 use crate::setup::lisp_folder;
@@ -15,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the package is.
+/// The folder of the package.
 const FOLDER: &str = "emacs";
-/// Seconds after which the tests are ended; they take about 20.
+/// Seconds after which the tests are killed; they take about 20.
 const SECONDS_MAX: u64 = 600;
 
 /// Builds the module, checks the package and runs its tests.
@@ -66,7 +68,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let text = String::from_utf8_lossy(&text);
     let (counted, failed) = count(&text, tell);
     if failed > 0 {
-        // What a person at the terminal saw is in there, and nowhere else.
+        // Only this text contains the output of a failed test.
         println!("{text}");
     }
     ensure!(counted > 0, "no test ran:\n{text}");
@@ -95,7 +97,7 @@ fn checks(mut emacs: Command, folder: &Path) -> anyhow::Result<Verdict> {
     })
 }
 
-/// The Lisp files of a folder of the package, as paths from the package, in order.
+/// The Lisp files in a folder of the package, as sorted paths relative to the package.
 fn lisp(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
     let place: PathBuf = folder.join(below);
     let mut files = Vec::new();
@@ -109,7 +111,7 @@ fn lisp(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
     Ok(files)
 }
 
-/// Counts what ERT reports: tests, and those of them that failed.
+/// Counts the results of ERT: tests, and failures.
 fn count(text: &str, tell: Tell<'_>) -> (usize, usize) {
     let (mut counted, mut failed) = (0, 0);
     for line in text.lines().map(str::trim_start) {

@@ -1,15 +1,15 @@
-//! `vectors/errors.toml`, read and checked.
+//! Reads and checks `vectors/errors.toml`.
 //!
 //! Invariants:
 //! - Names and numbers are unique; numbers ascend and lie in the range of their class; a retired
 //!   number is not in use.
 //! - Every field is one of its allowed values.
-//! - No field has a default that a reader of the table would have to guess.
+//! - No field has an implicit default.
 
 use anyhow::{Context as _, bail, ensure};
 use toml::Table;
 
-/// Where the table is.
+/// The path of the table.
 pub(crate) const PATH: &str = "vectors/errors.toml";
 
 /// Name of each class and the numbers it owns.
@@ -30,7 +30,7 @@ pub(crate) const FAULTS: &[&str] = &["caller", "peer", "environment", "us"];
 /// Allowed values of `retry`.
 pub(crate) const RETRIES: &[&str] = &["yes", "after", "no"];
 
-/// Exit codes in use; docs of the command line say what each means.
+/// Exit codes in use; the documentation of the command explains each.
 const EXITS: &[u16] = &[1, 2, 3, 4, 5, 6, 7, 65, 69, 70, 73, 74, 75, 77, 78, 130];
 
 const FIELDS: &[&str] = &[

@@ -1,7 +1,7 @@
-//! Files made from others: what is made, and whether what stands in the tree is what would be made.
+//! Generates files, and checks that the files in the tree are up to date.
 //!
-//! Invariant: making is a pure function of `vectors/errors.toml`, of `lab/figures.md` and the
-//! records in `lab/record`; two runs give equal bytes.
+//! Invariant: generation is a pure function of `vectors/errors.toml`, `lab/figures.md` and the
+//! records in `lab/record`, so two runs give equal bytes.
 
 mod c;
 mod figures;
@@ -15,7 +15,7 @@ use anyhow::ensure;
 
 type Make = fn(&[error_table::Entry]) -> anyhow::Result<String>;
 
-/// Each file that is made, and the function that makes it.
+/// Each generated file, and the function that generates it.
 const MADE: &[(&str, Make)] = &[
     ("crates/weir-core/src/error_code.rs", rust::make),
     ("docs/formats/errors.md", page::make),
@@ -45,7 +45,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails when a file is not what would be written.
+/// Fails if a file differs from its generated content.
 pub(crate) fn compare() -> anyhow::Result<()> {
     let entries = error_table::load()?;
     for (name, make) in MADE {

@@ -1,8 +1,8 @@
-//! The Go package as a user gets it, over an installed C library: form, `go vet`, tests with the race
-//! detector, the README, and the server of the lab that its example reads from.
+//! Tests the Go package as a user installs it, over an installed C library: formatting, `go vet`,
+//! tests with the race detector, the README, and the server of the lab that its example reads from.
 //!
 //! Invariants:
-//! - Each test counts once; a test with subtests counts by its subtests.
+//! - Each test counts once. A test with subtests counts as its subtests.
 //! - Without Go or a C compiler, everything counts as skipped.
 //! - No module and no toolchain is downloaded.
 
@@ -18,13 +18,13 @@ use std::process::{Command, Stdio};
 
 /// The package.
 const FOLDER: &str = "bindings/go";
-/// The server that the example of foreign sources reads from.
+/// The server that the example of external sources reads from.
 const MOCK: &str = "lab/peers/cosmos-mock";
-/// Oldest version of Go, by its second number.
+/// Minimum version of Go, as its second number.
 const MINOR_MIN: u32 = 26;
 /// Beginning of the line with the number of transcripts.
 const TOLD: &str = "transcripts of ";
-/// Characters that are shown of the output of a failed test.
+/// Maximum characters of the output of a failed test.
 const WORDS: usize = 600;
 
 /// Tests the package over the library below `prefix`.
@@ -61,7 +61,8 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     let built = finish(go(prefix, MOCK)?.args(["build", "-o"]).arg(&mock).arg("."));
     built.map_err(anyhow::Error::msg)?;
     let mut tests = go(prefix, FOLDER)?;
-    // Go caches results, and does not notice a change of a transcript, which is outside of its module.
+    // Go caches results, but does not detect changes of transcripts, which are outside of its
+    // module.
     tests.args(["test", "-json", "-count=1", "-race", "./..."]);
     tests.env("WEIR_COMMAND", wasm::weir()?);
     tests.env("WEIR_CLUSTER", std::env::current_exe()?);
@@ -70,7 +71,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     counted(go(prefix, MOCK)?.args(["test", "-json", "./..."]), tell)
 }
 
-/// Whether there is what the package needs.
+/// Checks that the required tools exist.
 fn tools() -> Result<(), String> {
     let version = finish(
         Command::new("go")
@@ -91,7 +92,7 @@ fn tools() -> Result<(), String> {
     Ok(())
 }
 
-/// Go in a folder, over the library below `prefix`.
+/// Creates a Go command in a folder, over the library below `prefix`.
 fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
     let mut go = Command::new("go");
     go.current_dir(tree::root().join(folder));
@@ -100,7 +101,7 @@ fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
         .env("GOWORK", "off");
     go.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     go.env("LD_LIBRARY_PATH", prefix.join("lib"));
-    // Go does not notice a change of the installed header.
+    // The hash of the header forces a rebuild: Go does not detect changes of the installed header.
     let header = tree::bytes(capi::HEADER)?;
     let print = header.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -132,7 +133,7 @@ fn counted(command: &mut Command, tell: Tell<'_>) -> anyhow::Result<()> {
 struct Report {
     /// Outcome of each test, by package and name.
     outcomes: BTreeMap<(String, String), String>,
-    /// What each test printed.
+    /// The output of each test.
     said: BTreeMap<(String, String), String>,
 }
 
@@ -159,8 +160,8 @@ impl Report {
         }
     }
 
-    /// Reports each test without parts, and each package that failed by itself. Returns whether any
-    /// failed.
+    /// Reports each test without subtests, and each package that failed outside of its tests.
+    /// Returns whether anything failed.
     fn tell(&self, tell: Tell<'_>) -> bool {
         let mut any = false;
         for ((package, test), outcome) in &self.outcomes {

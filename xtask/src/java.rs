@@ -1,12 +1,13 @@
-//! The Java package as a user gets it, over an installed C library: built and tested by Maven with the
-//! commands of the README, then its jar in an empty directory with the program of the README.
+//! Tests the Java package as a user installs it, over an installed C library. Maven builds and
+//! tests it with the commands of the README. Then the program of the README runs with the jar in an
+//! empty directory.
 //!
-//! Plugins and `JUnit` come from Maven Central into `target/tools/maven`, pinned by `pom.xml`. The
-//! build uses nothing else, so that it does not depend on the packages of the machine.
+//! Maven fetches plugins and `JUnit` from Maven Central into `target/tools/maven`, pinned by
+//! `pom.xml`. The build uses no other packages, so it does not depend on those of the machine.
 //!
 //! Invariants:
 //! - Each test counts once.
-//! - Without Maven, or a JDK of 22 or newer, everything counts as skipped.
+//! - Without Maven, or a JDK of version 22 or newer, all tests count as skipped.
 //! - The `java` of the search path is never used, because its version is unknown.
 
 use crate::readme;
@@ -19,17 +20,17 @@ use std::process::{Command, Stdio};
 
 /// The package.
 const FOLDER: &str = "bindings/java";
-/// Oldest version of Java.
+/// Minimum version of Java.
 const MAJOR_MIN: u32 = 22;
-/// Folders that hold development kits, one a folder.
+/// Folders that contain development kits, one in each subfolder.
 const PLACES: &[&str] = &[
     "/usr/lib/jvm",
     "/usr/java",
     "/opt",
     "/Library/Java/JavaVirtualMachines",
 ];
-/// What is done instead of printed commands: the library is there already, and Maven keeps what it
-/// fetches in a place of its own and shows no progress.
+/// Replacements for printed commands. The library is already installed. Maven uses a separate
+/// repository and shows no progress.
 const INSTEAD: &[(&str, &str)] = &[
     (r#"cargo xtask capi install --prefix "$PREFIX""#, "true"),
     (
@@ -37,15 +38,15 @@ const INSTEAD: &[(&str, &str)] = &[
         r#"mvn -B -Dstyle.color=never -Dmaven.repo.local="$REPOSITORY" -f bindings/java package -Dweir.library="$WEIR_LIBRARY""#,
     ),
 ];
-/// What a line begins with that says how many transcripts ran.
+/// Beginning of the line with the number of transcripts.
 const TOLD: &str = "transcripts of ";
-/// What Maven says when it cannot fetch.
+/// Messages of Maven when it cannot fetch.
 const UNFETCHED: &[&str] = &[
     "Could not transfer artifact",
     "Could not find artifact",
     "Unknown host",
 ];
-/// Characters of what a failed test says.
+/// Maximum characters of a failure message.
 const WORDS: usize = 600;
 
 /// Tests the package over the library below `prefix`.
@@ -71,7 +72,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         .env("WEIR_COMMAND", wasm::weir()?)
         .env("WEIR_CLUSTER", std::env::current_exe()?)
         .stdin(Stdio::null());
-    // Built by the suite before this one, if there is Go.
+    // An earlier suite has built this server, if Go is installed.
     let mock = tree::root().join("target/cosmos-mock");
     if mock.exists() {
         maven.env("WEIR_COSMOS_MOCK", mock);
@@ -108,7 +109,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the newest development kit is, if there is Maven as well.
+/// The folder of the newest development kit. Fails without Maven.
 fn tools() -> Result<PathBuf, String> {
     finish(Command::new("mvn").arg("--version")).map_err(|_| "there is no mvn".to_owned())?;
     let mut homes: Vec<PathBuf> = std::env::var_os("JAVA_HOME")
@@ -132,7 +133,7 @@ fn tools() -> Result<PathBuf, String> {
     }
 }
 
-/// The version of a development kit, by the file that each has.
+/// The version of a development kit, from its `release` file.
 fn version(home: &Path) -> Option<u32> {
     if !home.join("bin/javac").exists() {
         return None;
@@ -145,7 +146,7 @@ fn version(home: &Path) -> Option<u32> {
     major.parse().ok()
 }
 
-/// Tells each test of the reports; whether any failed.
+/// Reports each test of all reports. Returns whether any failed.
 fn read(reports: &Path, tell: Tell<'_>) -> anyhow::Result<bool> {
     let mut any = false;
     let Ok(entries) = fs::read_dir(reports) else {
@@ -164,7 +165,7 @@ fn read(reports: &Path, tell: Tell<'_>) -> anyhow::Result<bool> {
     Ok(any)
 }
 
-/// Tells each test of one report.
+/// Reports each test of one report.
 fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
     let (mut count, mut any) = (0, false);
     for case in report.split("<testcase ").skip(1) {
@@ -199,7 +200,7 @@ fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
     Ok(any)
 }
 
-/// Does what the README says of its first program, in `place` with the jar that was built there.
+/// Runs the first program of the README in `place`, with the jar that was built there.
 fn quick_start(home: &Path, library: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let jar = "weir-0.1.0.jar";
     fs::copy(place.join(FOLDER).join("target").join(jar), place.join(jar))?;

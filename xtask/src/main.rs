@@ -4,9 +4,8 @@
 //! - `check` is the only gate. Every rule that it applies is data at the top of the module that
 //!   applies it.
 //! - Only `gen` and `wasm --write` change files outside of `target`.
-//! - Neither `check` nor `test` fails because the network reaches only package registries. What the
-//!   registries lack then counts as skipped, except the suites of `json`: without them `test`
-//!   fails.
+//! - `check` and `test` must work with network access to package registries only. Tools that the
+//!   registries lack count as skipped. Exception: without the suites of `json`, `test` fails.
 #![forbid(unsafe_code)]
 
 mod c;
@@ -88,7 +87,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     match run(&command, &rest) {
         Ok(true) => ExitCode::SUCCESS,
-        // The reason stands above, and the line of totals stays the last one.
+        // The failure is already printed, and the line of totals must be the last one.
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask {command}: {error:#}");
@@ -97,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command; false means that it failed and has said why.
+/// Runs a command. Returns `false` if it failed and has printed the reason.
 fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     match (command, rest.as_slice()) {

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about the workspace and everything it depends on.
+//! Reads `cargo metadata`: the packages of the workspace and all dependencies.
 
 use crate::steps::cargo;
 use anyhow::{Context as _, ensure};
@@ -11,17 +11,17 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Version in its manifest.
     pub(crate) version: String,
-    /// One line about it; empty when there is none.
+    /// Description in one line; empty if there is none.
     pub(crate) description: String,
-    /// Licence expression; empty when there is none.
+    /// Licence expression; empty if there is none.
     pub(crate) license: String,
-    /// Where it comes from; `None` for packages of this tree.
+    /// Origin of the package; `None` for packages of this tree.
     pub(crate) source: Option<String>,
     /// Whether it is a member of the workspace.
     pub(crate) member: bool,
     /// Folder of its manifest, relative to the root of the project; empty for foreign packages.
     pub(crate) folder: String,
-    /// What its manifest asks for.
+    /// Dependencies in its manifest.
     pub(crate) dependencies: Vec<Dependency>,
     /// Root files of its targets, relative to the root, with the kind (`lib`, `bin`, `test`, …).
     pub(crate) targets: Vec<(String, String)>,
@@ -30,9 +30,9 @@ pub(crate) struct Package {
 /// One line of a manifest's dependency tables.
 #[derive(Debug)]
 pub(crate) struct Dependency {
-    /// Name of the package asked for.
+    /// Name of the required package.
     pub(crate) name: String,
-    /// Name in the code of the crate that asks.
+    /// Name in the code of the dependent crate.
     pub(crate) ident: String,
     /// Whether it is a development dependency.
     pub(crate) dev: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Dependency {
     pub(crate) build: bool,
 }
 
-/// The workspace's whole graph, as the lock file has it.
+/// The complete graph of the workspace, as in the lock file.
 pub(crate) fn load() -> anyhow::Result<Vec<Package>> {
     let output = cargo(&["metadata", "--format-version", "1", "--locked"])
         .stderr(std::process::Stdio::inherit())

@@ -1,5 +1,5 @@
-//! The Node package as a user gets it: it is packed with its native module, installed into a clean
-//! directory, and tested from there.
+//! Tests the Node package as a user installs it. The package is packed with its native module,
+//! installed into an empty directory, and tested there.
 //!
 //! The type checker is in `target/tools`, pinned by `xtask/node-package/package-lock.json`.
 //!
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the package is.
+/// The folder of the package.
 const FOLDER: &str = "bindings/node";
-/// Where the list of tools is.
+/// The folder of the tool list.
 const TOOLS: &str = "xtask/node-package";
-/// Seconds after which the tests are ended; they take about 15.
+/// Seconds after which the tests are killed; they take about 15.
 const SECONDS_MAX: u64 = 600;
-/// Oldest version of Node.
+/// Minimum version of Node.
 const MAJOR_MIN: u64 = 20;
 
 /// Builds, packs, installs and tests the package.
@@ -80,13 +80,14 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does what the page of the package says, with an unoptimised module and without the network.
+/// Runs the commands on the page of the package, with an unoptimised module and without the
+/// network.
 fn first(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
     let instead = [(
         "node bindings/node/build.mjs",
         "node bindings/node/build.mjs --dev",
     )];
-    // The programs may be others than those of the path.
+    // These programs may differ from those of the search path.
     let folders = [
         Some(node),
         Path::new(npm().get_program())
@@ -119,7 +120,7 @@ fn first(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
     )
 }
 
-/// Node, npm, and the folder of the tools, fetched when they are missing.
+/// Node, npm, and the folder of the tools, which are fetched if they are missing.
 fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
     let (node, npm) = programs(target)?;
     let version = finish(Command::new(&node).args(["-p", "process.versions.node.split('.')[0]"]))?;
@@ -136,7 +137,7 @@ fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
     Ok((node, npm, folder))
 }
 
-/// Names of the files in a folder that end so, in order.
+/// Sorted names of the files in a folder that end with `end`.
 fn names(folder: &Path, end: &str) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -161,7 +162,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A clean directory in which the package and its tests are.
+/// Installs the package and its tests into an empty directory. Returns the directory.
 fn installed(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<PathBuf> {
     let package = place.join("package");
     let source = tree::root().join(FOLDER);

@@ -1,4 +1,4 @@
-//! A client generated from docs/api/openapi.yaml, used on a running server.
+//! Generates a client from docs/api/openapi.yaml, and uses it on a running server.
 //!
 //! `openapi-typescript` generates types, the TypeScript compiler checks a program that publishes,
 //! reads and claims with them, and node runs it. The packages are pinned by
@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Folder of the list of packages and of the program.
+/// Folder of the package list and the program.
 const FOLDER: &str = "xtask/openapi-client";
-/// Files that are compiled.
+/// Files of the program.
 const FILES: [&str; 3] = ["client.ts", "tsconfig.json", "package.json"];
-/// Seconds after which a command is ended; the slowest takes about 10.
+/// Seconds after which a command is killed; the slowest takes about 10.
 const SECONDS_MAX: u64 = 180;
 
 /// Generates, compiles and runs the client.
@@ -83,7 +83,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
     Ok(failed.map_or(Verdict::Passed, Verdict::Failed))
 }
 
-/// The program `node` and the folder of the packages, fetched when they are missing.
+/// The program `node` and the folder of the packages, which are fetched if they are missing.
 fn tool(target: &Path) -> Result<(PathBuf, PathBuf), String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;

@@ -1,5 +1,5 @@
-//! The Python package as a user gets it: its wheel is built, installed into a clean environment, and
-//! tested from there.
+//! Tests the Python package as a user installs it. The wheel is built, installed into an empty
+//! environment, and tested there.
 //!
 //! The tools that build and test the package are in `target/tools`, pinned by
 //! `bindings/python/requirements.txt`.
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the package is.
+/// The folder of the package.
 const FOLDER: &str = "bindings/python";
-/// Seconds after which the tests are ended; they take about 20.
+/// Seconds after which the tests are killed; they take about 20.
 const SECONDS_MAX: u64 = 600;
-/// Oldest version of Python, as its name of the second part.
+/// Minimum version of Python, as its second number.
 const MINOR_MIN: u64 = 11;
-/// Characters of what a failed test says.
+/// Maximum characters of a failure message.
 const WORDS: usize = 300;
 
 /// Builds, installs and tests the package.
@@ -75,12 +75,13 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does what the page of the package says, with an unoptimised module and without the network.
+/// Runs the commands on the page of the package, with an unoptimised module and without the
+/// network.
 fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let fresh = place.join("fresh");
     let mut venv = Command::new("python3");
     finish(venv.args(["-m", "venv"]).arg(&fresh)).map_err(anyhow::Error::msg)?;
-    // Only what builds is taken from the tools; the program must not see them.
+    // Only the build uses the tools; the program must not see them.
     let maturin = format!(
         "PYTHONPATH={} {}",
         tools.display(),
@@ -117,7 +118,7 @@ fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
     )
 }
 
-/// Tells what a report says of each test, one line each; how many failed.
+/// Reports each test of a report, one line each. Returns the number of failures.
 pub(crate) fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0, 0);
     for line in report.lines() {
@@ -143,7 +144,7 @@ pub(crate) fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
     Ok(failed)
 }
 
-/// The folder of the tools, fetched when they are missing.
+/// The folder of the tools, which are fetched if they are missing.
 fn tool(target: &Path) -> Result<PathBuf, String> {
     let version =
         finish(Command::new("python3").args(["-c", "import sys; print(sys.version_info[1])"]));
@@ -188,7 +189,7 @@ fn wheel(tools: &Path, place: &Path) -> anyhow::Result<PathBuf> {
     found.context("maturin made no wheel")
 }
 
-/// A clean environment with the wheel; its interpreter.
+/// Creates an empty environment with the wheel. Returns its interpreter.
 fn installed(wheel: &Path, place: &Path) -> anyhow::Result<PathBuf> {
     let environment = place.join("environment");
     let mut venv = Command::new("python3");

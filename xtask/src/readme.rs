@@ -1,10 +1,9 @@
-//! What the page of a package prints, done in an empty directory: its installation, then its first
-//! program.
+//! Executes the page of a package in an empty directory: its installation, then its first program.
 //!
 //! Invariants:
-//! - The caller lists each printed line that another command replaces; a listed line that the page
-//!   does not print is an error.
-//! - The program reaches no file of the source tree, except by the path that the page names.
+//! - The caller lists each printed line that is replaced by another command. A listed line that is
+//!   not on the page is an error.
+//! - The program accesses no file of the source tree, except by the path that the page names.
 
 use crate::tree;
 use crate::wasm::{Verdict, finish};
@@ -24,7 +23,7 @@ fn block<'a>(text: &'a str, heading: &str, language: &str) -> anyhow::Result<&'a
     Ok(block)
 }
 
-/// Commands as printed, but that a line of `instead` is replaced by what stands beside it.
+/// The printed commands, with each line of `instead` replaced by its second part.
 fn commands(printed: &str, instead: &[(&str, &str)]) -> anyhow::Result<String> {
     let mut lines: Vec<&str> = printed.lines().collect();
     for (line, other) in instead {
@@ -35,8 +34,8 @@ fn commands(printed: &str, instead: &[(&str, &str)]) -> anyhow::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The commands under `Install` on the page of `package`, to be done in `place`, which is made anew
-/// and has nothing in it but a way to the folder of packages.
+/// The commands under `Install` on the page of `package`, for execution in `place`. `place` is
+/// created again, empty except for a link to the folder of packages.
 pub(crate) fn installation(
     package: &str,
     place: &Path,
@@ -51,8 +50,8 @@ pub(crate) fn installation(
     commands(block(&page, "## Install", "sh")?, instead)
 }
 
-/// Does what the page of `package` prints below `place`: the commands under `Install`, and then
-/// `command` with the first program, of `language`, as `file`.
+/// Executes the page of `package` below `place`: the commands under `Install`, and then `command`
+/// with the first program of `language` in the file `file`.
 pub(crate) fn done(
     package: &str,
     place: &Path,

@@ -1,12 +1,12 @@
-//! The description of the HTTP edge, held against a running server by schemathesis.
+//! Checks a running server against the description of the HTTP API with schemathesis.
 //!
-//! The tool is in `target/tools`, pinned by `xtask/schemathesis/requirements.txt`; its expectations
-//! and its seed are beside that file. The server is `weir serve` over a store of its own, on a port
-//! that the system chooses.
+//! The tool is in `target/tools`, pinned by `xtask/schemathesis/requirements.txt`. Its
+//! configuration is in the folder of that file. The server is `weir serve` over a separate store,
+//! on a port that the system selects.
 //!
 //! Invariants:
 //! - Equal seeds send equal requests.
-//! - Server and tool end with this process, in every case.
+//! - Server and tool never outlive this process.
 //! - The time of a run is bounded.
 //! - A missing tool never counts as passed.
 
@@ -19,16 +19,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where its configuration, its hooks and the list of its packages are.
+/// Folder of the configuration, the hooks and the package list.
 const FOLDER: &str = "xtask/schemathesis";
-/// What the requests are drawn from.
+/// Seed of the requests.
 const SEED: &str = "1";
-/// Seconds after which the tool is ended; it takes about 40 on two idle processors.
+/// Seconds after which the tool is killed; it takes about 40 on two idle processors.
 const SECONDS_MAX: u64 = 300;
-/// Last lines of a report that are told.
+/// Number of last lines of a report that are printed.
 const WORDS: usize = 60;
 
-/// Every check of the tool on every operation.
+/// Runs every check of the tool on every operation.
 pub(crate) fn verdict() -> anyhow::Result<Verdict> {
     let target = tree::root().join("target");
     let packages = match tool(&target) {
@@ -89,7 +89,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
     }))
 }
 
-/// The folder of the packages, fetched when they are missing.
+/// The folder of the packages, which are fetched if they are missing.
 fn tool(target: &Path) -> Result<PathBuf, String> {
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/schemathesis");

@@ -1,6 +1,8 @@
-//! `weir serve` over a store of its own, and other processes that end with a suite.
+//! `weir serve` over a separate store, and other processes that end with a suite.
 //!
-//! Invariants: the port is chosen by the system; nothing outlives its value here, whatever happens.
+//! Invariants:
+//! - The system selects the port.
+//! - No process outlives its value in this module.
 
 use anyhow::Context as _;
 use std::io::{BufRead as _, BufReader};
@@ -8,14 +10,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a process has ended.
+/// Interval between checks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A process that does not outlive this value.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Whether it succeeded; `None` if it did not end in time.
+    /// Waits for the end, at most `within`. Returns whether the process succeeded; `None` if it did
+    /// not end in time.
     pub(crate) fn ends_well(&mut self, within: Duration) -> anyhow::Result<Option<bool>> {
         let until = Instant::now() + within;
         while Instant::now() < until {
@@ -30,7 +33,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -43,7 +46,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it with these flags beside those of any suite.
+    /// Starts the server with `flags` and the common flags.
     pub(crate) fn start(weir: &Path, place: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(weir);
         command.args(["serve", "--http", "127.0.0.1:0", "--native", "off"]);
@@ -62,7 +65,7 @@ impl Server {
             println!("{line}");
             Some(line.split_once("HTTP at ")?.1.to_owned())
         });
-        // It goes on talking, and must not wait for a reader.
+        // The server continues to write lines, and must not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             url: url.context("`weir serve` does not say where")?,
@@ -71,14 +74,14 @@ impl Server {
     }
 }
 
-/// As `Server`, for the native protocol.
+/// Like `Server`, for the native protocol.
 pub(crate) struct Native {
     pub(crate) address: String,
     _process: Running,
 }
 
 impl Native {
-    /// Starts it.
+    /// Starts the server.
     pub(crate) fn start(weir: &Path, place: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(weir);
         command.args(["serve", "--http", "off", "--native", "127.0.0.1:0"]);

@@ -1,25 +1,27 @@
-//! Parts of the toolchain that checks and tests need, installed when they are missing.
+//! Installs the tools that checks and tests need, if they are missing.
 //!
-//! Invariant: running it again changes nothing, and it says what it does before it does it.
+//! Invariants:
+//! - A second run changes nothing.
+//! - Each action is printed before it starts.
 
 use crate::steps::{cargo, succeed};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Subcommands of cargo, and the rustup component that brings each.
+/// Subcommands of cargo, and the rustup component that contains each.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
-/// Packages of Debian that tests use, and what shows that each is there.
+/// Debian packages that tests use, and how each one is detected.
 const PACKAGES: &[(&str, Shows)] = &[
     ("faketime", Shows::Library("faketime/libfaketimeMT.so.1")),
-    // Any Emacs will do; the version is checked by the suite.
+    // Any Emacs is accepted here; the suite checks the version.
     ("emacs-nox", Shows::Command("emacs")),
     ("elpa-package-lint", Shows::Lisp("package-lint")),
     // The manual of the Emacs package.
     ("texinfo", Shows::Command("makeinfo")),
 ];
 
-/// What shows that a package is there.
+/// How a package is detected.
 #[derive(Clone, Copy)]
 enum Shows {
     /// A file below a directory of `/usr/lib`.
@@ -33,7 +35,7 @@ enum Shows {
 /// Where Debian keeps the sources of Lisp packages.
 const LISP: &str = "/usr/share/emacs/site-lisp/elpa-src";
 
-/// Looks for everything and installs what is missing.
+/// Checks all tools, and installs the missing ones.
 pub(crate) fn setup() -> anyhow::Result<()> {
     for (subcommand, component) in COMPONENTS {
         if present(&mut cargo(&[subcommand, "--version"])) {
@@ -56,9 +58,9 @@ pub(crate) fn setup() -> anyhow::Result<()> {
             continue;
         }
         println!("setup: installing the package {package}");
-        // The lists of packages may be missing or old.
+        // The package lists may be missing or old.
         let _ = Command::new("apt-get").args(["-q", "update"]).status();
-        // What is only recommended would bring a graphical Emacs.
+        // A recommended package would install a graphical Emacs.
         let install = ["-q", "-y", "install", "--no-install-recommends", package];
         succeed(Command::new("apt-get").args(install)).map_err(|error| {
             error.context(format!(
@@ -80,7 +82,8 @@ impl Shows {
     }
 }
 
-/// The folder of a Lisp package, with its version in its name; the greatest name where there are several.
+/// The folder of a Lisp package. Its name contains the version; if there are several, the greatest
+/// name.
 pub(crate) fn lisp_folder(name: &str) -> Option<PathBuf> {
     let places = std::fs::read_dir(LISP).ok()?;
     let start = format!("{name}-");
@@ -97,7 +100,7 @@ pub(crate) fn lisp_folder(name: &str) -> Option<PathBuf> {
         .max()
 }
 
-/// Whether a package's file is there.
+/// Whether the file of a package exists.
 fn brought(file: &str) -> bool {
     let Ok(places) = std::fs::read_dir("/usr/lib") else {
         return false;

@@ -1,4 +1,4 @@
-//! Running the steps of a check, and the commands they consist of.
+//! Runs the steps of a check, and their commands.
 //!
 //! Invariant: each step prints its name, its verdict and the time it took, in that order.
 
@@ -10,11 +10,11 @@ use std::time::Instant;
 pub(crate) struct Step {
     /// Short name, which is also the name of the xtask command that runs it alone.
     pub(crate) name: &'static str,
-    /// What it does; fails with the reason.
+    /// Runs the step. Fails with the reason.
     pub(crate) run: fn() -> anyhow::Result<()>,
 }
 
-/// Runs the steps in order and stops at the first that fails.
+/// Runs the steps in order, and stops at the first failure.
 pub(crate) fn all(steps: &[Step]) -> anyhow::Result<()> {
     let start = Instant::now();
     for step in steps {
@@ -51,7 +51,7 @@ pub(crate) fn one(step: &Step) -> anyhow::Result<()> {
     }
 }
 
-/// A cargo command in the root of the project, by the cargo that runs this.
+/// A cargo command in the root of the project, with the cargo that runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -59,17 +59,17 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Options with which one package is built for tests, so that it shares foreign crates with the
-/// workspace (`xtask/workspace-features`).
+/// Options for test builds of one package, so that it shares foreign crates with the workspace
+/// (`xtask/workspace-features`).
 pub(crate) const FEATURES: &[&str] = &["--features", "workspace-features"];
 
-/// Options with which the C library is built for release, so that it shares foreign crates with the
-/// `weir` command (`xtask/command-features`).
+/// Options for the release build of the C library, so that it shares foreign crates with the `weir`
+/// command (`xtask/command-features`).
 pub(crate) const COMMAND_FEATURES: &[&str] = &["--features", "command-features"];
 
-/// Builds the libraries and commands of the workspace with the features that its tests are built
-/// with, which are those of all members and of their tests together. A build of one package has
-/// fewer, and compiles the engine of programs and most of the rest a second time.
+/// Builds the libraries and commands of the workspace with the features of its test build, which
+/// are those of all members and their tests. A build of one package has fewer features, and would
+/// compile most crates a second time.
 pub(crate) fn build_workspace() -> anyhow::Result<()> {
     succeed(&mut cargo(&[
         "build",
@@ -83,7 +83,7 @@ pub(crate) fn build_workspace() -> anyhow::Result<()> {
     ]))
 }
 
-/// Runs a command to its end; an exit code other than 0 is an error that names the command.
+/// Runs a command to its end. An exit code other than 0 is an error that names the command.
 pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let shown = shown(command);
     let status = command
@@ -93,7 +93,7 @@ pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The command as one would type it.
+/// The command as typed in a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let mut words = vec![
         std::path::Path::new(command.get_program())

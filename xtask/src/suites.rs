@@ -1,8 +1,9 @@
-//! Running test suites and counting what they report.
+//! Runs test suites, and counts their results.
 //!
-//! Invariants: the last line is `N passed, N failed, N skipped` over all suites; a test binary that
-//! ended without a report, and a command that failed without naming a failed test, count as one
-//! failure each, so that nothing can go wrong without being counted.
+//! Invariants:
+//! - The last line is `N passed, N failed, N skipped` over all suites.
+//! - A test binary that ends without a report counts as one failure.
+//! - A command that fails without a failed test counts as one failure.
 
 use crate::c;
 use crate::capi;
@@ -30,23 +31,23 @@ pub(crate) struct Counts {
     skipped: u64,
 }
 
-/// What all suites reported.
+/// The results of all suites.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     suites: Vec<(String, Counts)>,
     failures: Vec<String>,
     skips: Vec<String>,
-    /// Wall time of each part, in the order of their ends.
+    /// Wall time of each part, in the order of completion.
     times: Vec<(String, Duration)>,
 }
 
 impl Summary {
-    /// Notes how long a part took.
+    /// Records the duration of a part.
     pub(crate) fn took(&mut self, part: &str, time: Duration) {
         self.times.push((part.to_owned(), time));
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counts of another thread.
     fn merge(&mut self, other: Self) {
         for (name, counts) in other.suites {
             let suite = self.suite(&name);
@@ -70,8 +71,8 @@ impl Summary {
         }
     }
 
-    /// Prints wall times (slowest first), failures, skips, one line a suite and the total; true if
-    /// nothing failed.
+    /// Prints wall times (slowest first), failures, skips, one line for each suite, and the total.
+    /// Returns `true` if nothing failed.
     pub(crate) fn close(&self) -> bool {
         println!();
         let mut times: Vec<_> = self.times.iter().collect();
@@ -132,7 +133,7 @@ impl Summary {
     }
 }
 
-/// Programs of topics, built from source in each language.
+/// Builds the programs of topics from source, in each language.
 pub(crate) fn programs(summary: &mut Summary) {
     let suite = "programs from source";
     let result = wasm::all(false, &mut |what, verdict| {
@@ -143,7 +144,7 @@ pub(crate) fn programs(summary: &mut Summary) {
     }
 }
 
-/// The HTTP edge against its description.
+/// Checks the HTTP API against its description.
 pub(crate) fn api(summary: &mut Summary) {
     let suite = "HTTP edge by its description";
     match schemathesis::verdict() {
@@ -156,7 +157,7 @@ pub(crate) fn api(summary: &mut Summary) {
     }
 }
 
-/// The surface `/ds` of the HTTP edge.
+/// Tests the path `/ds` of the HTTP API.
 pub(crate) fn durable_streams(summary: &mut Summary) {
     let suite = "Durable Streams";
     let result = durable_streams::run(&mut |what, verdict| {
@@ -167,7 +168,7 @@ pub(crate) fn durable_streams(summary: &mut Summary) {
     }
 }
 
-/// The scanner of JSON against published suites.
+/// Tests the JSON scanner with published suites.
 pub(crate) fn json(summary: &mut Summary) {
     let suite = "JSON and JSONPath";
     let result = json_suites::run(&mut |what, verdict| {
@@ -181,10 +182,10 @@ pub(crate) fn json(summary: &mut Summary) {
 /// Tests a language over the C library below a directory.
 type Binding = fn(&Path, wasm::Tell<'_>) -> anyhow::Result<()>;
 
-/// The languages over the C library; each has a file of its own.
+/// The languages over the C library.
 const BINDINGS: &[(&str, Binding)] = &[("C", c::run), ("Go", go::run), ("Java", java::run)];
 
-/// The C library, installed, and each language over it.
+/// Installs the C library, and tests each language over it.
 pub(crate) fn bindings(summary: &mut Summary) {
     println!("-- building the C library");
     let prefix = tree::root().join("target/capi");
@@ -202,7 +203,7 @@ pub(crate) fn bindings(summary: &mut Summary) {
     }
 }
 
-/// The Python package, installed.
+/// Tests the installed Python package.
 pub(crate) fn python(summary: &mut Summary) {
     let suite = "Python package";
     let result = python::run(&mut |what, verdict| {
@@ -213,7 +214,7 @@ pub(crate) fn python(summary: &mut Summary) {
     }
 }
 
-/// The Node package, installed.
+/// Tests the installed Node package.
 pub(crate) fn node(summary: &mut Summary) {
     let suite = "Node package";
     let result = node::run(&mut |what, verdict| {
@@ -224,7 +225,7 @@ pub(crate) fn node(summary: &mut Summary) {
     }
 }
 
-/// The Emacs package, on a real Emacs.
+/// Tests the Emacs package in a real Emacs.
 pub(crate) fn emacs(summary: &mut Summary) {
     let suite = "Emacs package";
     let result = emacs::run(&mut |what, verdict| {
@@ -245,7 +246,7 @@ fn line(counts: &Counts) -> String {
 /// Counts the suites of one language or published suite.
 type Suite = fn(&mut Summary);
 
-/// What `all` runs beside the Rust workspace.
+/// The suites that `all` runs in addition to the Rust workspace.
 const LANGUAGES: &[(&str, Suite)] = &[
     ("programs from source", programs),
     ("HTTP edge by its description", api),
@@ -257,10 +258,10 @@ const LANGUAGES: &[(&str, Suite)] = &[
     ("Emacs package", emacs),
 ];
 
-/// Runs every suite: the languages one after the other on this thread, the binaries of the Rust
-/// workspace on another one; when the languages are done, this thread takes binaries too.
+/// Runs every suite. The languages run sequentially on this thread, the binaries of the Rust
+/// workspace on another thread. After the languages, this thread runs binaries too.
 ///
-/// Two binaries at a time keep two cores busy while tests wait for disks and processes.
+/// Two concurrent binaries keep two cores busy while tests wait for disks and processes.
 pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
     let mut beside = Summary::default();
@@ -280,7 +281,7 @@ pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All tests of the Rust workspace: one suite a crate, documentation examples included.
+/// Runs all tests of the Rust workspace: one suite for each crate, with documentation examples.
 pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
     let mut beside = Summary::default();

@@ -1,7 +1,7 @@
-//! Rules of the project that no compiler or linter knows.
+//! Project rules that no compiler or linter checks.
 //!
-//! Each rule is a function in a module below that adds what it found to `Findings`. Invariant: all
-//! rules run, and all violations are printed, before the first one fails the check.
+//! Each rule is a function in a module below; it adds its violations to `Findings`. Invariant: all
+//! rules run, and all violations are printed, before the check fails.
 
 mod circles;
 mod data;
@@ -16,12 +16,12 @@ mod words;
 
 use anyhow::ensure;
 
-/// What the rules found.
+/// The results of the rules.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Violations: each fails the check.
     pub(crate) wrong: Vec<String>,
-    /// Worth a look; none fails the check.
+    /// Notes for a review; they do not fail the check.
     pub(crate) notes: Vec<String>,
 }
 

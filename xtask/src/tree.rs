@@ -1,12 +1,12 @@
-//! The files of the project, and how they are named in messages.
+//! The files of the project, and their names in messages.
 //!
-//! Invariant: paths are relative to the root, with `/`, in byte order, so that every run lists the
-//! same files in the same order.
+//! Invariant: paths are relative to the root, with `/`, in byte order, so that every run lists
+//! equal files in equal order.
 
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
-/// Names of directories that hold nothing written by hand (`.git` is a file in a linked work tree).
+/// Directories without hand-written files (`.git` is a file in a linked work tree).
 const SKIPPED: &[&str] = &[
     ".git",
     "target",
@@ -16,7 +16,7 @@ const SKIPPED: &[&str] = &[
     "corpus",
 ];
 
-/// What the lab leaves of its runs: paths and output of programs of one machine.
+/// Results of lab runs: paths and program output of one machine.
 const RESULTS: &str = "lab/results";
 
 /// The root of the project.

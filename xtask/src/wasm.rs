@@ -1,6 +1,6 @@
-//! Programs of topics from source: each is built again and compared with the module that is
-//! checked in, in every language; each project that `weir program new` writes is built and run, and
-//! so is the guide.
+//! Builds the programs of topics from source, in every language, and compares each one with the
+//! module in the repository. Also builds and runs each project of `weir program new`, and runs the
+//! guide.
 //!
 //! Invariants:
 //! - Modules are compared byte by byte.
@@ -22,24 +22,24 @@ use language::LANGUAGES;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where the modules are that are checked in.
+/// The folder of the modules in the repository.
 const PREBUILT: &str = "programs/prebuilt";
 
-/// What became of one program or project.
+/// The result of a program or project.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// As it should be.
+    /// The result is as expected.
     Passed,
-    /// Not as it should be, and why.
+    /// The reason of the failure.
     Failed(String),
-    /// Not tried, and why.
+    /// The reason why it was not run.
     Skipped(String),
 }
 
-/// Takes the name of a program or project, and its verdict.
+/// Receives the name of a program or project, and its verdict.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str, Verdict);
 
-/// The command `wasm`: tells each verdict; false if one failed.
+/// Runs the command `wasm`, and prints each verdict. Returns `false` if one failed.
 pub(crate) fn wasm(write: bool) -> anyhow::Result<bool> {
     let mut fine = true;
     all(write, &mut |what, verdict| {
@@ -56,7 +56,7 @@ pub(crate) fn wasm(write: bool) -> anyhow::Result<bool> {
     Ok(fine)
 }
 
-/// Builds everything, and compares it or, with `write`, keeps it.
+/// Builds everything, and compares the modules. With `write`, replaces them.
 pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
     let compilers = Compilers::new(tree::root().join("target"));
     let weir = weir()?;
@@ -92,7 +92,7 @@ pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
     if write { list() } else { Ok(()) }
 }
 
-/// Compares a module with the one that is checked in, or keeps it.
+/// Compares a module with the one in the repository. With `write`, replaces it.
 fn compared(built: &Path, kept: &Path, write: bool) -> anyhow::Result<Verdict> {
     let bytes = std::fs::read(built).with_context(|| built.display().to_string())?;
     if write {
@@ -111,7 +111,7 @@ fn compared(built: &Path, kept: &Path, write: bool) -> anyhow::Result<Verdict> {
     })
 }
 
-/// Writes the list of hashes, by coreutils.
+/// Writes the list of hashes, computed by coreutils.
 fn list() -> anyhow::Result<()> {
     let place = tree::root().join(PREBUILT);
     let mut names: Vec<String> = tree::files()?
@@ -126,14 +126,14 @@ fn list() -> anyhow::Result<()> {
     std::fs::write(place.join("SHA256SUMS"), output).context("SHA256SUMS")
 }
 
-/// The command `weir`, built beside this one.
+/// Builds the command `weir` beside this program. Returns its path.
 pub(crate) fn weir() -> anyhow::Result<PathBuf> {
     build_workspace()?;
     let here = std::env::current_exe().context("the place of this command")?;
     Ok(here.with_file_name("weir"))
 }
 
-/// Runs a command to its end: what it printed, or its name and its last words.
+/// Runs a command to its end. Returns its output; the error has its name and the end of its output.
 pub(crate) fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
     let shown = crate::steps::shown(command);
     let output = command.stdin(Stdio::null()).output();
@@ -154,7 +154,7 @@ pub(crate) fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
     Err(format!("`{shown}`: {}", last.join(" | ")))
 }
 
-/// Lines of a failed command that are told.
+/// Maximum lines of the output of a failed command.
 const WORDS: usize = 12;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const HEAD: &str = "\
 enum {
 ";
 
-/// The header.
+/// Generates the header.
 pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     for (at, entry) in entries.iter().enumerate() {

@@ -1,26 +1,28 @@
-//! The table of figures in the README, made from the records of the lab.
+//! Generates the table of figures in the README from the records of the lab.
 //!
-//! `lab/figures.md` is the table with a reference in braces at the place of each figure:
-//! `{EXPERIMENT: COMPARED | WORKLOAD}` for a claim of the record (median and 95 % interval),
-//! `{EXPERIMENT: CONTENDER@WORKLOAD:METRIC}` for a claim or, where there is none, the median of a
-//! row, and `{record EXPERIMENT}` for the command and a link to the report.
+//! `lab/figures.md` is the template of the table. It has references in braces: `{EXPERIMENT:
+//! COMPARED | WORKLOAD}` for a claim of the record (median and 95 % interval), `{EXPERIMENT:
+//! CONTENDER@WORKLOAD:METRIC}` for a claim or, if there is none, the median of a row, and `{record
+//! EXPERIMENT}` for the command and a link to the report.
 //!
-//! Invariants: each figure comes from the newest committed record of its experiment; a reference
-//! that the record does not have is an error; a figure that was not measured is printed as such.
+//! Invariants:
+//! - Each figure comes from the newest committed record of its experiment.
+//! - A reference that the record does not contain is an error.
+//! - A figure that was not measured is printed as such.
 
 use crate::tree;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The table with references.
+/// The template of the table.
 const TEMPLATE: &str = "lab/figures.md";
-/// Where the table goes.
+/// The page that contains the table.
 pub(super) const PAGE: &str = "README.md";
 /// The lines around the table in the page.
 const MARKS: (&str, &str) = ("<!-- figures: begin -->\n", "<!-- figures: end -->\n");
 
-/// The page with the table as the records have it.
+/// Generates the page with the current table.
 pub(super) fn make() -> anyhow::Result<String> {
     let page = tree::text(PAGE)?;
     let (head, rest) = page
@@ -64,13 +66,13 @@ fn filled(
     Ok(text)
 }
 
-/// The newest record of each experiment that was asked for.
+/// The newest record of each referenced experiment.
 #[derive(Default)]
 struct Records(BTreeMap<String, Record>);
 
 /// One record.
 struct Record {
-    /// Its folder, relative to the root.
+    /// The folder of the record, relative to the root.
     folder: String,
     summary: Value,
 }
@@ -93,7 +95,7 @@ impl Records {
     fn record(&mut self, experiment: &str) -> anyhow::Result<&Record> {
         if !self.0.contains_key(experiment) {
             let end = format!("/{experiment}/summary.json");
-            // Paths have the date after the machine, so the last one is the newest.
+            // In a path, the date follows the machine, so the last path is the newest.
             let path = tree::files()?
                 .into_iter()
                 .rfind(|path| path.starts_with("lab/record/") && path.ends_with(&end))
@@ -113,7 +115,7 @@ impl Records {
             .context("a record that was just read")
     }
 
-    /// A sentence that says where and when the records were made.
+    /// A sentence with the machines and dates of the records.
     fn machines(&self) -> anyhow::Result<String> {
         let mut dates: BTreeMap<(String, String), u64> = BTreeMap::new();
         for record in self.0.values() {
@@ -142,7 +144,7 @@ impl Records {
     }
 }
 
-/// The figure `asked` in words.
+/// Formats the figure that `asked` references.
 fn figure(summary: &Value, asked: &str) -> anyhow::Result<String> {
     let (compared, workload) = asked.split_once(" | ").unwrap_or((asked, ""));
     let claims = summary["claims"].as_array().context("no claims")?;
@@ -167,7 +169,7 @@ fn figure(summary: &Value, asked: &str) -> anyhow::Result<String> {
     Ok(quantity(median, metric))
 }
 
-/// Median and interval of a claim.
+/// Formats median and interval of a claim.
 fn in_words(claim: &Value) -> anyhow::Result<String> {
     let metric = claim["metric"].as_str().context("no metric")?;
     let interval = &claim["interval"];
@@ -198,7 +200,7 @@ fn quantity(value: f64, metric: &str) -> String {
     format!("{}{unit}", short(value / divisor))
 }
 
-/// The unit that suits a value of the metric, and how many of the metric's own units it has.
+/// The unit for a value of the metric, and its size in the metric's own unit.
 fn unit(value: f64, metric: &str) -> (&'static str, f64) {
     let scaled = |steps: &[(&'static str, f64)]| {
         let fits = steps.iter().rev().find(|(_, size)| value.abs() >= *size);
@@ -216,7 +218,7 @@ fn unit(value: f64, metric: &str) -> (&'static str, f64) {
     }
 }
 
-/// Three digits that count, or all in front of the point.
+/// Three significant digits, or all digits before the point.
 fn short(value: f64) -> String {
     let digits = match value.abs() {
         large if large >= 100.0 => 0,

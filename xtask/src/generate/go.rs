@@ -1,4 +1,4 @@
-//! `bindings/go/errors_table.go`: the error table in Go, as `gofmt` would write it.
+//! `bindings/go/errors_table.go`: the error table in Go, formatted as by `gofmt`.
 
 use crate::error_table::Entry;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ package weir
 const (
 ";
 
-/// Words that Go writes in capitals.
+/// Words that Go names write in capitals.
 const INITIALS: &[&str] = &["IO", "JSON", "UTF8"];
 
-/// The file.
+/// Generates the file.
 pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     for entry in entries {

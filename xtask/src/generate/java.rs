@@ -85,7 +85,7 @@ const FOOT: &str = "
 }
 ";
 
-/// The file.
+/// Generates the file.
 pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     for entry in entries {

@@ -17,7 +17,7 @@ are never reused. `weir help E101` prints an entry.
 - **exit**: exit code of the daily commands / of `serve`, `verify`, `repair`, `backup`, `restore`.
 ";
 
-/// One heading a class, with what it has in common.
+/// One heading for each class, with a sentence about the class.
 fn title(class: &str) -> &'static str {
     match class {
         "invalid" => {
@@ -46,7 +46,7 @@ fn title(class: &str) -> &'static str {
     }
 }
 
-/// The page.
+/// Generates the page.
 pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
     for (class, _) in CLASSES {

@@ -1,7 +1,6 @@
 //! `weir_core::error_code`: the error table in Rust.
 //!
-//! The text is passed through `rustfmt`, so that the made file obeys the same formatting as the
-//! rest and `cargo fmt --check` has nothing to say about it.
+//! The text is passed through `rustfmt`, so that `cargo fmt --check` accepts the generated file.
 
 use crate::error_table::{CLASSES, Entry, FAULTS, RETRIES};
 use anyhow::{Context as _, ensure};
@@ -99,7 +98,7 @@ mod tests {
 }
 "#;
 
-/// The module.
+/// Generates the module.
 pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     out.push_str("/// An error by its number.\n#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]\n#[non_exhaustive]\n#[repr(u16)]\npub enum ErrorCode {\n");
@@ -195,7 +194,7 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     })?;
     out.push_str("}\n");
     out.push_str(FOOT);
-    // The enums in the head are text: hold them to the table they name.
+    // The enums in the head are text, so their sizes are compared with the table.
     ensure!(
         CLASSES.len() == 8 && FAULTS.len() == 4 && RETRIES.len() == 3,
         "HEAD is out of date"
@@ -203,7 +202,7 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     formatted(&out)
 }
 
-/// A method with one string for each code.
+/// Generates a method with one string for each code.
 fn each(
     out: &mut String,
     entries: &[Entry],
@@ -226,7 +225,8 @@ fn each(
     Ok(())
 }
 
-/// A method with few values, each for many codes; values come in the order of first use.
+/// Generates a method with few values, each for many codes. The values are in the order of first
+/// use.
 fn grouped(
     out: &mut String,
     entries: &[Entry],
@@ -257,7 +257,7 @@ fn grouped(
     Ok(())
 }
 
-/// `TOPIC_EXISTS` or `caller` as the name of a variant.
+/// Converts `TOPIC_EXISTS` or `caller` to the name of a variant.
 fn variant(name: &str) -> String {
     let mut out = String::new();
     for word in name.split('_') {

@@ -1,7 +1,9 @@
-//! The test binaries of the Rust workspace, built once and run two at a time.
+//! Builds the test binaries of the Rust workspace once, and runs two at a time.
 //!
-//! Invariants: a binary that ends without a report, and one that fails without naming a failed
-//! test, count as one failure each; the output of a binary that failed is printed whole.
+//! Invariants:
+//! - A binary that ends without a report counts as one failure.
+//! - A binary that fails without a failed test counts as one failure.
+//! - The output of a failed binary is printed completely.
 
 use super::{Counts, Summary};
 use crate::steps::{cargo, shown};
@@ -17,8 +19,8 @@ use std::time::Instant;
 /// Crates whose assertions are the invariants that ARCHITECTURE.md marks with †.
 const ASSERTED: [&str; 2] = ["weir-core", "weir-store"];
 
-/// What is run: a test binary, the documentation examples of all crates, or the tests of the
-/// crates of the invariants as they are in a release, or the simulated clusters.
+/// A unit of work: a test binary, the documentation examples of all crates, the release tests of
+/// the crates with invariants, or the simulated clusters.
 enum Job {
     Binary(Binary),
     Examples,
@@ -26,22 +28,22 @@ enum Job {
     Simulation,
 }
 
-/// The package of the simulated clusters, and its test. It is run in a profile of its own: what it
-/// would take in that of the other tests is ten times the time of building it.
+/// The package and test of the simulated clusters. The test runs in a separate profile: in the
+/// profile of the other tests, it would take ten times as long as building it.
 const SIMULATION: (&str, &str) = ("weir-sim", "sim_suite");
 
 /// A test binary.
 struct Binary {
-    /// The folder of its crate, which names the suite.
+    /// The folder of the crate, which is the name of the suite.
     package: String,
     /// The target within the crate.
     target: String,
     path: PathBuf,
-    /// Where cargo would run it.
+    /// The working directory that cargo would use.
     directory: PathBuf,
 }
 
-/// What is still to be run; both workers take from its front.
+/// The remaining jobs. Both workers take jobs from the front.
 pub(super) struct Queue(Mutex<VecDeque<Job>>);
 
 /// Builds the tests of the workspace.
@@ -55,7 +57,7 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
         return Ok(Queue(Mutex::default()));
     };
     let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
-    // Both build first, so they begin while much else is left to run beside them.
+    // These jobs build first, so they start early, while other jobs can run beside them.
     jobs.push_front(Job::Simulation);
     jobs.push_front(Job::Release);
     jobs.push_back(Job::Examples);
@@ -63,7 +65,7 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
 }
 
 impl Queue {
-    /// Runs jobs until none is left.
+    /// Runs jobs until the queue is empty.
     pub(super) fn work(&self, summary: &mut Summary) {
         loop {
             let job = self
@@ -107,7 +109,7 @@ impl Job {
         }
     }
 
-    /// Runs it, counts what it reports, and returns what it printed.
+    /// Runs the job and counts its results. Returns its output.
     fn run(self, summary: &mut Summary) -> anyhow::Result<String> {
         let (mut command, suite) = match self {
             Self::Binary(binary) => {
@@ -140,7 +142,8 @@ impl Job {
         let mut child = command
             .spawn()
             .with_context(|| format!("cannot start `{shown}`"))?;
-        // The command holds both ends of the pipe for writing; reading ends when the child's close.
+        // The command holds the write ends of the pipe, and must drop them, so that reading ends
+        // with the child.
         drop(command);
         let before = summary.failures.len();
         let mut report = Report {
@@ -167,8 +170,8 @@ impl Job {
     }
 }
 
-/// The tests of the crates of the invariants, built as a release is: without overflow checks and
-/// without assertions of debug builds. Optimising across crates changes neither, and takes longer.
+/// The tests of the crates with invariants, built like a release: without overflow checks and debug
+/// assertions. Link-time optimisation changes neither, and would take longer.
 fn release() -> Command {
     let mut command = cargo(&["test", "--release", "--locked", "--no-fail-fast", "--tests"]);
     for package in ASSERTED {
@@ -229,10 +232,10 @@ fn build() -> anyhow::Result<Option<Vec<Binary>>> {
     Ok(child.wait()?.success().then_some(binaries))
 }
 
-/// Reader of what a test binary, or `cargo test --doc`, prints.
+/// Parses the output of a test binary, or of `cargo test --doc`.
 struct Report<'a> {
     summary: &'a mut Summary,
-    /// Package and name of the binary that runs now, and whether it has reported.
+    /// Package and name of the current binary, and whether it has reported its result.
     current: Option<(String, String, bool)>,
 }
 
@@ -280,7 +283,7 @@ impl Report<'_> {
     }
 }
 
-/// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`
+/// Parses `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`.
 fn result(text: &str) -> Option<Counts> {
     let (_, text) = text.split_once(". ")?;
     let mut counts = Counts::default();

@@ -1,15 +1,14 @@
-//! Circles between the modules of one crate: at each level, modules form layers.
+//! Finds circular imports between the modules of a crate: at each level, modules must form layers.
 //!
-//! Module A uses module B if a file of A names an item that a file of B defines: in a `use`, or in
-//! a path. A module and the modules below it are one room at the level of the module, so a child
-//! may use its parent. At each level the siblings must not use each other in a circle.
-//! A re-export is followed to the file that defines the item; a file that only passes a name on
-//! does not use it. Test modules do not count. A call of a method names no file, so the check does
-//! not see it.
+//! Module A uses module B if a file of A names an item that a file of B defines, in a `use` or in a
+//! path. A module and the modules below it count as one unit at the level of the module, so a child
+//! may use its parent. At each level, siblings must not use each other in a circle. A re-export is
+//! followed to the file that defines the item; a file that only re-exports a name does not use it.
+//! Test modules do not count. A method call names no file, so the check does not detect it.
 //!
 //! Invariants:
 //! - `circles.toml` lists the exceptions, each with its reason.
-//! - An exception that closes no circle is a violation, so the list only shrinks.
+//! - An exception that is part of no circle is a violation, so that the list only shrinks.
 
 mod modules;
 
@@ -20,11 +19,11 @@ use anyhow::Context as _;
 use modules::Modules;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The exceptions: one table for each crate, one line `"from -> to" = "reason"` for each use.
-/// Both are siblings, named by their path below the source folder.
+/// The exceptions: one table for each crate, one line `"from -> to" = "reason"` for each use. Both
+/// are siblings, named by their paths below the source folder.
 const EXCEPTIONS: &str = "xtask/src/tidy/circles.toml";
 
-/// The files or modules of one crate, and which of them each one uses.
+/// The files or modules of a crate, with the files or modules that each one uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 /// Checks every member of the workspace.
@@ -53,7 +52,7 @@ pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Re
     Ok(())
 }
 
-/// What sibling modules use of each other, at every level, from what files use of each other.
+/// Derives the uses between sibling modules, at every level, from the uses between files.
 fn layers(uses: &Uses) -> Uses {
     let mut layers = Uses::new();
     for (from, targets) in uses {
@@ -66,7 +65,7 @@ fn layers(uses: &Uses) -> Uses {
     layers
 }
 
-/// The sibling modules around two files; `None` if one file is the parent of the other.
+/// The sibling modules that contain two files. `None` if one file is the parent of the other.
 fn siblings(from: &str, to: &str) -> Option<(String, String)> {
     let parts = |name: &str| -> Vec<String> {
         let root = ["lib", "main"].contains(&name);
@@ -122,7 +121,7 @@ fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
     wrong
 }
 
-/// The largest sets of two or more modules of which each reaches every other.
+/// The maximal sets of two or more modules in which each module reaches every other one.
 fn rings(uses: &Uses) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = uses
         .keys()
@@ -144,7 +143,7 @@ fn rings(uses: &Uses) -> Vec<BTreeSet<String>> {
     rings
 }
 
-/// All modules that `from` uses, directly or through others.
+/// All modules that `from` uses, directly or indirectly.
 fn reach<'a>(uses: &'a Uses, from: &'a str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut queue = vec![from];

@@ -1,4 +1,4 @@
-//! Rules about data that others published: each file has its line and its hash in `data/README.md`.
+//! Rules for external data: `data/README.md` has a line with the hash of each file.
 
 use super::Findings;
 use crate::tree;
@@ -18,7 +18,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     for name in inside {
         let file = name.strip_prefix("data/").unwrap_or(name);
         let hash = sha256(name)?;
-        // The row of the file in the table names both.
+        // One row of the table must contain both.
         if !page
             .lines()
             .any(|line| line.contains(file) && line.contains(&hash))
@@ -32,7 +32,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     Ok(())
 }
 
-/// SHA-256 of a file in lower-case hexadecimal, by coreutils.
+/// SHA-256 of a file in lower-case hexadecimal, computed by coreutils.
 fn sha256(name: &str) -> anyhow::Result<String> {
     let output = Command::new("sha256sum")
         .args(["--", name])

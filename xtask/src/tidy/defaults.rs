@@ -1,9 +1,11 @@
 //! Defaults for missing values in the machine, the store, the native protocol and the cluster.
 //!
-//! A default hides an impossible case as well as it fills in a possible one. So each is listed with its reason;
-//! an impossible case is an assertion with a sentence, or a typed error.
+//! A default may hide an impossible case as well as fill in a possible one. So each default is
+//! listed with its reason. An impossible case must be an assertion with a message, or a typed
+//! error.
 //!
-//! Invariant: `defaults.toml` names the number of lines of each file that have one, so a new one needs a reason.
+//! Invariant: `defaults.toml` has the number of lines with a default in each file, so that a new
+//! default needs a reason.
 
 use super::Findings;
 use super::rust_source::{code, without_tests};
@@ -11,10 +13,10 @@ use crate::tree;
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 
-/// The defaults that are argued for, by file.
+/// The list of permitted defaults, by file.
 const LIST: &str = "xtask/src/tidy/defaults.toml";
 
-/// Folders in which the rule holds.
+/// Folders to which the rule applies.
 const FOLDERS: &[&str] = &[
     "crates/weir-core/src/",
     "crates/weir-protocol/src/",
@@ -22,10 +24,10 @@ const FOLDERS: &[&str] = &[
     "crates/weir-store/src/",
 ];
 
-/// Simulated disks: tests alone use them.
+/// Simulated disks, which only tests use.
 const SIMULATED: &str = "crates/weir-store/src/disk/sim/";
 
-/// What a default looks like.
+/// Code patterns of a default.
 const DEFAULTS: &[&str] = &[
     ".unwrap_or_default()",
     ".unwrap_or(0)",
@@ -35,7 +37,7 @@ const DEFAULTS: &[&str] = &[
     ".saturating_sub(",
 ];
 
-/// How many lines of a file have a default, and why none of them hides a case that cannot be.
+/// Number of lines with a default in a file, and why none of them hides an impossible case.
 type Argued = (usize, String);
 
 /// Compares the files with the list.
@@ -71,7 +73,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     Ok(())
 }
 
-/// The numbers of the lines that have a default, from 1. Tests do not count.
+/// The line numbers with a default, from 1. Tests do not count.
 fn found(text: &str) -> Vec<usize> {
     let code = without_tests(&code(text));
     let has = |line: &str| {

@@ -3,7 +3,7 @@
 use super::Findings;
 use crate::tree;
 
-/// Parts of a version in the change log, in the order in which they stand.
+/// Parts of a version in the change log, in their order.
 const CHANGE_LOG_PARTS: &[&str] = &[
     "Safety and durability",
     "Features",
@@ -12,7 +12,7 @@ const CHANGE_LOG_PARTS: &[&str] = &[
     "Internals",
 ];
 
-/// Parts of a decision record, in the order in which they stand.
+/// Parts of a decision record, in their order.
 const DECISION_PARTS: &[&str] = &[
     "Context",
     "Decision",
@@ -21,7 +21,7 @@ const DECISION_PARTS: &[&str] = &[
     "What would change our mind",
 ];
 
-/// A decision record is one page.
+/// Maximum lines of a decision record: one page.
 const DECISION_LINES_MAX: usize = 70;
 
 /// Checks all documents.
@@ -66,10 +66,11 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     Ok(())
 }
 
-/// The page that lists all others.
+/// The page that lists all other pages.
 const INDEX: &str = "docs/README.md";
 
-/// Every page of the documentation is linked from the index; of the decisions, the first one is.
+/// Checks that the index links every page of the documentation. For decisions, it links the first
+/// one.
 fn index(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let text = tree::text(INDEX)?;
     let linked: Vec<&str> = text.lines().flat_map(targets).collect();
@@ -84,8 +85,8 @@ fn index(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The numbers up to the highest one that no decision has and that the index does not name, alone
-/// or in `NNNN to NNNN`.
+/// Missing decision numbers up to the highest one. Numbers that the index names, alone or in `NNNN
+/// to NNNN`, do not count.
 fn gaps(numbers: &[&str], index: &str) -> Vec<u32> {
     let number = |word: &str| {
         let digits = word.trim_matches(|letter: char| !letter.is_ascii_digit());
@@ -109,7 +110,7 @@ fn gaps(numbers: &[&str], index: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The lines with fenced blocks emptied and code spans cut out.
+/// The lines with fenced blocks replaced by empty lines, and without code spans.
 fn prose(text: &str) -> Vec<String> {
     let mut fence: Option<&str> = None;
     let mut out = Vec::new();
@@ -126,7 +127,7 @@ fn prose(text: &str) -> Vec<String> {
             };
             out.push(String::new());
         } else {
-            // Every second piece between back ticks is a code span.
+            // Every second piece between backticks is a code span.
             out.push(line.split('`').step_by(2).collect());
         }
     }
@@ -140,7 +141,7 @@ fn one_title(name: &str, prose: &[String], findings: &mut Findings) {
     }
 }
 
-/// Every relative link leads to a file or folder that is there.
+/// Checks that every relative link leads to an existing file or folder.
 fn links(name: &str, prose: &[String], exists: &dyn Fn(&str) -> bool, findings: &mut Findings) {
     let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
     for (number, line) in prose.iter().enumerate() {
@@ -176,7 +177,7 @@ fn targets(line: &str) -> Vec<&str> {
     found
 }
 
-/// `path` seen from `folder`, both with `/`; `None` if it climbs out of the root.
+/// `path` relative to `folder`, both with `/`. `None` if it leaves the root.
 fn joined(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     let whole = if let Some(absolute) = path.strip_prefix('/') {
@@ -196,7 +197,8 @@ fn joined(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Headings of the second level are among `allowed`, in that order; all of them if `all`.
+/// Checks that second-level headings are among `allowed` and in that order; with `all`, all must
+/// exist.
 fn parts(name: &str, prose: &[String], allowed: &[&str], all: bool, findings: &mut Findings) {
     let found: Vec<&str> = prose
         .iter()
@@ -207,7 +209,7 @@ fn parts(name: &str, prose: &[String], allowed: &[&str], all: bool, findings: &m
     }
 }
 
-/// `Unreleased` stands on top, and each version has known parts in their order.
+/// Checks that `Unreleased` is first, and that each version has known parts in their order.
 fn change_log(text: &str, findings: &mut Findings) {
     let name = "CHANGELOG.md";
     let mut versions = text.lines().filter_map(|line| line.strip_prefix("## "));

@@ -1,8 +1,8 @@
-//! Who may import whom: the table of the house, and the check of every manifest against it.
+//! The table of permitted imports, and the check of every manifest against it.
 //!
-//! Imports go strictly downward by layer. A crate may import what its row names, from our own
-//! crates and from foreign ones, and what `ANYWHERE` names. Crates that do not exist yet have their
-//! row, so that they begin with it. A crate without a row needs a decision record first.
+//! Imports go strictly downward by layer. A crate may import the crates in its row, our own and
+//! foreign ones, and those in `ANYWHERE`. A planned crate may have a row before it exists. A crate
+//! without a row needs a decision record first.
 
 use super::Findings;
 use crate::metadata::{Dependency, Package};
@@ -11,11 +11,11 @@ use crate::metadata::{Dependency, Package};
 struct Row {
     /// Name of the package.
     name: &'static str,
-    /// Crates are imported from a lower layer only.
+    /// Layer; a crate imports only from lower layers.
     layer: u8,
-    /// Our own crates it may import.
+    /// Our own crates that it may import.
     ours: &'static [&'static str],
-    /// Foreign crates it may import, besides `ANYWHERE`.
+    /// Foreign crates that it may import, besides `ANYWHERE`.
     foreign: &'static [&'static str],
 }
 
@@ -53,7 +53,7 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-protocol",
         layer: 2,
-        // The scanner for one type: where an item of a page cannot be read.
+        // The scanner for one type: the position at which an item of a page is invalid.
         ours: &["weir-core", "weir-psyc", "weir-scan"],
         foreign: &[],
     },
@@ -61,7 +61,7 @@ const TABLE: &[Row] = &[
         name: "weir-store",
         layer: 2,
         ours: &["weir-core"],
-        // Positions that are dates and times; modules in what another node appends.
+        // Date and time positions; modules in entries that another node appends.
         foreign: &["jiff", "memchr"],
     },
     Row {
@@ -84,7 +84,7 @@ const TABLE: &[Row] = &[
         name: "weir-raft",
         layer: 3,
         ours: &["weir-core", "weir-store"],
-        // Random numbers for simulations alone (decision 0079).
+        // Random numbers, for simulations only (decision 0079).
         foreign: &[
             "futures-util",
             "openraft",
@@ -157,7 +157,7 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-capi",
         layer: 4,
-        // The codec for packets; core and protocol for tests, which play a server.
+        // The codec for packets. Core and protocol are for tests, which simulate a server.
         ours: &["weir", "weir-core", "weir-protocol", "weir-psyc"],
         foreign: &[],
     },
@@ -230,7 +230,7 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-cli",
         layer: 6,
-        // The codec for `weir psyc`. The lab is an executable of its own and stays out.
+        // The codec for `weir psyc`. The lab is a separate executable, so it is not imported.
         ours: &["weir", "weir-psyc", "weir-server", "weir-jira"],
         foreign: &[
             "anstream",
@@ -299,7 +299,7 @@ const ANYWHERE: &[&str] = &[
 /// Foreign crates that tests, benches and examples of any crate may import.
 const IN_TESTS: &[&str] = &[
     "arbitrary",
-    // Other readers of ADF.
+    // Other parsers of ADF.
     "atlassian-markdown-converter",
     "h2",
     "insta",
@@ -320,9 +320,9 @@ const IN_TESTS: &[&str] = &[
 const OURS_IN_TESTS: &[(&str, &str)] = &[
     ("weir-psyc", "weir-scan"),
     ("weir-program", "weir-store"),
-    // A client is tested against a real server.
+    // The client is tested against a real server.
     ("weir-server", "weir"),
-    // The connections of the server are one of its contenders.
+    // The server's connection code is a contender in the lab.
     ("weir-lab", "weir-server"),
 ];
 
@@ -345,7 +345,7 @@ pub(super) fn check(packages: &[Package], findings: &mut Findings) {
     }
 }
 
-/// Packages of features without code.
+/// Packages that contain only features.
 pub(super) const FEATURES: [&str; 2] = ["workspace-features", "command-features"];
 
 fn row(name: &str) -> Option<&'static Row> {
@@ -363,7 +363,7 @@ fn edge(from: &Row, to: &Dependency) -> Result<(), &'static str> {
         };
     }
     if name == from.name && to.dev {
-        // A crate that turns on one of its own features for its tests.
+        // A crate may enable its own features for its tests.
         return Ok(());
     }
     let Some(target) = row(name) else {

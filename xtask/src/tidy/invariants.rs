@@ -1,15 +1,16 @@
-//! The invariants of ARCHITECTURE.md: each has a test, and those marked † an assertion in release.
+//! Checks that each invariant of ARCHITECTURE.md has a test, and each one marked † a release
+//! assertion.
 //!
-//! A test carries the id in a comment or a message. An assertion carries it in its message, or in a
-//! comment on one of the lines directly before it.
+//! A test contains the id in a comment or a message. An assertion contains it in its message, or in
+//! a comment on a line directly before the assertion.
 
 use super::Findings;
 use super::rust_source::without_tests;
 use crate::tree;
 
-/// The page with the table.
+/// The page that contains the table.
 const PAGE: &str = "ARCHITECTURE.md";
-/// Lines between a comment that names an id and its assertion, and within one.
+/// Maximum lines between a comment with an id and its assertion, and within an assertion.
 const NEAR_LINES: usize = 5;
 
 /// Checks every row of the table.
@@ -48,7 +49,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     Ok(())
 }
 
-/// `| I1 † | … |` as its id and whether it is asserted in release.
+/// Parses `| I1 † | … |` into the id, and whether it needs a release assertion.
 fn row(line: &str) -> Option<(&str, bool)> {
     let cell = line.strip_prefix("| ")?.split(" |").next()?.trim();
     let id = cell.trim_end_matches('†').trim();
@@ -57,12 +58,12 @@ fn row(line: &str) -> Option<(&str, bool)> {
     is_id.then_some((id, cell.ends_with('†')))
 }
 
-/// The part of a file that is tests.
+/// The test part of a file.
 fn tests_of(text: &str) -> &str {
     text.find("#[cfg(test)]").map_or("", |at| &text[at..])
 }
 
-/// Whether the id stands in the text as a word.
+/// Whether the text contains the id as a word.
 fn named(text: &str, id: &str) -> bool {
     text.match_indices(id).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -72,7 +73,7 @@ fn named(text: &str, id: &str) -> bool {
     })
 }
 
-/// Whether an assertion that is kept in release names the id.
+/// Whether a release assertion names the id.
 fn asserts(text: &str, id: &str) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     lines.iter().enumerate().any(|(at, line)| {

@@ -23,7 +23,7 @@ pub(super) fn check(
         if ["", "placeholder"].contains(&package.description.as_str()) {
             findings.wrong(&place, "`description` does not say what the crate is");
         }
-        // Test suites are named after folders. Those of languages have the language's name.
+        // Test suites are named after folders. A suite of a language has the name of the language.
         let folder = match package.folder.strip_prefix("bindings/") {
             Some(language) => format!("weir-{language}"),
             None => package.folder.rsplit('/').next().unwrap_or("").to_owned(),
@@ -53,14 +53,14 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether any of the sources names the crate: what nobody names costs build time for nothing.
+/// Whether a source names the crate. An unused dependency only costs build time.
 fn uses(sources: &[String], ident: &str) -> bool {
     sources
         .iter()
         .any(|source| !lines_with(source, ident).is_empty())
 }
 
-/// Foreign names in the `[workspace.dependencies]` of `table` that no member asks for.
+/// Foreign crates in the `[workspace.dependencies]` of `table` that no member uses.
 fn idle(table: &Table, packages: &[Package]) -> Vec<String> {
     let shared = table
         .get("workspace")
@@ -77,8 +77,8 @@ fn idle(table: &Table, packages: &[Package]) -> Vec<String> {
     names.filter(|name| !is_asked(name)).cloned().collect()
 }
 
-/// Lints, edition and licence are those of the workspace: a crate that leaves the line out would
-/// quietly have none of the lints.
+/// Checks that lints, edition and licence are those of the workspace. A crate without that line
+/// would silently have none of the lints.
 fn manifest(place: &str, table: &Table, findings: &mut Findings) {
     let inherited = |part: &str, field: Option<&str>| {
         let value = table.get(part);

@@ -1,9 +1,10 @@
-//! Rust text with everything that is not code blanked out, so that rules about code do not trip
-//! over comments, strings or tests.
+//! Blanks everything in Rust text that is not code, so that rules about code ignore comments,
+//! strings and tests.
 //!
-//! Invariant: blanking replaces bytes by spaces and keeps line ends, so that places stay the same.
+//! Invariant: blanking replaces bytes by spaces and preserves line ends, so positions do not
+//! change.
 
-/// The text with comments and the insides of string and character literals blanked.
+/// The text with comments and the contents of string and character literals blanked.
 pub(super) fn code(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -34,7 +35,7 @@ pub(super) fn code(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Code, as `code` gives it, with the bodies of `#[cfg(test)] mod … { … }` blanked as well.
+/// The result of `code` with the bodies of `#[cfg(test)] mod … { … }` blanked as well.
 pub(super) fn without_tests(code: &str) -> String {
     let mut out = code.as_bytes().to_vec();
     let mut from = 0;
@@ -58,8 +59,8 @@ pub(super) fn without_tests(code: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Places where `word` stands in code, neither preceded nor followed by a letter, digit or `_`
-/// where the word itself begins or ends with one; as 1-based lines.
+/// The lines, from 1, on which `word` occurs in code. If `word` begins or ends with a letter, digit
+/// or `_`, no such character may be adjacent on that side.
 pub(super) fn lines_with(code: &str, word: &str) -> Vec<usize> {
     let part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
     let mut lines = Vec::new();
@@ -100,7 +101,7 @@ fn block_comment(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Length of the raw string at `at`, if one begins there: `r"…"`, `r#"…"#`, `br…`, `cr…`.
+/// Length of the raw string that begins at `at`, if any: `r"…"`, `r#"…"#`, `br…`, `cr…`.
 fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|before| bytes[before]);
     if before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -137,7 +138,7 @@ fn quoted(bytes: &[u8], quote: u8) -> usize {
     bytes.len()
 }
 
-/// Whether the `'` at the start begins a character and not a lifetime or label.
+/// Whether the `'` at the start begins a character literal, not a lifetime or label.
 fn is_character(bytes: &[u8]) -> bool {
     match bytes.get(1) {
         Some(b'\\') => true,
@@ -150,7 +151,7 @@ fn is_character(bytes: &[u8]) -> bool {
     }
 }
 
-/// Length of the block that begins with the `{` at the start.
+/// Length of the block that starts with the `{` at the start of `bytes`.
 fn braces(bytes: &[u8]) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in bytes.iter().enumerate() {

@@ -1,46 +1,46 @@
-//! Rules about source files: what must stand in them and what must not.
+//! Rules about source files: required and forbidden content.
 
 use super::Findings;
 use super::rust_source::{code, lines_with, without_tests};
 use crate::metadata::Package;
 use crate::tree;
 
-/// Crates whose root denies unsafe code in place of forbidding it, and the files (or folders) in
-/// which each may allow it, block by block with an argument.
+/// Crates whose root denies unsafe code instead of forbidding it. Each has the files or folders
+/// that may allow it, each block with a justification.
 const UNSAFE_ALLOWED: &[(&str, &[&str])] = &[
     ("weir-scan", &["src/"]),
     ("weir-capi", &["src/"]),
     ("weir-emacs", &["src/"]),
-    // The buffer protocol is a C interface; the rest is what macros generate.
+    // The buffer protocol is a C interface; macros generate the rest.
     (
         "weir-python",
         &["src/buffer.rs", "src/record.rs", "src/result.rs"],
     ),
-    // What macros generate.
+    // Macros generate the unsafe code.
     ("weir-node", &[]),
-    // One function of the allocator, which takes no pointer.
+    // One allocator function, which takes no pointer.
     ("weir-cli", &["src/allocator.rs"]),
-    // The allocator that counts, behind the claim "nothing allocated". Not shipped.
+    // The counting allocator, which proves that nothing is allocated. Not shipped.
     ("weir-lab", &["src/alloc.rs"]),
 ];
 
-/// What switches the ban of unsafe code off.
+/// Attributes that allow unsafe code.
 const ALLOWING_UNSAFE: &[&str] = &[
     "allow(unsafe_code",
     "expect(unsafe_code",
     "warn(unsafe_code",
 ];
 
-/// Kinds of targets that end up in what a user runs or links.
+/// Kinds of targets that users run or link.
 const SHIPPED: &[&str] = &["lib", "rlib", "cdylib", "staticlib", "bin", "proc-macro"];
 
-/// Code that is unfinished or switched off, in any Rust file.
+/// Markers of unfinished or disabled code, in any Rust file.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "#[ignore"];
 
 /// Crates without I/O, clock, threads, floats and hash order.
 const PURE: &[&str] = &["weir-core", "weir-query", "weir-protocol"];
 
-/// What the pure core must not touch: the world, the clock, chance, floats, unordered iteration.
+/// What the pure core must not use: I/O, clock, randomness, floats, unordered iteration.
 const FORBIDDEN_IN_CORE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -60,31 +60,31 @@ const FORBIDDEN_IN_CORE: &[&str] = &[
     "thread_local!",
 ];
 
-/// Libraries do not write to the terminal of the process they live in.
+/// Libraries must not write to the terminal of their process.
 const FORBIDDEN_IN_LIBRARIES: &[&str] = &["println!", "print!", "eprintln!", "eprint!"];
 
 /// Crates whose libraries belong to a command and may print.
 const MAY_PRINT: &[&str] = &["weir-lab", "weir-cli", "xtask"];
 
-/// Variants that tell a store of this process from one at a server.
+/// Variants that distinguish a store of this process from a store at a server.
 const LOCAL_OR_REMOTE: &[&str] = &["Local", "Remote"];
 
-/// The one room of the crate `weir` whose code may name them.
+/// The only folder of the crate `weir` whose code may name those variants.
 const BACKEND: &str = "src/backend";
 
-/// The line by which generated files are known.
+/// The line that identifies generated files.
 const MADE: &str = "Made by `cargo xtask gen`";
 
-/// Above this many lines a file is worth a look.
+/// A file with more lines gets a note.
 const LINES_NOTED: usize = 600;
 
-/// Above this many bytes a file is worth a reason.
+/// A file with more bytes needs a reason.
 const BYTES_NOTED: usize = 2 << 20;
 
-/// A marker of unfinished work; in two parts so that this file does not hold it.
+/// A marker of unfinished work, in two parts so that this file does not contain it.
 const MARKER: &str = concat!("FIX", "ME");
 
-/// Folders of one machine, in two parts for the same reason.
+/// Folders of one machine, in two parts so that this file does not contain them.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -116,7 +116,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Crate roots forbid unsafe code.
+/// Checks that crate roots forbid unsafe code.
 fn crate_roots(packages: &[Package], findings: &mut Findings) {
     for package in packages.iter().filter(|package| package.member) {
         let named = UNSAFE_ALLOWED.iter().any(|(name, _)| *name == package.name);
@@ -134,7 +134,7 @@ fn crate_roots(packages: &[Package], findings: &mut Findings) {
     }
 }
 
-/// Rules for every file that is text.
+/// Rules for every text file.
 fn any_text(name: &str, text: &str, findings: &mut Findings) {
     for (number, line) in text.lines().enumerate() {
         let place = format!("{name}:{}", number + 1);
@@ -219,7 +219,7 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
     }
 }
 
-/// The paths in code that end in such a variant, with their lines. A code of an error is none.
+/// The paths in code that end in such a variant, with their lines. Error codes do not count.
 fn local_or_remote(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in code.lines().enumerate() {
@@ -236,7 +236,7 @@ fn local_or_remote(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// `crates/weir-core/src/lib.rs` as (`weir-core`, `src/lib.rs`).
+/// Splits `crates/weir-core/src/lib.rs` into (`weir-core`, `src/lib.rs`).
 fn place_in_crate(name: &str) -> Option<(&str, &str)> {
     if let Some(inside) = name.strip_prefix("xtask/") {
         return Some(("xtask", inside));
@@ -253,13 +253,13 @@ fn place_in_crate(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("crates/")?.split_once('/')
 }
 
-/// Files that are compiled for tests only.
+/// Whether a file is compiled for tests only.
 fn is_test_file(inside: &str) -> bool {
     let stem = inside.strip_suffix(".rs").unwrap_or(inside);
     stem.ends_with("/tests") || stem.ends_with("_tests") || inside.contains("/tests/")
 }
 
-/// Whether a `//!` line stands before the first item; only attributes of the file may precede it.
+/// Whether a `//!` line precedes the first item. Only file attributes may precede that line.
 fn has_header(text: &str) -> bool {
     text.lines()
         .map(str::trim)

@@ -1,12 +1,12 @@
-//! Words and phrases that make a reader read a sentence twice.
+//! Phrases that force a reader to read a sentence twice.
 //!
-//! The list is short on purpose: each entry was common once, has no use that is right, and comes
-//! with the way to write its sentence.
+//! The list is short on purpose. Each entry was once common, has no correct use, and has advice for
+//! a better sentence.
 
 use super::Findings;
 use crate::tree;
 
-/// Phrases in lower case, and what to write instead.
+/// Phrases in lower case, each with its replacement.
 const PHRASES: &[(&str, &str)] = &[
     (
         "whoever",
@@ -37,13 +37,13 @@ const PHRASES: &[(&str, &str)] = &[
     ("what must never", "write a list of `Invariants:`"),
 ];
 
-/// An opening of a doc comment that makes the reader look for another comment.
+/// Opening of a doc comment that refers to another comment.
 const OPENING: &str = "/// the same";
 
-/// Participles that say nothing as the name of a type.
+/// Participles that do not describe a type.
 const TYPE_NAMES: &[&str] = &["Found", "Held", "Kept", "Known", "Taken"];
 
-/// Folders whose types are checked. The guest library is not among them: a name there changes
+/// Folders whose type names are checked. The guest library is excluded, because a type name changes
 /// the bytes of the prebuilt programs.
 const TYPE_FOLDERS: &[&str] = &["bindings/", "crates/", "fuzz/", "lab/", "xtask/"];
 
@@ -56,7 +56,7 @@ const KINDS: &[&str] = &[
 /// Checks the prose of all files: comments, documents, help and error texts.
 pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let has_prose = |name: &&String| {
-        // Measurements are kept as they were made, and this file has the list.
+        // Measurements must not change, and this file contains the list.
         KINDS.iter().any(|kind| tree::is(name, kind))
             && !name.starts_with("lab/record/")
             && !name.ends_with("tidy/words.rs")
@@ -82,7 +82,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     Ok(())
 }
 
-/// The phrases in a text: the number of the line, and what to do.
+/// The phrases in a text: the line number, and the advice.
 fn found(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -96,7 +96,7 @@ fn found(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The types of a text that have one of these names, with their lines.
+/// The types in a text that have one of these names, with their lines.
 fn type_names(text: &str) -> Vec<(usize, &str)> {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     let named = |line: &'_ str| {
@@ -112,7 +112,7 @@ fn type_names(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The lines on which a doc comment begins with the opening.
+/// The lines on which a doc comment starts with the opening.
 fn openings(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let is_comment = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("///"));
@@ -127,7 +127,7 @@ fn openings(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Whether the line has the phrase as whole words.
+/// Whether the line contains the phrase as whole words.
 fn has(line: &str, phrase: &str) -> bool {
     let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
     line.match_indices(phrase).any(|(at, _)| {

@@ -1,9 +1,9 @@
-//! The compilers of programs: looked for, and fetched when they are missing.
+//! Finds the compilers of programs, and fetches missing ones.
 //!
-//! Versions are pinned: by `rust-toolchain.toml`, by `programs/zig/requirements.txt` (with hashes)
-//! and by `programs/assemblyscript/package-lock.json` (with hashes). What is fetched lies in
-//! `target/tools`, the part of Rust in the toolchain. Invariant: a folder of a tool is whole, for
-//! it is made under another name and moved when it is done.
+//! Versions are pinned: by `rust-toolchain.toml`, by `programs/zig/requirements.txt` (with hashes),
+//! and by `programs/assemblyscript/package-lock.json` (with hashes). Fetched tools are in
+//! `target/tools`; the Rust target is in the toolchain. Invariant: a tool folder is complete,
+//! because it is created under another name and renamed afterwards.
 
 use super::finish;
 use crate::tree;
@@ -11,21 +11,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The machine of programs, as Rust calls it.
+/// The Rust target of programs.
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Where each compiler is.
+/// The locations of the compilers.
 pub(super) struct Compilers {
     target: PathBuf,
 }
 
 impl Compilers {
-    /// Compilers below a folder for everything that is made.
+    /// Uses `target` as the folder for all generated files.
     pub(super) fn new(target: PathBuf) -> Self {
         Self { target }
     }
 
-    /// A folder for what the programs of a language are built into.
+    /// The output folder for the programs of a language.
     pub(super) fn out(&self, language: &str) -> PathBuf {
         self.target.join("programs").join(language)
     }
@@ -46,14 +46,14 @@ impl Compilers {
         zig
     }
 
-    /// Keeps what Zig remembers out of the home and the sources.
+    /// Sets Zig's caches to a folder outside of the home directory and the sources.
     pub(super) fn zig_caches(&self, command: &mut Command) {
         let cache = self.target.join("programs/zig-cache");
         command.env("ZIG_GLOBAL_CACHE_DIR", &cache);
         command.env("ZIG_LOCAL_CACHE_DIR", cache);
     }
 
-    /// Looks for the package `ziglang`, and fetches it when it is missing.
+    /// Fetches the package `ziglang` if it is missing.
     pub(super) fn get_zig(&self) -> Result<(), String> {
         let list = tree::root().join("programs/zig/requirements.txt");
         whole(&self.ziglang(), &list, |place| {
@@ -81,7 +81,7 @@ impl Compilers {
         node
     }
 
-    /// Looks for the package `assemblyscript`, and fetches it when it is missing.
+    /// Fetches the package `assemblyscript` if it is missing.
     pub(super) fn get_assemblyscript(&self) -> Result<(), String> {
         let package = tree::root().join("programs/assemblyscript");
         let list = package.join("package-lock.json");
@@ -104,7 +104,7 @@ impl Compilers {
     }
 }
 
-/// Looks for Rust's library for the machine of programs, and adds it when it is missing.
+/// Adds the Rust target of programs if it is missing.
 pub(super) fn get_rust() -> Result<(), String> {
     let mut ask = Command::new("rustc");
     ask.args(["--print", "target-libdir", "--target", TARGET]);
@@ -120,7 +120,7 @@ pub(super) fn get_rust() -> Result<(), String> {
     finish(&mut add).map(drop)
 }
 
-/// Whether a package could be fetched; if not, the first line that `mark` begins.
+/// Converts the result of a fetch. The error is the first line that begins with `mark`.
 pub(crate) fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
     let Err(why) = result else { return Ok(()) };
     let mut lines = why.split(" | ").filter_map(|line| line.split_once(mark));
@@ -130,7 +130,7 @@ pub(crate) fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(),
     })
 }
 
-/// Makes a folder of a tool by `make`, unless it was made from this very list.
+/// Creates the folder of a tool with `make`, unless it was created from an equal list.
 pub(crate) fn whole(
     folder: &Path,
     list: &Path,

@@ -1,7 +1,7 @@
-//! The guide to programs, run as it stands: each `console` block of it in one shell, in an empty
-//! folder, each command compared with what the page says that it prints.
+//! Runs the guide to programs unchanged: each `console` block in one shell, in an empty folder. The
+//! output of each command is compared with the page.
 //!
-//! Invariant: what a command prints is compared whole, but for blanks at the ends of lines.
+//! Invariant: the complete output is compared, except blanks at line ends.
 
 use super::finish;
 use super::language::CHANGE_MODULES;
@@ -12,10 +12,10 @@ use std::process::Command;
 /// The page.
 const GUIDE: &str = "docs/guide/programs.md";
 
-/// Stands before the output of each command.
+/// Precedes the output of each command.
 const MARK: &str = "=== weir guide command ===";
 
-/// A command of the page and what it prints.
+/// A command of the page, and its printed output.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     command: String,
@@ -45,7 +45,7 @@ pub(super) fn run(weir: &Path, place: &Path) -> Result<(), String> {
     compare(&steps, &String::from_utf8_lossy(&printed))
 }
 
-/// The search path with the folder of `weir` in front.
+/// The search path, with the folder of `weir` first.
 fn path_with(weir: &Path) -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = weir.parent().map(Path::to_path_buf);
@@ -53,7 +53,7 @@ fn path_with(weir: &Path) -> OsString {
     std::env::join_paths(all).unwrap_or(path)
 }
 
-/// The commands of all `console` blocks, in order; lines with `>` go on with a command.
+/// The commands of all `console` blocks, in order. A line with `>` continues a command.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut inside = false;

@@ -1,7 +1,7 @@
-//! The languages of programs: where their sources are and which commands build them.
+//! The languages of programs: their sources, and the commands that build them.
 //!
-//! Invariant: every command runs in the folder of its sources and names them without it, so that a
-//! module does not depend on where the clone lies.
+//! Invariant: every command runs in the folder of its sources and uses relative names, so that a
+//! module does not depend on the directory of the clone.
 
 use super::compilers::{Compilers, TARGET, get_rust};
 use super::finish;
@@ -10,38 +10,39 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Memory of one page, 16 KiB of it stack, and no more.
+/// Memory of exactly one page, without growth.
 const MEMORY: [&str; 2] = ["--initial-memory=65536", "--max-memory=65536"];
 
-/// The oldest instructions, and two extensions that every engine has had for long.
+/// The baseline instructions, and two extensions that all engines support.
 const CPU: &str = "-mcpu=mvp+bulk_memory+sign_ext";
 
-/// Something that is done with the compilers there are; says why it cannot be done.
+/// An action with the available compilers. The error is the reason why it cannot be done.
 pub(super) type Step = fn(&Compilers) -> Result<(), String>;
 
 /// A language of programs.
 pub(super) struct Language {
-    /// For people.
+    /// Name for people.
     pub(super) name: &'static str,
-    /// What `weir program new --lang` calls it.
+    /// Value of `weir program new --lang`.
     pub(super) option: &'static str,
-    /// What stands after the name of a program in the name of its module.
+    /// Suffix after the name of a program in the name of its module.
     pub(super) suffix: &'static str,
     /// Folder of the sources, relative to the root.
     folder: &'static str,
-    /// How a source ends.
+    /// Extension of source files.
     ending: &'static str,
-    /// Sources that are no programs.
+    /// Source files that are not programs.
     others: &'static [&'static str],
-    /// Looks for the compiler; says why it cannot be had.
+    /// Gets the compiler. The error is the reason why it is unavailable.
     pub(super) get: Step,
-    /// Form and lints of library, programs and template, where the compiler brings a tool for them.
+    /// Checks formatting and lints of library, programs and template, if the compiler has a tool
+    /// for that.
     pub(super) lint: Option<Step>,
-    /// Builds the program of that name; the module.
+    /// Builds the program with that name. Returns the module.
     one: fn(&Compilers, &str) -> Result<PathBuf, String>,
 }
 
-/// All of them.
+/// All languages.
 pub(super) const LANGUAGES: &[Language] = &[
     Language {
         name: "Rust",
@@ -62,7 +63,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         ending: "c",
         others: &[],
         get: Compilers::get_zig,
-        // Warnings are errors when it builds.
+        // The build treats warnings as errors.
         lint: None,
         one: c,
     },
@@ -91,7 +92,7 @@ pub(super) const LANGUAGES: &[Language] = &[
 ];
 
 impl Language {
-    /// Builds every program: its name, and its module or why there is none.
+    /// Builds every program. Returns each name with its module, or with the reason of the failure.
     pub(super) fn build(
         &self,
         compilers: &Compilers,
@@ -119,7 +120,7 @@ impl Language {
     }
 }
 
-/// What around a command would change a module, or where it goes.
+/// Environment variables that would change a module, or its location.
 pub(super) const CHANGE_MODULES: [&str; 4] = [
     "CARGO_BUILD_TARGET",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -127,7 +128,7 @@ pub(super) const CHANGE_MODULES: [&str; 4] = [
     "RUSTFLAGS",
 ];
 
-/// Cargo in a folder outside of this workspace, with nothing from around it that changes a module.
+/// A cargo command outside of this workspace, without variables that change a module.
 pub(super) fn cargo_alone(arguments: &[&str]) -> Command {
     let mut cargo = crate::steps::cargo(arguments);
     for name in CHANGE_MODULES {
@@ -136,7 +137,7 @@ pub(super) fn cargo_alone(arguments: &[&str]) -> Command {
     cargo
 }
 
-/// Where the templates of projects are.
+/// The folder of the project templates.
 const TEMPLATES: &str = "crates/weir-cli/templates";
 
 fn lint_rust(compilers: &Compilers) -> Result<(), String> {
@@ -166,7 +167,7 @@ fn lint_zig(compilers: &Compilers) -> Result<(), String> {
     finish(format.current_dir(tree::root())).map(drop)
 }
 
-/// Programs in Rust that need the feature of their name.
+/// Programs in Rust that need the feature with their name.
 const WITH_FEATURE: &[&str] = &["words"];
 
 fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
@@ -176,8 +177,8 @@ fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
         "--quiet",
         "--release",
         "--locked",
-        // The library is a package of this workspace, too: with its default features, all
-        // programs would be larger.
+        // The library is also a package of this workspace, and its default features would enlarge
+        // all programs.
         "--package=reference",
         "--example",
         name,

@@ -1,8 +1,8 @@
-//! The projects that `weir program new` writes: made far from the clone, built by the commands of
-//! their README, checked, and run through their first script.
+//! Tests the projects that `weir program new` creates: outside of the clone, each project is built
+//! by the commands of its README, checked, and run with its first script.
 //!
-//! Invariant: they lie in the folder for temporary files, where nothing of this repository is
-//! found by accident.
+//! Invariant: the projects are in the folder for temporary files, where builds find no file of this
+//! repository by accident.
 
 use super::Verdict;
 use super::compilers::Compilers;
@@ -13,21 +13,21 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder for projects; it goes with this value.
+/// A folder for projects, removed when this is dropped.
 pub(super) struct Projects<'a> {
     weir: &'a Path,
     place: PathBuf,
 }
 
 impl<'a> Projects<'a> {
-    /// An empty folder; `weir` is the command that writes the projects.
+    /// Creates an empty folder. `weir` is the command that creates the projects.
     pub(super) fn new(weir: &'a Path) -> anyhow::Result<Self> {
         let place = std::env::temp_dir().join(format!("weir-projects-{}", std::process::id()));
         std::fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
         Ok(Self { weir, place })
     }
 
-    /// Writes, builds, checks and runs the project of a language.
+    /// Creates, builds, checks and runs the project of a language.
     pub(super) fn verdict(&self, language: &Language, compilers: &Compilers) -> Verdict {
         let uses_make = matches!(language.option, "c" | "zig");
         if uses_make && finish(Command::new("make").arg("--version")).is_err() {
@@ -67,12 +67,12 @@ impl<'a> Projects<'a> {
 
 impl Drop for Projects<'_> {
     fn drop(&mut self) {
-        // What is left lies among temporary files.
+        // A failure leaves only temporary files.
         drop(std::fs::remove_dir_all(&self.place));
     }
 }
 
-/// Builds a project by the command of its README; the module.
+/// Builds a project with the command of its README. Returns the module.
 fn build(option: &str, compilers: &Compilers, place: &Path) -> Result<PathBuf, String> {
     let (mut command, module) = match option {
         "rust" => (

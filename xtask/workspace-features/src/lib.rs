@@ -1,2 +1,2 @@
-//! Nothing: see the manifest.
+//! Empty: the manifest has the purpose of this package.
 #![forbid(unsafe_code)]

@@ -1,13 +1,13 @@
-//! The modules of one crate as its files declare them, and which file names items of which.
+//! The modules that the files of a crate declare, and which file names items of which other file.
 //!
-//! Invariant: a name that leads nowhere in the crate (a foreign crate, a macro) adds no use.
+//! Invariant: a name that the crate does not define (a foreign crate, a macro) adds no use.
 
 use super::Uses;
 use crate::tidy::rust_source;
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Re-exports that are followed for one name; more of them are a circle of names.
+/// Maximum re-exports that are followed for one name. A longer chain is circular.
 const HOPS_MAX: usize = 32;
 
 /// One file of the crate.
@@ -15,15 +15,15 @@ const HOPS_MAX: usize = 32;
 struct File {
     /// The path below the source folder, without the extension.
     name: String,
-    /// The module around it; `None` for the root.
+    /// The parent module; `None` for the root.
     parent: Option<usize>,
-    /// Modules in files of their own.
+    /// Child modules with their own files.
     children: BTreeMap<String, usize>,
-    /// Names that a `use` brings into the module, with what they stand for.
+    /// Names that a `use` imports into the module, each with its path.
     aliases: BTreeMap<String, Vec<String>>,
-    /// Modules of which a `use` brings in every name.
+    /// Modules from which a `use` imports every name.
     globs: Vec<Vec<String>>,
-    /// Paths that the code of the file names, with their position.
+    /// Paths in the code of the file.
     paths: Vec<Vec<String>>,
 }
 
@@ -95,7 +95,7 @@ impl Modules {
         }
     }
 
-    /// The file that defines what `path` names in the file `at`.
+    /// The file that defines the item `path`, as named in the file `at`.
     fn resolve(&self, at: usize, path: &[String], hops: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         let mut here = match first.as_str() {
@@ -113,8 +113,8 @@ impl Modules {
         self.inside(here, rest, hops, true)
     }
 
-    /// The file that defines `path`, seen from inside the module `at`; `own` if a name that is
-    /// neither a module nor an alias is defined there.
+    /// The file that defines `path`, relative to the module `at`. `own`: a name that is neither a
+    /// module nor an alias counts as defined there.
     fn inside(&self, at: usize, path: &[String], hops: usize, own: bool) -> Option<usize> {
         let hops = hops.checked_sub(1)?;
         let Some((first, rest)) = path.split_first() else {
@@ -144,7 +144,7 @@ impl Modules {
     }
 }
 
-/// The words and signs of the code of a file. Comments, literals and tests are left out.
+/// The tokens of the code of a file, without comments, literals and tests.
 fn tokens(text: &str) -> Vec<String> {
     let code = rust_source::code(text);
     let mut tokens: Vec<String> = Vec::new();
@@ -166,7 +166,7 @@ fn tokens(text: &str) -> Vec<String> {
     without_tests(&tokens)
 }
 
-/// The tokens without the items that are compiled for tests only.
+/// The tokens without items that are compiled for tests only.
 fn without_tests(tokens: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -185,7 +185,7 @@ fn without_tests(tokens: &[String]) -> Vec<String> {
                 "}" | ")" | "]" => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            // A field or a variant ends with a comma or with the braces around it.
+            // A field or a variant ends with a comma, or with the enclosing braces.
             let ends = matches!(token, ";" | "," | "}") && depth == 0;
             if ends {
                 break;
@@ -199,12 +199,12 @@ fn starts(tokens: &[String], with: &[&str]) -> bool {
     tokens.len() >= with.len() && tokens.iter().zip(with).all(|(token, with)| token == with)
 }
 
-/// Fills in what the tokens of a file say; returns the modules it declares.
+/// Fills `file` from its tokens. Returns the declared modules.
 fn scan(tokens: &[String], file: &mut File) -> Vec<String> {
     let mut declared = Vec::new();
-    // For each open brace: whether it is that of a module within the file.
+    // For each open brace: whether it belongs to an inline module.
     let mut braces: Vec<bool> = Vec::new();
-    // Names that are passed on, and used only if the code names them once more.
+    // Re-exported names. They count as used only if the code names them again.
     let mut passed_on: Vec<(String, Vec<String>)> = Vec::new();
     let mut words: BTreeSet<&str> = BTreeSet::new();
     let mut at = 0;
@@ -281,7 +281,7 @@ fn is_word(token: &str) -> bool {
         .is_some_and(|c| c.is_alphabetic() || c == '_')
 }
 
-/// A path of a module within the file, seen from the file.
+/// Converts a path in an inline module to a path in the file.
 fn outward(mut path: Vec<String>, depth: usize) -> Vec<String> {
     for _ in 0..depth {
         match path.first().map(String::as_str) {
@@ -292,7 +292,7 @@ fn outward(mut path: Vec<String>, depth: usize) -> Vec<String> {
                     break;
                 }
             }
-            // What it names is in the file.
+            // The item is in this file.
             Some("self") => return vec!["self".to_owned()],
             _ => break,
         }
@@ -300,7 +300,7 @@ fn outward(mut path: Vec<String>, depth: usize) -> Vec<String> {
     path
 }
 
-/// The names that a tree of a `use` brings in, each with its whole path.
+/// The names that a `use` tree imports, each with its full path.
 fn leaf(tree: &[String], before: &[String], leaves: &mut Vec<(String, Vec<String>)>) {
     let mut path = before.to_vec();
     let mut at = 0;
@@ -356,7 +356,7 @@ mod tests {
 
     use super::{Modules, Uses};
 
-    /// What `lib` and its modules use, as `from -> to`.
+    /// Checks the uses of `lib` and its modules, in the form `from -> to`.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let text = |name: &str| {
             let found = files.iter().find(|(other, _)| *other == name);
