@@ -318,7 +318,7 @@ macro_rules! config {
         /// The settings of a server. [`ServerConfig::KEYS`] has their names, units and defaults.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
-        #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+        #[allow(clippy::struct_excessive_bools, reason = "each is an independent setting")]
         pub struct ServerConfig {
             $(#[doc = $about] pub $name: $type,)*
         }

@@ -47,7 +47,7 @@ mod opening;
 mod phase;
 mod resources;
 mod scrape;
-#[allow(dead_code, reason = "some of it is for tests and tools")]
+#[allow(dead_code, reason = "a part of it is only for tests and tools")]
 pub mod security;
 mod server;
 mod service;

@@ -1,8 +1,8 @@
-//! A running server: its sockets, its threads, its end.
+//! A running server: its sockets, its threads, its shutdown.
 //!
-//! The end has steps: [`Server::leave`] (not ready any more, still accepting),
-//! [`Server::drain`] (accepting nothing, finishing what is open), [`Server::cut`]
-//! (at once). None of them closes the store.
+//! The shutdown has steps: [`Server::leave`] (not ready any more, still accepting),
+//! [`Server::drain`] (accepts nothing, finishes open requests), [`Server::cut`] (ends at once).
+//! None of them closes the store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use crate::security::{LOOK_EVERY, Security};
 use crate::shared::Shared;
 use crate::{native, opening, service};
 
-/// Connections that the kernel holds until they are accepted.
+/// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// How often it is looked whether the server is alive.
+/// Interval of the liveness check.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// Time for the last records of the audit when the server ends.
+/// Longest wait for the last audit records when the server ends.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A server that is running. Dropping it cuts it.
+/// A running server. Dropping it cuts it.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -44,8 +44,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A server before it has a store: settings that were checked, and ports that
-/// nobody else can have.
+/// A server without a store yet: its settings are checked, and its ports are bound.
 #[derive(Debug)]
 pub struct Bound {
     config: ServerConfig,
@@ -69,32 +68,31 @@ pub struct Opening {
     thread: JoinHandle<()>,
 }
 
-/// What there is when the store is open.
+/// The state that exists once the store is open.
 #[derive(Debug)]
 struct Ready {
     shared: Arc<Shared>,
     local: Option<LocalSocket>,
-    /// Hears when no connection is accepted any more that would be told to wait.
+    /// Notified when the ports no longer respond that the store is opening.
     switched: mpsc::Sender<()>,
 }
 
 impl Server {
-    /// Binds the addresses and starts to serve; returns when clients can
-    /// connect.
+    /// Binds the addresses and starts to serve. Returns when clients can connect.
     ///
     /// # Errors
-    /// When an address cannot be had, or would expose the store without what
-    /// protects it. Then nothing was started.
+    /// If an address cannot be bound, or would expose the store without protection. Then nothing
+    /// was started.
     pub fn start(config: ServerConfig, store: Arc<Store>) -> Result<Self, ServerError> {
         Self::bind(config)?.start(store)
     }
 
-    /// Checks the settings, reads the files they name and takes the ports,
-    /// which needs no store. Raises the soft limit of open files of the process
-    /// to its hard limit. Nobody can connect yet.
+    /// Checks the settings, reads the files that they name, and binds the ports, without a store.
+    /// Raises the soft limit of open files of the process to its hard limit. Clients cannot connect
+    /// yet.
     ///
     /// # Errors
-    /// As for [`start`](Self::start).
+    /// As [`start`](Self::start).
     pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
         config.check()?;
         let descriptors = descriptors::raise()?;
@@ -112,42 +110,43 @@ impl Server {
         })
     }
 
-    /// Where HTTP is served, with the port that the kernel chose.
+    /// The HTTP address, with the port that the kernel chose.
     #[must_use]
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http
     }
 
-    /// Where the native protocol is served.
+    /// The address of the native protocol.
     #[must_use]
     pub fn native_addr(&self) -> Option<SocketAddr> {
         self.native
     }
 
-    /// What it was told.
+    /// The configuration.
     #[must_use]
     pub fn config(&self) -> &ServerConfig {
         &self.shared.config
     }
 
-    /// Whether connections are encrypted.
+    /// Whether connections use TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.shared.security.has_tls()
     }
 
-    /// Not ready any more, so that others are asked; still serving.
+    /// Makes the server report that it is not ready, so that clients use other servers. It still
+    /// serves requests.
     pub fn leave(&self) {
         self.advance(Phase::Leaving);
     }
 
-    /// Takes nothing new and ends when everything that was begun is answered.
-    /// Does not wait for it; see [`wait`](Self::wait).
+    /// Stops accepting connections and requests; the server ends after the last response. Returns
+    /// at once; see [`wait`](Self::wait).
     pub fn drain(&self) {
         self.advance(Phase::Draining);
     }
 
-    /// Ends at once. What the store has accepted stays accepted.
+    /// Ends the server at once. Writes that the store has accepted remain accepted.
     pub fn cut(&self) {
         self.advance(Phase::Cut);
     }
@@ -160,41 +159,40 @@ impl Server {
         });
     }
 
-    /// Reads the files of identities, certificates and keys anew, as on a
-    /// hang-up signal. Connections that are open stay; what was taken back is
+    /// Reloads the files of identities, certificates and keys, as on a hang-up signal. Open
+    /// connections remain, but a revoked right is denied to them too.
     /// denied to them too.
     ///
     /// # Errors
-    /// When one of the files is wrong. Then nothing has changed.
+    /// If one of the files is not valid. Then nothing has changed.
     pub fn reload(&self) -> Result<(), ServerError> {
         Ok(self.shared.security.reload()?)
     }
 
-    /// Returns warnings for the operator, one sentence each: missing protection, a
+    /// Returns warnings for the operator, one sentence each, about missing protection or a
     /// certificate that expires soon.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.shared.security.warnings(&self.shared.config)
     }
 
-    /// Another number whenever it was seen that the server is alive: its reactor
-    /// turns, and the store takes writes and has applied something if it had
-    /// anything to do.
-    /// About once a second.
+    /// A counter that increases about once a second while the server is alive. Alive means that the
+    /// reactor runs, the store accepts writes, and the store has applied something if work was
+    /// waiting.
     #[must_use]
     pub fn beats(&self) -> u64 {
         self.shared.beats.load(Ordering::Relaxed)
     }
 
-    /// Why the store takes no more writes; `None` while it does. Its owner
-    /// drains the server then.
+    /// The error that stopped all writes to the store; `None` while it accepts writes. On an error,
+    /// the owner should drain the server.
     #[must_use]
     pub fn store_failure(&self) -> Option<Arc<StoreError>> {
         self.shared.store.poison_cause()
     }
 
-    /// Whether the consensus of this node of a cluster has ended. Its owner drains the
-    /// server then, and the process is started again.
+    /// Whether the consensus of this node of a cluster has ended. The owner should then drain the
+    /// server and restart the process.
     #[must_use]
     pub fn node_has_ended(&self) -> bool {
         let node = self.shared.cluster.as_ref();
@@ -207,12 +205,10 @@ impl Server {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until a drain has ended, or was cut short after the time that the
-    /// configuration gives it.
+    /// Waits until a drain has finished, or was cut after the configured time.
     ///
     /// # Errors
-    /// `Cut` when requests were still open at the end, `Died` after a panic of
-    /// the server itself.
+    /// `Cut` if requests were still open at the end, `Died` after a panic of the server.
     pub fn wait(mut self) -> Result<(), ServerError> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(ServerError::Died),
@@ -224,22 +220,22 @@ impl Server {
 
 impl Bound {
     /// Starts to serve a store; returns when clients can connect.
-    ///
+    /// Starts to serve a store. Returns when clients can connect.
     /// # Errors
-    /// When somebody else listens at a port by now, the socket cannot be had,
-    /// or there are no threads. Then nothing was started.
+    /// If another process listens at a port, the Unix socket cannot be created, or threads cannot
+    /// be started. Then nothing was started.
     pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
-        // The store is open: nobody has to be told to wait.
+        // The store is open, so no client must be told to wait.
         self.launch(|| 0, false)?.start(store)
     }
 
-    /// Starts to answer that the store is opening: HTTP with 503, `percent_done`
-    /// and a time to try again, a HELLO with the refusal `OPENING`; `/healthz`
-    /// with 200. Returns when clients can connect.
+    /// Starts to respond that the store is opening. HTTP returns 503 with `percent_done` and a time
+    /// to retry, and 200 for `/healthz`. HELLO is refused with `OPENING`. Returns when clients can
+    /// connect.
     ///
     /// # Errors
-    /// When somebody else listens at a port by now, or there are no threads.
-    /// Then nothing was started.
+    /// If another process listens at a port, or threads cannot be started. Then nothing was
+    /// started.
     pub fn open(
         self,
         percent_done: impl Fn() -> u64 + Send + Sync + 'static,
@@ -247,8 +243,8 @@ impl Bound {
         self.launch(percent_done, true)
     }
 
-    /// Starts the thread of the server; connections are accepted before the store
-    /// is there if they are to be answered.
+    /// Starts the thread of the server. With `answers`, it accepts connections before the store is
+    /// open.
     fn launch(
         self,
         percent_done: impl Fn() -> u64 + Send + Sync + 'static,
@@ -287,12 +283,12 @@ impl Bound {
                         switched,
                     }) = ready.await
                     {
-                        // Nobody hears it when the starter has ended.
+                        // Fails only if the starter has ended.
                         let _ = switched.send(());
                         run(shared, http, native, local).await;
                     }
                 });
-                // Threads that are still in a store call end with it.
+                // Threads that still run a store call end with their call.
                 runtime.shutdown_background();
             })
             .map_err(|source| ServerError::Runtime { source })?;
@@ -310,37 +306,36 @@ impl Bound {
 }
 
 impl Opening {
-    /// Where HTTP is answered, with the port that the kernel chose.
+    /// The HTTP address, with the port that the kernel chose.
     #[must_use]
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http
     }
 
-    /// Where the native protocol is answered.
+    /// The address of the native protocol.
     #[must_use]
     pub fn native_addr(&self) -> Option<SocketAddr> {
         self.native
     }
 
-    /// Whether connections are encrypted.
+    /// Whether connections use TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.security.has_tls()
     }
 
-    /// Serves the store from now on, at the ports that are open already.
+    /// Starts to serve the store at the ports that are already open.
     ///
     /// # Errors
-    /// When the socket cannot be had, or the thread has ended. Then the ports are
-    /// closed.
+    /// If the Unix socket cannot be created, or the thread has ended. Then the ports are closed.
     pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
         self.serve(store, None)
     }
 
-    /// As `start`, for the store of a node of a cluster. The node stays with its owner.
+    /// As `start`, for the store of a node of a cluster. The caller remains the owner of the node.
     ///
     /// # Errors
-    /// As for [`start`](Self::start).
+    /// As [`start`](Self::start).
     pub fn start_node(self, node: Arc<ClusterNode>) -> Result<Server, ServerError> {
         self.serve(Arc::clone(node.store()), Some(node))
     }
@@ -384,14 +379,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.cut();
         if let Some(thread) = self.thread.take() {
-            // Its panic was printed when it happened.
+            // The panic was printed when it happened.
             drop(thread.join());
         }
     }
 }
 
-/// As many threads as there are processors for this process; a single one
-/// needs no scheduler beside it.
+/// Creates a runtime with as many threads as this process has processors. A single thread needs no
+/// scheduler of several threads.
 fn runtime(threads: usize) -> Result<Runtime, ServerError> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -410,7 +405,7 @@ fn runtime(threads: usize) -> Result<Runtime, ServerError> {
         .map_err(|source| ServerError::Runtime { source })
 }
 
-/// The port of an address. Connections are refused until it is listened at.
+/// Binds an address. Connections are refused until the socket listens.
 fn bind(address: Option<&Address>) -> Result<Option<TcpSocket>, ServerError> {
     let Some(Address(address)) = address else {
         return Ok(None);
@@ -467,7 +462,7 @@ async fn run(
     let mut phase = shared.phase.subscribe();
     let patience = shared.config.drain;
     let late = async {
-        // The sender lives in `shared`.
+        // The sender is in `shared`.
         drop(phase.wait_for(|phase| *phase >= Phase::Draining).await);
         tokio::select! {
             () = tokio::time::sleep(patience) => {}
@@ -480,27 +475,27 @@ async fn run(
             shared.phase.send_replace(Phase::Cut);
         }
     }
-    // A caller that waits for the end may bind the ports at once.
+    // After the end, a caller that waits may bind the ports again at once.
     ports.shutdown().await;
     looking.abort();
     beating.abort();
     if let Some(audit) = shared.security.audit() {
         audit.finish();
-        // A store that answers no more must not keep the server.
+        // A store that does not respond must not block the shutdown.
         drop(tokio::time::timeout(AUDIT_PATIENCE, auditing).await);
     }
 }
 
-/// Counts as long as somebody is at work.
+/// Increments the liveness counter while the server makes progress.
 async fn beat(shared: Arc<Shared>) {
     let mut before = None;
     loop {
         let now = shared.store.stats().applied_index;
-        // What was on its way at the last look and is still there.
+        // Whether work was waiting at the last check and nothing was applied since.
         let stands = before.replace(now) == Some(now) && shared.admission.is_busy();
         let store = Arc::clone(&shared.store);
-        // A `stat` of the directory may wait for a disk. What it finds has
-        // poisoned the store.
+        // A `stat` of the directory may block on a disk. If the directory is gone, the check
+        // poisons the store.
         drop(tokio::task::spawn_blocking(move || store.check_directory()).await);
         if !stands && !shared.store.is_poisoned() {
             shared.beats.fetch_add(1, Ordering::Relaxed);
@@ -509,7 +504,7 @@ async fn beat(shared: Arc<Shared>) {
     }
 }
 
-/// Looks every now and then whether files have changed.
+/// Checks periodically whether files have changed.
 async fn look(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -521,7 +516,7 @@ async fn look(shared: Arc<Shared>) {
     }
 }
 
-/// Writes down what is to be remembered, until the end.
+/// Writes audit records until the server ends.
 async fn audit(shared: Arc<Shared>) {
     if let Some(audit) = shared.security.audit() {
         let store = Arc::clone(&shared.store);

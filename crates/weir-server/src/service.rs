@@ -1,9 +1,9 @@
 //! Checks and dispatches HTTP requests of both versions of the protocol.
 //!
-//! [`Edge::start`] accepts a request with its whole body, and answers at once if no
-//! operation has to wait; [`Edge::call`] accepts a request whose body is still
-//! arriving. Both run these checks in this order, before any work that costs more
-//! than parsing: host, resource, method, origin, right, parameters, size.
+//! [`Edge::start`] accepts a request with its whole body, and responds at once if no operation has
+//! to wait. [`Edge::call`] accepts a request whose body is still arriving. Before any work that
+//! costs more than parsing, both run these checks in this order: host, resource, method, origin,
+//! right, parameters, size.
 
 pub(crate) mod listen;
 pub(crate) mod visit;
@@ -82,7 +82,7 @@ type Routed = (Box<Call>, &'static Operation);
 /// The result of the checks.
 enum Checked {
     Open(&'static Operation),
-    /// The response is ready, as for OPTIONS.
+    /// The response is ready, for example for OPTIONS.
     Answered(Reply),
 }
 
@@ -110,7 +110,7 @@ impl BodySource for Charged<'_> {
 }
 
 impl Edge {
-    /// Runs the checks. `length` is that of the body in bytes, if the client declared it.
+    /// Runs the checks. `length` is the length of the body in bytes, if declared.
     fn open(&self, head: Head, peer: Peer, length: Option<u64>) -> Result<Routed, Reply> {
         let begun = Instant::now();
         let trace = head.text(FieldName::Traceparent).and_then(trace_id);
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(found("/v1/topics/a%2eb").unwrap().topic, "a.b");
     }
 
-    /// Block style, members in order, texts in double quotes.
+    /// Block style, members in order, strings in double quotes.
     fn yaml(value: &Value, depth: usize, out: &mut String) {
         let pad = "  ".repeat(depth);
         match value {

@@ -1,12 +1,10 @@
-//! Whose session it is (docs/decisions/0045).
+//! Ownership of sessions (docs/decisions/0045).
 //!
-//! A client id is what its client says it is. Where principals are known, the
-//! store sees another one: a hash of principal and client id, so that nobody
-//! can take the nonces of another principal, whatever ids it knows. And each
-//! principal has a share of the sessions that the store keeps.
+//! Clients choose their client ids. If principals are known, the store gets another id: a hash of
+//! principal and client id. So no principal can use the nonces of another one, even with its client
+//! id. Each principal also has a maximum number of sessions in the store.
 //!
-//! The uses are counted since the start of the server; sessions from before it
-//! count from their next use on.
+//! Uses are counted since the start of the server. An older session counts from its next use.
 //!
 //! Invariant: the store is never called under the lock.
 
@@ -21,23 +19,23 @@ use weir_core::limits::SESSION_TTL_MS;
 
 use crate::security::Principal;
 
-/// Time from a session's last use after which it may make room for another.
+/// Time without use after which a session no longer counts.
 const IDLE: Duration = Duration::from_millis(SESSION_TTL_MS);
-/// What a principal is told that has all of its sessions.
+/// Error text for a principal that has its maximum number of sessions.
 pub(crate) const SESSIONS_FULL: &str =
     "this principal has as many sessions as it may have within a day";
-/// Least time between two looks for sessions of a principal that are over.
+/// Shortest interval between two searches for unused sessions of a principal.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The sessions of all principals.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// Sessions of one principal.
+    /// Maximum number of sessions of one principal.
     max: usize,
     shares: Mutex<HashMap<String, Share>>,
 }
 
-/// Those of one principal.
+/// The sessions of one principal.
 #[derive(Debug, Default)]
 struct Share {
     uses: HashMap<ClientId, Use>,
@@ -46,9 +44,9 @@ struct Share {
 
 #[derive(Debug)]
 struct Use {
-    /// Requests and connections that use it now.
+    /// Number of requests and connections that use it now.
     open: usize,
-    /// When the last one before them ended.
+    /// When the last use ended.
     used: Instant,
 }
 
@@ -61,18 +59,18 @@ impl Use {
 /// Why a session cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
-    /// It was used before principals were known, so it is not known whose it is.
+    /// It was used before principals were known, so its owner is not known.
     Expired,
-    /// The principal has all of its sessions.
+    /// The principal has its maximum number of sessions.
     Full,
 }
 
-/// A session that is being used.
+/// A session in use.
 #[derive(Debug)]
 pub(crate) struct InUse {
-    /// The id under which the store knows it.
+    /// The client id in the store.
     pub(crate) client: ClientId,
-    /// Who counts it, and for whom.
+    /// The counter of the session and the name of its principal; `None` if it is not counted.
     counted: Option<(Arc<Sessions>, String)>,
 }
 
@@ -90,10 +88,10 @@ impl Drop for InUse {
     }
 }
 
-/// The id under which the store knows the session `client` of a principal: the
-/// first 16 bytes of SHA-256 over the name and the id, each after its length
-/// in 8 bytes. The id itself for the owner of the directory, who has the files
-/// anyway, and where nobody is known.
+/// Returns the client id in the store for the session `client` of a principal. It is the first 16
+/// bytes of SHA-256 over the name and the id, each after its length in 8 bytes. Without a
+/// principal, it is `client` itself; so it is for the owner of the directory, who can access the
+/// files anyway.
 pub(crate) fn stored(principal: &Principal, client: ClientId) -> ClientId {
     if client.is_none() || principal.name.is_empty() || principal.is_owner() {
         return client;
@@ -110,7 +108,7 @@ pub(crate) fn stored(principal: &Principal, client: ClientId) -> ClientId {
 }
 
 impl Sessions {
-    /// At most `max` for each principal.
+    /// Allows at most `max` sessions for each principal.
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,
@@ -118,9 +116,8 @@ impl Sessions {
         }
     }
 
-    /// Uses the session that `principal` calls `client`. `first` is the lowest
-    /// nonce that it asks about, if it does; `last_nonce` what the store knows
-    /// of an id.
+    /// Starts a use of the session that `principal` calls `client`. `first` is the lowest nonce of
+    /// the request, if it has one. `last_nonce` returns the last nonce of an id in the store.
     pub(crate) fn enter(
         self: &Arc<Self>,
         principal: &Principal,
@@ -133,12 +130,12 @@ impl Sessions {
         if id != client && last == 0 && first.is_some_and(|first| first <= last_nonce(client)) {
             return Err(Shut::Expired);
         }
-        // The store refuses to begin with another nonce.
+        // The store refuses a new session with another first nonce.
         let begins = last > 0 || first.is_none_or(|first| first == 1);
         self.count(principal, id, begins, last_nonce)
     }
 
-    /// As `enter`, for an id that is the principal's whatever it is called.
+    /// As `enter`, for an id that already belongs to the principal.
     pub(crate) fn enter_own(
         self: &Arc<Self>,
         principal: &Principal,
@@ -164,7 +161,7 @@ impl Sessions {
         let name = &principal.name;
         let is_known = last_nonce(id) > 0;
         if !self.take(name, id, is_known) {
-            // Those that were never written under take no place in the store.
+            // Sessions without a write occupy no place in the store.
             let unused = self.closed(name);
             let unused = unused.filter(|id| last_nonce(*id) == 0).collect();
             self.forget(name, unused);
@@ -178,7 +175,8 @@ impl Sessions {
         })
     }
 
-    /// Counts one more use of the session; false if there is no room for it.
+    /// Counts one more use of the session. Returns false if the principal has its maximum number of
+    /// sessions.
     fn take(&self, name: &str, id: ClientId, is_known: bool) -> bool {
         let now = Instant::now();
         let mut shares = self.lock();
@@ -198,8 +196,8 @@ impl Sessions {
         true
     }
 
-    /// Sessions of a principal that nobody uses now; none when they were looked
-    /// through a moment ago. Those whose time is over are forgotten.
+    /// Returns the sessions of a principal that are not in use, and drops expired ones. Returns
+    /// none if the last search was less than `LOOK_AGAIN` ago.
     fn closed(&self, name: &str) -> impl Iterator<Item = ClientId> + use<> {
         let now = Instant::now();
         let mut shares = self.lock();
@@ -254,7 +252,7 @@ mod tests {
         assert_ne!(stored(&a, client(1)), stored(&a, client(2)));
         assert_eq!(stored(&principal(""), client(1)), client(1));
         assert_eq!(stored(&a, ClientId::NONE), ClientId::NONE);
-        // As docs/formats/native.md computes it.
+        // Computed as in docs/formats/native.md.
         let id = stored(&principal("loader"), client(0x11));
         assert_eq!(id.to_string(), "a4a4797f3a49f5a96d18282b2cdf57e8");
     }
@@ -267,7 +265,7 @@ mod tests {
         let [one, two] = [1, 2].map(|n| sessions.enter(&a, client(n), Some(1), none).unwrap());
         let full = sessions.enter(&a, client(3), Some(1), none);
         assert_eq!(full.unwrap_err(), Shut::Full);
-        // Again, later nonces of nobody, other principals: all of that may be.
+        // Allowed: a session again, a later nonce of an unknown session, other principals.
         drop(sessions.enter(&a, client(2), Some(1), none).unwrap());
         drop(sessions.enter(&a, client(3), Some(2), none).unwrap());
         drop(
@@ -280,7 +278,7 @@ mod tests {
                 .enter(&principal(""), client(3), None, none)
                 .unwrap(),
         );
-        // What the store knows already takes no new place in it.
+        // A session that the store already has needs no new place.
         drop(sessions.enter(&a, client(4), Some(2), |_| 1).unwrap());
         drop((one, two));
         let forget = |sessions: &Sessions| {
@@ -289,7 +287,7 @@ mod tests {
             }
         };
         forget(&sessions);
-        // Written under, they stay.
+        // Sessions with a write keep their place.
         let full = sessions.enter(&a, client(3), Some(1), |id| {
             u64::from(id != stored(&a, client(3)) && id != client(3))
         });

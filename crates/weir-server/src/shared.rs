@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! State that all connections of a server share.
 
 use std::io;
 use std::sync::Arc;
@@ -22,41 +22,41 @@ use crate::security::{Denied, Principal, Right, Security};
 use crate::sessions::Sessions;
 use crate::wake_batches::WakeBatches;
 
-/// Shared by all ports and connections.
+/// State that all ports and connections share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// The store that is served.
+    /// The store.
     pub(crate) store: Arc<Store>,
-    /// The node that the store is, if it is one of a cluster.
+    /// The node of a cluster to which the store belongs, if any.
     pub(crate) cluster: Option<Arc<ClusterNode>>,
-    /// What was configured.
+    /// The configuration.
     pub(crate) config: ServerConfig,
-    /// What is counted.
+    /// The counters.
     pub(crate) metrics: Arc<Metrics>,
-    /// Wakes between the store and the reactor.
+    /// Batched wake-ups between the store and the reactor.
     pub(crate) wake_batches: Arc<WakeBatches>,
-    /// Room for writes. Ask before each `Store::propose`.
+    /// Admission of writes, required before each `Store::propose`.
     pub(crate) admission: Admission,
-    /// Threads that read and render records for an answer.
+    /// Threads that read and render records for responses.
     pub(crate) readers: Readers,
-    /// Connections of all ports.
+    /// The connections of all ports.
     pub(crate) connections: Arc<ConnectionTable>,
-    /// How many descriptors they may take.
+    /// How many descriptors connections may use.
     pub(crate) descriptors: Descriptors,
-    /// Who may come in, and do what.
+    /// Authentication, rights, rates and TLS.
     pub(crate) security: Arc<Security>,
-    /// Whose the sessions are.
+    /// The sessions of principals.
     pub(crate) sessions: Arc<Sessions>,
-    /// Moves as long as the reactor turns and the store does what it was given.
+    /// Liveness counter, which increases while the reactor runs and the store applies its work.
     pub(crate) beats: AtomicU64,
-    /// When the server was started.
+    /// When the server started.
     pub(crate) started: Instant,
     /// Progress of the shutdown; each change wakes its subscribers.
     pub(crate) phase: watch::Sender<Phase>,
 }
 
 impl Shared {
-    /// `routes` are the labels under which requests of HTTP are counted.
+    /// `routes` are the labels of the counters of HTTP requests.
     pub(crate) fn new(
         config: ServerConfig,
         store: Arc<Store>,
@@ -94,7 +94,7 @@ impl Shared {
         self
     }
 
-    /// Room for intentions of so many bytes, among those of their kind; none at
+    /// Admits intentions of this many bytes to their lane of the queue. `None`: there is no room at
     /// present.
     pub(crate) fn room(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
         if self.store.is_costly(intentions) {
@@ -104,16 +104,15 @@ impl Shared {
         }
     }
 
-    /// Hands intentions over, of which the store is told at the end of this
-    /// turn.
+    /// Proposes intentions. The commit thread is woken at the end of this turn of the reactor.
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         let proposal = self.store.propose_quietly(intentions)?;
         self.wake_batches.handed_over();
         Ok(proposal)
     }
 
-    /// Whether the principal may do this to the topic; the one question that
-    /// each request of each port asks.
+    /// Checks that the principal has the right on the topic. Every request of every port is checked
+    /// here.
     pub(crate) fn authorize(
         &self,
         principal: &Principal,
@@ -123,14 +122,14 @@ impl Shared {
         self.security.authorize(principal, right, topic)
     }
 
-    /// Whether requests should be sent here: the one answer of `/readyz`,
-    /// `weir_ready` and the watchdog.
+    /// Whether clients should send requests to this server. `/readyz`, `weir_ready` and the
+    /// watchdog report this value.
     pub(crate) fn is_ready(&self) -> bool {
         let has_ended = self.cluster.as_ref().is_some_and(|node| node.is_ended());
         self.phase() == Phase::Open && !self.store.is_poisoned() && !has_ended
     }
 
-    /// How far the end has come.
+    /// The current phase of the shutdown.
     pub(crate) fn phase(&self) -> Phase {
         *self.phase.borrow()
     }

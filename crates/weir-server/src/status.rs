@@ -1,8 +1,8 @@
-//! What holds for the server and its store at one moment, for both ports: names and values, as
-//! docs/formats/native.md (section 8) lists them.
+//! The status of the server and its store at one moment, for both ports: names and values, as
+//! listed in docs/formats/native.md (section 8).
 //!
-//! Invariant: nothing here waits for the log or for a budget, so the status of an overloaded
-//! server is answered too.
+//! Invariant: this module waits neither for the log nor for a budget, so an overloaded server still
+//! reports its status.
 
 use weir_protocol::StatusValue;
 use weir_store::Store;
@@ -11,11 +11,11 @@ use crate::limits::memory;
 use crate::security::now_ms;
 use crate::shared::Shared;
 
-/// A name, and what stands there.
+/// A name and its value.
 pub(crate) type Field = (&'static str, StatusValue);
 
-/// The fields of a status; those that are not known are left out. Asks the file system, so it
-/// must not run on a reactor thread.
+/// Returns the fields of the status, without unknown ones. Accesses the file system, so it must not
+/// run on a reactor thread.
 pub(crate) fn fields(shared: &Shared) -> Vec<Field> {
     let mut fields = Vec::new();
     of_server(&mut fields, shared);

@@ -1,14 +1,14 @@
 //! Batches the wake-ups between the reactor and the commit thread of the store.
 //!
-//! A wake-up of a thread is a system call and a context switch, which cost more
-//! than the write itself. Writes that begin in one turn of the reactor wake the
-//! commit thread once, after all tasks that were ready in that turn. Answers of
-//! the commit thread wake the reactor once until it has taken them. No write
-//! waits for others: a single write wakes the commit thread when its task returns.
+//! Waking a thread takes a system call and a context switch, which cost more than the write itself.
+//! Writes that start in one turn of the reactor wake the commit thread once, after all tasks that
+//! were ready in that turn. Verdicts of the commit thread wake the reactor once, until it has
+//! processed them. No write waits for others: a single write wakes the commit thread when its task
+//! returns.
 //!
 //! Invariants:
-//! - the commit thread is woken after every write;
-//! - every waker that is kept is called.
+//! - The commit thread is woken after every write.
+//! - Every stored waker is called.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::task::{Wake, Waker};
 use tokio::sync::Notify;
 use weir_store::Store;
 
-/// Shared by everything that writes.
+/// Shared by all code that writes.
 #[derive(Debug, Default)]
 pub(crate) struct WakeBatches {
     handed: Notify,
@@ -26,12 +26,12 @@ pub(crate) struct WakeBatches {
 }
 
 impl WakeBatches {
-    /// The store has a write of which it was not told.
+    /// Records that the store has a write and was not woken for it.
     pub(crate) fn handed_over(&self) {
         self.handed.notify_one();
     }
 
-    /// A waker for a proposal: it has `waker` called on the reactor.
+    /// Returns a waker for a proposal, which calls `waker` on the reactor.
     pub(crate) fn waker(self: &Arc<Self>, waker: &Waker) -> Waker {
         Waker::from(Arc::new(Answered {
             wake_batches: Arc::clone(self),
@@ -53,7 +53,7 @@ impl WakeBatches {
         self.wakers.lock()
     }
 
-    /// Passes on what is handed over and answered, for ever.
+    /// Forwards wake-ups in both directions; never returns.
     pub(crate) async fn run(&self, store: &Store) {
         let mut wakers = Vec::new();
         loop {

@@ -1,9 +1,8 @@
-//! A server that is killed under five writing clients loses nothing that was
-//! acknowledged and doubles nothing.
+//! A server that is killed while five clients write neither loses nor duplicates an acknowledged
+//! write.
 //!
-//! The server is this very program, started again with a directory in its
-//! environment; each cycle kills it with SIGKILL, and a new one takes its place
-//! at the same address. The clients never stop.
+//! The server is this program, started again with a directory in its environment. Each cycle kills
+//! it with SIGKILL and starts a new one at its address. The clients never stop.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,15 +23,15 @@ use weir::{
 use weir_server::{Address, Server, ServerConfig};
 use weir_store::Store;
 
-/// Directory of the store, for the process that is the server.
+/// Variable with the directory of the store, for the server process.
 const DIRECTORY: &str = "WEIR_TEST_KILL_DIRECTORY";
-/// Its address.
+/// Variable with the address of the server.
 const ADDRESS: &str = "WEIR_TEST_KILL_ADDRESS";
-/// Cycles unless this says otherwise.
+/// Variable with the number of cycles.
 const CYCLES: &str = "WEIR_TEST_KILL_CYCLES";
 const WRITERS: u8 = 5;
 
-/// Not a test of its own: the server of the one below.
+/// The server of the test below, not a separate test.
 #[test]
 fn server_of_the_kill_test() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -48,7 +47,7 @@ fn server_of_the_kill_test() {
     config.native = Some(Address(std::env::var(ADDRESS).unwrap().parse().unwrap()));
     let server = Server::start(config, store).unwrap();
     println!("\nserves {}", server.native_addr().unwrap());
-    // Until it is killed, or the test is gone and closes the pipe.
+    // Until the process is killed, or the test ends and closes the pipe.
     let mut line = String::new();
     drop(std::io::stdin().read_line(&mut line));
 }
@@ -67,8 +66,7 @@ fn start(directory: &Path, address: &str) -> (Child, String) {
     (child, served.expect("the server starts"))
 }
 
-/// Writes numbers until told to stop; returns how many were acknowledged, all
-/// of them in the end.
+/// Writes numbers until `stop` is set, and waits for all acknowledgements. Returns their number.
 fn writer(url: &str, number: u8, stop: &AtomicBool, acknowledged: &AtomicU64) -> u64 {
     let mut options = ConnectOptions::default();
     options.patience = Duration::from_mins(2);
@@ -119,7 +117,7 @@ fn a_killed_server_loses_nothing_acknowledged_and_doubles_nothing() {
             .map(|number| scope.spawn(move || writer(url, number, stop, acknowledged)))
             .collect();
         for cycle in 0..cycles {
-            // Some work in each life, another amount each time.
+            // A different amount of work in each cycle.
             let until = acknowledged.load(Ordering::Relaxed) + 100 + cycle % 7 * 40;
             while acknowledged.load(Ordering::Relaxed) < until {
                 assert!(
@@ -129,14 +127,14 @@ fn a_killed_server_loses_nothing_acknowledged_and_doubles_nothing() {
                 );
                 std::thread::yield_now();
             }
-            // The old one first: it has the directory and the address.
+            // The old process first, because it holds the directory and the address.
             server.kill().unwrap();
             server.wait().unwrap();
             server = start(dir.path(), &address).0;
             let done = cycle + 1;
             if done % 100 == 0 || done == cycles {
                 let count = acknowledged.load(Ordering::Relaxed);
-                // Not by a macro, whose output is shown of failed tests only.
+                // Not by a macro, because its output is shown only for failed tests.
                 drop(writeln!(
                     std::io::stderr(),
                     "killed {done} of {cycles} times, {count} writes acknowledged"

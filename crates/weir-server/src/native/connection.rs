@@ -50,7 +50,7 @@ const LOOKS_DOUBLE: u32 = 4;
 const TURN_PACKETS: usize = 64;
 
 /// A connection and its state.
-#[allow(clippy::struct_excessive_bools, reason = "each is true by itself")]
+#[allow(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(super) struct Connection<S> {
     pub(super) port: Arc<Port>,
     pub(super) number: u64,

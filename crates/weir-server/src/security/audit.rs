@@ -72,7 +72,7 @@ struct Note {
     lost: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }

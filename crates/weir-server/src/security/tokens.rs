@@ -1,16 +1,14 @@
-//! Tokens: what a client shows to prove who it is.
+//! Tokens, with which clients authenticate.
 //!
-//! `weir_` ID `_` SECRET: the id (8 hexadecimal digits) finds the entry, the
-//! secret (64 digits, 256 bits of the system's randomness) proves it. At rest
-//! there is the SHA-256 of the whole text. A slow hash would protect secrets
-//! that can be guessed; 256 random bits cannot, and a slow hash would be paid
-//! for on each request.
+//! A token is `weir_` ID `_` SECRET. The id (8 hexadecimal digits) identifies the entry. The secret
+//! (64 digits, 256 random bits from the system) authenticates the client. The file stores the
+//! SHA-256 of the whole text. A slow hash would protect secrets that can be guessed, but 256 random
+//! bits cannot be guessed, and each request would pay for the slow hash.
 //!
 //! Invariants:
 //! - No token is in a log, an error or debug output ([`Token`] has no
 //!   `Display`, and its `Debug` prints nothing).
-//! - The time of a comparison does not depend on how much of a secret was
-//!   right.
+//! - The time of a comparison does not depend on how many bytes of a secret are correct.
 
 use std::fmt;
 
@@ -18,22 +16,22 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Bytes of a token that are looked at; longer ones are wrong.
+/// Maximum length of a token in bytes; longer ones are refused.
 pub const TOKEN_BYTES_MAX: usize = 4_096;
 
 const PREFIX: &str = "weir_";
 const ID_BYTES: usize = 4;
 const SECRET_BYTES: usize = 32;
 
-/// A token in clear. It exists where it is made, to be printed once.
+/// A token in clear. It exists only when it is created, to be printed once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A new one, from the randomness of the system.
+    /// Creates a token from the randomness of the system.
     ///
     /// # Errors
-    /// When the system has none to give.
+    /// If the system provides no randomness.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; ID_BYTES + SECRET_BYTES];
         let mut filled = 0;
@@ -48,19 +46,19 @@ impl Token {
         )))
     }
 
-    /// The text, for the one who asked for it.
+    /// The text, for the user who requested the token.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The part that is no secret.
+    /// The id, which is not secret.
     #[must_use]
     pub fn id(&self) -> &str {
         id_of(&self.0).unwrap_or_default()
     }
 
-    /// What may be kept.
+    /// The hash, which may be stored.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(&self.0)
@@ -73,7 +71,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// SHA-256 of a token. Comparing takes the same time whatever the bytes are.
+/// SHA-256 of a token. The time of a comparison does not depend on the bytes.
 #[derive(Clone, Copy)]
 pub struct TokenHash([u8; 32]);
 
@@ -82,7 +80,7 @@ impl TokenHash {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Reads `sha256:` and 64 hexadecimal digits.
+    /// Parses `sha256:` and 64 hexadecimal digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("sha256:")?;
         let hash = HEXLOWER.decode(digits.as_bytes()).ok()?;
@@ -106,7 +104,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// The id in a token's text, if it has the form of one.
+/// Returns the id in the text of a token; `None` if the text is not a token.
 pub(crate) fn id_of(text: &str) -> Option<&str> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     let formed = is_id(id) && secret.len() == SECRET_BYTES * 2 && secret.bytes().all(is_digit);
@@ -137,7 +135,7 @@ mod tests {
         let kept = TokenHash::parse(&one.hash().to_string()).unwrap();
         assert!(kept.matches(&TokenHash::of(one.expose())));
         assert!(!kept.matches(&TokenHash::of(two.expose())));
-        // Any single wrong digit.
+        // Any single digit changed.
         for at in 0..78 {
             let mut bytes = one.expose().as_bytes().to_vec();
             bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };

@@ -17,11 +17,11 @@ use crate::security::Protocol;
 use crate::service::{self, visit::Visit};
 use crate::shared::Shared;
 
-/// How long nothing is accepted after the system had no descriptor left.
+/// Pause after the system had no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves connections of this listener until the server drains; returns when
-/// the last one has ended.
+/// Serves connections of this listener until the server drains. Returns after the last connection
+/// has ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -37,7 +37,7 @@ pub(crate) async fn serve(
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => break,
         };
         let Ok((stream, address)) = accepted else {
-            // Most likely there are no descriptors left; some will be freed.
+            // Probably no descriptors are left; some will be released.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
@@ -50,21 +50,22 @@ pub(crate) async fn serve(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
-    // It ends by itself when the server drains.
+    // The sweeper ends when the server drains.
     drop(sweeper.await);
 }
 
-/// Serves a connection until its end, or until its place is needed.
+/// Serves a connection until it ends or is evicted.
 async fn served(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slot: Arc<Slot>) {
     tokio::select! {
-        // Made in its place: one that is moved there has room for itself twice.
+        // Created in place, because a future that is moved into `select!` would need its memory
+        // twice.
         () = connection(stream, edge, address, Arc::clone(&slot)) => {}
         () = slot.evicted() => {}
     }
 }
 
 async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slot: Arc<Slot>) {
-    // Without it small answers wait for the acknowledgement of the one before.
+    // Otherwise a small response waits for the acknowledgement of the previous one.
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -90,14 +91,14 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slo
 
 #[cfg(test)]
 mod tests {
-    /// Bytes of what `make` makes.
+    /// Size in bytes of the future that `make` returns.
     fn size<A, B, C, D, F>(_make: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }
 
     #[test]
     fn a_connection_that_waits_is_small() {
-        // Besides what it reads into.
+        // Without the receive buffer.
         let bytes = size(super::served);
         assert!(bytes <= 3_000, "{bytes}");
     }

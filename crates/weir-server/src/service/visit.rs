@@ -1,4 +1,4 @@
-//! The edge behind one connection of HTTP/1.1.
+//! The service of one HTTP/1.1 connection.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::http::responder::Responder;
 use crate::limits::admission::Admission;
 use crate::resources::context::{Edge, Peer};
 
-/// Somebody's requests to the edge.
+/// The requests of one connection to the edge.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
     pub(crate) edge: Arc<Edge>,

@@ -1,11 +1,10 @@
-//! A client that knows no more of HTTP than it must, so that it shows what is
-//! really sent.
+//! A minimal HTTP client, which shows the exact bytes that the server sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Far beyond what any step takes: only a hang reaches it.
+/// Much longer than any step needs: a test reaches it only if it hangs.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Client {
@@ -34,7 +33,7 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// Last part of the type of a problem.
+    /// Returns the last part of the `type` of a problem.
     pub fn problem(&self) -> String {
         let json = self.json();
         let kind = json["type"].as_str().unwrap_or_default();
@@ -57,11 +56,11 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Sends in pieces that end at these places.
+    /// Sends the bytes in pieces that end at `cuts`.
     pub fn send_cut(&mut self, bytes: &[u8], cuts: impl Iterator<Item = usize>) {
         let mut from = 0;
         for cut in cuts.chain([bytes.len()]) {
-            // The server may have ended the connection already.
+            // The server may have closed the connection already.
             if self.stream.write_all(&bytes[from..cut]).is_err() {
                 return;
             }
@@ -74,7 +73,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Reads some more; false at the end.
+    /// Reads more bytes; returns false at the end.
     pub fn fill(&mut self) -> bool {
         let mut piece = [0; 4096];
         match self.stream.read(&mut piece) {
@@ -88,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has ended the connection, with nothing more to say.
+    /// Whether the server has closed the connection without further bytes.
     pub fn is_closed(&mut self) -> bool {
         while self.fill() {}
         self.buffer.is_empty()

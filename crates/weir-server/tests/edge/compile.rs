@@ -1,5 +1,4 @@
-//! A module that takes long to compile holds up nobody, even on a server of one
-//! thread.
+//! A module that takes long to compile blocks no other request, even on a server with one thread.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,7 +10,7 @@ use weir_store::{OpenOptions, Store};
 use crate::client::Client;
 use crate::world::{options, request};
 
-/// An engine that says when it begins, and goes on when it is told to.
+/// An engine that reports its start, and waits for a signal.
 #[derive(Debug)]
 struct Slow {
     begins: Mutex<Sender<()>>,
@@ -58,7 +57,7 @@ fn a_module_that_is_compiled_holds_up_nobody() {
     let fields = "Content-Type: application/wasm";
     slow.send(&request("PUT /v1/topics/t/program", fields, b"module"));
     begun.recv().unwrap();
-    // If this waits, so does everybody.
+    // If this request waits, every request waits.
     let mut other = Client::connect(address);
     other.send(&request("GET /healthz", "", b""));
     let healthy = other.stream.peek(&mut [0]);

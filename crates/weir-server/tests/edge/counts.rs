@@ -1,21 +1,21 @@
-//! `/metrics`: text that reads as `OpenMetrics`, counts that are those of the
-//! client, and no more series however odd the requests are.
+//! `/metrics`: the text is valid `OpenMetrics`, the counters match the requests, and odd requests
+//! add no series.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::{World, world};
 
-/// Series of the edge that there may be, whatever clients do.
+/// Maximum number of series of the edge, whatever clients send.
 const SERIES_MAX: usize = 2_000;
 
-/// What a name may consist of.
+/// Whether a text is a valid name.
 fn is_name(text: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b':';
     let mut bytes = text.bytes();
     bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit())
 }
 
-/// Labels between braces; values end at a quote that is not escaped.
+/// Checks labels between braces; values end at an unescaped quote.
 fn check_labels(text: &str) {
     let mut rest = text;
     let mut names = BTreeSet::new();
@@ -33,7 +33,7 @@ fn check_labels(text: &str) {
     }
 }
 
-/// The samples of a page, by name and labels; panics when it is no `OpenMetrics`.
+/// Returns the samples of a page by name and labels. Panics if the page is not `OpenMetrics`.
 fn samples(world: &World) -> BTreeMap<String, f64> {
     let accept = "Accept: application/openmetrics-text";
     let page = world.ask("GET /metrics", accept, b"");
@@ -64,7 +64,7 @@ fn samples(world: &World) -> BTreeMap<String, f64> {
                 "HELP" | "UNIT" => {}
                 _ => panic!("{line}"),
             }
-            // What belongs to a family stands together.
+            // The samples of a family are adjacent.
             name.clone_into(&mut family);
             continue;
         }
@@ -126,7 +126,7 @@ fn the_counts_are_those_of_the_client() {
             "{method} {status}: {counts:?}"
         );
     }
-    // Every request is in a bucket, and no bucket has fewer than the one before.
+    // Every request is in a bucket, and the counts of the buckets never decrease.
     let bucket = |bound: &str| {
         let labels = format!("{{route=\"{events}\",le=\"{bound}\"}}");
         after.get(&format!("weir_http_request_seconds_bucket{labels}"))
@@ -144,7 +144,7 @@ fn odd_requests_make_no_series() {
     assert_eq!(world.ask("GET /a", "", b"").status, 404);
     assert_eq!(world.ask("BREW /b", "", b"").status, 404);
     assert_eq!(world.ask("GET /v1/topics/a/keys/k", "", b"").status, 404);
-    // That of the page itself is on the next one.
+    // The request for a page is counted on the next page.
     drop(samples(&world));
     let before = samples(&world);
     for n in 0..200 {
@@ -162,7 +162,7 @@ fn odd_requests_make_no_series() {
     assert!(after.len() < SERIES_MAX, "{}", after.len());
 }
 
-/// Names of metrics in a text: those that follow `before`, with what they may consist of.
+/// Returns the names of metrics in a text that follow `before`.
 fn names_after<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
     let starts = text.match_indices(before).map(|(at, _)| at + before.len());
     let names = starts.map(|start| {
@@ -188,7 +188,7 @@ fn the_page_of_metrics_lists_what_there_is() {
     let listed = names_after(&rows, "`");
     let missing: Vec<_> = printed.difference(&listed).collect();
     assert_eq!(missing, [&""; 0], "not in docs/operating/metrics.md");
-    // A cluster, groups and programs print further ones.
+    // A cluster, groups and programs add further families.
     let sources = [
         include_str!("../../src/scrape.rs"),
         include_str!("../../src/scrape/cluster.rs"),

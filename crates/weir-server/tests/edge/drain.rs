@@ -1,4 +1,4 @@
-//! The end of a server under load: what was answered is there, once.
+//! Shutdown under load: acknowledged writes are stored exactly once.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::client::PATIENCE;
 use crate::hold::BlockedThread;
 use crate::world::{options, request, world};
 
-/// Posts numbers until the server ends; those that were answered with 201.
+/// Posts numbers until the server ends. Returns those that were acknowledged with 201.
 fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<String> {
     let mut kept = Vec::new();
     let mut n = 0;
@@ -30,7 +30,7 @@ fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<St
             }
             let mut reply = Vec::new();
             let mut piece = [0; 1024];
-            // The answer is one write, and ends with the line of its object.
+            // The server writes the response at once, and it ends with the line of its object.
             while !reply.ends_with(b"}\n") {
                 match stream.read(&mut piece) {
                     Ok(got) if got > 0 => reply.extend_from_slice(&piece[..got]),
@@ -85,14 +85,13 @@ fn a_drain_loses_and_doubles_nothing() {
     for body in &kept {
         assert_eq!(found.get(body), Some(&1), "{body}");
     }
-    // In a drain every write that was accepted is answered, so nothing is
-    // there that nobody heard of.
+    // During a drain every accepted write gets a response, so the store has no other records than
+    // these and CREATE.
     assert_eq!(found.len(), kept.len() + 1);
 }
 
-/// What was begun when the drain came is answered, all of it, and only the last
-/// answer says that nothing follows: a client sends again what it finds after
-/// such an answer.
+/// Every request that started before the drain gets a response. Only the last response announces
+/// that the connection closes, because a client retries all requests after such a response.
 #[test]
 fn a_drain_answers_every_request_that_was_begun() {
     const REQUESTS: u64 = 16;
@@ -105,7 +104,7 @@ fn a_drain_answers_every_request_that_was_begun() {
         all.extend(request("POST /v1/topics/t/events", "", body.as_bytes()));
     }
     client.send(&all);
-    // They wait for the store.
+    // Wait until all requests are in the queue of the store.
     let in_flight = || {
         let page = world.ask("GET /metrics", "", b"");
         let line = page.text().lines().find_map(|line| {

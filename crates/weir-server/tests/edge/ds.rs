@@ -1,5 +1,5 @@
-//! Durable Streams beyond what the published suite checks: what a restart
-//! keeps, what many clients at once may do, and the other doors of a stream.
+//! Durable Streams beyond the published test suite: restarts, concurrent clients, and access to
+//! streams through other APIs.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl World {
         self.ask(&format!("HEAD /ds/{name}"), "", b"").status
     }
 
-    /// Waits until a topic does not live.
+    /// Waits until a topic is destroyed.
     fn ends(&self, topic: &str) {
         let last = || self.store.standing(topic).map_or(0, |topic| topic.last.0);
         let lives = || self.store.topic(topic).is_some_and(|topic| topic.live);
@@ -132,17 +132,17 @@ fn a_restart_keeps_producers_and_their_order() {
 fn a_server_that_starts_ends_what_has_expired() {
     let world = with(&[]);
     world.make("a", TEXT, "a");
-    // So soon that nobody has asked for it before the end of this server.
+    // Soon enough that no request opens the stream before this server ends.
     let soon = rfc3339_in(Duration::from_millis(300));
     let fields = format!("{TEXT}\nStream-Forked-From: /a\nStream-Expires-At: {soon}");
     world.make("b", &fields, "b");
     assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
     let world = world.restarted();
-    // Nobody asks for it: the server does it by itself, and its source goes too.
+    // The server removes the stream without a request, and its source too.
     world.ends("b");
     world.ends("a");
     assert_eq!((world.status("a"), world.status("b")), (404, 404));
-    // What it has written down about them goes last.
+    // Its entries in the registry are deleted last.
     let last = || world.store.standing(".weir.ds").unwrap().last;
     let entries = || world.store.scan(".weir.ds", b"", None, 10).unwrap();
     let mut seen = last();
@@ -153,7 +153,7 @@ fn a_server_that_starts_ends_what_has_expired() {
     }
 }
 
-/// So much from now, as a header field says it.
+/// A time from now, as a header field.
 fn rfc3339_in(time: Duration) -> String {
     let now = weir_server::security::now_ms();
     let then = now + u64::try_from(time.as_millis()).unwrap();
@@ -218,7 +218,7 @@ fn writes_of_a_producer_are_taken_once_however_many_send_them() {
                     let mut taken = 0;
                     for seq in 0..20 {
                         let body = format!("{seq};");
-                        // A producer that is ahead of the others may find a gap.
+                        // A producer that is ahead of the others may get a gap.
                         let status = loop {
                             let status = world.add("a", &producer("p", 0, seq), &body);
                             if status != 409 {
@@ -302,7 +302,7 @@ fn one_of_many_makes_a_stream() {
 #[test]
 fn a_stream_is_a_topic_and_a_topic_a_stream() {
     let world = world();
-    // A stream under the other door: its data, and what it is beside.
+    // A stream through the events API: its data, without its reserved keys.
     world.make("s/a", JSON, "[{\"n\": 1},2]");
     assert_eq!(world.add("s.a", JSON, "3"), 204);
     let page = world
@@ -314,7 +314,7 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
         values.iter().map(|record| &record["value"]).eq(&wanted),
         "{page}"
     );
-    // And what that door writes is data of the stream.
+    // A write through the events API is data of the stream.
     let line = "POST /v1/topics/s.a/events";
     assert_eq!(
         world
@@ -328,7 +328,7 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
         204
     );
     assert_eq!(world.data("s/a"), "[{\"n\": 1},2,3,4,\"five\"]");
-    // A topic of the other door, by what its first record is.
+    // A topic of the events API gets its content type from its first record.
     assert_eq!(world.add("t", TEXT, "a"), 204, "no type yet");
     assert_eq!(world.add("t", JSON, "1"), 409);
     assert_eq!(
@@ -343,11 +343,11 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
         (reply.get("content-type"), reply.text()),
         (Some("application/json"), "[{}]")
     );
-    // One that is empty becomes a stream.
+    // An empty topic becomes a stream.
     assert_eq!(world.ask("PUT /v1/topics/w", "", b"").status, 201);
     world.make("w", &format!("{TEXT}\nStream-Closed: true"), "all");
     assert_eq!(world.add("w", TEXT, "x"), 409);
-    // A source that the other door destroyed is missed, and said to be.
+    // A fork reports that its source was destroyed through the events API.
     world.make("f", &format!("{TEXT}\nStream-Forked-From: /ds/w"), "");
     assert_eq!(world.ask("DELETE /v1/topics/w", "", b"").status, 200);
     let reply = world.ask("GET /ds/f", "", b"");
@@ -375,7 +375,7 @@ fn limits_are_refused_by_name_and_leave_nothing() {
         assert_eq!(world.add("a", &fields, "1"), 400, "{fields}");
     }
     assert_eq!(world.data("a"), "[]");
-    // Bytes have no borders, so a body may be larger than a record.
+    // Bytes have no boundaries, so a body may be larger than a record.
     world.make("b", TEXT, "");
     let large = "x".repeat(3 << 20);
     assert_eq!(world.add("b", TEXT, &large), 204);
@@ -414,7 +414,7 @@ fn a_stream_knows_so_many_producers() {
         "a known one"
     );
     assert_eq!(world.data("a"), "xz");
-    // Whatever they do, there is room for its end.
+    // The end of the stream still has room for its key.
     let close = format!("{TEXT}\nStream-Closed: true");
     assert_eq!(world.add("a", &close, "!"), 204);
 }
@@ -434,7 +434,7 @@ fn forks_of_forks_end_where_they_may_be_read() {
     }
     let wanted: String = (0..64).map(|n| n.to_string()).collect();
     assert_eq!(world.data("f63"), wanted);
-    // From any position on, by the longest way.
+    // Reads from a position within the parts, through all forks.
     let head = world.ask(
         "GET /ds/f63?offset=0000000000000003_0000000000000000",
         "",
@@ -455,7 +455,7 @@ fn a_drain_lets_long_polls_and_events_go() {
     events.send(&crate::world::request(line, "", b""));
     assert_eq!(events.head().status, 200);
     events.until(b"\"upToDate\":true}\n\n");
-    // The poll waits when the store has somebody who does.
+    // The poll waits once the metrics count it.
     let waits = || {
         world
             .ask("GET /metrics", "", b"")

@@ -1,8 +1,8 @@
-//! A server that is killed under a producer loses nothing that was acknowledged
-//! and doubles nothing, as the protocol of Durable Streams has it.
+//! A server that is killed while a producer writes neither loses nor duplicates an acknowledged
+//! write, as the protocol of Durable Streams requires.
 //!
-//! The server is this very program, started again with a directory in its
-//! environment; each cycle kills it with SIGKILL.
+//! The server is this program, started again with a directory in its environment. Each cycle kills
+//! it with SIGKILL.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -17,13 +17,13 @@ use weir_store::Store;
 use crate::client::PATIENCE;
 use crate::world::{options, request};
 
-/// Directory of the store, for the process that is the server.
+/// Variable with the directory of the store, for the server process.
 const DIRECTORY: &str = "WEIR_TEST_STREAMS_DIRECTORY";
-/// Its address.
+/// Variable with the address of the server.
 const ADDRESS: &str = "WEIR_TEST_STREAMS_ADDRESS";
 const CYCLES: u64 = 20;
 
-/// Not a test of its own: the server of the one below.
+/// The server of the test below, not a separate test.
 #[test]
 fn server_of_the_kill_test_of_streams() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -35,7 +35,7 @@ fn server_of_the_kill_test_of_streams() {
     config.http = Some(std::env::var(ADDRESS).unwrap().parse().unwrap());
     let server = Server::start(config, store).unwrap();
     println!("\nserves {}", server.http_addr().unwrap());
-    // Until it is killed, or the test is gone and closes the pipe.
+    // Until the process is killed, or the test ends and closes the pipe.
     let mut line = String::new();
     drop(std::io::stdin().read_line(&mut line));
 }
@@ -58,7 +58,7 @@ fn start(directory: &Path, address: &str) -> (Child, String) {
     (child, served.expect("the server starts"))
 }
 
-/// The answer to one request; none when the server was killed over it.
+/// Returns the response to one request; `None` if the server was killed meanwhile.
 fn ask(address: &str, line: &str, fields: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -71,7 +71,7 @@ fn ask(address: &str, line: &str, fields: &str, body: &str) -> Option<String> {
     answer.contains("\r\n\r\n").then_some(answer)
 }
 
-/// Sends one write until it is answered.
+/// Retries one write until it gets a response.
 fn persist(address: &str, id: &str, seq: u64) {
     let fields = format!(
         "Content-Type: text/plain\nProducer-Id: {id}\nProducer-Epoch: 0\nProducer-Seq: {seq}"
@@ -114,7 +114,7 @@ fn a_killed_server_takes_each_write_of_a_producer_once() {
             })
             .into();
         for cycle in 0..CYCLES {
-            // Some work in each life, another amount each time.
+            // A different amount of work in each cycle.
             let until = taken.load(Ordering::Relaxed) + 20 + cycle % 5 * 7;
             while taken.load(Ordering::Relaxed) < until {
                 assert!(

@@ -1,9 +1,9 @@
-//! Payloads of every kind come out as they went in, by every path.
+//! Payloads of every kind are returned unchanged, by every path.
 
 use crate::client::Reply;
 use crate::world::{World, world};
 
-/// Payloads of each kind.
+/// Number of payloads of each kind.
 const COUNT: u64 = 150;
 
 /// `SplitMix64`.
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Some JSON that a parser would write otherwise.
+/// Generates JSON that a parser would render differently.
 fn json(random: &mut Random, depth: usize) -> String {
     let space = random
         .one(&["", "", " ", "\t", "  ", "\r\n", "\n"])
@@ -69,7 +69,7 @@ fn json(random: &mut Random, depth: usize) -> String {
             format!("[{}]", items.join(","))
         }
         _ => {
-            // A name may stand there twice.
+            // A name may occur twice.
             let member = |random: &mut Random| {
                 let name = random.one(&["a", "a", "b", "", "\\u0061", "é"]);
                 format!("{space}\"{name}\"{space}:{}", json(random, depth - 1))
@@ -81,7 +81,7 @@ fn json(random: &mut Random, depth: usize) -> String {
     format!("{space}{value}{space}")
 }
 
-/// Any bytes, with a liking for those that end lines, strings and texts.
+/// Generates bytes, often ones that end lines, strings and texts.
 fn bytes(random: &mut Random) -> Vec<u8> {
     let odd = b"\r\n\0\"\\\x1e{}\xff\xc3 data:";
     let byte = |random: &mut Random| match random.below(2) {
@@ -96,7 +96,7 @@ fn good(reply: Reply, what: &str) -> Reply {
     reply
 }
 
-/// The payload of a record as a list of this form has it.
+/// Returns the payload of a record from a list in this format.
 fn in_list(world: &World, offset: &str, accept: &str) -> Vec<u8> {
     let after = offset.parse::<u64>().unwrap() - 1;
     let line = format!("GET /v1/topics/t/events?after={after}&limit=1&fields=value");

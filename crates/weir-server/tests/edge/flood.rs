@@ -1,10 +1,10 @@
-//! HTTP/2 clients that send control frames without end.
+//! HTTP/2 clients that flood the server with control frames.
 
 use std::io::{Read, Write};
 
 use crate::world::world;
 
-/// Far more than any client needs.
+/// Many more frames than any client needs.
 const FRAMES: usize = 20_000;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
@@ -17,7 +17,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The highest stream and the error of the last GOAWAY among these bytes.
+/// Returns the highest stream and the error of the last GOAWAY in these bytes.
 fn goaway(mut bytes: &[u8]) -> Option<(u32, u32)> {
     let mut error = None;
     while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
@@ -46,17 +46,17 @@ fn control_frames_without_end_end_the_connection() {
         let mut own = client.stream.try_clone().unwrap();
         let answers = std::thread::spawn(move || {
             let mut answers = Vec::new();
-            // The end may be a reset, after what is looked for.
+            // The connection may end with a reset, after the GOAWAY.
             let _ = own.read_to_end(&mut answers);
             answers
         });
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         bytes.extend(frame(4, 0, 0, b""));
         bytes.extend(flood.repeat(FRAMES));
-        // It may be cut while it still sends.
+        // The server may close the connection while the client sends.
         let _ = client.stream.write_all(&bytes);
         let answers = answers.join().unwrap();
-        // Any stream may have been processed: a client must not send it again.
+        // Any stream may have been processed, so a client must not retry it.
         let (streams, error) = goaway(&answers).unwrap();
         assert_eq!((streams, error), (0x7FFF_FFFF, ENHANCE_YOUR_CALM), "{name}");
     }

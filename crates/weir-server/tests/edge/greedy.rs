@@ -1,4 +1,4 @@
-//! Clients that try to take more than their share of memory.
+//! Clients that request more than their share of memory.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,11 +9,11 @@ use weir_core::{Intention, Operation};
 use crate::client::{Client, PATIENCE};
 use crate::world::{World, large, request};
 
-/// Enough that 256 MiB are not enough for all of them.
+/// Enough clients to exceed a budget of 256 MiB.
 const MANY: usize = 20;
 const VALUE_BYTES: usize = 16 << 20;
 
-/// So that no other deadline is in play.
+/// Long, so that no other deadline applies.
 const PATIENT: [(&str, &str); 3] = [
     ("body_timeout", "10m"),
     ("write_timeout", "10m"),
@@ -35,7 +35,7 @@ fn with_value(settings: &[(&str, &str)]) -> World {
     world
 }
 
-/// The status of an answer of which no more is taken than that.
+/// Reads only the status of a response.
 fn status(stream: &TcpStream) -> String {
     let mut head = [0; 12];
     while stream.peek(&mut head).unwrap() < head.len() {
@@ -56,16 +56,16 @@ fn bodies_that_do_not_come_to_an_end_are_bounded() {
         for client in &mut clients {
             let (head, most) = (&head, &most);
             scope.spawn(move || {
-                // One that is refused may be cut while it still sends.
+                // A refused request may be cut while the client sends.
                 let _ = client.stream.write_all(head.as_bytes());
                 let _ = client.stream.write_all(most);
             });
         }
     });
-    // Who wants little is served meanwhile.
+    // A small request is served meanwhile.
     let small = world.ask("POST /v1/topics/t/events", "", b"1");
     assert_eq!(small.status, 201);
-    // The budget is for sixteen of them; others are told to come again.
+    // The budget covers sixteen of these bodies; the others are refused with a time to retry.
     let end = Instant::now() + PATIENCE;
     let mut refused = 0;
     while refused < MANY - 16 {
@@ -107,7 +107,7 @@ fn answers_that_nobody_takes_are_bounded() {
     }
     assert!(full.len() <= 16, "{} of 16 MiB", full.len());
     assert_eq!(world.ask("GET /healthz", "", b"").status, 200);
-    // They take theirs, and then there is room again.
+    // After the clients have read their responses, the memory is free again.
     for client in &mut full {
         assert_eq!(client.reply(false).body.len(), VALUE_BYTES);
     }
@@ -115,7 +115,7 @@ fn answers_that_nobody_takes_are_bounded() {
     assert_eq!((again.status, again.body.len()), (200, VALUE_BYTES));
 }
 
-/// A page ends where there is no room for more of it, and says where.
+/// A page ends when memory runs out, and has a link to the next page.
 #[test]
 fn a_page_takes_no_more_room_than_there_is_while_it_is_made() {
     const RECORDS: usize = 30;
@@ -161,7 +161,7 @@ fn a_page_takes_no_more_room_than_there_is_while_it_is_made() {
 
 #[test]
 fn who_trickles_a_large_body_is_cut() {
-    // From its first byte that is not small on, 64 KiB a second are due.
+    // Above the small size, the client must send at least 64 KiB per second.
     let world = made(&[("body_rate_after", "0s")]);
     let mut client = world.client();
     client.send(
@@ -177,8 +177,8 @@ fn who_does_not_take_a_large_answer_is_cut() {
     let world = with_value(&rate);
     let mut client = world.client();
     client.send(&request("GET /v1/topics/t/keys/large", "", b""));
-    // Nothing of it is taken, and the server reads nothing meanwhile: this ends
-    // when it has cut the connection.
+    // The client reads nothing, and the server reads nothing meanwhile. This write fails when the
+    // server has cut the connection.
     let end = Instant::now() + PATIENCE;
     let error = loop {
         assert!(Instant::now() < end, "it waits for ever");
@@ -198,7 +198,7 @@ fn who_takes_nothing_at_all_is_cut() {
     let put = world.ask("PUT /v1/topics/t/keys/k", "", &value);
     assert_eq!(put.status, 201);
     let mut client = world.client();
-    // Each answer is a small one; all of them fill every buffer on the way.
+    // Each response is small, but together they fill all buffers on the way.
     let get = request("GET /v1/topics/t/keys/k", "", b"").repeat(60);
     client.send(&get);
     let end = Instant::now() + PATIENCE;
@@ -213,7 +213,7 @@ fn who_takes_nothing_at_all_is_cut() {
         }
     }
     let mut rest = Vec::new();
-    // The end may be a reset.
+    // The connection may end with a reset.
     let _ = client.stream.read_to_end(&mut rest);
     assert!(rest.len() < 60 * value.len());
 }
@@ -222,7 +222,7 @@ fn who_takes_nothing_at_all_is_cut() {
 fn an_item_costs_no_more_than_itself_however_many_there_are() {
     let world = large(&[]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
-    // As a whole they would be many more than a transaction may have.
+    // The body has many more items than a transaction may have.
     let body = b"1\n".repeat(2_000_000);
     let line = "POST /v1/topics/t/events?atomic=true";
     let reply = world.ask(line, "Content-Type: application/x-ndjson", &body);

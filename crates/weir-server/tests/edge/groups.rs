@@ -1,4 +1,4 @@
-//! Groups over HTTP: who waits is woken, and nothing is lost or done twice.
+//! Groups over HTTP: waiting members are woken, and no record is lost or processed twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn a_claim_waits_for_a_record() {
     let waiting = std::thread::spawn(move || {
         waits.ask("POST /v1/topics/t/groups/g/claim?member=a&wait=30", "", b"")
     });
-    // Whether it is there before the claim or after: it gets it.
+    // The member gets the record, whether it is written before or after the claim.
     assert_eq!(world.ask("POST /v1/topics/t/events", "", b"1").status, 201);
     let reply = waiting.join().unwrap();
     assert_eq!((reply.status, reply.get("weir-count")), (200, Some("1")));
@@ -72,7 +72,7 @@ fn many_members_do_each_record_once() {
     for offset in threads.into_iter().flat_map(|t| t.join().unwrap()) {
         *times.entry(offset).or_insert(0) += 1;
     }
-    // A member may leave while another one claims; what is left is had now.
+    // A member may end while another one claims, so claim the remaining records now.
     let rest = world.ask("POST /v1/topics/t/groups/g/claim?member=z", "", b"");
     for record in rest.json()["records"].as_array().unwrap() {
         *times.entry(record["offset"].as_u64().unwrap()).or_insert(0) += 1;
@@ -97,7 +97,7 @@ fn a_record_that_is_given_back_too_often_becomes_a_letter() {
     assert_eq!(world.ask(line, "", b"").get("weir-count"), Some("0"));
     let reply = world.ask("GET /v1/topics/t/groups/g", "", b"");
     assert_eq!(reply.json()["deaths"], 1);
-    // The store makes the topic; the letter comes by itself, with its reason.
+    // The store creates the topic and writes the dead letter, with its reason.
     let reply = world.ask("GET /v1/topics/dead/events?wait=10&type=put", "", b"");
     let json = reply.json();
     let letters = json.as_array().map_or(0, Vec::len);

@@ -1,5 +1,4 @@
-//! What somebody has stored does no harm to who reads it, and what is not there
-//! costs no more than what is.
+//! Stored content cannot harm its readers, and a search without a match has a bounded cost.
 
 use weir_core::{Intention, Operation};
 
@@ -46,7 +45,7 @@ fn a_filter_that_finds_nothing_ends_and_says_where_to_go_on() {
             pages += 1;
             let Some(link) = reply.get("link") else { break };
             let next = link.split(['<', '>']).nth(1).unwrap();
-            // With `wait` the last page would wait for what is not there.
+            // With `wait`, the last page would wait for a record that never arrives.
             target = next.replace("&wait=60", "");
             assert!(pages < 9, "{target}");
         }

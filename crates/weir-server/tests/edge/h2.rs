@@ -1,5 +1,4 @@
-//! HTTP/2, frame by frame: requests, tails, the end of the server, and clients
-//! that take what is not theirs.
+//! HTTP/2, frame by frame: requests, tails, shutdown, and clients that hold resources too long.
 
 use std::future::Future;
 use std::time::Duration;
@@ -64,7 +63,7 @@ impl Client {
     /// Waits until the server has closed the connection.
     async fn ended(self) {
         drop(self.requests);
-        // Cut, or left: both are an end.
+        // The end may be an error or regular.
         let _ = self.connection.await.unwrap();
     }
 }
@@ -100,9 +99,9 @@ fn requests_of_one_connection_are_answered_side_by_side() {
             assert_eq!(response.await.unwrap().status(), 201);
         }
         let (status, body) = client.ask(Method::GET, "/v1/topics/t/events/2", b"").await;
-        // Streams have no order among each other.
+        // Streams may complete in any order.
         assert!(status == 200 && body.starts_with(b"{\"n\":"), "{body:?}");
-        // More than any window.
+        // Larger than any window.
         let large = format!("\"{}\"", "x".repeat(300_000));
         let (status, _) = client
             .ask(Method::PUT, "/v1/topics/t/keys/k", large.as_bytes())
@@ -145,7 +144,7 @@ fn a_drain_answers_what_was_begun() {
         for _ in 0..16 {
             waiting.push(client.send(Method::POST, EVENTS, b"\"mine\"").await);
         }
-        // Frames are taken in their order, so the server knows of all of them.
+        // The server processes frames in order, so it has received all requests.
         let (status, _) = client.ask(Method::GET, "/healthz", b"").await;
         assert_eq!(status, 200);
         world.server.as_ref().unwrap().drain();
@@ -165,7 +164,7 @@ fn who_gives_no_window_is_let_go() {
     let value = vec![b'x'; 200_000];
     assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", &value).status, 201);
     run(async {
-        // It answers every PING.
+        // This client answers every PING.
         let mut client = Client::connect(&world, 1000).await;
         let response = client.send(Method::GET, "/v1/topics/t/keys/k", b"").await;
         let kept = response.await.unwrap();
@@ -183,7 +182,7 @@ fn who_asks_for_nothing_is_let_go() {
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
         assert_eq!(client.ask(Method::GET, "/healthz", b"").await.0, 200);
-        // Kept, so that it is the server that leaves.
+        // Kept open, so that the server closes the connection.
         let kept = client.requests.clone();
         client.ended().await;
         drop(kept);

@@ -1,9 +1,9 @@
-//! Tails: nothing is missed, nothing comes twice.
+//! Tails: no event is missed or repeated.
 
 use crate::client::Client;
 use crate::world::{World, request, with, world};
 
-/// Reads events of a stream until one has this data; gives ids and data.
+/// Reads events of a stream until one has this data. Returns their ids and data.
 fn events(client: &mut Client, until: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut text = String::new();
@@ -65,7 +65,7 @@ fn a_tail_that_is_cut_goes_on_where_it_was() {
             &last.unwrap_or_default(),
         );
         seen.extend(events(&mut client, &format!("{round}a")));
-        // While it waits.
+        // While the tail waits.
         events(&mut client, "caught-up");
         post(&world, &format!("\"{round}b\""));
         seen.extend(events(&mut client, &format!("{round}b")));
@@ -159,7 +159,7 @@ fn a_request_waits_for_what_is_not_there_yet() {
     let world = world();
     let mut client = world.client();
     client.send(&request("GET /v1/topics/t/events?after=1&wait=60", "", b""));
-    // It is there when the server counts it.
+    // The request waits once the metrics count it.
     while !world
         .ask("GET /metrics", "", b"")
         .text()

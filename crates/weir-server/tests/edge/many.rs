@@ -1,14 +1,14 @@
-//! A hundred thousand topics: everything is found, everybody is served, and
-//! nothing the server says about itself grows with them.
+//! A hundred thousand topics: all are listed, all requests are served, and the size of the metrics
+//! and the status does not grow.
 
 use weir_core::{Effect, Intention, Operation, Outcome, TopicOptions};
 
 use crate::world::with;
 
 const TOPICS: usize = 100_000;
-/// Topics made by one call.
+/// Topics created by one call.
 const CALL: usize = 10_000;
-/// Bytes of a page of metrics, however many topics there are.
+/// Maximum size of a page of metrics in bytes, independent of the number of topics.
 const METRICS_BYTES_MAX: usize = 128 << 10;
 
 #[test]
@@ -25,7 +25,7 @@ fn many_topics_are_found_and_hold_up_nobody() {
         let is_made = |outcome: &Outcome| matches!(outcome, Outcome::Committed(commit) if commit.effect == Effect::Valid);
         assert!(outcomes.runs().iter().all(|run| is_made(&run.outcome)));
     }
-    // Somebody writes and reads between two pages of the list.
+    // Another client writes and reads between two pages of the list.
     let (mut after, mut found) = (String::new(), Vec::with_capacity(TOPICS));
     let mut pages = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Programs over HTTP: put there, described, and given back as they were.
+//! Programs over HTTP: stored, described, and returned unchanged.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use weir_server::{Server, ServerConfig};
 use crate::client::{Client, Reply};
 use crate::world::request;
 
-/// A server on a store with an engine for programs.
+/// A server whose store has an engine for programs.
 struct Serving {
     server: Server,
     _weir: Weir,
@@ -22,7 +22,7 @@ impl Serving {
             durability: Durability::Memory,
             ..OpenOptions::default()
         };
-        // The front door brings the engine.
+        // `Weir` provides the engine.
         let weir = Weir::open_with(directory.path(), &options).unwrap();
         let mut config = ServerConfig::default();
         config.native = None;
@@ -68,7 +68,7 @@ fn a_module_comes_back_byte_for_byte() {
     let known = format!("Accept: application/wasm\nIf-None-Match: \"{hash}\"");
     assert_eq!(ask(get, &known, b"").status, 304);
     assert_eq!(ask(get, "Accept: text/html", b"").status, 406);
-    // By its hash alone as well, for as long as a topic has it.
+    // Also by its hash, while a topic uses it.
     let by_hash = format!("GET /v1/programs/{hash}");
     let given = ask(&by_hash, "", b"");
     assert_eq!(
@@ -93,14 +93,14 @@ fn a_module_comes_back_byte_for_byte() {
     );
     let other = format!("GET /v1/programs/{}", "0".repeat(64));
     assert_eq!(ask(&other, "", b"").problem(), "not-found");
-    // It judges: eight bytes are a number, three are none.
+    // The program accepts eight bytes as a number, and rejects three bytes.
     let post = "POST /v1/topics/sum/events?key=n";
     let binary = "Content-Type: application/octet-stream";
     assert_eq!(ask(post, binary, &5_i64.to_be_bytes()).status, 201);
     assert_eq!(ask(post, binary, b"abc").problem(), "rejected");
 }
 
-/// What a topic's program did is counted by the reason of each verdict.
+/// The verdicts of a topic's program are counted by reason.
 #[test]
 fn metrics_tell_what_programs_did() {
     let serving = Serving::new();

@@ -1,4 +1,4 @@
-//! Conditions, nonces and keys: what is carried out once is carried out once.
+//! Conditions, nonces and idempotency keys: no write is executed twice.
 
 use std::sync::{Arc, Barrier};
 
@@ -41,7 +41,7 @@ fn of_many_who_race_for_a_key_one_wins() {
 fn a_conflict_says_what_is_there() {
     let world = world();
     assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", b"1").status, 201);
-    // A tag without quotes is none; the answer shows how one is written.
+    // A tag needs quotes; the problem shows an example.
     for (line, field, example) in [
         (
             "POST /v1/topics/t/events",
@@ -66,7 +66,7 @@ fn a_conflict_says_what_is_there() {
     assert_eq!((reply.status, reply.get("etag")), (412, Some("\"k2\"")));
     let json = reply.json();
     assert_eq!((&json["expected"], &json["actual"]), (&1.into(), &2.into()));
-    // One of several tags is enough, wherever it stands.
+    // One matching tag is enough, at any position.
     let reply = world.ask(
         "PUT /v1/topics/t/keys/k",
         "If-Match: \"k1\", \"k2\", \"k9\"",
@@ -114,7 +114,7 @@ fn a_conflict_of_a_transaction_says_what_was_expected() {
     assert_eq!((&tag["expected"], &tag["actual"]), (&7.into(), &1.into()));
     let key = ask("", "{\"key\":\"k\",\"key-offset\":5}").json();
     assert_eq!((&key["expected"], &key["actual"]), (&5.into(), &0.into()));
-    // Of several it is not known which one failed.
+    // With several conditions, it is not known which one failed.
     let both = ask("", "{\"topic-offset\":1},{\"key\":\"k\",\"key-offset\":5}");
     assert_eq!(both.status, 412);
     let both = both.json();
@@ -149,7 +149,7 @@ fn an_idempotency_key_is_good_for_one_request() {
     assert_eq!(post("", b"1").status, 400);
     assert_eq!(post("\"\"", b"1").status, 400);
     assert_eq!(world.store.topic("t").unwrap().last.0, 2);
-    // A verdict that says no is kept as well.
+    // A verdict that is not VALID is stored as well.
     let no = world.ask(
         "PUT /v1/topics/t/keys/k",
         "Idempotency-Key: \"n\"\nIf-Match: *",
@@ -212,7 +212,7 @@ fn a_connection_cut_anywhere_and_a_retry_give_one_event() {
         drop(client);
         loop {
             let reply = world.ask("POST /v1/topics/t/events", &key, body);
-            // The first one may still be on its way.
+            // The first request may still be in flight.
             if reply.status != 409 {
                 assert_eq!(reply.status, 201, "cut at {cut}");
                 break;
@@ -230,7 +230,7 @@ fn many_thousand_keys_are_kept_and_take_no_session() {
     let world = world();
     let keyed = |n: usize| format!("Idempotency-Key: \"order-{n}\"");
     let post = "POST /v1/topics/t/events";
-    // More than there are sessions, on one connection.
+    // More keys than the maximum number of sessions, on one connection.
     let mut client = world.client();
     for n in 0..6400 {
         client.send(&crate::world::request(post, &keyed(n), b"1"));
@@ -239,7 +239,7 @@ fn many_thousand_keys_are_kept_and_take_no_session() {
             assert!(all, "up to {n}");
         }
     }
-    // And as many as a busy day has, by the shorter way.
+    // And as many as on a busy day, proposed directly to the store.
     let ids = (1_u128..=120_000).map(|n| weir_core::ClientId(n.to_be_bytes()));
     let put = weir_core::Operation::Put {
         key: b"",
@@ -266,7 +266,7 @@ fn many_thousand_keys_are_kept_and_take_no_session() {
     assert_eq!(again(&world, 6399), (201, true, Some("6401".to_owned())));
     assert_eq!(world.ask(post, &keyed(17), b"2").problem(), "key-reused");
     assert_eq!(world.store.topic("t").unwrap().last, last);
-    // Sessions have their room, and a restart forgets nothing.
+    // Keys do not displace sessions, and a restart loses neither.
     let session = "Weir-Client: 000102030405060708090a0b0c0d0e0f\nWeir-Nonce: 1";
     assert_eq!(world.ask(post, session, b"1").status, 201);
     let world = world.restarted();
@@ -291,7 +291,7 @@ fn a_key_is_for_one_request_whatever_its_kind() {
         (201, Some("?1"))
     );
     assert_eq!(world.ask(post, key, b"1").problem(), "key-reused");
-    // A nonce is a number that a session can reach.
+    // A nonce must be a number that a session can reach.
     let client = "Weir-Client: 000102030405060708090a0b0c0d0e0f\nWeir-Nonce: 9223372036854775808";
     assert_eq!(world.ask(post, client, b"1").status, 400);
     assert_eq!(world.store.topic("t").unwrap().last.0, 3);
@@ -311,7 +311,7 @@ fn who_was_late_is_told_what_it_missed_if_it_wants_to_know() {
             .map(|record| record["offset"].as_u64().unwrap())
             .collect()
     };
-    // Of the key, after what it knew; of the topic, everything.
+    // For a key, its records after the expected offset; for the topic, all records after it.
     let late = "If-Match: \"k2\"\nPrefer: conflicts=10";
     let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![4, 5]));
@@ -320,12 +320,12 @@ fn who_was_late_is_told_what_it_missed_if_it_wants_to_know() {
     let late = "If-Match: \"o2\"\nPrefer: conflicts=10";
     let reply = world.ask("POST /v1/topics/t/events", late, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![3, 4, 5]));
-    // So many, and a list of tags as well.
+    // A limit, and a list of tags.
     let late = "If-Match: \"k2\", \"k4\"\nPrefer: conflicts=1";
     let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![4]));
     assert_eq!(reply.json()["conflicts_more"], true);
-    // Nobody is told who did not ask, and nothing was written.
+    // Without the preference there are no records, and nothing was written.
     let reply = world.ask("PUT /v1/topics/t/keys/k", "If-Match: \"k2\"", b"5");
     assert!(reply.status == 412 && reply.json().get("conflicts").is_none());
     assert_eq!(world.store.topic("t").unwrap().last.0, 5);

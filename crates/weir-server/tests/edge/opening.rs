@@ -12,7 +12,7 @@ use weir_store::Store;
 use crate::client::{Client, PATIENCE, Reply};
 use crate::world::{options, request};
 
-/// A server that waits for its store, of which this much is done.
+/// A server that waits for its store, whose open has this progress.
 fn opening(done: &Arc<AtomicU64>) -> Opening {
     let mut config = ServerConfig::default();
     for (name, value) in [("http", ":0"), ("native", ":0"), ("threads", "1")] {
@@ -68,12 +68,12 @@ fn every_path_but_liveness_answers_503_with_the_share_done() {
 fn silent_connections_do_not_keep_liveness_from_others() {
     let server = opening(&Arc::new(AtomicU64::new(7)));
     let address = server.http_addr().unwrap();
-    // More than it has open at a time, each of them for ten seconds.
+    // More than the maximum number of connections, each of which would stay for ten seconds.
     let silent: Vec<_> = (0..300)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
     assert_eq!(ask(address, "GET /healthz").status, 200);
-    // The oldest of them was closed for it.
+    // The oldest of them was closed for the new connection.
     let mut oldest = &silent[0];
     oldest.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(matches!(oldest.read(&mut [0]), Ok(0) | Err(_)));
@@ -109,6 +109,6 @@ async fn http2_is_answered_too() {
         assert_eq!(response.unwrap().status(), status, "{path}");
     }
     drop(server);
-    // The end of the server is the end of the connection.
+    // The connection ends with the server.
     drop(tokio::time::timeout(PATIENCE, connection).await.unwrap());
 }

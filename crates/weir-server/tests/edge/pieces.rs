@@ -1,6 +1,6 @@
-//! Seeded fuzzing of HTTP/1.1: the exchanges of vectors/http, damaged and
-//! concatenated, and bytes at random. Where the pieces end in which they
-//! come changes neither what is read nor what is answered, and nothing panics.
+//! Seeded fuzzing of HTTP/1.1: the exchanges of vectors/http, damaged and concatenated, and random
+//! bytes. The split of the bytes into pieces changes neither the parsed requests nor the responses,
+//! and nothing panics.
 
 use weir_server::pieces::{Limits, Reading, read};
 
@@ -9,9 +9,9 @@ use crate::vectors;
 use crate::world::{World, with};
 
 const SEED: u64 = 0x005e_ed0f_ed6e;
-/// Streams that are read without a server.
+/// Number of streams that are parsed without a server.
 const READ: usize = 20_000;
-/// Streams that are sent to one.
+/// Number of streams that are sent to a server.
 const SENT: usize = 400;
 
 /// `SplitMix64`.
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// What HTTP is made of, and what breaks it.
+/// Parts of HTTP messages, and bytes that break them.
 const WORDS: &[&str] = &[
     "\r\n",
     "\n",
@@ -67,8 +67,8 @@ const WORDS: &[&str] = &[
     "\u{ff}",
 ];
 
-/// Requests that change nothing in the form of the stream, so that what comes
-/// after a damaged one is looked at too.
+/// Requests that leave the framing of the stream intact, so that requests after a damaged one are
+/// parsed too.
 fn seeds() -> Vec<Vec<u8>> {
     let requests = vectors::all().into_iter().flatten();
     let mut seeds: Vec<Vec<u8>> = requests.map(|exchange| exchange.request).collect();
@@ -83,7 +83,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// One to three requests, damaged at some places.
+/// One to three requests, with some damage.
 fn stream(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..=dice.below(3) {
@@ -126,7 +126,7 @@ fn noise(dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Reads the bytes in one piece, in two and byte by byte, with equal results.
+/// Parses the bytes in one piece, in two, and byte by byte. The results must be equal.
 fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
     let whole = read(bytes, [], limits);
     let shown = String::from_utf8_lossy(bytes);
@@ -143,7 +143,7 @@ fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
 fn what_is_read_does_not_depend_on_the_pieces() {
     let (mut dice, seeds) = (Dice(SEED), seeds());
     let usual = Limits::default();
-    // So low that heads are about as long as is allowed.
+    // Low limits, so that heads are about as long as allowed.
     let mut low = usual;
     (low.line, low.head, low.fields) = (40, 60, 4);
     let (mut requests, mut refused) = (0, 0);
@@ -158,12 +158,12 @@ fn what_is_read_does_not_depend_on_the_pieces() {
         requests += reading.heads.len();
         refused += usize::from(reading.end.contains("Syntax"));
     }
-    // Else it would be no test of anything.
+    // Otherwise the test would check too little.
     assert!(requests > READ / 4, "{requests}");
     assert!(refused > READ / 10, "{refused}");
 }
 
-/// The lengths that are just allowed and just not, cut at every place.
+/// Lengths just below and above the limits, split at every byte.
 #[test]
 fn lengths_at_the_limits_are_read_alike_in_all_pieces() {
     let mut limits = Limits::default();
@@ -181,11 +181,11 @@ fn lengths_at_the_limits_are_read_alike_in_all_pieces() {
     }
 }
 
-/// What a server answers to a stream: the answers up to the one it ends with.
+/// Returns the responses of a server to a stream, up to its end.
 fn answers(world: &World, bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Vec<String> {
     let mut client = Client::connect(world.address);
     client.send_cut(bytes, cuts);
-    // The server may have ended the connection already.
+    // The server may have closed the connection already.
     drop(client.stream.shutdown(std::net::Shutdown::Write));
     while client.fill() {}
     let text = String::from_utf8_lossy(&client.buffer).into_owned();
@@ -196,8 +196,8 @@ fn answers(world: &World, bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Ve
         .collect()
 }
 
-/// Compares the answers; but a body that is not there yet when its request is
-/// refused ends the connection, and one that is there does not.
+/// Compares the responses. The number may differ: if the body of a refused request has not arrived,
+/// the server closes the connection; otherwise it continues.
 fn alike(whole: &[String], pieces: &[String], place: &str) {
     for (whole, pieces) in whole.iter().zip(pieces) {
         assert_eq!(plain(whole), plain(pieces), "{place}");
@@ -215,8 +215,7 @@ fn alike(whole: &[String], pieces: &[String], place: &str) {
     }
 }
 
-/// An answer without what differs between two servers at two times: their
-/// numbers of requests, and the time.
+/// Returns a response without the parts that differ between two servers: request numbers and times.
 fn plain(answer: &str) -> String {
     let mut plain = String::new();
     for line in answer.lines() {
@@ -237,7 +236,7 @@ fn plain(answer: &str) -> String {
         plain.push('\n');
     }
     let mut from = 0;
-    // The bytes of a topic depend on those of its times.
+    // The size of a topic depends on its timestamps.
     for (name, end) in [
         ("\"instance\":\"", '"'),
         ("\"time\":\"", '"'),
@@ -267,7 +266,7 @@ fn plain(answer: &str) -> String {
 #[test]
 fn what_is_answered_does_not_depend_on_the_pieces() {
     let mut dice = Dice(SEED ^ 1);
-    // Answers that tell the time or count requests differ anyhow.
+    // Responses with times or counters always differ.
     let mut seeds = seeds();
     seeds.retain(|seed| {
         let text = String::from_utf8_lossy(seed);
@@ -298,7 +297,7 @@ fn what_is_answered_does_not_depend_on_the_pieces() {
         alike(&whole, &many, &format!("byte by byte: {shown:?}"));
         count += whole.len();
         if whole.len() != two.len() || whole.len() != many.len() {
-            // From here on they are told different things.
+            // The servers have different states from here on, so start new ones.
             for world in &worlds {
                 assert_eq!(world.ask("GET /healthz", "", b"").body, b"ok\n");
             }

@@ -1,4 +1,4 @@
-//! The reference of the HTTP API: its examples hold, and it describes every operation.
+//! The reference of the HTTP API: its examples are correct, and it describes every operation.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Blocks of the language `http`: a request, a blank line, and its response from `HTTP/1.1` on.
-/// The request leaves out `Host`, and its length.
+/// Returns the blocks of the language `http`: a request, a blank line, and its response from
+/// `HTTP/1.1` on. The requests omit `Host` and their length.
 fn examples(page: &str) -> String {
     let mut text = String::new();
     for block in page.split("\n```http\n").skip(1) {

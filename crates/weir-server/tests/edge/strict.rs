@@ -1,12 +1,12 @@
-//! What is refused, and that the rest goes on.
+//! Malformed requests are refused, and other requests are still served.
 
 use crate::client::Client;
 use crate::world::{request, with, world};
 
-/// The limit of a request's header fields, with their line ends.
+/// Maximum size of the header fields of a request, including line ends.
 const HEAD_BYTES: usize = 32 << 10;
 
-/// A field, so that it and `Host: localhost` have this many bytes.
+/// Returns a field that has this many bytes together with `Host: localhost`.
 fn fields(bytes: usize) -> String {
     let host = "Host: localhost\r\n".len();
     format!("a: {}\r\n", "x".repeat(bytes - host - "a: \r\n".len()))
@@ -58,7 +58,7 @@ fn requests_that_could_be_read_in_two_ways_are_refused() {
         ("chunk size and a space", "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1 \r\n1\r\n0\r\n\r\n".to_owned(), 400),
     ];
     for (name, bytes, status) in cases {
-        // A good request before it is answered all the same.
+        // A valid request before it still gets its response.
         let mut client = world.client();
         let mut all = request("GET /healthz", "", b"");
         all.extend_from_slice(bytes.as_bytes());
@@ -171,7 +171,7 @@ fn a_client_that_closed_its_side_gets_its_answers() {
     assert_eq!(client.reply(false).status, 201);
     assert_eq!(client.reply(false).body, b"1");
     assert!(client.is_closed());
-    // One that ends within a request gets none.
+    // A client that closes its side within a head gets no response.
     let mut client = world.client();
     client.send(b"POST /v1/topics/t/events HTTP/1.1\r\nHost: local");
     client.shut();
@@ -198,13 +198,13 @@ fn slow_clients_are_disconnected() {
         ("body_rate_after", "400ms"),
     ]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
-    // Says nothing: no answer.
+    // A silent client gets no response.
     assert!(world.client().is_closed());
     let mut client = world.client();
     client.send(&request("GET /healthz", "", b""));
     assert_eq!(client.reply(false).status, 200);
     assert!(client.is_closed(), "idle after a request");
-    // Half a head, and one that drips.
+    // Half a head, and a head that arrives byte by byte.
     let mut client = world.client();
     client.send(b"GET /healthz HTTP/1.1\r\nHost: local");
     assert_eq!(client.reply(false).status, 408);
@@ -215,7 +215,7 @@ fn slow_clients_are_disconnected() {
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: ",
     );
     assert_eq!(client.reply(false).status, 408);
-    // Half a body, and one that drips.
+    // Half a body, and a body that arrives byte by byte.
     let head =
         b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
     let mut client = world.client();
@@ -235,7 +235,7 @@ fn slow_clients_are_disconnected() {
     );
 }
 
-/// Sends a byte every few milliseconds until the server answers.
+/// Sends a byte every 20 ms until the server responds.
 fn drip(client: &mut Client, first: &[u8]) {
     client.send(first);
     let pause = std::time::Duration::from_millis(20);
@@ -268,7 +268,7 @@ fn there_is_room_for_so_many_and_no_more() {
     }
     assert!(world.client().is_closed());
     drop(kept);
-    // Places become free as the server notices.
+    // The server releases slots when it detects that connections have closed.
     let end = std::time::Instant::now() + crate::client::PATIENCE;
     loop {
         let mut client = world.client();

@@ -1,5 +1,5 @@
-//! The exchanges of vectors/http, each sent whole, cut in two and byte by
-//! byte: the answers are the same.
+//! The exchanges of vectors/http, each sent whole, split in two, and byte by byte, with equal
+//! responses.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ pub struct Exchange {
     body: Option<String>,
 }
 
-/// `>>>` begins a request, `<<< STATUS` its answer; a line is a field, what
-/// follows a blank line is the body. `*` stands for anything.
+/// Parses the exchanges of a file. `>>>` starts a request, and `<<< STATUS` its response. Each line
+/// is a field; a body follows a blank line. `*` matches any text.
 pub fn read(name: &str, text: &str) -> Vec<Exchange> {
     let mut exchanges = Vec::new();
     for (at, part) in text.split("\n>>>\n").enumerate().skip(1) {
@@ -54,7 +54,7 @@ pub fn read(name: &str, text: &str) -> Vec<Exchange> {
     exchanges
 }
 
-/// Whether a text fits a pattern with `*` for anything.
+/// Whether a text matches a pattern in which `*` is any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn run(world: &World, exchange: &Exchange, way: usize) {
     }
 }
 
-/// The exchanges of each file, in the order of their names.
+/// Returns the exchanges of each file, in the order of the file names.
 pub fn all() -> Vec<Vec<Exchange>> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/http"));
     let files = std::fs::read_dir(folder).unwrap();

@@ -1,4 +1,4 @@
-//! A server on a port of its own, and its store.
+//! A server on a separate port, and its store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub fn options() -> OpenOptions {
     }
 }
 
-/// A server with these settings instead of the defaults.
+/// Starts a server with these settings instead of the defaults.
 pub fn with(settings: &[(&str, &str)]) -> World {
     on(tempfile::tempdir().unwrap(), &options(), settings)
 }
 
-/// As `with`, with values of up to 64 MiB.
+/// As `with`, but with values of up to 64 MiB.
 pub fn large(settings: &[(&str, &str)]) -> World {
     let mut options = options();
     options.limits.value_bytes_max = 64 << 20;
@@ -51,7 +51,7 @@ fn on(directory: tempfile::TempDir, options: &OpenOptions, settings: &[(&str, &s
     }
 }
 
-/// A server as it is by default, with a topic `t`.
+/// Starts a server with default settings and a topic `t`.
 pub fn world() -> World {
     let world = with(&[]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
@@ -63,7 +63,7 @@ impl World {
         Client::connect(self.address)
     }
 
-    /// A new server, with default settings, on the same directory.
+    /// Starts a new server with default settings on the directory of this one.
     pub fn restarted(mut self) -> Self {
         drop(self.server.take());
         self.store.shut_down().unwrap();
@@ -71,7 +71,7 @@ impl World {
         on(self.directory, &options(), &[])
     }
 
-    /// One request on a connection of its own. `line` is method and target.
+    /// Sends one request on a new connection. `line` is the method and the target.
     pub fn ask(&self, line: &str, fields: &str, body: &[u8]) -> Reply {
         let mut client = self.client();
         client.send(&request(line, fields, body));
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// A request with a length.
+/// Builds a request with a declared length.
 pub fn request(line: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\n");
     for field in fields

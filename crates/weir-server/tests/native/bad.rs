@@ -1,4 +1,5 @@
-//! Bytes that are no protocol: a clear answer, an end, and nobody else hurt.
+//! Bytes that violate the protocol: the server refuses them, closes the connection, and still
+//! serves others.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -8,7 +9,7 @@ use weir_protocol::{Hello, Message, Packet};
 
 use crate::peer::{CLIENT, Peer, World, puts};
 
-/// The server still answers somebody else.
+/// Checks that the server still serves another client.
 fn still_serves(world: &World) {
     let mut peer = world.plain();
     peer.send(&Packet::tagged(b"p", Message::Ping));
@@ -31,7 +32,7 @@ fn every_malformed_packet_is_refused_with_its_place_and_ends_the_connection() {
         // State operations and other operators.
         "\n=\n_request_ping\n|\n",
         "\n:_topic\tt\n=_key\ta\n_request_get\n|\n",
-        // Twice, missing, malformed.
+        // Repeated, missing and malformed variables.
         "\n:_topic\tt\n:_topic\tt\n:_key\ta\n_request_get\n|\n",
         "\n:_key\ta\n_request_get\n|\n",
         "\n:_topic\tt\n_request_get\n|\n",
@@ -50,7 +51,7 @@ fn every_malformed_packet_is_refused_with_its_place_and_ends_the_connection() {
         "\n:_topic\tt\n:_key\ta\n:_expect\tkey_maybe\n_request_put\nv\n|\n",
         "\n:_topic\tt\n:_key\ta\n:_nonce\t0\n_request_put\nv\n|\n",
         "\n:_topic\tt\n_request_delete\n|\n",
-        // A listener without a name.
+        // A listener without a tag.
         "\n:_topic\tt\n:_bytes\t1\n:_records\t1\n_request_listen\n|\n",
         // HELLO again.
         "\n_request_hello\n|\n",
@@ -88,7 +89,7 @@ fn what_is_only_unknown_is_refused_or_ignored_and_the_connection_goes_on() {
         assert!(!got.refusal().fatal);
         assert_eq!(got.packet().tag, b"x");
     }
-    // Ignored: methods that are no requests, variables and routing variables.
+    // Ignored: methods that are not requests, unknown variables and routing variables.
     peer.text("\n_notice_nothing\n|\n|\n");
     peer.text(":_source\tpsyc://x/\n:_tag\ty\n\n:_mood\tgood\n_request_ping\n|\n");
     let got = peer.next().unwrap();
@@ -101,7 +102,7 @@ fn what_is_only_unknown_is_refused_or_ignored_and_the_connection_goes_on() {
 #[test]
 fn before_hello_only_little_is_listened_to() {
     let world = World::new();
-    // A packet that would be fine later is over the limit now.
+    // The limit is lower before HELLO: this packet would be allowed afterwards.
     let mut peer = world.raw();
     peer.text("100000\n");
     assert_eq!(
@@ -109,7 +110,7 @@ fn before_hello_only_little_is_listened_to() {
         Some(ErrorCode::BadRequest)
     );
     assert!(peer.is_closed());
-    // A store that has no such session says so and closes.
+    // A malformed HELLO is refused, and the connection closes.
     for bad in [
         "\n:_client\t00000000000000000000000000000000\n_request_hello\n|\n",
         "\n:_client\t1\n_request_hello\n|\n",
@@ -126,7 +127,7 @@ fn before_hello_only_little_is_listened_to() {
     }
 }
 
-/// A stream with one of everything, as a client would send it.
+/// A stream with one packet of each kind, as a client would send it.
 fn stream() -> Vec<u8> {
     let mut bytes = b"|\n".to_vec();
     let hello = Hello {
@@ -145,10 +146,10 @@ fn stream() -> Vec<u8> {
     bytes
 }
 
-/// Everything that the server answers until it closes.
+/// Reads the bytes that the server sends until it closes.
 fn all_answers(peer: &mut Peer) {
     let mut rest = Vec::new();
-    // A reset is an end as well.
+    // A reset is also an end.
     drop(peer.stream.read_to_end(&mut rest));
 }
 
@@ -176,7 +177,7 @@ fn a_flipped_bit_anywhere_harms_nobody() {
         let mut wrong = stream.clone();
         wrong[bit / 8] ^= 1 << (bit % 8);
         let mut peer = world.raw();
-        // The server may have closed before everything was written.
+        // The server may have closed before all bytes were written.
         drop(peer.stream.write_all(&wrong));
         drop(peer.stream.shutdown(Shutdown::Write));
         all_answers(&mut peer);

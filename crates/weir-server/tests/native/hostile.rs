@@ -1,5 +1,5 @@
-//! Clients that try to take more than their share: of memory, of the threads of
-//! the server, of what they are charged.
+//! Clients that try to use more than their share of memory, of the server's threads, and of their
+//! rate.
 
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn refusals_that_wait_after_a_write_are_bounded() {
     let held = BlockedThread::new(&world.store, "t");
     let (mut peer, next) = world.session(CLIENT);
     peer.puts(CLIENT, "t", next, 1);
-    // Each is refused, and answered after the one above.
+    // Each of these writes is refused, after the outcome of the write above.
     let gap = format!(
         "\n:_topic\tt\n:_key\tk\n:_nonce\t{}\n_request_put\n{}\n|\n",
         next + 1000,
@@ -41,7 +41,7 @@ fn refusals_that_wait_after_a_write_are_bounded() {
     }
     assert!(sent < MOST, "the server goes on reading");
     drop(held);
-    // Nothing of what was taken is lost, and the order is kept.
+    // No response is lost, and their order is correct.
     assert!(matches!(peer.answers(1)[0], (_, Outcome::Committed(_))));
     for _ in 0..sent / gap.len() {
         let got = peer.next().unwrap();
@@ -65,7 +65,7 @@ fn values_that_nobody_takes_are_bounded() {
     for peer in &mut readers {
         peer.text(get);
     }
-    // Who wants little is answered meanwhile. By then all were looked at.
+    // A small request is served meanwhile. Afterwards, the server has processed all large ones.
     let mut other = world.plain();
     for _ in 0..200 {
         other.text("\n:_topic\tt\n:_key\tsmall\n_request_get\n|\n");
@@ -83,7 +83,7 @@ fn values_that_nobody_takes_are_bounded() {
         waiting >= READERS - 16,
         "{waiting} wait; 256 MiB are sixteen"
     );
-    // Each gets its own when those before have taken theirs.
+    // Each client gets its value after the earlier clients have read theirs.
     readers.sort_by_key(waits);
     for peer in &mut readers {
         let got = peer.next().unwrap();
@@ -168,8 +168,7 @@ fn a_filter_that_finds_nothing_gives_others_their_turn() {
         reset_earliest: false,
         query: ListenQuery::default(),
     };
-    // More packets than are dealt with at a time, and then the end of the
-    // listener: all of them arrive together.
+    // More packets than one turn processes, and then the end of the listener, in one write.
     let mut bytes = Peer::bytes(&Packet::tagged(b"f", Message::Listen(nothing)));
     for _ in 0..100 {
         bytes.extend(Peer::bytes(&Packet::new(Message::Ping)));
@@ -191,7 +190,7 @@ fn a_read_that_waits_for_the_node_is_one_request() {
     });
     world.create("t");
     let mut peer = world.plain();
-    // The first record is CREATE; the second one never comes.
+    // The first record is CREATE; the second one never exists.
     peer.text("\n:_topic\tt\n:_key\tk\n:_at_least\t2\n_request_get\n|\n");
     let got = peer.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::Lagging));
@@ -204,7 +203,7 @@ fn a_write_that_waits_for_room_is_charged_once() {
     });
     world.create("t");
     let held = BlockedThread::new(&world.store, "t");
-    // Alone it is let in; nothing else is beside it.
+    // A single write above the limit is admitted if no other is in progress.
     let mut large = world.raw();
     large.hello(&Hello {
         received: true,
@@ -229,7 +228,7 @@ fn a_write_that_waits_for_room_is_charged_once() {
     let items = puts(weir_core::ClientId::NONE, "t", 0, 1);
     let items = &items;
     small.send(&Packet::new(Message::Write { count: 1, items }));
-    // Time in which it is looked at many times.
+    // Enough time for the server to retry the small write many times.
     let mut other = world.plain();
     for _ in 0..2000 {
         other.send(&Packet::new(Message::Ping));
@@ -265,14 +264,14 @@ fn a_write_brings_a_bounded_number_of_programs() {
     let got = peer.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::TooLarge));
     assert_eq!(got.refusal().limit, Some(64));
-    // As many as are allowed get further: to a store without an engine.
+    // The maximum number is admitted, and fails only because the store has no engine.
     peer.stream.write_all(&write(64)).unwrap();
     let got = peer.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::EngineMissing));
 }
 
-/// Settings under which a client that holds what others wait for is soon told
-/// to move on, so that no test waits for the usual ones.
+/// Settings that end a client soon if it holds contended memory, so that no test waits for the
+/// default deadlines.
 fn hurried(config: &mut weir_server::ServerConfig) {
     config.body_rate_after = Duration::ZERO;
     config.body_rate_min = weir_server::Size(1 << 30);
@@ -296,10 +295,10 @@ fn who_trickles_a_large_packet_is_cut() {
     builder.push(&Intention::new("t", put), &limits).unwrap();
     let (count, items) = (1, builder.items());
     let bytes = Peer::bytes(&Packet::new(Message::Write { count, items }));
-    // It holds some of the budget of all, and does not go on.
+    // The client holds part of the shared budget, and sends nothing more.
     peer.stream.write_all(&bytes[..1 << 20]).unwrap();
     assert!(peer.is_closed());
-    // A small one may take its time, up to the usual limit.
+    // A small packet may arrive slowly, up to the usual deadline.
     let mut small = world.plain();
     let bytes = Peer::bytes(&Packet::tagged(b"p", Message::Ping));
     small.stream.write_all(&bytes[..3]).unwrap();
@@ -332,8 +331,8 @@ fn who_does_not_take_large_answers_is_cut() {
             consistency: weir_protocol::Consistency::Linear,
         },
     ));
-    // Nothing of it is taken. The server reads nothing meanwhile, so this ends
-    // when it has cut the connection.
+    // The client reads nothing, and the server reads nothing meanwhile. This write fails when the
+    // server has cut the connection.
     let bytes = Peer::bytes(&Packet::new(Message::Ping));
     let error = loop {
         if let Err(error) = peer.stream.write_all(&bytes) {
@@ -351,7 +350,7 @@ fn an_address_has_so_many_connections() {
     let mut second = world.plain();
     assert!(world.raw().is_closed());
     drop(first);
-    // The place is free as soon as the server has seen the end.
+    // The slot is free as soon as the server has detected the end.
     loop {
         let mut peer = world.raw();
         peer.text("|\n");

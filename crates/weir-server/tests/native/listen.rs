@@ -48,7 +48,7 @@ fn offsets(got: &Got) -> Vec<u64> {
     page.iter().map(|record| record.unwrap().offset.0).collect()
 }
 
-/// Puts under a session of its own.
+/// Puts `count` records in a separate session.
 fn fill(world: &World, count: u32) {
     let (mut peer, next) = world.session(CLIENT);
     for first in (0..count).step_by(5000) {
@@ -72,7 +72,7 @@ fn credit_is_counted_in_bytes_and_in_records() {
             ..ALL
         };
         assert_eq!(listen(&mut peer, tag, begin), (1, 1, 10_001));
-        // One page overdraws it, and nothing more comes before the pong.
+        // One page exceeds the credit, and no other page precedes the pong.
         let first = offsets(&peer.next().unwrap());
         peer.send(&Packet::tagged(b"p", Message::Ping));
         assert_eq!(peer.next().unwrap().packet().message, Message::Pong);
@@ -106,7 +106,7 @@ fn a_reader_that_does_not_follow_is_told_of_the_end() {
         peer.next().unwrap().packet().message,
         Message::End { position: 5 }
     );
-    // The tag is free again.
+    // The tag can be used again.
     listen(&mut peer, b"1", begin);
 }
 
@@ -181,7 +181,7 @@ fn a_filter_lets_through_what_it_should_and_marks_progress() {
         follow: false,
         ..ALL
     };
-    // The answer to the put may come after the record.
+    // The outcome of the put may arrive after the record.
     peer.send(&Packet::tagged(b"k", Message::Listen(kinds)));
     let mut created = Vec::new();
     loop {
@@ -257,7 +257,7 @@ fn a_query_of_the_latest_values_sends_what_it_wants_of_them() {
     let begin = Listen {
         after: After::Latest,
         follow: false,
-        // What a query let through is sent, and counts.
+        // A record that a query accepted is sent, and uses credit.
         records: 1,
         query,
         ..ALL
@@ -355,7 +355,7 @@ fn many_listeners_of_a_connection_take_turns() {
                 assert_eq!(offset, seen[tag] + 1);
                 seen[tag] = offset;
             }
-            // Nobody is far ahead while another one has not begun.
+            // No listener is far ahead while another one has not started.
             let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
             assert!(most - least <= 20_001);
         }

@@ -1,4 +1,4 @@
-//! The native port of a real server, by hand: sockets, bytes, packets.
+//! The native port of a real server, with sockets, bytes and packets.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A server of our own, and a client that sends what it is told.
+//! A test server, and a client that sends given packets.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use weir_protocol::{Deframer, Encoder, Hello, Message, OutcomeLines, Packet, Ref
 use weir_server::{Address, Server, ServerConfig};
 use weir_store::{Durability, OpenOptions, Store};
 
-/// Longest time that a test waits for bytes: reaching it is a failure.
+/// Longest time that a test waits for bytes; then it fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
@@ -52,19 +52,19 @@ impl World {
         }
     }
 
-    /// A connection that has said nothing.
+    /// Returns a connection without HELLO.
     pub(crate) fn raw(&self) -> Peer {
         Peer::new(TcpStream::connect(self.address).unwrap())
     }
 
-    /// A connection without session.
+    /// Returns a connection without a session.
     pub(crate) fn plain(&self) -> Peer {
         let mut peer = self.raw();
         peer.hello(&Hello::default());
         peer
     }
 
-    /// A connection with a session; the next nonce as well.
+    /// Returns a connection with a session, and the next nonce.
     pub(crate) fn session(&self, client: ClientId) -> (Peer, u64) {
         let mut peer = self.raw();
         let hello = Hello {
@@ -81,7 +81,7 @@ impl World {
         self.store.propose(&[create]).unwrap().wait().unwrap();
     }
 
-    /// Values of a topic's puts, in order.
+    /// Returns the values of a topic's puts, in order.
     pub(crate) fn values(&self, topic: &str) -> Vec<Vec<u8>> {
         let mut reader = self
             .store
@@ -102,7 +102,7 @@ impl World {
 
 pub(crate) const CLIENT: ClientId = ClientId([0x11; 16]);
 
-/// Items of puts: nonces from `first` on (0: no session), the number as value.
+/// Builds items of puts with nonces from `first` on (0: no session). Each value is the number.
 pub(crate) fn puts(client: ClientId, topic: &str, first: u64, count: u32) -> Vec<u8> {
     let mut builder = BatchBuilder::default();
     let limits = IntentionLimits::default();
@@ -170,7 +170,7 @@ impl Peer {
         }
     }
 
-    /// Says HELLO; returns the next nonce.
+    /// Sends HELLO; returns the next nonce.
     pub(crate) fn hello(&mut self, hello: &Hello<'_>) -> u64 {
         self.send(&Packet::new(Message::Hello(*hello)));
         let got = self.next().unwrap();
@@ -203,7 +203,7 @@ impl Peer {
         self.send(&Packet::new(Message::Write { count, items }));
     }
 
-    /// The next packet that says something; `None` at the end of the stream.
+    /// Returns the next packet that is not empty; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Option<Got> {
         loop {
             let rest = &self.buffer[self.done..];
@@ -228,7 +228,7 @@ impl Peer {
         }
     }
 
-    /// Waits for answers to so many nonces; returns them one by one.
+    /// Waits for the outcomes of `count` nonces; returns them one by one.
     pub(crate) fn answers(&mut self, count: usize) -> Vec<(u64, Outcome)> {
         let mut answers = Vec::new();
         while answers.len() < count {
@@ -244,7 +244,7 @@ impl Peer {
         answers
     }
 
-    /// The server has nothing more to say and says so.
+    /// Whether the server has closed the connection without another packet.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.next().is_none()
     }

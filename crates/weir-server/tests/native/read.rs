@@ -29,7 +29,7 @@ fn a_get_waits_until_the_topic_is_far_enough() {
         panic!("{:?}", got.packet().message);
     };
     assert!(page.ends_with(b"two"));
-    // And one that asks for an intention.
+    // A read that requires an intention to be applied.
     let get = Message::Get {
         topic: "t",
         key: b"k",

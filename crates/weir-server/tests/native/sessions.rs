@@ -1,12 +1,12 @@
-//! Sessions: numbers, answers again, two connections of one client, the end.
+//! Sessions: nonces, stored outcomes, two connections of one client, shutdown.
 
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
 use weir_protocol::{Hello, Message, Packet};
 
 use crate::peer::{CLIENT, Peer, World, puts};
 
-/// HELLO that wants the answers from `resume` on; the server's first packet
-/// and the peer.
+/// Sends a HELLO that requests the outcomes from `resume` on. Returns the peer and the first packet
+/// of the server.
 fn resume(world: &World, resume: u64) -> (Peer, crate::peer::Got) {
     let mut peer = world.raw();
     let hello = Hello {
@@ -145,7 +145,7 @@ fn the_newer_connection_of_a_client_ends_the_older_one() {
     assert!(old.is_closed());
     new.puts(CLIENT, "t", 4, 3);
     assert_eq!(new.answers(3).len(), 3);
-    // The end of the old one has not freed the session of the new one.
+    // The end of the old connection has not released the session of the new one.
     let (_newest, _) = world.session(CLIENT);
     let got = new.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::Superseded));

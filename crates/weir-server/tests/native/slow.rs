@@ -15,13 +15,13 @@ use weir_store::{Durability, OpenOptions, Store};
 
 use crate::peer::Peer;
 
-/// Reaching it is a failure.
+/// Longest wait; then the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Holds reads of topics back while it is closed.
+/// Blocks reads of topics while it is closed.
 #[derive(Default)]
 struct Gate {
-    /// Whether it is closed, and how many reads it holds.
+    /// Whether it is closed, and how many reads it blocks.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Opened again when a test ends early, so that the server can end.
+/// Opens the gate when a test ends early, so that the server can end.
 struct Closed<'a>(&'a Gate);
 
 impl Drop for Closed<'_> {
@@ -145,7 +145,7 @@ impl DiskFile for SlowFile {
     }
 }
 
-/// A store whose records are all on disk.
+/// Creates a store whose records are all on disk.
 fn filled(directory: &std::path::Path, options: &OpenOptions) {
     let store = Store::open(directory, options).unwrap();
     let made = TopicOptions::default();
@@ -164,7 +164,7 @@ fn filled(directory: &std::path::Path, options: &OpenOptions) {
         value: b"a",
     };
     writes.push(Intention::new("t", numbered));
-    // A stream whose name an earlier one had, which its forks kept.
+    // A stream that has the name of an earlier one, which was retained for its forks.
     let data = Operation::Put {
         key: b"",
         value: b"x",
@@ -189,7 +189,7 @@ fn ask(server: &Server, line: &str, fields: &str) -> TcpStream {
     stream
 }
 
-/// The beginning of an answer, up to what it is known by.
+/// Reads a response up to a text that identifies it.
 fn answered(stream: &mut TcpStream, by: &str) {
     let mut text = String::new();
     let mut chunk = [0; 4096];
@@ -223,7 +223,7 @@ fn listen(after: After) -> Message<'static> {
     })
 }
 
-/// A server of one thread on a store whose disk can be stopped.
+/// Starts a server with one thread, on a store whose disk can be blocked.
 fn slow(
     directory: &std::path::Path,
     change: impl FnOnce(&mut ServerConfig),
@@ -247,8 +247,7 @@ fn slow(
     (Server::start(config, store).unwrap(), gate)
 }
 
-/// What a late writer has missed takes too long to read: it hears that it was
-/// late all the same.
+/// The unseen records of a conflict take too long to read. The client still gets the conflict.
 #[test]
 fn a_conflict_is_told_without_what_cannot_be_read_in_time() {
     let directory = tempfile::tempdir().unwrap();
@@ -270,7 +269,7 @@ fn a_conflict_is_told_without_what_cannot_be_read_in_time() {
 fn who_waits_for_the_disk_holds_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let (server, gate) = slow(directory.path(), |_| {});
-    // What these streams are made of is known from here on.
+    // The descriptions of these streams are in memory from here on.
     for line in ["HEAD /ds/s", "HEAD /ds/t"] {
         answered(&mut ask(&server, line, ""), "\r\n\r\n");
     }
@@ -326,7 +325,7 @@ fn who_waits_for_the_disk_holds_up_nobody() {
         peers.push(native(&server, message));
         holds(1);
     }
-    // The thread serves everybody else: reads, writes, both ports.
+    // The thread serves all other requests: reads and writes on both ports.
     answered(&mut ask(&server, "GET /healthz", ""), "ok");
     let line = "PUT /v1/topics/t/keys/new";
     answered(&mut ask(&server, line, "Content-Length: 0\r\n"), "\r\n\r\n");

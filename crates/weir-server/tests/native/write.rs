@@ -1,4 +1,4 @@
-//! Writes and their answers.
+//! Writes and their outcomes.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -236,7 +236,7 @@ fn a_client_that_takes_no_answers_is_read_no_further_and_holds_up_nobody() {
     let (mut lazy, _) = world.session(CLIENT);
     let patience = std::time::Duration::from_secs(1);
     lazy.stream.set_write_timeout(Some(patience)).unwrap();
-    // Answers that cannot be joined: every other topic is missing.
+    // Outcomes that cannot be merged into runs, because every other topic is missing.
     let mut sent = 0_u64;
     let unsent = loop {
         let mut items = Vec::new();
@@ -275,8 +275,7 @@ fn a_client_that_takes_no_answers_is_read_no_further_and_holds_up_nobody() {
     rest.join().unwrap();
 }
 
-/// Sends a put without session, and says whether it was taken; else the pause
-/// that the server asks for.
+/// Sends a put without a session. Returns `Err` with the server's retry time if it was refused.
 fn put_one(peer: &mut Peer, chained: bool) -> Result<(), Option<u64>> {
     let items = &puts(ClientId::NONE, "t", 0, 1);
     let message = Message::Write { count: 1, items };
@@ -300,14 +299,14 @@ fn a_chained_write_is_refused_with_the_one_before_it() {
     let world = World::with(|config| config.rate_requests = Rate::Units(1000));
     world.create("t");
     let (mut peer, mut other) = (world.plain(), world.plain());
-    // Two seconds more than may be owed.
+    // Two seconds more than the allowed debt.
     peer.puts(ClientId::NONE, "t", 0, 3000);
     peer.next().unwrap();
     assert!(matches!(put_one(&mut peer, false), Err(Some(_))));
     while put_one(&mut other, false).is_err() {}
-    // Others may write by now; nothing overtakes what was refused here.
+    // Other clients may write by now, but no chained write overtakes the refused one.
     assert_eq!(put_one(&mut peer, true), Err(None));
     while put_one(&mut peer, false).is_err() {}
-    // After one that was taken it is asked for the rate alone.
+    // After an accepted write, a chained write is limited only by the rate.
     assert_ne!(put_one(&mut peer, true), Err(None));
 }

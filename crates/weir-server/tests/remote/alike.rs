@@ -1,4 +1,4 @@
-//! Near and far give the same answers.
+//! A local and a remote store return equal results.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use weir::{
 
 use crate::world::{CLIENT, World, put};
 
-/// This information without its bytes, which depend on how fast the clock ran.
+/// Returns the information without the size in bytes, which depends on the timestamps.
 fn sizeless(mut info: weir::TopicInfo) -> weir::TopicInfo {
     info.bytes = 0;
     info
 }
 
-/// Everything that a script of calls answers, in words.
+/// Returns the results of a script of calls, as text.
 #[allow(clippy::too_many_lines, reason = "one call after the other")]
 fn script(weir: &Weir) -> Vec<String> {
     let mut said = Vec::new();

@@ -1,5 +1,4 @@
-//! Reads of a server that are awaited: by one thread, without a runtime, and by
-//! a runtime.
+//! Asynchronous reads of a server: on one thread without a runtime, and in a runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,12 +13,12 @@ use weir_server::Rate;
 use crate::proxy::Proxy;
 use crate::world::{World, put};
 
-/// An executor of one thread, which this test is.
+/// The waker of an executor on the test thread.
 struct Bell(Sender<()>);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        // The test may be over.
+        // The test may have ended.
         let _ = self.0.send(());
     }
 }
@@ -29,7 +28,7 @@ fn bell() -> (Waker, Receiver<()>) {
     (Waker::from(Arc::new(Bell(rings))), bell)
 }
 
-/// Runs all of them at once on this thread; they come in the order given.
+/// Runs all futures together on this thread. Returns their results in the given order.
 fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let (waker, bell) = bell();
     let mut context = Context::from_waker(&waker);
@@ -89,7 +88,7 @@ fn a_thread_awaits_many_reads_at_once() {
     let at = one(topic.at_async(ConsequenceOffset(2))).unwrap().unwrap();
     assert_eq!(at.value(), b"0");
     assert_eq!(one(topic.info_async()).unwrap().unwrap().keys, 200);
-    // What can be awaited can be waited for.
+    // A future can also be waited for synchronously.
     assert_eq!(
         topic.get_async("k007").wait().unwrap().unwrap().value(),
         b"7"
@@ -101,7 +100,7 @@ fn records_are_awaited_as_they_come() {
     let world = World::new();
     let far = connect(&url(&world));
     let topic = far.topic("t").unwrap();
-    // It need not be there yet.
+    // The topic need not exist yet.
     let mut reader = one(topic.listener_async(ReadFrom::Start)).unwrap();
     let mut seen = 0;
     topic.ensure().unwrap();
@@ -111,7 +110,7 @@ fn records_are_awaited_as_they_come() {
             seen += one(reader.next()).unwrap().iter().count();
         }
     }
-    // One that was not awaited to its end has lost nothing.
+    // A dropped future loses no record.
     {
         let (waker, bell) = bell();
         let mut next = pin!(reader.next());
@@ -167,7 +166,7 @@ fn a_runtime_awaits_them_as_well() {
         .await
         .unwrap();
         far.propose(&[put("t", "k", "v")]).unwrap().await.unwrap();
-        // More than the rate: the server says when to come back.
+        // More than the rate: the server refuses reads with a time to retry.
         let mut reads: Vec<_> = (0..800).map(|_| topic.get_async("k")).collect();
         for read in reads.drain(..) {
             assert_eq!(read.await.unwrap().unwrap().value(), b"v");
@@ -199,7 +198,8 @@ fn what_is_awaited_survives_a_connection_that_breaks() {
 
 #[test]
 fn a_read_has_the_deadline_of_its_handle() {
-    // It takes connections and says nothing more than HELLO wants.
+    // The server refuses the read until the debt of the writes is paid, which takes longer than the
+    // deadline.
     let world = World::with(|config| config.rate_requests = Rate::Units(10));
     let topic = world.near().topic("t").unwrap();
     topic.ensure().unwrap();

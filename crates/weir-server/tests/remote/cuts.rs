@@ -1,4 +1,4 @@
-//! Connections that break at every place.
+//! Connections that break at every byte.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use weir::{ClientId, ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
 use crate::proxy::Proxy;
 use crate::world::{CLIENT, World, put};
 
-/// Puts 1 to `count` under a session through the proxy, many in flight, and
-/// checks that each is there once and in order.
+/// Puts 1 to `count` in a session through the proxy, many in flight. Checks that each value is
+/// stored once and in order.
 fn run(world: &World, proxy: &Proxy, client: ClientId, topic: &str, count: u64) {
     let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
     let mut session = far.session(client);
@@ -84,7 +84,7 @@ fn a_server_that_is_started_again_goes_on_with_the_session() {
     }
     let wanted: Vec<String> = (0..2500).map(|n| n.to_string()).collect();
     assert!(world.values("t") == wanted);
-    // Reads find the way again as well.
+    // Reads reconnect as well.
     assert_eq!(
         far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
         b"2499"
@@ -95,7 +95,7 @@ fn a_server_that_is_started_again_goes_on_with_the_session() {
 fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
     let world = World::new();
     world.connect().topic("t").unwrap().ensure().unwrap();
-    // Enough for HELLO and its answer, not for the answer to the write.
+    // Enough for HELLO and its response, but not for the outcome of the write.
     let proxy = Proxy::new(world.address, i64::MAX, 520);
     let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
     let topic = far.topic("t").unwrap();
@@ -136,7 +136,7 @@ fn a_second_writer_with_the_same_id_ends_the_first_one() {
         };
         code
     };
-    // What was on its way when it was told is of unknown outcome.
+    // A write in flight when the session was superseded has an unknown outcome.
     let first = code();
     assert!(
         matches!(first, ErrorCode::Superseded | ErrorCode::Indeterminate),
@@ -168,7 +168,7 @@ fn a_server_that_stays_away_is_given_up_and_found_again() {
         ErrorCode::Unreachable | ErrorCode::Indeterminate
     ));
     world.restart();
-    // The session goes on where the store stands.
+    // The session continues after the last nonce of the store.
     let verdict = loop {
         match session.execute(&[put("t", "k", "3")]) {
             Ok(mut verdicts) => break verdicts.remove(0),

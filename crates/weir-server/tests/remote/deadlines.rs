@@ -56,7 +56,7 @@ fn a_query_has_a_deadline_of_its_own_and_waits_no_longer_than_its_caller() {
         ErrorCode::Deadline
     );
 
-    // It has begun, and no record comes.
+    // The query has started, and no record arrives.
     options.patience = Duration::from_millis(300);
     let mut query = deaf(true).query(options).unwrap();
     let mut idle = 0;
@@ -111,7 +111,7 @@ fn a_wait_is_broken_off_by_the_thread_that_waits() {
         assert_eq!(code(topic.reader(ReadFrom::Start)), cancelled);
         assert_eq!(code(far.query(TopicQueryOptions::new(["t"]))), cancelled);
     });
-    // Not any more.
+    // Calls are no longer interrupted here.
     let short = far.within(Duration::from_millis(20)).topic("t").unwrap();
     assert_eq!(code(short.get("k")), ErrorCode::Deadline);
 }

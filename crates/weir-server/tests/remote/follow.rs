@@ -11,14 +11,14 @@ use weir::{
 use crate::proxy::Proxy;
 use crate::world::World;
 
-/// A wait that only a hang makes this long.
+/// Longest wait; only a test that hangs reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn offsets(page: &Page) -> Vec<u64> {
     page.iter().map(|record| record.unwrap().offset.0).collect()
 }
 
-/// Follows a topic until it has seen `last`; every offset it saw.
+/// Follows a topic until it has received `last`. Returns every received offset.
 fn follow(weir: &Weir, topic: &str, from: ReadFrom, last: u64) -> Vec<u64> {
     let mut seen = Vec::new();
     for page in weir.topic(topic).unwrap().follow(from, PATIENCE).unwrap() {
@@ -137,7 +137,7 @@ fn a_slow_follower_holds_up_neither_writers_nor_reads_of_its_connection() {
     topic.ensure().unwrap();
     let mut slow = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
     assert_eq!(offsets(&slow.next().unwrap().unwrap()), [1]);
-    // More than its credit, and far more than any buffer between.
+    // More than its credit, and much more than any buffer on the way.
     let value = vec![b'v'; 1 << 20];
     for n in 0..40 {
         assert!(topic.put(n.to_string(), &value).unwrap().is_valid());
@@ -150,7 +150,7 @@ fn a_slow_follower_holds_up_neither_writers_nor_reads_of_its_connection() {
     assert_eq!(seen, (2..=41).collect::<Vec<_>>());
 }
 
-/// Whether something comes for the query, which is idle.
+/// Whether the idle query is notified of news.
 fn hears(query: &TopicQuery) -> bool {
     query.news().wait(Instant::now() + PATIENCE)
 }
@@ -173,7 +173,7 @@ fn a_thread_beside_a_query_hears_of_what_comes() {
                 topic.append(value).unwrap();
                 assert!(waits.join().unwrap());
             });
-            // It may have been about something else.
+            // The notification may have another cause.
             let page = loop {
                 match query.next(Bounds::default(), Some(Instant::now())) {
                     Ok(TopicStep::Page(page)) => break page,

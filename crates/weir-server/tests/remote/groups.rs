@@ -1,4 +1,4 @@
-//! Groups and the latest values: near and far give the same answers.
+//! Groups and latest values: a local and a remote store return equal results.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::proxy::Proxy;
 use crate::world::World;
 
 const NOW: Duration = Duration::ZERO;
-/// Longest time that a test waits for something: reaching it is a failure.
+/// Longest time that a test waits; then it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn offsets(works: &[Work]) -> Vec<(u64, u32)> {
@@ -21,7 +21,7 @@ fn offsets(works: &[Work]) -> Vec<(u64, u32)> {
 
 fn info(group: &Group) -> String {
     let mut info = group.info().unwrap();
-    // Stamps are those of the clock.
+    // Timestamps depend on the clock.
     info.oldest_ms = info.oldest_ms.map(|_| 1);
     if let Some(owner) = &mut info.owner {
         owner.until_ms = 1;
@@ -42,7 +42,7 @@ fn member(topic: &Topic, group: &str, mode: GroupMode, name: &str) -> Group {
     topic.group(group, mode).unwrap().member(name)
 }
 
-/// A work queue: claims, acknowledgements, records given back, dead letters.
+/// A work queue: claims, acknowledgements, returned records, dead letters.
 fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
     let topic = filled(weir, "work", &["a", "b", "c", "d", "e"]);
     let mut setup = GroupSetup::new(GroupMode::Shared);
@@ -67,7 +67,7 @@ fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
     let longer = Duration::from_hours(1);
     say(format!("{:?}", bert.extend(&again, longer).unwrap()));
     say(format!("{:?}", bert.nack(&again, NOW, "broken").unwrap()));
-    // Only a claim gives it up, and writes the letter.
+    // Only the next claim gives the record up and writes the dead letter.
     say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
     let dead = weir.topic("work.dead").unwrap();
     for entry in dead.scan(b"", None, 10).unwrap() {
@@ -88,14 +88,14 @@ fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
     say(format!("{:?}", bert.claim(1, NOW).err()));
 }
 
-/// Two members who share keys: one key is with one of them, in order.
+/// Two members of a keyed group: each key belongs to one member at a time, in order.
 fn keyed(weir: &Weir, say: &mut impl FnMut(String)) {
     let topic = filled(weir, "keyed", &["x", "y", "x", "y", "x"]);
     let mut anna = member(&topic, "keys", GroupMode::Keyed, "anna");
     let mut bert = member(&topic, "keys", GroupMode::Keyed, "bert");
     let first = anna.claim(1, NOW).unwrap();
     let second = bert.claim(10, NOW).unwrap();
-    // Everything of x waits for anna.
+    // All records of x wait for anna.
     say(format!("{:?} {:?}", offsets(&first), offsets(&second)));
     say(info(&anna));
     let more = anna.claim(10, NOW).unwrap();
@@ -113,7 +113,7 @@ fn keyed(weir: &Weir, say: &mut impl FnMut(String)) {
     say(format!("{names:?}"));
 }
 
-/// One reads, another takes over.
+/// One member reads, and another one takes over.
 fn exclusive(weir: &Weir, say: &mut impl FnMut(String)) {
     let topic = filled(weir, "mail", &["a", "b", "c", "d", "e", "f"]);
     let mut anna = member(&topic, "mail", GroupMode::Exclusive, "anna");
@@ -168,7 +168,7 @@ fn latest(weir: &Weir, say: &mut impl FnMut(String)) {
     }
     topic.put("a", "2").unwrap();
     let patient = latest.next();
-    // A server is asked without waiting, and may not have sent it yet.
+    // The read does not wait for the server, which may not have sent the record yet.
     next(patient.or_else(|| {
         let mut again = topic.latest(PATIENCE).unwrap().skip(1);
         let found = again.next();
@@ -204,7 +204,7 @@ fn a_script_of_groups_gets_the_same_answers_near_and_far() {
         assert_eq!(near, far);
     }
     assert_eq!(near.len(), far.len());
-    // And the answers are the right ones.
+    // The results are also the expected ones.
     assert_eq!(near[0], "[(2, 1), (3, 1)] [(4, 1), (5, 1), (6, 1)]");
     assert!(
         near.iter()
@@ -255,7 +255,7 @@ fn the_latest_values_survive_a_broken_connection() {
         );
     }
     drop((session, topic));
-    // The whole of it is 6 MB.
+    // All records together have 6 MB.
     let proxy = Proxy::new(world.address, 1 << 40, 1_500_000);
     let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
     let mut latest = far.topic("t").unwrap().latest(NOW).unwrap();
@@ -279,7 +279,7 @@ fn records_come_again_when_a_lease_ends() {
     let mut bert = member(&topic, "g", GroupMode::Shared, "bert");
     let taken = anna.claim(10, NOW).unwrap();
     assert_eq!(offsets(&taken), [(2, 1), (3, 1)]);
-    // Nobody writes: the claim that waits finds out by itself.
+    // There is no write: the waiting claim detects the expired lease without a wake-up.
     let again = bert.claim(10, PATIENCE).unwrap();
     assert_eq!(offsets(&again), [(2, 2), (3, 2)]);
     assert_eq!(anna.ack(&taken).unwrap().len(), 2, "bert has them");
@@ -305,7 +305,7 @@ fn claims_that_wait_hold_up_nothing_and_end_with_a_record() {
             })
         })
         .collect();
-    // On the same connection, with claims in front of them.
+    // Requests on a connection that has waiting claims.
     for key in ["a", "b", "c"] {
         topic.put(key, "v").unwrap();
         assert!(topic.get(key).unwrap().is_some());
@@ -338,7 +338,7 @@ fn a_claim_brings_no_more_than_fits_and_long_records_one_by_one() {
         let bytes: usize = works.iter().map(|work| work.record().value.len()).sum();
         assert!(works.len() == 1 || bytes <= 256 << 10);
         sizes.push(bytes);
-        // And so does what is claimed again.
+        // Records that are claimed again are limited as well.
         if sizes.len() == 1 {
             group.nack(&works, NOW, "").unwrap();
         } else {

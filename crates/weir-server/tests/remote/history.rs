@@ -1,10 +1,9 @@
-//! Recorded histories of writers and readers who race: each could have happened
-//! one call after the other (linearizability).
+//! Recorded histories of concurrent writers and readers are linearizable.
 //!
-//! The store says in which order it executed writes, so there is nothing to
-//! search: that order must respect who was answered before whom asked, every
-//! verdict must be the one of a simple model, and every read must have seen a
-//! value that held between its question and its answer.
+//! The store reports the order in which it executed writes, so no search is needed. The order must
+//! respect real time: a call that returned before another one started precedes it. Every verdict
+//! must equal that of a simple model. Every read must return a value that was current between its
+//! call and its return.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,32 +16,32 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 const WRITERS: u64 = 4;
 const STEPS: u64 = 150;
 
-/// What was asked.
+/// The kinds of calls.
 #[derive(Clone, Debug)]
 enum Call {
     Get(usize),
     Put(usize),
     Delete(usize),
-    /// Only if the key's value stands at this offset; 0: only without a value.
+    /// Puts only if the key has this offset; 0: only if it has no value.
     PutIf(usize, u64),
-    /// Both keys, only if the first one stands at this offset.
+    /// Puts both keys only if the first one has this offset.
     Both(usize, usize, u64),
 }
 
-/// A call and its answer, between two moments.
+/// A call and its result, with the times of call and return.
 #[derive(Clone, Debug)]
 struct Event {
     call: Call,
     asked: u64,
     answered: u64,
-    /// Of a write: its place in the order, and whether it was VALID.
+    /// Of a write: its position in the order, and whether it was VALID.
     intention: u64,
     valid: bool,
-    /// Of a read: where the value stands. Of a write: its first record.
+    /// Of a read: the offset of the value. Of a write: the offset of its first record.
     offset: u64,
 }
 
-/// Numbers that look drawn, the same ones every time.
+/// A deterministic sequence of pseudo-random numbers.
 fn draw(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -55,7 +54,7 @@ fn run(weir: &Weir, seed: u64, clock: &AtomicU64) -> Vec<Event> {
     let mut session = weir.session(ClientId([u8::try_from(seed).unwrap() + 1; 16]));
     let mut state = seed * 0x9e37_79b9 + 1;
     let mut events = Vec::new();
-    // What was seen last of each key: often, and not always, what holds.
+    // The last known offset of each key, which is often, but not always, current.
     let mut known = [0_u64; KEYS.len()];
     for n in 0..STEPS {
         let at = usize::try_from(draw(&mut state) % 3).unwrap();
@@ -121,10 +120,10 @@ fn run(weir: &Weir, seed: u64, clock: &AtomicU64) -> Vec<Event> {
     events
 }
 
-/// Offset of the value of each key, from which intention on.
+/// For each key: the offset of its value, from which intention on.
 type Versions = [Vec<(u64, u64)>; KEYS.len()];
 
-/// Judges the writes one by one, in the order of the store.
+/// Checks the writes against a model, in the order of the store.
 fn judge(events: &[Event]) -> Versions {
     let mut writes: Vec<&Event> = events.iter().filter(|e| e.intention != 0).collect();
     writes.sort_by_key(|event| event.intention);
@@ -132,7 +131,7 @@ fn judge(events: &[Event]) -> Versions {
     let mut now = [0_u64; KEYS.len()];
     let mut latest_question = 0;
     for event in writes {
-        // Nobody comes before one who was answered before it asked.
+        // No write may follow a write that was called after this one returned.
         assert!(event.answered > latest_question, "{event:?}");
         latest_question = latest_question.max(event.asked);
         let holds = match event.call {
@@ -170,8 +169,8 @@ fn check(events: &[Event]) {
     }
     for event in events {
         let Call::Get(at) = event.call else { continue };
-        // Everything that was answered before had happened; what was asked for
-        // after the answer had not.
+        // Writes that returned before the call precede the read. Writes that were called after it
+        // returned follow it.
         let before = answered.range(..event.asked).map(|(_, n)| *n).max();
         let low = before.unwrap_or(0);
         let after = asked.range(event.answered..).map(|(_, n)| *n).min();
@@ -180,7 +179,7 @@ fn check(events: &[Event]) {
         let mut offset = 0;
         let mut held = false;
         for (until, next) in versions[at].iter().copied().chain([(u64::MAX, 0)]) {
-            // This version holds from `from` up to `until`, exclusive.
+            // This version is current from `from` to `until`, exclusive.
             held |= offset == event.offset && from < high && until > low;
             (from, offset) = (until, next);
         }

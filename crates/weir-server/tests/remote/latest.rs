@@ -1,5 +1,5 @@
-//! Queries over the latest values, which stop, resume elsewhere or lose their connection while
-//! keys change: each key that is not changed is returned once.
+//! Queries over the latest values that stop, resume at another node, or lose their connection while
+//! keys change. Each unchanged key is returned once.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,8 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
             }
             found.extend(more);
             assert!(found.len() < 1000, "the query does not end");
-            // A new key after the position, one before it, a deleted key, a changed key, and a new
-            // topic.
+            // Changes: a new key after the position, one before it, a deleted key, a changed key,
+            // and a new topic.
             let topic = near.topic("l.a").unwrap();
             topic
                 .put(format!("k{:04}", round * 11 + 400), r#"{"n":-1}"#)
@@ -168,7 +168,7 @@ fn what_is_before_a_fault_comes_and_the_fault_names_its_record() {
     fill(&near, "f.a", 0..600, 0);
     fill(&near, "f.b", 0..600, 0);
     let topic = near.topic("f.b").unwrap();
-    // Not UTF-8, so only the rows before that byte are known to be before it.
+    // The key is not UTF-8, so only the rows before that byte certainly precede it.
     let at = topic.put(b"k0400\xff".as_slice(), r#"{"n":1"#).unwrap();
     let place = format!("record {} of topic f.b", at.offset().unwrap().0);
     let mut expected = Vec::new();

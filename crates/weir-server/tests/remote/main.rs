@@ -1,5 +1,5 @@
-//! The front door over a connection to a real server: the same answers as in
-//! process, whatever happens to the connection.
+//! The `weir` API over a connection to a real server: results equal those of a local store, even if
+//! the connection breaks.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

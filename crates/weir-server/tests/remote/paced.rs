@@ -1,4 +1,4 @@
-//! A client whose server asks it to be slower: it is, and loses nothing.
+//! A client that the server throttles slows down and loses no write.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn a_session_that_writes_too_fast_waits_and_goes_on() {
     assert_eq!(found.last().unwrap(), "5.999");
 }
 
-/// A client of a server that takes so many items a second.
+/// Connects a client to a server that accepts `items` items per second.
 fn slow(items: u64) -> (World, Weir) {
     let world = World::with(|config| config.rate_requests = Rate::Units(items));
     let topic = world.near().topic("t").unwrap();
@@ -40,8 +40,7 @@ fn slow(items: u64) -> (World, Weir) {
     (world, far)
 }
 
-/// Hands calls of `items` values over without waiting, each value the number
-/// after the one before.
+/// Proposes calls of `items` values without waiting. Each value is the next number.
 fn import(far: &Weir, calls: usize, items: usize) -> Vec<Proposal> {
     let call = |call: usize| {
         let numbers = call * items..(call + 1) * items;
@@ -72,7 +71,7 @@ fn an_import_without_session_waits_and_goes_on() {
 #[test]
 fn calls_of_one_item_without_session_keep_their_order() {
     let (world, far) = slow(2000);
-    // Waiting for each tenth makes packets of many sizes, many on their way.
+    // Waiting for each tenth proposal creates packets of many sizes, with many in flight.
     let mut proposals = std::collections::VecDeque::new();
     for n in 0..4000 {
         let value = n.to_string();
@@ -158,7 +157,7 @@ fn a_pause_longer_than_the_patience_is_told() {
     options.patience = Duration::from_secs(5);
     let url = format!("weir://{}", world.address);
     let far = Weir::connect_with(&url, &options).unwrap();
-    // Ten minutes of debt.
+    // A debt of ten minutes.
     let many = vec![put("t", "k", "v"); 6000];
     assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
     let is_rate = |error: WeirError| match error {
@@ -170,7 +169,7 @@ fn a_pause_longer_than_the_patience_is_told() {
     is_rate(topic.get("k").unwrap_err());
     let mut session = far.session(CLIENT);
     is_rate(session.execute(&[put("t", "k", "w")]).unwrap_err());
-    // It was not written, and the session goes on where it stood.
+    // Nothing was written, and the session is unchanged.
     assert_eq!(world.values("t").len(), 6000);
     assert_eq!(session.next_nonce(), 1);
 }

@@ -12,16 +12,16 @@ pub(crate) struct Proxy {
 
 struct State {
     server: SocketAddr,
-    /// Bytes to the server that still pass; below zero: all.
+    /// Bytes to the server that still pass; negative: all.
     to_server: AtomicI64,
-    /// Bytes to the client that still pass; below zero: all.
+    /// Bytes to the client that still pass; negative: all.
     to_client: AtomicI64,
     connections: AtomicU64,
 }
 
 impl Proxy {
-    /// The first connection is cut when so many bytes have passed in either
-    /// direction (`i64::MAX`: never); later ones are left alone.
+    /// Cuts the first connection after this many bytes in either direction (`i64::MAX`: never).
+    /// Later connections are not cut.
     pub(crate) fn new(server: SocketAddr, to_server: i64, to_client: i64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -32,7 +32,7 @@ impl Proxy {
             connections: AtomicU64::new(0),
         });
         let serving = Arc::clone(&state);
-        // Ends with the process: nobody connects any more.
+        // Ends with the process.
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { break };
@@ -84,7 +84,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, to_server: bool) 
             break;
         }
         if passed < bytes {
-            // From now on everything passes.
+            // From now on all bytes pass.
             state.to_server.store(-1, Ordering::SeqCst);
             state.to_client.store(-1, Ordering::SeqCst);
             break;

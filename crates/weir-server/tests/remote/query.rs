@@ -1,5 +1,5 @@
-//! Queries over topics: near and far, with and without the server's part, give
-//! the same results, faults and tokens.
+//! Queries over topics: local and remote stores, with and without pushdown, return equal results,
+//! errors and tokens.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn far_off() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_secs(20))
 }
 
-/// The next results, with their topics.
+/// Returns the next results, with their topics.
 pub(crate) fn some(query: &mut TopicQuery, items_max: usize) -> Vec<String> {
     let bounds = Bounds {
         items_max,
@@ -117,14 +117,14 @@ fn the_latest_values_are_those_of_all_keys() {
         };
         (0..900).for_each(|key| put(key, 0));
         let mut query = weir.query(options.clone()).unwrap();
-        // Before anything is read, and between its pages.
+        // One write before the first read, and one between two pages.
         put(1, 1);
         let mut found = some(&mut query, 10);
         put(899, 2);
         found.extend(some(&mut query, usize::MAX));
         assert_eq!(found.len(), 900);
         assert_eq!(found[899], "wide 2");
-        // A server may have sent it before.
+        // A server may have sent the record before the write.
         assert!(!is_near || found[1] == "wide 1");
         options.end = TopicEnd::AsOf(weir::IntentionOffset(1));
         let refused = weir.query(options).unwrap_err().to_string();
@@ -147,7 +147,7 @@ fn a_query_sees_one_cut_and_goes_on_elsewhere() {
             break;
         }
         found.extend(more);
-        // Later records are not part of it.
+        // Later records are not part of the query.
         near.topic("o.b").unwrap().append(r#"{"n":99}"#).unwrap();
         let mut rest = options.clone();
         rest.token = Some(query.token().unwrap());
@@ -277,7 +277,7 @@ fn the_first_fault_is_the_one_that_counts() {
     let near = world.near();
     let topic = near.topic("t").unwrap();
     topic.ensure().unwrap();
-    // The second is found first: while a page is scanned.
+    // A scan of a page finds the second fault first.
     for (key, value) in [("a", r#"{"n":1}"#), ("b", r#"{"n":[]}"#), ("c", r#"{"n""#)] {
         topic.put(key, value).unwrap();
     }
@@ -328,7 +328,7 @@ fn queries_that_cannot_be_are_refused() {
     }
 }
 
-/// Everything that a query says: results, and how it ended.
+/// Returns the whole output of a query: its results, and its end.
 pub(crate) fn said(
     weir: &Weir,
     options: &TopicQueryOptions,
@@ -366,7 +366,7 @@ pub(crate) fn said(
             }
         }
     }
-    // With a limit it depends on how far was looked ahead.
+    // With a limit, the number of skipped records depends on the read-ahead.
     if !stops && options.text.limit.is_none() {
         said.push(format!("skipped {}", query.skipped()));
     }
@@ -449,7 +449,7 @@ prop_compose! {
         let ordered = !order.is_empty();
         let text = QueryText {
             filter, order, group, distinct, offset, limit,
-            // Groups have results of their own.
+            // Groups have separate results.
             select,
             params: vec![("n".into(), "4".into())],
             missing: if drop { Missing::Drop } else { Missing::First },
@@ -491,7 +491,7 @@ fn where_a_query_is_done_does_not_show() {
         Ok(())
     });
     checked.unwrap();
-    // And stopped after each page of results.
+    // The query is also stopped after each page of results.
     let checked = runner.run(&(queries(), 1..9_usize), |(options, items_max)| {
         let expected = said(&near, &options, usize::MAX, false);
         let mut stopped = said(&far, &options, items_max, true);
@@ -571,8 +571,8 @@ fn a_limit_counts_what_is_not_left_out() {
     }
 }
 
-/// A filter that is not sent, because the budgets are not the server's, leaves
-/// out what the server would have counted.
+/// A filter with other budgets than the server's is not pushed down. Then the client counts the
+/// limit after its filter.
 #[test]
 fn a_limit_counts_what_a_filter_at_home_lets_through() {
     let world = World::new();
@@ -629,12 +629,12 @@ fn pages_say_how_many_were_left_out_at_the_server() {
     }
 }
 
-/// As deep as JSON may be.
+/// Returns JSON of the maximum depth.
 fn nested() -> String {
     format!("{}{}", "[".repeat(500), "]".repeat(500))
 }
 
-/// Takes the fourth power of the nesting.
+/// Its cost is the fourth power of the nesting.
 const LONG: &str = "@..*..*..*..a";
 
 #[test]
@@ -652,13 +652,13 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
         topic.put(key, value).unwrap();
     }
     let far = world.connect();
-    // The sentence names the limit.
+    // The error message contains the limit.
     let fault = "at least 4194304, at byte 0 of record 3 of topic t";
     for view in [TopicView::Log, TopicView::Latest] {
         for (on_bad_item, expected) in [
             (BadItem::Error, [first, fault].as_slice()),
             (BadItem::Skip, &[first, last, "skipped 1"]),
-            // It is false of nothing.
+            // The comparison is false for a missing value.
             (BadItem::Undefined, &[first, last, "skipped 0"]),
         ] {
             for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
@@ -704,7 +704,7 @@ fn looks_that_nobody_waits_for_end_and_give_their_places_back() {
     for view in [TopicView::Log, TopicView::Latest] {
         long.view = view;
         for _ in 0..12 {
-            // Gone as soon as it has begun, once with its connection.
+            // The query is dropped just after its start, once with its connection.
             let weir = world.connect();
             for _ in 0..2 {
                 let mut query = weir.query(long.clone()).unwrap();

@@ -1,7 +1,7 @@
-//! A client that is sent elsewhere.
+//! A client that is redirected.
 //!
-//! No server redirects yet, so the one who sends is a script here: a socket and
-//! the codec of the product. Where the client is sent to is a real server.
+//! The redirecting server is a script: a socket and the codec of the product. The target of the
+//! redirect is a real server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,27 +13,27 @@ use weir_protocol::{Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage}
 
 use crate::world::{CLIENT, World, put};
 
-/// What the script does with a connection: the address to send it to with its
-/// HELLO, or with its first request after that.
+/// What the script does with a connection: redirects its HELLO to an address, or its first request
+/// after HELLO.
 #[derive(Clone)]
 pub(crate) enum Script {
-    /// HELLO is answered, and with `true` that there is a topic; nothing else.
+    /// Responds to HELLO and, with `true`, reports that a topic exists; ignores all other requests.
     Deaf(bool),
     Hello(String),
-    /// As the store with this id.
+    /// Redirects the first request, with this store id in HELLO.
     Request(String, [u8; 16]),
 }
 
-/// Connections that came, with the token of each.
+/// The accepted connections, with the token of each.
 pub(crate) type Seen = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Plays a script for each connection, the last one for all others.
+/// Runs a script for each connection; the last script is repeated.
 pub(crate) fn peer(scripts: Vec<Script>) -> (SocketAddr, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let seen = Seen::default();
     let tokens = Arc::clone(&seen);
-    // Ends with the process: nobody connects any more.
+    // Ends with the process.
     std::thread::spawn(move || {
         let last = scripts.last().cloned();
         let mut scripts = scripts.into_iter();
@@ -156,7 +156,7 @@ fn a_client_that_is_sent_elsewhere_with_its_hello_goes_there() {
     let mut session = far.session(CLIENT);
     assert!(session.execute(&[put("t", "k", "2")]).unwrap()[0].is_valid());
     assert_eq!(world.values("t"), ["1", "2"]);
-    // The machine was named, so it gets the token, at any port.
+    // The user named this host, so it gets the token, at any port.
     for seen in [seen, last_seen] {
         assert_eq!(*seen.lock().unwrap(), [b"secret", b"secret"]);
     }
@@ -169,7 +169,7 @@ fn requests_that_are_sent_elsewhere_are_answered_there_once() {
     let store = world.near().store_id().unwrap();
     let there = format!("weir://{}", world.address);
     let script = Script::Request(there, store);
-    // One connection for each: writes, reads, records, and those of a session.
+    // A connection for each kind: writes, reads, records, and those of a session.
     let connect = || {
         let (address, seen) = peer(vec![script.clone()]);
         (Weir::connect(&format!("weir://{address}")).unwrap(), seen)
@@ -207,7 +207,7 @@ fn requests_that_are_sent_elsewhere_are_answered_there_once() {
 
 #[test]
 fn who_is_sent_round_in_a_circle_is_slow_and_gives_up() {
-    // The second one is known when the first one begins.
+    // The first script needs the address of the second listener.
     let second = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = format!("weir://{}", second.local_addr().unwrap());
     let (first, seen) = peer(vec![Script::Hello(there)]);
@@ -274,7 +274,7 @@ fn who_was_sent_to_nobody_comes_back_and_asks_again() {
 
 #[test]
 fn a_token_is_not_sent_in_clear_to_a_machine_that_was_not_named() {
-    // A block of addresses for documentation: nobody has it.
+    // This block is reserved for documentation, so no host has the address.
     let (first, seen) = peer(vec![Script::Hello("weir://192.0.2.1:7071".to_owned())]);
     let url = format!("weir://{first}");
     let error = Weir::connect_with(&url, &patient(3_000, Some("secret"))).unwrap_err();

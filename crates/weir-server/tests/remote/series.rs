@@ -1,5 +1,5 @@
-//! One body of tests for a store in this process and for one behind a server:
-//! sessions (S), listeners (L), reads (K), conditions and transactions (X).
+//! One set of tests for a local and a remote store: sessions (S), listeners (L), reads (K),
+//! conditions and transactions (X).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use weir_store::Store;
 
 use crate::world::{World, put};
 
-/// A wait that only a hang makes this long.
+/// Longest wait; only a test that hangs reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs a body with a handle, another one on the same store, and the store.
+/// Runs a test with a handle, another handle on its store, and the store.
 pub(crate) fn near_and_far(body: impl Fn(&Weir, &Weir, &Store)) {
     let directory = tempfile::tempdir().unwrap();
     let options = OpenOptions {
@@ -88,7 +88,7 @@ fn s_a_run_goes_on_after_every_one_of_its_messages() {
         let client = ClientId([2; 16]);
         let all: Vec<String> = (1..=RUN).map(|n| n.to_string()).collect();
         for cut in 1..=RUN {
-            // A writer that knows nothing of what became of the last three.
+            // A writer that does not know the outcomes of the last three writes.
             let handle = if cut % 2 == 0 { weir } else { other };
             let mut session = handle.session(client);
             assert_eq!(session.next_nonce(), cut);
@@ -132,7 +132,7 @@ fn l_every_place_of_two_lives_gives_the_same_records() {
             assert_eq!(seen, (after + 1..=6).collect::<Vec<_>>());
         }
         assert_eq!(offsets(ReadFrom::Last(2), 6), [5, 6]);
-        // The tail, and a place to come.
+        // A listener at the end, and one at a future offset.
         let mut tail = topic.listener(ReadFrom::End).unwrap();
         let mut future = topic
             .listener(ReadFrom::After(ConsequenceOffset(7)))
@@ -174,7 +174,7 @@ fn l_who_wants_what_is_gone_is_told_so() {
             panic!("{gone:?}");
         };
         assert_eq!((first, last), (removed + 1, removed + 1));
-        // From the start means from the first one that is left.
+        // The start is the first remaining record.
         assert_eq!(values(weir, "t"), ["new"]);
     });
 }
@@ -224,12 +224,12 @@ fn x_every_condition_holds_and_fails_where_it_should() {
             (Expect::Incarnation(incarnation), true),
             (Expect::Incarnation(incarnation + 1), false),
         ];
-        // One that fails writes nothing, so all of them see the same.
+        // A write with a failed condition changes nothing, so all conditions see one state.
         for (expect, _) in table.iter().filter(|(_, holds)| !holds) {
             let judged = topic.put_if("k", "2", &[*expect]).unwrap();
             assert_eq!(judged.reason(), Some(ErrorCode::Conflict), "{expect:?}");
         }
-        // All that hold, together.
+        // All conditions that hold, together.
         let all: Vec<Expect<'_>> = table.iter().filter(|(_, h)| *h).map(|(e, _)| *e).collect();
         assert!(topic.put_if("k", "3", &all).unwrap().is_valid());
         assert!(!topic.put_if("k", "4", &all).unwrap().is_valid());
@@ -274,7 +274,7 @@ fn x_a_transaction_is_there_as_a_whole_or_not_at_all() {
             });
             for n in 1..=200 {
                 assert_eq!(both(n).records(), 2);
-                // One that fails in its second step leaves nothing.
+                // A transaction that fails in its second operation changes nothing.
                 let long = vec![0; 2 << 20];
                 let ops = [&b"small"[..], &long].map(|value| TxnOp::Put {
                     key: b"a",

@@ -1,4 +1,4 @@
-//! A store with a server, and values to look at afterwards.
+//! A store with a server, and access to its values.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl World {
         Self::with(|_| {})
     }
 
-    /// With another configuration of its first server.
+    /// Starts the first server with another configuration.
     pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = OpenOptions {
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// The store of the server, in this process.
+    /// The store of the server, as a local handle.
     pub(crate) fn near(&self) -> Weir {
         self.near.clone()
     }
@@ -50,7 +50,7 @@ impl World {
         Weir::connect(&format!("weir://{}", self.address)).unwrap()
     }
 
-    /// Ends the server at once, and starts another one at the same place.
+    /// Ends the server at once, and starts another one at its address.
     pub(crate) fn restart(&mut self) {
         if let Some(server) = self.server.take() {
             server.cut();
@@ -59,7 +59,7 @@ impl World {
         self.server = Some(serve(&self.store, self.address, |_| {}).0);
     }
 
-    /// Values of the puts of a topic, in order.
+    /// Returns the values of the puts of a topic, in order.
     pub(crate) fn values(&self, topic: &str) -> Vec<String> {
         let mut reader = self.store.read(topic, ConsequenceOffset::ZERO).unwrap();
         let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! What the topic `.weir.audit` says, and what it costs.
+//! The content of the topic `.weir.audit`, and its limits.
 
 use crate::peer::is;
 use crate::world::Files;
@@ -25,7 +25,7 @@ fn denied_requests_and_administration_are_records() {
         "_notice_committed",
     );
     let destroy = world.audited(&["\"allowed\"", "\"destroy\""]);
-    // It does not grow for ever.
+    // The topic has a retention limit.
     let topic = world.store.topic(".weir.audit").unwrap();
     assert!(topic.options.retention.is_limited());
     for part in [
@@ -64,7 +64,7 @@ fn a_flood_of_denied_requests_is_counted_and_not_written() {
         is(&peer.read().unwrap(), "_error_forbidden");
     }
     drop(peer);
-    // The record of the reload comes after the flood and says what is missing.
+    // The record of the reload follows the flood and has the number of dropped notes.
     world.server.reload().unwrap();
     world.audited(&["reload"]);
     let values = world.values(AUDIT_TOPIC);

@@ -1,4 +1,4 @@
-//! The doors of the HTTP port: bearer tokens, names, rights, over TLS.
+//! Security of the HTTP port: bearer tokens, host names and rights, over TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn world(rights: &[&str]) -> (World, Token) {
     (world, token)
 }
 
-/// The whole answer to one request.
+/// Returns the whole response to one request.
 fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
     ask_bytes(world, line, fields, body.as_bytes())
 }
@@ -46,7 +46,7 @@ fn ask_bytes(world: &World, line: &str, fields: &[&str], body: &[u8]) -> String 
     stream.write_all(request.as_bytes()).unwrap();
     stream.write_all(body).unwrap();
     let mut answer = Vec::new();
-    // A server may close without the farewell of TLS.
+    // A server may close without the close message of TLS.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).to_lowercase()
 }
@@ -94,7 +94,7 @@ fn without_a_token_that_holds_the_answer_is_401_and_says_how() {
         assert!(answer.starts_with("http/1.1 401 "), "{fields:?}: {answer}");
         assert!(answer.contains("\r\nwww-authenticate: bearer"), "{answer}");
     }
-    // Not in the address: there it would be in logs of others.
+    // A token in the URL is refused, because URLs appear in logs of proxies.
     let line = format!("{PUT}?token={}", token.expose());
     let answer = ask(&world, &line, &[JSON], "{}");
     assert!(!answer.starts_with("http/1.1 2"), "{answer}");
@@ -117,7 +117,7 @@ fn a_foreign_host_or_origin_is_refused_for_every_principal() {
         "{}",
     );
     assert!(page.starts_with("http/1.1 403 "), "{page}");
-    // A page that has made its own name lead here.
+    // A page that has pointed its own name at this server.
     let absolute = "POST http://evil.example/v1/topics/t/events";
     let rebound = ask(&world, absolute, &[JSON, &own], "{}");
     assert!(!rebound.starts_with("http/1.1 2"), "{rebound}");
@@ -237,8 +237,8 @@ fn a_conflict_shows_nothing_to_who_may_only_write() {
     }
 }
 
-/// Every write of the port with every right but its own, and with it: the same
-/// rights as on the native port.
+/// Every write of the port, with every right but its own, and with it. The rights equal those on
+/// the native port.
 #[test]
 fn each_write_needs_the_rights_of_what_it_does() {
     const RECORDS: &str = "POST /v1/topics/t.a/events?mode=records";
@@ -298,7 +298,8 @@ fn each_write_needs_the_rights_of_what_it_does() {
             }
             let before = world.store.topic("t.a").unwrap().last;
             let denied = ask(&world, line, &[&bearer(token), kind], body);
-            // A batch that has begun says so; nothing after the denial is done.
+            // The response to a batch in progress reports it; items after the denial are not
+            // written.
             assert!(denied.contains("\"right\":"), "{line} {body}: {denied}");
             assert!(
                 denied.starts_with("http/1.1 403 "),
@@ -328,7 +329,7 @@ fn who_may_set_programs_makes_no_topics() {
         durability: weir::Durability::Memory,
         ..weir::OpenOptions::default()
     };
-    // The front door brings the engine.
+    // `Weir` provides the engine.
     let weir = weir::Weir::open_with(&folder, &options).unwrap();
     let world = files.serve(weir.shared_store().unwrap(), |config| {
         config.http = Some(loopback());
@@ -348,7 +349,7 @@ fn who_may_set_programs_makes_no_topics() {
     assert!(replaced.starts_with("http/1.1 200 "), "{replaced}");
 }
 
-/// `read **` is no right to the topics of the store itself.
+/// `read **` does not include the topics of the store.
 #[test]
 fn the_audit_is_read_with_its_right_and_written_by_no_client() {
     let (world, token) = world(&["all **", "all .weir.**"]);

@@ -1,5 +1,4 @@
-//! The doors of a real server: certificates, tokens, rights, rates and what is
-//! written down, over sockets.
+//! Security of a real server, over sockets: certificates, tokens, rights, rates and the audit log.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

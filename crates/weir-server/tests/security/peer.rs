@@ -32,7 +32,7 @@ impl Peer {
         }
     }
 
-    /// A handshake that has ended on both sides: the server's word was read.
+    /// Completes a handshake on both sides, including the first bytes of the server.
     pub(crate) fn secure(
         address: SocketAddr,
         name: &'static str,
@@ -43,7 +43,7 @@ impl Peer {
         let mut stream = StreamOwned::new(connection, socket(address));
         stream.write_all(b"|\n")?;
         stream.flush()?;
-        // Under TLS 1.3 a server refuses a certificate after the handshake.
+        // In TLS 1.3, a server refuses a client certificate after the handshake.
         let mut greeting = [0; 2];
         stream.read_exact(&mut greeting)?;
         assert_eq!(&greeting, b"|\n");
@@ -58,15 +58,15 @@ impl Peer {
         self.stream.flush().unwrap();
     }
 
-    /// The next packet that is not empty, as text; `None` when the server has
-    /// closed.
+    /// Returns the next packet that is not empty, as text; `None` if the server has closed the
+    /// connection.
     pub(crate) fn read(&mut self) -> Option<String> {
         loop {
             let found = Deframer::default().find(&self.unread).unwrap();
             if let Some(size) = found {
                 let packet: Vec<u8> = self.unread.drain(..size).collect();
                 let text = String::from_utf8_lossy(&packet).into_owned();
-                // Empty packets, and what a server says of its own accord.
+                // Skips empty packets, and CONFIG packets, which the server sends unasked.
                 if packet == b"|\n" || text.contains("\n_status_config\n") {
                     continue;
                 }
@@ -82,7 +82,7 @@ impl Peer {
         }
     }
 
-    /// Sends one request without routing header; gives its answer.
+    /// Sends one request without a routing header; returns its response.
     pub(crate) fn ask(&mut self, request: &str) -> String {
         self.send(format!("\n{request}\n|\n").as_bytes());
         self.read().expect("an answer")

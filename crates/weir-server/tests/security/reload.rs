@@ -30,7 +30,7 @@ fn what_is_taken_back_is_gone_for_open_connections_too() {
         .unwrap();
     world.server.reload().unwrap();
     is(&writer.put("t", "2"), "_error_unauthenticated");
-    // A record that the listener must not see any more.
+    // A record that the listener must not receive any more.
     world.create("u");
     let put = weir_core::Operation::Put {
         key: &[],
@@ -55,7 +55,7 @@ fn a_file_that_is_wrong_changes_nothing_and_is_reported() {
     let world = files.start(|_| {});
     let good = std::fs::read_to_string(world.files.path("identities.toml")).unwrap();
 
-    // The new identities are good, the new certificate is not: neither counts.
+    // The new identities are valid, but the new certificate is not, so neither applies.
     let text = format!("{good}\n[[certificate]]\nname = \"x\"\n");
     world
         .files
@@ -131,7 +131,7 @@ fn certificates_change_under_load_and_no_connection_breaks() {
     for round in 0..5 {
         world.files.certificate(&authority, &["localhost"]);
         world.server.reload().unwrap();
-        // The new one is served at once, the old one not any more.
+        // The new certificate is served at once, and the old one no longer.
         let config = client(&[&authority.pem], None);
         let mut peer = Peer::secure(world.native, "localhost", config).unwrap();
         is(&peer.hello(""), "_notice_hello");

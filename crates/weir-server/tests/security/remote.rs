@@ -11,7 +11,7 @@ fn options(world: &World, token: Option<&str>) -> ConnectOptions {
     let mut options = ConnectOptions::default();
     options.authority = Some(world.files.write("trusted.pem", &world.files.authority.pem));
     options.token = token.map(str::to_owned);
-    // Long enough for a busy machine, short enough for what never works.
+    // Long enough for a busy machine, and short enough for tests that expect a failure.
     options.connect_timeout = std::time::Duration::from_secs(5);
     options
 }
@@ -58,14 +58,14 @@ fn writes_and_reads_go_over_tls_with_a_token() {
     assert_eq!(code(&denied), ErrorCode::Forbidden);
 }
 
-/// The files of a history hold what all topics have.
+/// The files of a history contain the records of all topics.
 #[test]
 fn a_history_needs_the_rights_to_administer_and_to_read_everything() {
     let files = files();
     let both = files.token("operator", &["admin", "read ** .**"]);
     let admin = files.token("admin", &["admin", "read t"]);
     let reader = files.token("reader", &["read ** .**"]);
-    // The files hold the audit as well.
+    // The files also contain the audit log.
     let clients = files.token("clients", &["all **"]);
     let world = files.start(|_| {});
     world.create("t");
@@ -146,7 +146,7 @@ fn a_server_that_is_not_trusted_gets_nothing() {
     let error = Weir::connect_with(&url(&world), &wrong).unwrap_err();
     assert_eq!(code(&error), ErrorCode::Unreachable);
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
-    // By a name that its certificate does not have.
+    // The client uses a name that the certificate lacks.
     let mut unnamed = options(&world, None);
     unnamed.connect_timeout = std::time::Duration::from_millis(500);
     let url = format!("weirs://127.0.0.2:{}", world.native.port());

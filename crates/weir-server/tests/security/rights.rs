@@ -1,4 +1,4 @@
-//! Tokens and what they allow, over the wire.
+//! Tokens and their rights, over the native port.
 
 use weir_core::{GroupStep, Intention, Operation};
 use weir_server::Rate;
@@ -18,7 +18,7 @@ fn without_identities_a_local_client_may_do_everything() {
     );
     is(&peer.put("t", "1"), "_notice_committed");
     is(&peer.ask("_request_status"), "_data_status");
-    // A token says nothing to a server that knows nobody.
+    // A server without identities ignores a token.
     let token = Token::random().unwrap();
     is(&world.plain().hello(token.expose()), "_notice_hello");
 }
@@ -77,7 +77,7 @@ fn guessing_slows_an_address_down_and_keeps_nobody_out() {
     is(&world.plain().hello(good.expose()), "_notice_hello");
 }
 
-/// Every operation of the port with every right but its own, and with it.
+/// Every operation of the port, with every right but its own, and with it.
 #[test]
 fn each_operation_needs_its_right_on_its_topic() {
     let table = [
@@ -138,7 +138,7 @@ fn each_operation_needs_its_right_on_its_topic() {
         }
         let answered = ask(own);
         let found = answered.lines().any(|line| line == *answer);
-        // Reading a record as such: bytes, so only the method can be seen.
+        // The response to a read of a record is binary, so only its method is visible.
         assert!(found || answered.contains(answer), "{request}:\n{answered}");
     }
 }
@@ -161,7 +161,7 @@ fn a_batch_is_refused_as_a_whole_and_lists_show_what_may_be_read() {
     assert!(!list.contains("theirs"), "{list}");
     let refused = peer.ask(":_topic\ttheirs\n:_tag\tl\n_request_listen");
     assert!(refused.contains("_error_"), "{refused}");
-    // The store's own topics need a pattern of their own, and are read only.
+    // The topics of the store need a separate pattern, and are read-only.
     let all = world.files.token("all", &["all **", "all .weir.**"]);
     world.server.reload().unwrap();
     let mut peer = world.plain();
@@ -197,14 +197,14 @@ fn who_asks_too_fast_is_told_when_to_come_back() {
     let pause = refused.split(":_retry_ms\t").nth(1).unwrap();
     let pause: u64 = pause.lines().next().unwrap().parse().unwrap();
     assert!((45_000..=51_000).contains(&pause), "{pause}");
-    // The address owes as well, so another name helps nothing.
+    // The address has a debt too, so another token does not help.
     let mut peer = world.plain();
     is(&peer.hello(modest.expose()), "_notice_hello");
     is(&peer.put("t", "y"), "_failure_rate");
     assert_eq!(world.values("t").len(), 2, "CREATE and one record");
 }
 
-/// Groups: the right `group`, and what the store would do for a group.
+/// Groups: the right `group`, and the rights for what the store writes for a group.
 #[test]
 fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     let files = Files::new();
@@ -230,7 +230,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     };
     let forbidden = weir::ErrorCode::Forbidden;
     let mut setup = weir::GroupSetup::new(weir::GroupMode::Shared);
-    // Without dead letters `group` is enough, and nothing less.
+    // Without dead letters the right `group` suffices, and is needed.
     let mut plain = worker.group_with("plain", &setup).unwrap();
     let denied = reader.group_with("plain", &setup).unwrap_err();
     assert_eq!(code(denied), forbidden);
@@ -244,7 +244,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     world.audited(&["\"denied\"", "create", "jobs.dead"]);
     assert!(worker.group_info("deadly").unwrap().is_none());
     drop(maker.group_with("deadly", &setup).unwrap());
-    // A member may then give records up.
+    // A member may then give up records.
     let now = std::time::Duration::ZERO;
     let put = Intention::new(
         "jobs",
@@ -261,7 +261,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     assert!(deadly.claim(1, now).unwrap().is_empty());
     assert_eq!(deadly.info().unwrap().deaths, 1);
     assert_eq!(world.values("jobs.dead").len(), 3, "CREATE, why, record");
-    // Taken back while a claim waits.
+    // The token is revoked while a claim waits.
     assert_eq!(plain.claim(1, now).unwrap().len(), 1);
     let waiting = std::thread::spawn(move || plain.claim(1, crate::world::PATIENCE));
     let path = world.files.path("identities.toml");
@@ -276,7 +276,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     assert!(denied == gone || denied == forbidden, "{denied:?}");
 }
 
-/// Steps of groups that clients cannot ask for.
+/// Steps of groups that clients may not propose.
 #[test]
 fn claims_and_burials_are_not_taken_as_items() {
     let world = Files::new().start(|_| {});

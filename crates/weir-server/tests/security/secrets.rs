@@ -1,4 +1,4 @@
-//! A canary: secrets of a run must be nowhere but where they belong.
+//! Searches logs and files for the secrets of a run, which must be only in the files made for them.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use weir_server::security::Token;
 use crate::peer::is;
 use crate::world::{Files, holds};
 
-/// Everything that anything in the process logs, at every level.
+/// All log events of the process, at every level.
 #[derive(Clone, Default)]
 struct Everything(Arc<Mutex<String>>);
 
@@ -44,7 +44,7 @@ impl Subscriber for Everything {
 #[test]
 fn a_token_is_in_no_log_no_record_no_file_and_no_answer() {
     let log = Everything::default();
-    // One process, one subscriber: this is the only test that sets it.
+    // A process has one subscriber, and only this test sets it.
     tracing::subscriber::set_global_default(log.clone()).unwrap();
     let files = Files::new();
     files.certificate(&files.authority, &["localhost"]);
@@ -62,7 +62,7 @@ fn a_token_is_in_no_log_no_record_no_file_and_no_answer() {
             answers += &peer.ask(&format!(":_token\t{}\n_request_hello", token.expose()));
         }
     }
-    // A token where a hash should be.
+    // A token in place of a hash.
     let path = world.files.path("identities.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let hash = text

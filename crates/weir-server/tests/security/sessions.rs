@@ -1,4 +1,4 @@
-//! Sessions belong to their principal, and each has a share of them.
+//! Sessions belong to their principal, and each principal has a maximum number of them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::world::{Files, PATIENCE, World, loopback};
 
 const CLIENT: &str = "11111111111111111111111111111111";
 
-/// HELLO for a session.
+/// Sends HELLO for a session.
 fn hello(world: &World, token: &Token, client: &str, more: &str) -> (Peer, String) {
     let mut peer = world.plain();
     let token = token.expose();
@@ -22,21 +22,21 @@ fn hello(world: &World, token: &Token, client: &str, more: &str) -> (Peer, Strin
     (peer, answer)
 }
 
-/// One variable of a packet.
+/// Returns one variable of a packet.
 fn variable<'a>(packet: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = packet.lines().filter_map(|line| line.split_once('\t'));
-    // After the name stands a length, if the value is longer.
+    // If the value is long, its length follows the name.
     let named = |head: &str| head.split(' ').next() == Some(&format!(":{name}"));
     lines.find_map(|(head, value)| named(head).then_some(value))
 }
 
-/// One header field of an answer.
+/// Returns one header field of a response.
 fn field(answer: &str, name: &str) -> Option<String> {
     let line = |line: &str| line.strip_prefix(&format!("{name}: ")).map(str::to_owned);
     answer.split("\r\n").find_map(line)
 }
 
-/// The whole answer to one request, in clear and in lower case.
+/// Returns the whole response to one request without TLS, in lower case.
 fn ask(world: &World, line: &str, fields: &[String], body: &str) -> String {
     let address = world.http.unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -70,7 +70,7 @@ fn a_known_client_id_gives_nobody_the_session_of_another() {
     let (mut of_a, opened) = hello(&world, &a, CLIENT, "");
     is(&opened, "_notice_hello");
     let (mut of_b, opened) = hello(&world, &b, CLIENT, "");
-    // Neither ends the session of the other nor sees how far it is.
+    // Neither connection ends the session of the other or sees its nonces.
     is(&opened, "_notice_hello");
     assert_eq!(variable(&opened, "_next"), Some("1"));
     let first = of_b.put("t", "of b");
@@ -101,7 +101,7 @@ fn a_principal_keeps_its_sessions_over_both_ports_and_tokens() {
     assert!(again.contains("\r\nweir-replayed: ?1\r\n"), "{again}");
     let other = put(&world, &b, CLIENT, 2, "2");
     assert!(other.starts_with("http/1.1 410 "), "{other}");
-    // What readers see is the same everywhere, and told to the writer.
+    // Readers see one id for both ports, and the writer gets it too.
     let shown = variable(&opened, "_client").unwrap_or_else(|| panic!("{opened}"));
     assert_eq!(field(&answer, "weir-client").as_deref(), Some(shown));
     assert_ne!(shown, CLIENT);
@@ -144,7 +144,7 @@ fn a_session_from_before_the_identities_is_not_executed_again() {
     let answer = put(&world, &a, CLIENT, 1, "1");
     assert!(answer.starts_with("http/1.1 410 "), "{answer}");
     assert_eq!(world.values("t").len(), 2);
-    // With nothing in flight it goes on, as another session.
+    // Without writes in flight, the client continues with a new session.
     let (mut peer, opened) = hello(&world, &a, CLIENT, "");
     assert_eq!(variable(&opened, "_next"), Some("1"));
     is(&peer.put("t", "2"), "_notice_committed");
@@ -179,7 +179,7 @@ fn one_principal_does_not_fill_the_sessions_of_all() {
     });
     world.create("t");
     let id = |n: u8| format!("{n:032x}");
-    // Not written under: it takes no place of the store.
+    // A session without a write occupies no place in the store.
     let (_, opened) = hello(&world, &a, &id(9), "");
     is(&opened, "_notice_hello");
     for n in 1..=2 {
@@ -192,7 +192,7 @@ fn one_principal_does_not_fill_the_sessions_of_all() {
     let (_, full) = hello(&world, &a, &id(4), "");
     is(&full, "_failure_busy");
     assert!(variable(&full, "_retry_ms").is_some(), "{full}");
-    // A batch under a key takes a session as well.
+    // A batch with an idempotency key also needs a session.
     let fields = [
         format!("Authorization: Bearer {}", a.expose()),
         "Idempotency-Key: \"k\"".to_owned(),
@@ -200,7 +200,7 @@ fn one_principal_does_not_fill_the_sessions_of_all() {
     ];
     let batch = ask(&world, "POST /v1/topics/t/events", &fields, "1\n2\n");
     assert!(batch.starts_with("http/1.1 503 "), "{batch}");
-    // What it has goes on, and so does everybody else.
+    // Existing sessions continue, as do those of other principals.
     let answer = put(&world, &a, &id(2), 2, "x");
     assert!(answer.starts_with("http/1.1 201 "), "{answer}");
     let answer = put(&world, &b, &id(3), 1, "x");

@@ -1,4 +1,4 @@
-//! What a server refuses to start with.
+//! Configurations with which a server refuses to start.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Rights on streams: those of their topics.
+//! Rights on streams are those of their topics.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -36,13 +36,13 @@ fn a_stream_has_the_rights_of_its_topic() {
     };
     assert_eq!(status(&all, "PUT /ds/s/open", "", "x"), 201);
     assert_eq!(status(&all, "PUT /ds/s/secret", "", "x"), 201);
-    // Making one takes another right than filling or ending it.
+    // Creating, appending and destroying need different rights.
     assert_eq!(status(&maker, "PUT /ds/s/new", "", ""), 201);
     assert_eq!(status(&maker, "PUT /ds/s/full", "", "x"), 403);
     assert_eq!(status(&maker, "PUT /ds/s/full", closed, ""), 403);
     assert_eq!(status(&maker, "DELETE /ds/s/new", "", ""), 403);
     assert_eq!(status(&maker, "PUT /ds/other", "", ""), 403);
-    // A fork reads its source.
+    // A fork reads its source, so it needs the right to read it.
     let fork = |name: &str| format!("Stream-Forked-From: /ds/s/{name}\r\n");
     assert_eq!(status(&maker, "PUT /ds/s/f1", &fork("open"), ""), 201);
     let (code, answer) = ask(&world, &maker, "PUT /ds/s/f2", &fork("secret"), "");
@@ -53,7 +53,7 @@ fn a_stream_has_the_rights_of_its_topic() {
         403,
         "nor whether it is"
     );
-    // Writing and reading.
+    // Append and read.
     assert_eq!(status(&writer, "POST /ds/s/open", "", "y"), 204);
     assert_eq!(status(&writer, "GET /ds/s/open", "", ""), 403);
     assert_eq!(status(&writer, "POST /ds/s/secret", "", "y"), 403);
@@ -108,13 +108,13 @@ fn a_writer_of_a_topic_can_neither_end_it_nor_read_others_through_it() {
         let line = "POST /v1/topics/mine/events";
         let key = format!("Weir-Key: {key}\r\n");
         assert_eq!(status(&writer, line, &key, &value), 201);
-        // The same server may remember what the stream was made with.
+        // This server may have cached the description of the stream.
         let (code, answer) = ask(&world, &writer, "GET /ds/mine", "", "");
         assert_eq!(code, 200, "{answer}");
         assert!(answer.ends_with("\r\n\r\nmine"), "{answer}");
         assert!(world.store.topic("mine").unwrap().live, "{value}");
     }
-    // Nor another one, which does not.
+    // A stream whose description is not cached is equally safe.
     let topic = "POST /v1/topics/other/events";
     world.create("other");
     let config = format!(r#"{{"content_type":"text/plain","expiry":{{"at":1}},"fork":{fork}}}"#);

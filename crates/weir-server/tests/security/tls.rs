@@ -1,4 +1,4 @@
-//! Handshakes: who is let in, who is not, who is told why.
+//! TLS handshakes: accepted and refused clients, and the reasons they get.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -53,13 +53,13 @@ fn clear_text_to_a_port_of_tls_is_closed_and_told_why_over_http() {
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     let mut answer = String::new();
-    // What was not read may turn the end into a reset.
+    // Unread bytes may turn the close into a reset.
     let _ = socket.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer:?}");
     assert!(answer.ends_with("use https://.\r\n"), "{answer:?}");
 }
 
-/// A socket that comes from another address of this machine.
+/// Connects from another address of this machine.
 fn from(address: [u8; 4], to: SocketAddr) -> TcpStream {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().build().unwrap();
@@ -72,14 +72,14 @@ fn from(address: [u8; 4], to: SocketAddr) -> TcpStream {
     })
 }
 
-/// Nobody has to wait until those who do not go on are given up: all of them
-/// are still there when somebody else has been served.
+/// A connection does not wait for stalled handshakes: all of them are still open after it was
+/// served.
 #[test]
 fn a_stalled_handshake_delays_no_other_connection() {
     const MANY: usize = 300;
     let world = files().start(|config| {
         config.http = Some(loopback());
-        // The cap on connections without a request is tested in the abuse suite.
+        // The limit on unauthenticated connections is tested in the abuse suite.
         config.connections_unauthenticated_max = 2 * MANY;
     });
     for (address, begins) in [([127, 0, 0, 1], false), ([127, 0, 0, 2], true)] {
@@ -124,7 +124,7 @@ fn tls_1_2_is_spoken_when_asked_for_only() {
     is(&world.secure().hello(""), "_notice_hello");
 }
 
-/// `clients` signs clients; it is not the authority of the server.
+/// `clients` signs client certificates; it is not the authority of the server.
 fn with_clients(mode: ClientCertificates) -> (crate::world::World, Authority) {
     let (files, clients) = (files(), Authority::new("clients"));
     files.write("clients.pem", &clients.pem);
@@ -143,20 +143,20 @@ fn the_name_in_a_certificate_is_the_principal() {
         let own = own.map(|(certificate, key)| (certificate.as_str(), key.as_str()));
         Peer::secure(world.native, "localhost", client(roots, own))
     };
-    // Any of its names that is known.
+    // Any name of the certificate that is a known identity.
     let own = clients.sign(&["desk.example", "loader.example"]);
     let mut peer = connect(Some(&own)).unwrap();
     is(&peer.hello(""), "_notice_hello");
     is(&peer.put("orders", "1"), "_notice_committed");
     is(&peer.put("other", "1"), "_error_forbidden");
     world.audited(&["\"denied\"", "\"put\"", "\"other\"", "loader.example"]);
-    // A good certificate of somebody without rights.
+    // A valid certificate of a client without rights.
     let unknown = clients.sign(&["guest.example"]);
     let mut peer = connect(Some(&unknown)).unwrap();
     is(&peer.hello(""), "_notice_hello");
     is(&peer.put("orders", "1"), "_error_forbidden");
     world.audited(&["\"denied\"", "guest.example"]);
-    // None, one of another authority, one whose time is over.
+    // No certificate, one from another authority, and an expired one.
     assert!(connect(None).is_err());
     assert!(connect(Some(&world.files.authority.sign(&["loader.example"]))).is_err());
     assert!(connect(Some(&clients.sign_until(&["loader.example"], 2020))).is_err());
@@ -172,9 +172,9 @@ fn an_optional_certificate_may_be_left_out_for_a_token() {
     is(&peer.hello(token.expose()), "_notice_hello");
     is(&peer.list("orders"), "_data_topics");
     is(&peer.put("orders", "1"), "_error_forbidden");
-    // Neither: nobody.
+    // Without a certificate and a token, the client is not authenticated.
     is(&world.secure().hello(""), "_error_unauthenticated");
-    // Both: the token is what was said last and on purpose.
+    // With both, the token takes precedence.
     let own = clients.sign(&["loader.example"]);
     let roots = &[world.files.authority.pem.as_str()];
     let config = client(roots, Some((&own.0, &own.1)));

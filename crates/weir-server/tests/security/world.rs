@@ -1,4 +1,4 @@
-//! A server with files of its own, and the authority that signs for it.
+//! A server with its files, and the authority that signs its certificates.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -17,10 +17,10 @@ use weir_store::{Durability, OpenOptions, Store};
 
 use crate::peer::Peer;
 
-/// Longest time that a test waits for something: reaching it is a failure.
+/// Longest time that a test waits; then it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One who signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -38,12 +38,12 @@ impl Authority {
         Self { issuer, pem }
     }
 
-    /// A certificate for these names and its key, in PEM form.
+    /// Returns a certificate for these names and its key, in PEM form.
     pub(crate) fn sign(&self, names: &[&str]) -> (String, String) {
         self.sign_until(names, 2050)
     }
 
-    /// As `sign`, with the first day of a year as its end.
+    /// As `sign`, but the certificate expires on the first day of a year.
     pub(crate) fn sign_until(&self, names: &[&str], year: i32) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -64,7 +64,7 @@ pub(crate) struct World {
     pub(crate) files: Files,
 }
 
-/// Files of a server, before it is started.
+/// The files of a server that is not started yet.
 pub(crate) struct Files {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) authority: Authority,
@@ -83,7 +83,7 @@ impl Files {
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
-        // As `weir` does: never a file that is half there.
+        // Renamed into place, as `weir` does, so that no reader sees a partial file.
         let beside = self.path("beside");
         std::fs::write(&beside, text).unwrap();
         std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -91,7 +91,7 @@ impl Files {
         path
     }
 
-    /// A token for `name` in the file of identities.
+    /// Adds a token for `name` to the file of identities.
     pub(crate) fn token(&self, name: &str, rights: &[&str]) -> Token {
         self.token_until(name, rights, None)
     }
@@ -106,14 +106,14 @@ impl Files {
         token
     }
 
-    /// A certificate of the server for these names.
+    /// Writes a server certificate for these names.
     pub(crate) fn certificate(&self, authority: &Authority, names: &[&str]) {
         let (certificate, key) = authority.sign(names);
         self.write("server.pem", &certificate);
         self.write("server.key", &key);
     }
 
-    /// A configuration with the files that there are.
+    /// Returns a configuration with the existing files.
     pub(crate) fn config(&self) -> ServerConfig {
         let there = |name: &str| Some(self.path(name)).filter(|path| path.exists());
         let mut config = ServerConfig::default();
@@ -132,7 +132,7 @@ impl Files {
         self.serve(store, change)
     }
 
-    /// As `start`, for a store that is open.
+    /// As `start`, for an open store.
     pub(crate) fn serve(self, store: Arc<Store>, change: impl FnOnce(&mut ServerConfig)) -> World {
         let mut config = self.config();
         change(&mut config);
@@ -160,12 +160,12 @@ pub(crate) fn loopback() -> Address {
 }
 
 impl World {
-    /// A connection in clear that has said nothing.
+    /// A connection without TLS and without HELLO.
     pub(crate) fn plain(&self) -> Peer {
         Peer::plain(self.native)
     }
 
-    /// A connection of TLS to a server of the usual authority.
+    /// A TLS connection to a server of the usual authority.
     pub(crate) fn secure(&self) -> Peer {
         let roots = &[self.files.authority.pem.as_str()];
         Peer::secure(self.native, "localhost", client(roots, None)).unwrap()
@@ -177,7 +177,7 @@ impl World {
         self.store.propose(&[create]).unwrap().wait().unwrap();
     }
 
-    /// Values of the records of a topic, as text.
+    /// Returns the values of the records of a topic, as text.
     pub(crate) fn values(&self, topic: &str) -> Vec<String> {
         let Ok(mut reader) = self.store.read(topic, ConsequenceOffset::ZERO) else {
             return Vec::new();
@@ -192,7 +192,7 @@ impl World {
         values
     }
 
-    /// Waits until the audit has a record with all of these words.
+    /// Waits until the audit log has a record with all of these words.
     pub(crate) fn audited(&self, words: &[&str]) -> String {
         let topic = weir_server::security::AUDIT_TOPIC;
         let end = Instant::now() + PATIENCE;
@@ -213,7 +213,7 @@ impl World {
     }
 }
 
-/// What a client trusts and shows.
+/// The authorities that a client trusts, and its certificate.
 pub(crate) fn client(roots: &[&str], own: Option<(&str, &str)>) -> Arc<ClientConfig> {
     let mut store = RootCertStore::empty();
     for pem in roots {
@@ -237,7 +237,7 @@ pub(crate) fn client(roots: &[&str], own: Option<(&str, &str)>) -> Arc<ClientCon
     Arc::new(config)
 }
 
-/// Whether a file of this folder holds the text.
+/// Returns the files of this folder that contain the text.
 pub(crate) fn holds(folder: &Path, needle: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {

@@ -1,4 +1,4 @@
-//! A store whose answers wait: what a server does meanwhile.
+//! Blocks the verdicts of a store, to test what a server does meanwhile.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -7,12 +7,12 @@ use std::task::{Context, Wake, Waker};
 use weir_core::{Intention, Operation};
 use weir_store::Store;
 
-/// Keeps the thread that answers writes from answering, until it is dropped.
+/// Blocks the thread that returns verdicts, until it is dropped.
 pub(crate) struct BlockedThread {
     _release: SyncSender<()>,
 }
 
-/// A waker that comes back when the other end of the channel is gone.
+/// A waker that blocks until the other end of the channel is dropped.
 struct Hold {
     held: SyncSender<()>,
     release: Mutex<Receiver<()>>,
@@ -40,7 +40,7 @@ impl BlockedThread {
             };
             let proposed = store.propose(&[Intention::new(topic, put)]);
             let mut proposal = std::pin::pin!(proposed.unwrap());
-            // Rarely it is answered before it is asked about.
+            // In rare cases the write completes before it is polled.
             let context = &mut Context::from_waker(&waker);
             if proposal.as_mut().poll(context).is_pending() {
                 holds.recv().unwrap();

@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         refused
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of what waits")]
+    #[allow(clippy::too_many_arguments, reason = "the fields of a waiting write")]
     fn proposed(
         &mut self,
         tag: &[u8],

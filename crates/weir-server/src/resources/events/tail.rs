@@ -48,7 +48,7 @@ fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
 /// Opens a tail.
 #[allow(
     clippy::too_many_lines,
-    reason = "parameters, position, answer; in this order"
+    reason = "parameters, position, response; in this order"
 )]
 pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let query = &call.query;

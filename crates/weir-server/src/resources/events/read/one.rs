@@ -310,10 +310,7 @@ fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Rep
     Ok(reply)
 }
 
-#[allow(
-    clippy::option_option,
-    reason = "no range, and a range of nothing, differ"
-)]
+#[allow(clippy::option_option, reason = "no range and an empty range differ")]
 /// Parses a single range. The outer `None` is a range that is not understood and is ignored; the
 /// inner `None` is a range outside of the payload.
 fn range_of(text: &str, length: usize) -> Option<Option<(usize, usize)>> {
