@@ -1,4 +1,4 @@
-//! Every error Weir can answer: one number, one name, one meaning in every language.
+//! Every error of Weir: one number, one name, one meaning in every language.
 //!
 //! Made by `cargo xtask gen` from `vectors/errors.toml`; do not edit. The table for readers is
 //! `docs/formats/errors.md`.
@@ -10,31 +10,31 @@
 
 use core::fmt;
 
-/// What kind of answer an error is.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Reason of the effect INVALID: understood and said no to, equally on every node.
+    /// Reason of the effect INVALID: a valid request that the state rejects, equally on every node.
     Invalid,
-    /// Reason of the effect ERROR: could not be carried out, equally on every node.
+    /// Reason of the effect ERROR: a request that cannot be executed, equally on every node.
     Error,
-    /// Refusal by one node: nothing was logged, the same nonce may be sent again.
+    /// Refusal by one node: nothing was logged, so the nonce may be sent again.
     Refusal,
     /// The store could not be opened, read or written.
     Store,
-    /// Found out by a client library or a command itself.
+    /// Detected by a client library or a command.
     Client,
-    /// A call over the C interface broke a rule of it.
+    /// A call of the C interface violated a rule of the interface.
     Call,
-    /// Of a query, a page it was given, or what it would have to hold.
+    /// An error in a query, in a page that it read, or a limit of its memory.
     Query,
-    /// A mistake of ours.
+    /// A bug in Weir.
     Internal,
 }
 
-/// Whose doing an error is.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Who called asked for something wrong or impossible.
+    /// The caller requested something invalid or impossible.
     Caller,
     /// The other side of a connection broke the protocol.
     Peer,
@@ -44,14 +44,14 @@ pub enum Fault {
     Us,
 }
 
-/// Whether sending the same again can help.
+/// Whether a retry can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retry {
     /// At once.
     Yes,
-    /// Later, or once the advice was followed.
+    /// Later, or after the advice was followed.
     After,
-    /// Never: the same again gets the same answer.
+    /// Never: a retry fails with an equal error.
     No,
 }
 
@@ -388,7 +388,7 @@ impl ErrorCode {
         Self::Internal,
     ];
 
-    /// The number, which is the same in every language.
+    /// The number, equal in every language.
     pub const fn number(self) -> u16 {
         self as u16
     }
@@ -622,7 +622,7 @@ impl ErrorCode {
         }
     }
 
-    /// What it means: one full sentence without values.
+    /// The meaning, as a full sentence without values.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -784,7 +784,7 @@ impl ErrorCode {
         }
     }
 
-    /// What to try: one sentence in the imperative.
+    /// The advice, as a sentence in the imperative.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn advice(self) -> &'static str {
         match self {
@@ -956,7 +956,7 @@ impl ErrorCode {
         }
     }
 
-    /// The method of the PSYC answer.
+    /// The method of the PSYC response.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn psyc_method(self) -> &'static str {
         match self {
@@ -1070,7 +1070,7 @@ impl ErrorCode {
         }
     }
 
-    /// What kind of answer it is.
+    /// The kind of the error.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn class(self) -> Class {
         match self {
@@ -1184,7 +1184,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whose doing it is.
+    /// The cause of the error.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn fault(self) -> Fault {
         match self {
@@ -1298,7 +1298,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether sending the same again can help.
+    /// Whether a retry can succeed.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn retry(self) -> Retry {
         match self {
@@ -1409,7 +1409,7 @@ impl ErrorCode {
         }
     }
 
-    /// The status of the HTTP answer.
+    /// The status of the HTTP response.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn http_status(self) -> u16 {
         match self {

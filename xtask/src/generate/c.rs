@@ -9,8 +9,8 @@ const HEAD: &str = "\
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Made by `cargo xtask gen` from vectors/errors.toml; do not edit. What each means stands in
- * docs/formats/errors.md; weir_code_describe says it at run time.
+ * Made by `cargo xtask gen` from vectors/errors.toml; do not edit. docs/formats/errors.md
+ * explains each code; weir_code_describe returns its meaning at run time.
  */
 #ifndef WEIR_CODES_H
 #define WEIR_CODES_H

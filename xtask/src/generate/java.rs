@@ -7,14 +7,14 @@ const HEAD: &str = "\
 // Made by `cargo xtask gen` from vectors/errors.toml; do not edit.
 package weir;
 
-/** An error by its number, which is the same in every language and on every door. */
+/** An error by its number, which is equal in every language and every protocol. */
 public enum ErrorCode {
 ";
 
 const FOOT: &str = "
-    /** Whose doing an error is. */
+    /** The cause of an error. */
     public enum Fault {
-        /** Who called asked for something wrong or impossible. */
+        /** The caller requested something invalid or impossible. */
         CALLER,
         /** The other side of a connection broke the protocol. */
         PEER,
@@ -24,13 +24,13 @@ const FOOT: &str = "
         US
     }
 
-    /** Whether sending the same again can help. */
+    /** Whether a retry can succeed. */
     public enum Retry {
         /** At once. */
         YES,
-        /** Later, or once the advice was followed. */
+        /** Later, or after the advice was followed. */
         AFTER,
-        /** Never: the same again gets the same answer. */
+        /** Never: a retry fails with an equal error. */
         NO
     }
 
@@ -53,27 +53,27 @@ const FOOT: &str = "
         return number;
     }
 
-    /** Whose doing it is. */
+    /** The cause of the error. */
     public Fault fault() {
         return fault;
     }
 
-    /** Whether doing the same again can help. */
+    /** Whether a retry can succeed. */
     public Retry retry() {
         return retry;
     }
 
-    /** What it means, without the values of one case. */
+    /** The meaning, without the values of one case. */
     public String sentence() {
         return sentence;
     }
 
-    /** What to try. */
+    /** The advice. */
     public String advice() {
         return advice;
     }
 
-    /** The error of this number; {@link #UNKNOWN} if there is none. */
+    /** The error with this number; {@link #UNKNOWN} if there is none. */
     public static ErrorCode of(int number) {
         for (ErrorCode code : values()) {
             if (code.number == number) {

@@ -8,12 +8,12 @@ const HEAD: &str = "\
 
 <!-- Made by `cargo xtask gen` from vectors/errors.toml; do not edit. -->
 
-Every error has one number, one name and one meaning in every language and on every door. Numbers
-are never reused. `weir help E101` prints an entry.
+Every error has one number, one name and one meaning in every language and protocol. Numbers are
+never reused. `weir help E101` prints an entry.
 
-- **fault**: whose doing it is.
-- **retry**: *yes*, sending the same again at once may succeed; *after*, it may succeed later or once
-  the advice was followed; *no*, the same again gets the same answer.
+- **fault**: the cause of the error.
+- **retry**: *yes*, a retry at once may succeed; *after*, a retry may succeed later, or after the
+  advice was followed; *no*, a retry fails with an equal error.
 - **exit**: exit code of the daily commands / of `serve`, `verify`, `repair`, `backup`, `restore`.
 ";
 
@@ -21,28 +21,28 @@ are never reused. `weir help E101` prints an entry.
 fn title(class: &str) -> &'static str {
     match class {
         "invalid" => {
-            "## Effect INVALID\n\nUnderstood, and said no to. Every node comes to the same verdict; \
-             it uses up an offset\nand a nonce, and nothing changes.\n"
+            "## Effect INVALID\n\nA valid request that the state rejects. Every node reaches an equal \
+             verdict. It consumes an\noffset and a nonce, and changes nothing else.\n"
         }
         "error" => {
-            "## Effect ERROR\n\nCould not be carried out. Every node comes to the same verdict; it \
-             uses up an offset and a\nnonce, and nothing changes.\n"
+            "## Effect ERROR\n\nA request that cannot be executed. Every node reaches an equal verdict. \
+             It consumes an offset\nand a nonce, and changes nothing else.\n"
         }
         "refusal" => {
-            "## Refusals\n\nThe answer of one node. Nothing was logged, and neither offset nor nonce \
-             is used up, so the\nsame nonce may be sent again.\n"
+            "## Refusals\n\nA response of one node. It logs nothing and consumes neither an offset nor \
+             a nonce, so the nonce\nmay be sent again.\n"
         }
         "store" => "## Store\n\nThe store could not be opened, read or written.\n",
-        "client" => "## Client\n\nFound out by a client library or a command itself.\n",
+        "client" => "## Client\n\nDetected by a client library or a command.\n",
         "call" => {
-            "## Calls\n\nA call over the C interface, or by a library on it, that broke a rule of the \
-             interface.\nNothing was tried, but for `PANIC`.\n"
+            "## Calls\n\nA call of the C interface, or of a library over it, that violated a rule of \
+             the interface.\nExcept for `PANIC`, nothing was attempted.\n"
         }
         "query" => {
-            "## Queries\n\nOf a query, a page it was given, or what it would have to hold. An error \
-             about a page\nsays at which byte.\n"
+            "## Queries\n\nAn error in a query, in a page that it read, or a limit of its memory. An \
+             error in a page has\nthe position of the byte.\n"
         }
-        _ => "## Internal\n\nMistakes of ours.\n",
+        _ => "## Internal\n\nBugs in Weir.\n",
     }
 }
 

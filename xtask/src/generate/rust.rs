@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 const HEAD: &str = "\
-//! Every error Weir can answer: one number, one name, one meaning in every language.
+//! Every error of Weir: one number, one name, one meaning in every language.
 //!
 //! Made by `cargo xtask gen` from `vectors/errors.toml`; do not edit. The table for readers is
 //! `docs/formats/errors.md`.
@@ -21,31 +21,31 @@ const HEAD: &str = "\
 
 use core::fmt;
 
-/// What kind of answer an error is.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Reason of the effect INVALID: understood and said no to, equally on every node.
+    /// Reason of the effect INVALID: a valid request that the state rejects, equally on every node.
     Invalid,
-    /// Reason of the effect ERROR: could not be carried out, equally on every node.
+    /// Reason of the effect ERROR: a request that cannot be executed, equally on every node.
     Error,
-    /// Refusal by one node: nothing was logged, the same nonce may be sent again.
+    /// Refusal by one node: nothing was logged, so the nonce may be sent again.
     Refusal,
     /// The store could not be opened, read or written.
     Store,
-    /// Found out by a client library or a command itself.
+    /// Detected by a client library or a command.
     Client,
-    /// A call over the C interface broke a rule of it.
+    /// A call of the C interface violated a rule of the interface.
     Call,
-    /// Of a query, a page it was given, or what it would have to hold.
+    /// An error in a query, in a page that it read, or a limit of its memory.
     Query,
-    /// A mistake of ours.
+    /// A bug in Weir.
     Internal,
 }
 
-/// Whose doing an error is.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Who called asked for something wrong or impossible.
+    /// The caller requested something invalid or impossible.
     Caller,
     /// The other side of a connection broke the protocol.
     Peer,
@@ -55,14 +55,14 @@ pub enum Fault {
     Us,
 }
 
-/// Whether sending the same again can help.
+/// Whether a retry can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retry {
     /// At once.
     Yes,
-    /// Later, or once the advice was followed.
+    /// Later, or after the advice was followed.
     After,
-    /// Never: the same again gets the same answer.
+    /// Never: a retry fails with an equal error.
     No,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
         writeln!(out, "Self::{},", variant(&entry.name))?;
     }
     out.push_str("];\n\n");
-    out.push_str("/// The number, which is the same in every language.\npub const fn number(self) -> u16 {\nself as u16\n}\n\n");
+    out.push_str("/// The number, equal in every language.\npub const fn number(self) -> u16 {\nself as u16\n}\n\n");
     out.push_str("/// The code with this number; `None` if there is none.\n#[allow(clippy::too_many_lines, reason = \"one line an error\")]\npub const fn from_number(number: u16) -> Option<Self> {\nmatch number {\n");
     for entry in entries {
         writeln!(
@@ -143,45 +143,45 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
         &mut out,
         entries,
         "sentence",
-        "What it means: one full sentence without values.",
+        "The meaning, as a full sentence without values.",
         |e| &e.sentence,
     )?;
     each(
         &mut out,
         entries,
         "advice",
-        "What to try: one sentence in the imperative.",
+        "The advice, as a sentence in the imperative.",
         |e| &e.advice,
     )?;
     each(
         &mut out,
         entries,
         "psyc_method",
-        "The method of the PSYC answer.",
+        "The method of the PSYC response.",
         |e| &e.psyc,
     )?;
     grouped(
         &mut out,
         entries,
-        ("class", "Class", "What kind of answer it is."),
+        ("class", "Class", "The kind of the error."),
         |e| format!("Class::{}", variant(&e.class)),
     )?;
     grouped(
         &mut out,
         entries,
-        ("fault", "Fault", "Whose doing it is."),
+        ("fault", "Fault", "The cause of the error."),
         |e| format!("Fault::{}", variant(&e.fault)),
     )?;
     grouped(
         &mut out,
         entries,
-        ("retry", "Retry", "Whether sending the same again can help."),
+        ("retry", "Retry", "Whether a retry can succeed."),
         |e| format!("Retry::{}", variant(&e.retry)),
     )?;
     grouped(
         &mut out,
         entries,
-        ("http_status", "u16", "The status of the HTTP answer."),
+        ("http_status", "u16", "The status of the HTTP response."),
         |e| e.http.to_string(),
     )?;
     let about = "The exit code of the daily commands.";
