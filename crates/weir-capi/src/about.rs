@@ -1,4 +1,4 @@
-//! Versions, and errors for people.
+//! Versions of the library, and descriptions of errors.
 
 use std::ffi::c_char;
 use std::sync::LazyLock;

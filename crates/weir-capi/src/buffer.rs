@@ -26,7 +26,7 @@ fn pool() -> MutexGuard<'static, Vec<Vec<u8>>> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts a query for as long as it lives.
+/// Counts a query while it exists.
 #[derive(Debug)]
 pub(crate) struct InUse(());
 
@@ -51,8 +51,8 @@ pub(crate) fn trim() {
     drop(all);
 }
 
-/// Removes from the pool the smallest buffer that fits, with a capacity of at most four times `size`.
-/// It still has its old contents.
+/// Removes from the pool the smallest buffer that fits, with a capacity of at most four times
+/// `size`. The buffer still has its old contents.
 fn find(size: usize) -> Option<Vec<u8>> {
     if size < POOLED_BYTES_MIN {
         return None;
@@ -88,7 +88,7 @@ pub(crate) fn give_back(buffer: Vec<u8>) {
     }
 }
 
-/// A buffer that the caller holds as a handle.
+/// A buffer that the caller owns through a handle.
 pub(crate) type Buffer = Exclusive<Fillable>;
 
 pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result<Kind, Fail> {

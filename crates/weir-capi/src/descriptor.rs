@@ -1,6 +1,6 @@
-//! A descriptor for event loops, readable when it is worth asking a query over topics.
+//! A file descriptor for event loops. It is readable while a query over topics may have results.
 //!
-//! A thread waits in place of the caller, and does not hold the query.
+//! A thread waits instead of the caller, and does not lock the query.
 //!
 //! Invariants:
 //! - While no call is running, the descriptor is readable, unless the last call found nothing and
@@ -17,28 +17,29 @@ use weir::TopicQueryNews;
 
 use crate::term::{CancelSource as _, Mark};
 
-/// How often the thread looks whether the query shall end.
+/// How often the thread checks whether the query has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// When a server is asked that says nothing by itself, and one that may say nothing any more.
+/// Pause between calls of a query whose server reports no news, and of one whose server may have
+/// stopped responding.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 const PATIENCE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// There is something to wait for, or the query is gone.
+    /// Signals that there is something to wait for, or that the query has ended.
     changed: Condvar,
-    /// Of the caller, who waits until it can be read.
+    /// The caller's end, which becomes readable.
     ours: UnixStream,
-    /// What is written here can be read there.
+    /// The other end, to which the library writes.
     other: UnixStream,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls that have begun.
+    /// The number of calls that have begun.
     calls: u64,
-    /// What the last of them waits for.
+    /// What the last call waits for.
     news: Option<TopicQueryNews>,
     gone: bool,
 }
@@ -48,7 +49,7 @@ struct State {
 pub(crate) struct Descriptor(Arc<Inner>);
 
 impl Descriptor {
-    /// Readable, since the query was not asked yet.
+    /// Creates a readable descriptor, because the query was not called yet.
     pub(crate) fn new(mark: &Arc<Mark>) -> io::Result<Self> {
         let (ours, other) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -71,7 +72,7 @@ impl Descriptor {
         self.0.ours.as_raw_fd()
     }
 
-    /// A call begins.
+    /// A call begins: clears the descriptor.
     pub(crate) fn begin(&self) {
         let mut state = self.0.lock();
         state.calls += 1;
@@ -80,7 +81,7 @@ impl Descriptor {
         while matches!((&self.0.ours).read(&mut bytes), Ok(1..)) {}
     }
 
-    /// It is over, and waits for this; none: it has something, or an end.
+    /// A call ends. `news` is what it waits for; `None` if it has returned results or the end.
     pub(crate) fn end(&self, news: Option<TopicQueryNews>) {
         if news.is_none() {
             return self.0.tell();
@@ -89,7 +90,7 @@ impl Descriptor {
         self.0.changed.notify_one();
     }
 
-    /// The query is to be asked.
+    /// Makes the descriptor readable.
     pub(crate) fn tell(&self) {
         self.0.tell();
     }
@@ -104,16 +105,17 @@ impl Drop for Descriptor {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under it.
+        // No code panics while it holds this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One byte more makes it no more readable than one.
+    /// Makes the descriptor readable. A failed write is harmless: then unread bytes fill the
+    /// socket.
     fn tell(&self) {
         let _ = (&self.other).write(&[1]);
     }
 
-    /// The thread: waits for what the last call waits for, until the query is gone.
+    /// The thread: waits for what the last call waits for, until the query has ended.
     fn wait(&self, mark: &Mark) {
         loop {
             let mut state = self.lock();
@@ -130,7 +132,7 @@ impl Inner {
                 && self.comes(&news, call, mark)
             {
                 let state = self.lock();
-                // A call that began meanwhile looks itself.
+                // A call that has begun since then checks for results itself.
                 if state.calls == call {
                     self.tell();
                 }
@@ -138,7 +140,8 @@ impl Inner {
         }
     }
 
-    /// Whether something came; not when another call has begun, or the query is gone.
+    /// Whether the query may have results. `false` if another call has begun or the query has
+    /// ended.
     fn comes(&self, news: &TopicQueryNews, call: u64, mark: &Mark) -> bool {
         let every = if news.tells() {
             PATIENCE_EVERY

@@ -1,15 +1,15 @@
-//! The list of all functions: what each is called, what it takes, where it is done.
+//! The list of all functions: the name, parameters and implementation of each.
 //!
 //! `tests/header.rs` reads this list and has a C compiler compare it with the prototypes of the
 //! header. Invariant: this module only names functions.
-#![allow(unsafe_code, reason = "a name that C finds is `unsafe(no_mangle)`")]
+#![allow(unsafe_code, reason = "C can only link names with `unsafe(no_mangle)`")]
 #![allow(
     clippy::wildcard_imports,
-    reason = "the structures of the header, nearly all of them"
+    reason = "it imports nearly all structures of the header"
 )]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "what a caller has to keep to is the header, for all functions alike"
+    reason = "the header has the requirements of all functions"
 )]
 
 use std::ffi::c_char;
@@ -20,7 +20,7 @@ use crate::query::Coming;
 use crate::raw::*;
 use crate::{about, buffer, group, guard, loan, page, query, read, registry, source, store, write};
 
-/// Functions that say what went wrong: each gets a last parameter for it.
+/// Defines functions with a last parameter for the error.
 macro_rules! calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $place:path;)*) => { $(
         $(#[$doc])*
@@ -33,20 +33,20 @@ macro_rules! calls {
     )* };
 }
 
-/// As above for functions that need no room for a text: the number says it all.
+/// Defines functions without a text for the error: the error number is sufficient.
 macro_rules! marks {
     ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($arg: $type) -> i32 {
-            // SAFETY: there is no memory of the caller in this call.
+            // SAFETY: this call has no memory of the caller.
             let caller = unsafe { Caller::new() };
             guard::call(stringify!($name), &caller, std::ptr::null_mut(), |_| $place($arg))
         }
     )* };
 }
 
-/// Those that cannot fail.
+/// Defines functions that cannot fail.
 macro_rules! frees {
     ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
         $(#[$doc])*
@@ -57,7 +57,7 @@ macro_rules! frees {
     )* };
 }
 
-/// Those that give out a pointer, NULL when something is wrong, and a number beside it.
+/// Defines functions that return a pointer, NULL on failure, and write a number.
 macro_rules! parts {
     ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty, $count:ident: *mut usize) -> $out:ty = $place:path;)*) => { $(
         $(#[$doc])*
@@ -65,7 +65,7 @@ macro_rules! parts {
         pub unsafe extern "C" fn $name($arg: $type, $count: *mut usize) -> $out {
             // SAFETY: the pointers are those of this call, as the header says.
             let caller = unsafe { Caller::new() };
-            // It stays a pointer all the way: an address would not be good for its memory.
+            // The pointer is not converted to an address, which would lose its provenance.
             let part = guard::quiet(stringify!($name), || {
                 let part: *const u8 = $place(&caller, $arg, $count).cast();
                 NonNull::new(part.cast_mut())
@@ -81,13 +81,13 @@ pub extern "C" fn weir_abi_version() -> u32 {
     about::ABI_VERSION
 }
 
-/// What this library is.
+/// Describes this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_build_info() -> *const c_char {
     about::build_info()
 }
 
-/// An error for people.
+/// Describes an error for people.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_code_describe(code: i32, out: *mut CodeInfo) -> i32 {
     // SAFETY: the pointers are those of this call, as the header says.
@@ -106,7 +106,7 @@ pub extern "C" fn weir_trim() {
     guard::quiet("weir_trim", buffer::trim);
 }
 
-/// Handles that are open.
+/// Number of open handles and pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_handles_open() -> u64 {
     registry::open()
@@ -114,7 +114,7 @@ pub extern "C" fn weir_handles_open() -> u64 {
 
 type Done = Result<crate::error::Kind, crate::error::Fail>;
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 fn enqueue_copy(
     c: &Caller,
     query: *mut Query,
@@ -133,7 +133,7 @@ fn enqueue_copy(
     query::enqueue_copy(c, query, &coming, page)
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 fn enqueue_loan(
     c: &Caller,
     query: *mut Query,
@@ -153,7 +153,7 @@ fn enqueue_loan(
     query::enqueue_loan(c, query, &coming, page, loan)
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 fn enqueue_buffer(
     c: &Caller,
     query: *mut Query,
@@ -185,7 +185,7 @@ parts! {
 }
 
 calls! {
-    /// All of a page.
+    /// Describes a page.
     fn weir_page_describe(page: *const Page, out: *mut PageInfo) = page::describe;
     /// Values at a path.
     fn weir_page_get(page: *const Page, first: usize, count: usize, path: Slice, out: *mut Slice) = page::get;
@@ -196,63 +196,63 @@ calls! {
     fn weir_open(directory: Slice, options: *const OpenOptions, out: *mut *mut Weir) = store::open;
     /// Connects to a server.
     fn weir_connect(address: Slice, options: *const ConnectOptions, out: *mut *mut Weir) = store::connect;
-    /// What a store is.
+    /// Describes a store.
     fn weir_describe(store: *mut Weir, out: *mut Info) = store::describe;
-    /// Makes everything durable.
+    /// Makes all acknowledged writes durable.
     fn weir_sync(store: *mut Weir) = store::sync;
-    /// A handle with a deadline.
+    /// Creates a handle with a deadline.
     fn weir_within(store: *mut Weir, timeout_ms: u64, out: *mut *mut Weir) = store::within;
-    /// Closes.
+    /// Closes a store.
     fn weir_close(store: *mut Weir) = store::close;
 
-    /// Carries out intentions.
+    /// Executes intentions.
     fn weir_submit(store: *mut Weir, intentions: *const Intention, count: usize, verdicts: *mut Verdict, texts: *mut *mut Page) = write::submit;
     /// Sends intentions.
     fn weir_send(store: *mut Weir, intentions: *const Intention, count: usize, out: *mut *mut Pending) = write::send;
     /// Waits for verdicts.
     fn weir_pending_wait(pending: *mut Pending, timeout_ms: u64, verdicts: *mut Verdict, room: usize, texts: *mut *mut Page) = write::wait;
-    /// Waits until what was sent is queued.
+    /// Waits until intentions are queued.
     fn weir_pending_received(pending: *mut Pending, timeout_ms: u64) = write::pending_received;
-    /// A writer with numbers.
+    /// Opens a session.
     fn weir_session_open(store: *mut Weir, client: Slice, out: *mut *mut Session) = write::session_open;
-    /// Carries out numbered intentions.
+    /// Executes intentions of a session.
     fn weir_session_submit(session: *mut Session, intentions: *const Intention, count: usize, verdicts: *mut Verdict, texts: *mut *mut Page) = write::session_submit;
-    /// Sends numbered intentions.
+    /// Sends intentions of a session.
     fn weir_session_send(session: *mut Session, intentions: *const Intention, count: usize, out: *mut *mut Pending) = write::session_send;
-    /// The next number.
+    /// The next nonce.
     fn weir_session_next_nonce(session: *mut Session, out: *mut u64) = write::session_next_nonce;
-    /// Goes back to a number.
+    /// Continues at a nonce.
     fn weir_session_resume(session: *mut Session, nonce: u64) = write::session_resume;
 
-    /// Makes a topic live.
+    /// Creates a topic if it does not exist.
     fn weir_topic_ensure(store: *mut Weir, topic: Slice, options: *const TopicOptions, created: *mut u32) = store::ensure;
-    /// What a topic is.
+    /// Describes a topic.
     fn weir_topic_describe(store: *mut Weir, topic: Slice, out: *mut TopicInfo) = store::topic_describe;
     /// Names of topics.
     fn weir_topics(store: *mut Weir, dead_too: u32, out: *mut *mut Page) = store::topics;
-    /// The record with a key's value.
+    /// The record with the value of a key.
     fn weir_get(store: *mut Weir, topic: Slice, key: Slice, out: *mut *mut Page) = store::get;
     /// The record at an offset.
     fn weir_at(store: *mut Weir, topic: Slice, offset: u64, out: *mut *mut Page) = store::at;
     /// Keys in order.
     fn weir_scan(store: *mut Weir, topic: Slice, prefix: Slice, after: Slice, limit: u64, flags: u32, out: *mut *mut Page) = store::scan;
 
-    /// A position from a text.
+    /// Parses a position.
     fn weir_position(text: Slice, from: *mut u32, value: *mut u64) = read::position;
-    /// Begins to read.
+    /// Opens a reader.
     fn weir_reader_open(store: *mut Weir, topic: Slice, options: *const ReadOptions, out: *mut *mut Reader) = read::open;
     /// The next records.
     fn weir_reader_next(reader: *mut Reader, timeout_ms: u64, out: *mut *mut Page) = read::next;
 
-    /// A member of a group.
+    /// Opens a group as a member.
     fn weir_group_open(store: *mut Weir, topic: Slice, group: Slice, options: *const GroupOptions, out: *mut *mut Group) = group::open;
-    /// Records for this member.
+    /// Claims records for this member.
     fn weir_group_claim(group: *mut Group, limit: u64, timeout_ms: u64, out: *mut *mut Page) = group::claim;
-    /// What became of records.
+    /// Acknowledges, rejects or extends records.
     fn weir_group_settle(group: *mut Group, claims: *const Claim, count: usize, verb: u32, time_ms: u64, reason: Slice, lost: *mut u64, lost_count: *mut usize) = group::settle;
     /// Changes a group.
     fn weir_group_step(group: *mut Group, verb: u32, from: u32, value: u64) = group::step;
-    /// What a group is.
+    /// Describes a group.
     fn weir_group_describe(group: *mut Group, out: *mut GroupInfo) = group::describe;
 
     /// A query over pages.
@@ -265,73 +265,73 @@ calls! {
     fn weir_query_fd(query: *mut Query, out: *mut i32) = query::fd;
     /// The name of a source.
     fn weir_query_source_name(query: *mut Query, source: u32, out: *mut *mut Page) = query::source_name;
-    /// A shape from a text.
+    /// Parses a shape.
     fn weir_shape(text: Slice, shape: *mut u32, member: *mut Slice) = source::shape;
     /// Adds a source.
     fn weir_query_source(query: *mut Query, options: *const SourceOptions, source: *mut u32) = query::add_source;
-    /// A page, copied.
+    /// Adds a page by copying it.
     fn weir_query_enqueue_copy(query: *mut Query, source: u32, page: Slice, frames: *const Frames, next: Slice, has_next: u32) = enqueue_copy;
-    /// A page, lent.
+    /// Adds a page by borrowing it.
     fn weir_query_enqueue_loan(query: *mut Query, source: u32, page: Slice, frames: *const Frames, next: Slice, has_next: u32, loan: *const Loan) = enqueue_loan;
-    /// A page, given.
+    /// Adds a page by moving a buffer.
     fn weir_query_enqueue_buffer(query: *mut Query, source: u32, buffer: *mut Buffer, len: usize, frames: *const Frames, next: Slice, has_next: u32) = enqueue_buffer;
     /// Ends a source.
     fn weir_query_finish(query: *mut Query, source: u32) = query::finish;
-    /// Gives up a source of the run before.
+    /// Abandons a source of the resumed run.
     fn weir_query_abandon(query: *mut Query, name: Slice) = query::abandon;
-    /// Puts parts in the place of a source.
+    /// Replaces a source by parts.
     fn weir_query_replace(query: *mut Query, source: u32, parts: *const SourceOptions, count: usize, sources: *mut u32) = query::replace;
-    /// A promise of a source.
+    /// Sets a lower bound for the later items of a source.
     fn weir_query_watermark(query: *mut Query, source: u32, keys: *const Slice, count: usize) = query::watermark;
     /// Results, needs, or the end.
     fn weir_query_next(query: *mut Query, max_items: u32, max_bytes: u64, out: *mut *mut Page) = query::next;
-    /// What is needed now.
+    /// The pages that are needed now.
     fn weir_query_needs(query: *mut Query, out: *mut *mut Page) = query::needs;
-    /// Where it stands.
+    /// The token to resume the query.
     fn weir_query_token(query: *mut Query, out: *mut *mut Page) = query::token;
-    /// What it will do.
+    /// The plan of the query.
     fn weir_query_explain(query: *mut Query, out: *mut *mut Page) = query::explain;
-    /// Properties that it asks for.
+    /// Properties that the query uses.
     fn weir_query_metas(query: *mut Query, out: *mut *mut Page) = query::metas;
 
-    /// Memory to be filled.
+    /// Allocates a buffer.
     fn weir_buffer_new(size: usize, out: *mut *mut Buffer) = buffer::new;
-    /// A list for cookies.
+    /// Creates a list for cookies.
     fn weir_loans_new(out: *mut *mut Loans) = loan::new;
-    /// Cookies that came back.
+    /// Takes the cookies of returned loans.
     fn weir_loans_collect(loans: *mut Loans, cookies: *mut u64, room: usize, count: *mut usize, left: *mut u64) = loan::collect;
 }
 
 marks! {
-    /// One more release is owed.
+    /// Adds a reference to a page.
     fn weir_page_retain(page: *mut Page) = page::retain;
     /// Ends all waits of a handle.
     fn weir_cancel(store: *mut Weir) = store::cancel;
-    /// Ends a wait.
+    /// Cancels a wait.
     fn weir_session_cancel(session: *mut Session) = write::session_cancel;
-    /// Ends a wait.
+    /// Cancels a wait.
     fn weir_reader_cancel(reader: *mut Reader) = read::cancel;
-    /// Ends a wait.
+    /// Cancels a wait.
     fn weir_group_cancel(group: *mut Group) = group::cancel;
-    /// Ends a query.
+    /// Cancels a query.
     fn weir_query_cancel(query: *mut Query) = query::cancel;
 }
 
 frees! {
-    /// Gives a page back.
+    /// Releases a page.
     fn weir_page_release(page: *mut Page) = page::release;
-    /// Forgets verdicts.
+    /// Releases pending verdicts.
     fn weir_pending_free(pending: *mut Pending) = write::pending_free;
-    /// Gives a session back.
+    /// Releases a session.
     fn weir_session_free(session: *mut Session) = write::session_free;
-    /// Gives a reader back.
+    /// Releases a reader.
     fn weir_reader_free(reader: *mut Reader) = read::free;
-    /// Gives a member back.
+    /// Releases a member.
     fn weir_group_free(group: *mut Group) = group::free;
-    /// Gives a query back.
+    /// Releases a query.
     fn weir_query_free(query: *mut Query) = query::free;
-    /// Gives memory back.
+    /// Releases a buffer.
     fn weir_buffer_free(buffer: *mut Buffer) = buffer::free;
-    /// Gives a list back.
+    /// Releases a list.
     fn weir_loans_free(loans: *mut Loans) = loan::free;
 }

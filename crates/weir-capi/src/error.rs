@@ -1,4 +1,4 @@
-//! What went wrong in a call, for the caller.
+//! Errors of calls, in the form of the caller.
 
 use weir::query::QueryError;
 use weir::{ErrorCode, NameError, StoreError, WeirError};
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Absent = 6,
 }
 
-/// A failure, with what `weir_error` holds. Boxed, so that a result is small.
+/// A failure, with the contents of `weir_error`. Boxed, so that a result is small.
 #[derive(Debug)]
 pub(crate) struct Fail(Box<Inner>);
 
@@ -55,12 +55,12 @@ impl Fail {
         }))
     }
 
-    /// With the sentence of the number.
+    /// A failure with the sentence of its number.
     pub(crate) fn of(code: ErrorCode) -> Self {
         Self::new(code, code.sentence().trim_end_matches('.').to_owned())
     }
 
-    /// A value that an option does not have.
+    /// A failure of an option with an invalid value.
     pub(crate) fn option(what: &'static str, value: impl std::fmt::Display) -> Self {
         let sentence = ErrorCode::BadOption.sentence().trim_end_matches('.');
         Self::new(
@@ -69,13 +69,13 @@ impl Fail {
         )
     }
 
-    /// As `option`, about an element of an array.
+    /// The failure, for the element at `index` of an array.
     pub(crate) fn at_index(mut self, index: usize) -> Self {
         self.detail = u32::try_from(index).unwrap_or(u32::MAX);
         self
     }
 
-    /// What the call returns.
+    /// The number that the call returns.
     pub(crate) fn number(&self) -> i32 {
         number(self.code)
     }
@@ -87,7 +87,7 @@ impl From<ErrorCode> for Fail {
     }
 }
 
-/// A failure of the codec, which has no memory of its own: like [`Fail`], but nothing is allocated for it.
+/// A failure of the codec, which does not allocate: like [`Fail`] without heap memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) code: ErrorCode,
@@ -106,7 +106,7 @@ impl Fault {
         }
     }
 
-    /// About an element of an array.
+    /// The fault, for the element at `index` of an array.
     pub(crate) fn at_index(mut self, index: usize) -> Self {
         self.detail = u32::try_from(index).unwrap_or(u32::MAX);
         self
@@ -129,7 +129,7 @@ impl From<Fail> for Fault {
     }
 }
 
-/// An error as results and verdicts show it.
+/// The number of an error, as calls and verdicts return it.
 pub(crate) fn number(code: ErrorCode) -> i32 {
     -i32::from(code.number())
 }

@@ -16,14 +16,15 @@ use crate::term::{LOOK_EVERY, Mark};
 
 /// Flag of `weir_group_options`.
 const EXISTING: u32 = 1;
-/// How often a claim at a server looks whether it shall end: as long as the server waits for a record.
+/// How often a claim at a server checks whether it must end. The server waits as long for a record.
 const LOOK_EVERY_FAR: Duration = Duration::from_millis(250);
-/// When the answer to that is given up: what it brings would be nobody's until its lease ends.
+/// Time limit for the response after that. Records in a late response stay claimed until their
+/// leases expire.
 const UNANSWERED: Duration = Duration::from_secs(1);
-/// Records of a claim.
+/// Largest number of records in a claim.
 const CLAIM_MAX: u64 = 10_000;
 
-/// A member as it was given out.
+/// A member, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Group {
     inside: Exclusive<weir::Group>,
@@ -90,7 +91,7 @@ pub(crate) fn open(
 }
 
 impl Group {
-    /// Takes a step; a store of this process waits for its disk only.
+    /// Executes a step that writes. A local store waits only for its disk.
     fn write<T>(&self, step: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
         if self.near {
             return step();
@@ -137,7 +138,7 @@ pub(crate) fn claim(
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(crate) fn settle(
     c: &Caller,
     group: *mut raw::Group,

@@ -1,4 +1,4 @@
-//! Panics end here.
+//! Catches panics at the border of the library.
 //!
 //! Invariants:
 //! - Every entry runs inside [`call`] or [`quiet`].
@@ -13,7 +13,7 @@ use crate::error::{Fail, Fault, Kind};
 use crate::handle::Caller;
 use crate::raw;
 
-/// Runs an entry: its number, and the caller told about a failure.
+/// Runs an entry. Returns its number and reports a failure to the caller.
 pub(crate) fn call(
     name: &'static str,
     caller: &Caller,
@@ -48,20 +48,20 @@ pub(crate) fn codec(
     }
 }
 
-/// Runs an entry that has nobody to tell: its answer, or the default.
+/// Runs an entry that cannot report a failure. Returns its result, or the default.
 pub(crate) fn quiet<T: Default>(name: &'static str, entry: impl FnOnce() -> T) -> T {
     caught(name, entry).unwrap_or_default()
 }
 
 fn caught<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
-    // What a panic may leave half done is behind a lock, which is poisoned then.
+    // State that a panic leaves inconsistent is protected by a lock, which is then poisoned.
     catch_unwind(AssertUnwindSafe(|| {
         enter(name);
         entry()
     }))
     .map_err(|panic| {
         let said = words(panic.as_ref()).to_owned();
-        // A payload may panic when it is dropped.
+        // Dropping the payload of a panic may panic again.
         drop(catch_unwind(AssertUnwindSafe(|| drop(panic))));
         Fail::new(ErrorCode::Panic, format!("{name}: {said}"))
     })
@@ -73,16 +73,16 @@ fn words(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("a panic without words")
 }
 
-/// Where a test wants a panic.
+/// The place at which a test requests a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(debug_assertions),
-    allow(dead_code, unreachable_pub, reason = "a release has no such tests")
+    allow(dead_code, unreachable_pub, reason = "only debug builds use it")
 )]
 pub enum Where {
-    /// Before anything is done.
+    /// At the start of the entry.
     Enter,
-    /// With the handle in use.
+    /// While the handle is in use.
     Inside,
 }
 
@@ -97,12 +97,13 @@ mod hook {
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// For tests: the next call of this function on this thread panics there; `None`: none does.
+    /// For tests: the next call of this function on this thread panics at that place; `None`: no
+    /// call panics.
     pub fn panic_at(at: Option<(&'static str, Where)>) {
         AT.set(at);
     }
 
-    /// For tests: whether this thread finds the table of handles full.
+    /// For tests: whether the table of handles appears full to this thread.
     pub fn full_table(full: bool) {
         FULL.set(full);
     }
@@ -133,14 +134,14 @@ fn enter(name: &'static str) {
     let _ = name;
 }
 
-/// Panics if a test wants it.
+/// Panics if a test requests it.
 pub(crate) fn maybe_panic(place: Where) {
     #[cfg(debug_assertions)]
     hook::hit(place);
     let _ = place;
 }
 
-/// Whether a test wants the table of handles full.
+/// Whether a test requests a full table of handles.
 pub(crate) fn wants_full() -> bool {
     #[cfg(debug_assertions)]
     return hook::is_full();

@@ -1,8 +1,8 @@
 //! Every access to memory of the caller, in one place.
 //!
-//! A [`Caller`] stands for one call. The code that creates it guarantees that the pointers of that
-//! call are as the header says: each is NULL, or valid for the given number of values until the
-//! call returns, and no other thread changes the values meanwhile. This module checks NULL,
+//! A [`Caller`] represents one call. The code that creates it guarantees that the pointers of that
+//! call conform to the header: each is NULL, or valid for the given number of values until the call
+//! returns, and no other thread changes the values in the meantime. This module checks NULL,
 //! alignment, length and the size of a structure.
 //!
 //! Invariants:
@@ -10,7 +10,7 @@
 //! - Nothing is written outside of the memory that the caller passed.
 #![allow(
     unsafe_code,
-    reason = "memory of the caller can be reached in no other way"
+    reason = "memory of the caller can be accessed in no other way"
 )]
 
 use std::alloc::Layout;
@@ -24,27 +24,28 @@ use crate::error::{Fail, Fault, number};
 use crate::parser_state::ParserState;
 use crate::raw::{self, Slice};
 
-/// Most elements of an array of the caller.
+/// Largest number of elements of an array of the caller.
 pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
-/// Most elements of an array of frames or of their properties.
+/// Largest number of elements of an array of frames or of their properties.
 pub(crate) const FRAMES_MAX: usize = 1 << 24;
-/// Most bytes of a text, key, name or token of the caller: more than any of them may have.
+/// Largest size of a text, key, name or token of the caller, in bytes. The store has smaller
+/// limits.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of anything else of the caller but a page: more than a value may have.
+/// Largest size of other data of the caller except pages, in bytes: more than a value may have.
 const BYTES_MAX: usize = u32::MAX as usize;
 /// Largest structure of a later version of the header, in bytes.
 const STRUCT_BYTES_MAX: usize = 4096;
 
-/// The right to touch the memory that one call was given.
+/// The right to access the memory that the caller passed to one call.
 pub(crate) struct Caller {
     _one_call: (),
 }
 
-/// A structure of the header that is good with all bytes zero and with any bytes at all: integers,
-/// pointers, and structures of these.
+/// A structure of the header that is valid with all bytes zero and with any bytes: it consists of
+/// integers, pointers and such structures.
 ///
 /// # Safety
-/// It is `repr(C)`, without a field that has invalid bit patterns.
+/// The type is `repr(C)`, without a field that has invalid bit patterns.
 pub(crate) unsafe trait Plain: Copy {}
 
 /// A [`Plain`] structure that begins with `struct_size`.
@@ -85,16 +86,17 @@ unsafe impl Plain for usize {}
 unsafe impl Plain for i64 {}
 
 impl Caller {
-    /// For the call that is being made.
+    /// For the current call.
     ///
     /// # Safety
-    /// Every pointer that is given to the methods of this value came in with this call, directly or in
-    /// a structure that did, and is as the header says. The value ends with the call.
+    /// Every pointer that is passed to the methods of this value was passed to this call, directly
+    /// or in a structure of the call, and conforms to the header. The value must not outlive the
+    /// call.
     pub(crate) const unsafe fn new() -> Self {
         Self { _one_call: () }
     }
 
-    /// A page of the caller, whose length the engine judges before it is read.
+    /// A page of the caller. The engine checks its length before it reads the page.
     pub(crate) fn page(&self, slice: Slice) -> Result<&[u8], Fail> {
         Ok(self.values(slice.ptr, slice.len, isize::MAX.unsigned_abs())?)
     }
@@ -141,15 +143,15 @@ impl Caller {
         if count == 0 {
             return Ok(&[]);
         }
-        // SAFETY: not NULL, aligned, no more bytes than an object can have; that so many values
-        // are there and stay as they are during the call is what `new` was promised, and the
-        // lifetime is that of `self`.
+        // SAFETY: the pointer is not NULL and aligned, and the size is at most that of an object.
+        // The caller of `new` promised that so many values exist and do not change during the call.
+        // The lifetime is that of `self`.
         Ok(unsafe { std::slice::from_raw_parts(ptr, count) })
     }
 
     #[allow(
         clippy::unused_self,
-        reason = "a check without a call would be of nothing"
+        reason = "a check belongs to a call, although it reads no field"
     )]
     fn check<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<(), ErrorCode> {
         if count == 0 {
@@ -186,7 +188,7 @@ impl Caller {
         self.read(ptr, size)
     }
 
-    /// An array of structures with `struct_size`, which step by that of the first.
+    /// An array of structures with `struct_size`. The `struct_size` of the first one is the step.
     pub(crate) fn stepped<T: Sized32>(
         &self,
         ptr: *const T,
@@ -236,7 +238,7 @@ impl Caller {
         }
     }
 
-    /// Reads a structure of `size` bytes, of which the library knows the first.
+    /// Reads a structure of `size` bytes, of which the library knows a prefix.
     fn read<T: Sized32>(&self, ptr: *const T, size: usize) -> Result<T, Fail> {
         let known = size_of::<T>();
         let unknown = self.values(
@@ -255,7 +257,7 @@ impl Caller {
             .ok_or_else(|| Fail::of(ErrorCode::NullPointer))
     }
 
-    /// Checks where something is to be written.
+    /// Checks the place of an output.
     pub(crate) fn room<T>(&self, out: *mut T, count: usize) -> Result<(), ErrorCode> {
         self.check(out.cast_const(), count, ELEMENTS_MAX)
     }
@@ -265,12 +267,12 @@ impl Caller {
         self.check(out.cast_const(), count, FRAMES_MAX)
     }
 
-    /// Writes a value; the place was checked by [`room`](Self::room).
+    /// Writes a value to a place that [`room`](Self::room) has checked.
     pub(crate) fn write<T: Copy>(&self, out: *mut T, value: T) -> Result<(), ErrorCode> {
         self.write_all(out, std::slice::from_ref(&value))
     }
 
-    /// As `write`, if there is a place.
+    /// As `write`; does nothing for a NULL place.
     pub(crate) fn write_if<T: Copy>(&self, out: *mut T, value: T) -> Result<(), Fail> {
         if out.is_null() {
             return Ok(());
@@ -278,26 +280,27 @@ impl Caller {
         Ok(self.write(out, value)?)
     }
 
-    /// Writes values one after the other.
+    /// Writes consecutive values.
     pub(crate) fn write_all<T: Copy>(&self, out: *mut T, values: &[T]) -> Result<(), ErrorCode> {
         self.room(out, values.len())?;
         if !values.is_empty() {
-            // SAFETY: not NULL, aligned, and by the promise to `new` good for this many
-            // values; it cannot overlap `values`, which are ours.
+            // SAFETY: the pointer is not NULL and aligned. The caller of `new` promised that it is
+            // valid for this many values. They cannot overlap `values`, which belong to the
+            // library.
             unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), out, values.len()) };
         }
         Ok(())
     }
 
-    /// Writes an info: as much as the caller knows.
+    /// Writes an info, at most the size that the caller knows.
     pub(crate) fn write_info<T: Sized32>(&self, out: *mut T, info: &T) -> Result<(), Fail> {
         let size = self.info_size(out)?;
         let known = size_of::<T>().min(size);
-        // SAFETY: `info` is a live value of that many bytes, made from zeros by `zeroed`, so that
-        // what lies between its fields is initialised as well.
+        // SAFETY: `info` is a live value of that many bytes. It was created from zeros by `zeroed`,
+        // so the padding between its fields is initialised too.
         let bytes =
             unsafe { std::slice::from_raw_parts(std::ptr::from_ref(info).cast::<u8>(), known) };
-        // `struct_size` is the caller's.
+        // The caller's `struct_size` stays unchanged.
         let start = size_of::<u32>();
         let place = out.cast::<u8>();
         self.write_all(
@@ -310,18 +313,18 @@ impl Caller {
         Ok(())
     }
 
-    /// Checks where an info is to be written; its bytes as the caller knows it.
+    /// Checks the place of an info. Returns its size as the caller knows it.
     pub(crate) fn info_size<T: Sized32>(&self, out: *mut T) -> Result<usize, Fail> {
         self.struct_size(out.cast_const())
     }
 
-    /// Writes what went wrong, if the caller wants to know.
+    /// Writes the error, if the caller passed a place for it.
     pub(crate) fn report(&self, out: *mut raw::Error, fail: &Fail) {
         let place = (fail.source, fail.detail, fail.offset);
         self.report_parts(out, fail.number(), place, &fail.message);
     }
 
-    /// As `report`, for the codec; what the call returns.
+    /// As `report`, for the codec. Returns the result of the call.
     #[cold]
     pub(crate) fn report_fault(&self, out: *mut raw::Error, fault: &Fault) -> i32 {
         let number = number(fault.code);
@@ -353,12 +356,13 @@ impl Caller {
         for (to, from) in error.message.iter_mut().zip(message.bytes().take(end)) {
             *to = from.cast_signed();
         }
-        // It was checked above, and a failure to tell a failure has nobody to be told to.
+        // The place was checked above. An error of this write cannot be reported.
         let _ = self.write(out, error);
     }
 
-    /// Where a call writes values while it reads others: the place, and what every slice that is read is
-    /// compared with. A place for bytes may be as large as an object, one for others [`ELEMENTS_MAX`].
+    /// The place of an output of a call that reads other memory, and the comparison of each slice
+    /// that is read with that place. A place for bytes may be as large as an object, any other at
+    /// most [`ELEMENTS_MAX`].
     pub(crate) fn output<T>(
         &self,
         out: *mut T,
@@ -384,7 +388,7 @@ impl Caller {
         Ok((apart, output))
     }
 
-    /// Puts a value into the memory of a parser.
+    /// Stores a value in the memory of a parser.
     pub(crate) fn seal<T: Sealable>(
         &self,
         ptr: *mut raw::PsycParser,
@@ -397,8 +401,9 @@ impl Caller {
             value,
             back: BACK,
         };
-        // SAFETY: not NULL and aligned, which was checked with the size; the memory belongs to the
-        // caller and is large enough for the value by the assertion above.
+        // SAFETY: the pointer is not NULL and aligned, which was checked with the size. The memory
+        // belongs to the caller, and the assertion above ensures that it is large enough for the
+        // value.
         unsafe { (&raw mut (*ptr).opaque).cast::<Sealed<T>>().write(sealed) };
         Ok(())
     }
@@ -407,33 +412,34 @@ impl Caller {
     #[inline]
     #[allow(
         clippy::mut_from_ref,
-        reason = "the memory is the caller's, who uses a parser in one call at a time"
+        reason = "the memory belongs to the caller, who uses a parser in one call at a time"
     )]
     pub(crate) fn sealed<T: Sealable>(
         &self,
         ptr: *mut raw::PsycParser,
     ) -> Result<&mut T, ErrorCode> {
         self.check(ptr.cast_const(), 1, 1)?;
-        // SAFETY: not NULL and aligned; the field of a structure that the caller says is there.
+        // SAFETY: the pointer is not NULL and aligned; the caller promises that the structure
+        // exists.
         let place = unsafe { &raw mut (*ptr).opaque }.cast::<Sealed<T>>();
-        // SAFETY: inside of that field, and a number whatever its bytes.
+        // SAFETY: the read is inside of that field, and any bytes are a valid number.
         let front = unsafe { (&raw const (*place).front).read() };
         // SAFETY: as for `front`.
         let back = unsafe { (&raw const (*place).back).read() };
         if (front, back) != (FRONT, BACK) {
             return Err(ErrorCode::BadHandle);
         }
-        // SAFETY: `seal` wrote a value between the two numbers, and the header says that nobody but
-        // this library changes it and that one thread uses it at a time; the reference ends with the
-        // call, and `T` is of one type only, which owns nothing.
+        // SAFETY: `seal` wrote a value between the two numbers. The header requires that only this
+        // library changes it, and that one thread uses it at a time. The reference ends with the
+        // call, and `T` is always one type, which owns nothing.
         Ok(unsafe { &mut (*place).value })
     }
 }
 
-/// Bytes of a parser that are ours.
+/// Size of the opaque part of a parser, in bytes.
 const OPAQUE_BYTES: usize = size_of::<[u64; 39]>();
-/// What stands in front of the value in the memory of a parser, and after it: no plausible content of
-/// memory that was never initialised, was cleared, or holds something else.
+/// Stored before the value in the memory of a parser; [`BACK`] is stored after it. Uninitialised,
+/// cleared or foreign memory is unlikely to contain both.
 const FRONT: u64 = 0x5745_4952_a7c3_19e5;
 /// See [`FRONT`].
 const BACK: u64 = 0x5c3e_917a_5253_5053;
@@ -446,10 +452,11 @@ struct Sealed<T> {
     back: u64,
 }
 
-/// A value that may be put into the memory of a parser.
+/// A value that may be stored in the memory of a parser.
 ///
 /// # Safety
-/// There is one such type; it owns nothing, so that it may be forgotten or copied byte by byte.
+/// There is only one such type. It owns nothing, so that it may be forgotten or copied byte by
+/// byte.
 pub(crate) unsafe trait Sealable {}
 
 // SAFETY: numbers and enumerations only.
@@ -457,10 +464,10 @@ unsafe impl Sealable for ParserState {}
 
 const _: () = assert!(!std::mem::needs_drop::<ParserState>());
 
-/// Reads memory of the caller that has to lie apart from what the same call writes.
+/// Reads memory of the caller that must not overlap the output of the call.
 pub(crate) struct Apart<'c> {
     caller: &'c Caller,
-    /// Addresses of what is written.
+    /// The address range of the output.
     start: usize,
     end: usize,
 }
@@ -488,7 +495,7 @@ impl<'c> Apart<'c> {
         Ok(bytes)
     }
 
-    /// Whether memory that the call uses in another way lies apart, too.
+    /// Checks that memory which the call uses in another way does not overlap the output either.
     #[inline]
     pub(crate) fn check<T>(&self, ptr: *const T, count: usize) -> Result<(), Fault> {
         let start = ptr.addr();
@@ -504,7 +511,8 @@ impl<'c> Apart<'c> {
     }
 }
 
-/// Where a call writes. There is one for a call, so that the slice made of it is the only one.
+/// The output of a call. A call has only one, so that its slice is the only reference to the
+/// memory.
 pub(crate) struct Output<'c, T> {
     out: *mut T,
     room: usize,
@@ -512,7 +520,7 @@ pub(crate) struct Output<'c, T> {
 }
 
 impl<'c, T> Output<'c, T> {
-    /// Values that fit.
+    /// The number of values that fit.
     pub(crate) const fn room(&self) -> usize {
         self.room
     }
@@ -523,9 +531,9 @@ impl<'c, T> Output<'c, T> {
         if self.room == 0 {
             return &mut [];
         }
-        // SAFETY: checked by `output`: not NULL, aligned, not too large. It is writable by the promise to
-        // `new`. Nothing else of the call refers to it: what is read was compared by `Apart`, and
-        // this value was consumed.
+        // SAFETY: `output` checked that the pointer is not NULL, aligned and not too large. The
+        // caller of `new` promised that the memory is writable. No other reference of the call
+        // overlaps it: `Apart` compared the memory that is read, and this value was consumed.
         unsafe { std::slice::from_raw_parts_mut(self.out.cast(), self.room) }
     }
 }
@@ -537,7 +545,7 @@ impl<'c> Output<'c, u8> {
         if self.room == 0 {
             return &mut [];
         }
-        // SAFETY: as in `into_slots`; whatever the bytes are, they are bytes.
+        // SAFETY: as in `into_slots`; any content is valid for bytes.
         unsafe { std::slice::from_raw_parts_mut(self.out, self.room) }
     }
 }
@@ -548,14 +556,14 @@ pub(crate) fn zeroed<T: Plain>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-/// An empty vector with room for so many bytes, if there is memory for them.
+/// An empty vector with capacity for `bytes`, if there is memory for them.
 pub(crate) fn memory(bytes: usize) -> Result<Vec<u8>, Fail> {
     let mut memory = Vec::new();
     memory.try_reserve_exact(bytes).map_err(|_| no_memory())?;
     Ok(memory)
 }
 
-/// So many zeros, if there is memory for them; it is touched when it is written.
+/// `bytes` zeros, if there is memory for them. The memory is not touched before it is written.
 pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>, Fail> {
     let layout = Layout::array::<u8>(bytes).map_err(|_| no_memory())?;
     if bytes == 0 {
@@ -566,7 +574,8 @@ pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>, Fail> {
     if memory.is_null() {
         return Err(no_memory());
     }
-    // SAFETY: of the global allocator, with this layout; all its bytes are initialised.
+    // SAFETY: the memory is from the global allocator, with this layout, and all its bytes are
+    // initialised.
     let bytes = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, bytes)) };
     Ok(bytes.into_vec())
 }
@@ -578,14 +587,14 @@ fn no_memory() -> Fail {
     )
 }
 
-/// Bytes of the caller that were lent beyond the call.
+/// Bytes of the caller that are borrowed beyond the call.
 pub(crate) struct Lent {
     ptr: *const u8,
     len: usize,
 }
 
 impl Lent {
-    /// Checks and takes them.
+    /// Checks and borrows the bytes.
     pub(crate) fn new(caller: &Caller, slice: Slice) -> Result<Self, Fail> {
         caller.page(slice)?;
         Ok(Self {
@@ -599,20 +608,21 @@ impl Lent {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: checked by `new`; the caller keeps them in place until the loan is
-        // returned, which is when this value is dropped. If it changes them in spite of the contract,
-        // the engine reads other bytes than before, and each of its reads is bounded by `len` again.
+        // SAFETY: `new` checked the pointer. The caller keeps the bytes in place until the loan is
+        // returned, which happens when this value is dropped. If the caller changes them and so
+        // violates the contract, the engine reads other bytes than before, but each of its reads is
+        // bounded by `len` again.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 }
 
-// SAFETY: the memory is not changed while it is lent, and the header says that it may be read
-// and given back on any thread.
+// SAFETY: the memory does not change while it is lent, and the header permits reads and the return
+// on any thread.
 unsafe impl Send for Lent {}
-// SAFETY: the same; there is no access but reading.
+// SAFETY: as for `Send`; the only access is reading.
 unsafe impl Sync for Lent {}
 
-/// Whom to tell that a loan is over.
+/// The callback that returns a loan.
 #[derive(Clone, Copy)]
 pub(crate) struct Callback {
     release: raw::Release,
@@ -620,23 +630,23 @@ pub(crate) struct Callback {
 }
 
 impl Callback {
-    /// As the caller gave it.
+    /// The callback of the caller.
     pub(crate) const fn new(release: raw::Release, user: *mut c_void) -> Self {
         Self { release, user }
     }
 
-    /// Tells.
+    /// Calls the callback.
     pub(crate) fn call(self, lent: &Lent) {
         (self.release)(self.user, lent.ptr, lent.len);
     }
 }
 
-// SAFETY: the header says that the callback comes on any thread; the pointer is only handed back.
+// SAFETY: the header permits the callback on any thread; the pointer is only passed back.
 unsafe impl Send for Callback {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Callback {}
 
-/// Spans of a page, which point into memory that the page keeps.
+/// Spans of a page, which point into memory that the page keeps alive.
 #[derive(Debug)]
 pub(crate) struct Spans<T>(Vec<T>);
 
@@ -656,14 +666,14 @@ impl<T> Default for Spans<T> {
     }
 }
 
-// SAFETY: the pointers inside are never followed by this crate; they are numbers for the caller,
-// and what they point to is immutable and kept by the page.
+// SAFETY: this crate never dereferences the pointers; they are numbers for the caller. The memory
+// that they point to is immutable, and the page keeps it alive.
 unsafe impl<T> Send for Spans<T> {}
-// SAFETY: the same; there is no access but reading.
+// SAFETY: as for `Send`; the only access is reading.
 unsafe impl<T> Sync for Spans<T> {}
 
-/// Memory of ours that the caller fills: its address stays, and nobody here reads it before it was given
-/// back.
+/// Memory of the library that the caller fills. Its address is stable, and the library does not
+/// read it before the caller returns it.
 pub(crate) struct Fillable {
     memory: Option<Vec<u8>>,
     ptr: *mut u8,
@@ -671,7 +681,7 @@ pub(crate) struct Fillable {
 }
 
 impl Fillable {
-    /// So many zeros.
+    /// Wraps memory of zeros.
     pub(crate) fn new(mut memory: Vec<u8>) -> Self {
         let (ptr, len) = (memory.as_mut_ptr(), memory.len());
         Self {
@@ -681,12 +691,12 @@ impl Fillable {
         }
     }
 
-    /// Where the caller writes, and how much.
+    /// The address of the memory, and its size.
     pub(crate) const fn place(&self) -> (*mut u8, usize) {
         (self.ptr, self.len)
     }
 
-    /// The memory, which the caller has filled.
+    /// The memory, after the caller has filled it.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         self.memory.take()
     }
@@ -697,5 +707,5 @@ impl Fillable {
     }
 }
 
-// SAFETY: the pointer is only handed to the caller, who uses the buffer from one thread at a time.
+// SAFETY: the pointer is only passed to the caller, who uses the buffer from one thread at a time.
 unsafe impl Send for Fillable {}

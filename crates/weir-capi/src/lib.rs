@@ -1,32 +1,51 @@
 //! The C interface of Weir.
 //!
-//! The headers are `include/weir.h` and `include/weir_psyc.h`, their rules in full are `docs/formats/abi.md`. This crate checks what
-//! comes over the border, calls the crate `weir`, and puts the answer into the caller's memory.
+//! The headers are `include/weir.h` and `include/weir_psyc.h`; `docs/formats/abi.md` has the
+//! complete rules. This crate checks the arguments of the caller, calls the crate `weir`, and
+//! writes the results into the caller's memory.
 //!
 //! Invariants:
 //! - A handle is looked up, never dereferenced.
 //! - A call returns a positive or a negative number, never 0.
-//! - A panic ends at the entry that it came through.
+//! - A panic ends in the entry point that was called.
 //! - An accepted loan is returned exactly once.
 //! - A page outlives the object that created it.
-//! - No pointer of the caller is kept after the call, except a loan.
+//! - No pointer of the caller is retained after the call, except a loan.
 //! - The crate adds no semantics. Only `handle`, and the attribute that names an entry, use unsafe
 //!   code.
 //!
-//! | file | is |
+//!
+//!  file
+//!  purpose
+//!
 //! |---|---|
 //! | `entry` | the list of all functions |
 //! | `raw` | the structures of the header |
 //! | `handle` | every access to memory of the caller |
 //! | `registry`, `guard` | handles; panics |
-//! | `error` | what went wrong, for the caller |
-//! | `page` | what goes out |
+//!
+//!  `error`
+//!  errors, in the form of the caller
+//!
+//!
+//!  `page`
+//!  results: pages of spans
+//!
 //! | `store`, `write`, `read`, `group` | a store |
-//! | `term` | how long calls wait, and who ends them |
-//! | `query`, `source`, `loan`, `buffer` | queries, and pages on their way in |
+//!
+//!  `term`
+//!  deadlines and cancellation of calls
+//!
+//!
+//!  `query`, `source`, `loan`, `buffer`
+//!  queries, and their input pages
+//!
 //! | `descriptor` | queries in event loops |
 //! | `psyc`, `parser_state` | the codec, `weir_psyc.h`: allocates nothing |
-//! | `about` | versions and errors for people |
+//!
+//!  `about`
+//!  versions, and descriptions of errors
+//!
 #![deny(unsafe_code)]
 
 #[cfg(not(target_pointer_width = "64"))]

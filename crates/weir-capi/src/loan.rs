@@ -1,4 +1,4 @@
-//! Pages of the caller's memory, and how they come back.
+//! Pages in memory of the caller, and their return.
 //!
 //! Invariants:
 //! - A loan of a successful call is returned exactly once, by the thread that drops the last
@@ -18,19 +18,19 @@ use crate::handle::{Callback, Caller, ELEMENTS_MAX, Lent};
 use crate::raw;
 use crate::registry;
 
-/// Where cookies arrive.
+/// The list that receives cookies.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
     back: Mutex<VecDeque<u64>>,
-    /// Loans that are out, and cookies that were not collected.
+    /// The number of loans that are not returned, plus the cookies that were not collected.
     left: AtomicU64,
 }
 
-/// What happens to the memory at the end.
+/// How memory is returned.
 enum Release {
     Call(Callback),
     Cookie(Arc<Loans>, u64),
-    /// Ours: into the pool.
+    /// Memory of the library: returns to the pool.
     Pool,
 }
 
@@ -39,14 +39,14 @@ enum Memory {
     Ours(Vec<u8>),
 }
 
-/// In the call that brings it: nobody knows yet whether it was taken.
+/// During the call that passes the page: it is not known yet whether the call succeeds.
 const OPEN: u8 = 0;
-/// Taken; returned when it is let go.
+/// The call succeeded. The memory is returned when the engine drops it.
 const TAKEN: u8 = 1;
-/// Let go within the call.
+/// The engine dropped the page during the call.
 const LET_GO: u8 = 2;
 
-/// A page of somebody's memory inside the engine, and the way back.
+/// A page inside the engine, and how its memory is returned.
 struct Inside {
     memory: Option<Memory>,
     ticket: Arc<Ticket>,
@@ -67,7 +67,7 @@ impl Drop for Inside {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        // Stored before the call, so that the callee finds it.
+        // Stored before the exchange, so that the call finds it.
         let ticket = &self.ticket;
         *ticket.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
         if ticket.state.swap(LET_GO, Ordering::AcqRel) == TAKEN
@@ -78,11 +78,11 @@ impl Drop for Inside {
     }
 }
 
-/// What the call keeps of a page that it hands to the engine.
+/// The call's part of a page that it passes to the engine.
 pub(crate) struct Ticket {
     state: AtomicU8,
     way: Release,
-    /// The memory, once it was let go.
+    /// The memory, after the engine dropped it.
     rest: Mutex<Option<Memory>>,
 }
 
@@ -104,7 +104,7 @@ impl Loans {
     }
 }
 
-/// The page as the engine takes it, and its ticket.
+/// The page for the engine, and its ticket.
 fn hand_over(memory: Memory, way: Release) -> (Bytes, Arc<Ticket>) {
     let ticket = Arc::new(Ticket {
         state: AtomicU8::new(OPEN),
@@ -118,7 +118,7 @@ fn hand_over(memory: Memory, way: Release) -> (Bytes, Arc<Ticket>) {
     (Bytes::from_owner(inside), ticket)
 }
 
-/// Of lent memory.
+/// A page of borrowed memory.
 pub(crate) fn lend(
     c: &Caller,
     page: raw::Slice,
@@ -135,13 +135,13 @@ pub(crate) fn lend(
     Ok(hand_over(Memory::Lent(lent), way))
 }
 
-/// Of memory of ours.
+/// A page of memory of the library.
 pub(crate) fn ours(bytes: Vec<u8>) -> (Bytes, Arc<Ticket>) {
     hand_over(Memory::Ours(bytes), Release::Pool)
 }
 
 impl Ticket {
-    /// The call succeeded.
+    /// Confirms the loan after the call succeeded.
     pub(crate) fn taken(&self) {
         if let Release::Cookie(loans, _) = &self.way {
             loans.left.fetch_add(1, Ordering::AcqRel);
@@ -156,7 +156,7 @@ impl Ticket {
         }
     }
 
-    /// The call failed; memory of ours, if the engine let it go.
+    /// Ends the loan after the call failed. Returns memory of the library if the engine dropped it.
     pub(crate) fn refused(&self) -> Option<Vec<u8>> {
         match self.rest() {
             Some(Memory::Ours(bytes)) => Some(bytes),

@@ -1,7 +1,7 @@
-//! What goes out: spans, and what keeps their bytes.
+//! Results for the caller: spans, and the memory that contains their bytes.
 //!
 //! Invariants:
-//! - Each span lies in memory that its page keeps until the page is released.
+//! - Each span points into memory that its page keeps alive until the page is released.
 //! - No payload byte is copied.
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ enum Keep {
     Memory { _buffers: Vec<Bytes> },
 }
 
-/// A page as it was given out.
+/// A page, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Page {
     kind: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Page {
     skipped: u64,
     hint: u64,
     position: u64,
-    /// Releases that are owed.
+    /// The number of references, each of which needs a release.
     holders: AtomicU32,
     _keep: Keep,
 }
@@ -69,7 +69,7 @@ impl Page {
         }
     }
 
-    /// Results of a query.
+    /// The results of a query.
     pub(crate) fn results(page: ResultPage) -> Self {
         let buffers: Vec<raw::Slice> = page.buffers().iter().map(|bytes| slice(bytes)).collect();
         let items = page.items().iter();
@@ -92,7 +92,7 @@ impl Page {
         }
     }
 
-    /// Pages that a query would like to have.
+    /// The pages that a query needs.
     pub(crate) fn needs(needs: &[Need]) -> Self {
         let mut texts = Texts::default();
         for need in needs {
@@ -127,7 +127,7 @@ impl Page {
         rows.page(RECORDS)
     }
 
-    /// What a member has claimed.
+    /// The records that a member has claimed.
     pub(crate) fn works(works: &[Work]) -> Self {
         let mut rows = Rows::default();
         for work in works {
@@ -179,18 +179,18 @@ impl Page {
         texts.page()
     }
 
-    /// Whether nothing is on it.
+    /// Whether the page has no items.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.as_slice().is_empty()
     }
 
-    /// A handle for it.
+    /// Creates a handle for the page.
     pub(crate) fn give(self, caller: &Caller, out: *mut *mut raw::Page) -> Result<(), Fail> {
         caller.room(out, 1)?;
         self.give_in(registry::room()?, caller, out)
     }
 
-    /// As `give`, in a slot that was taken before; the place was checked as well.
+    /// As `give`, in a reserved slot. The caller has checked the place.
     pub(crate) fn give_in(
         self,
         room: ReservedSlot,
@@ -201,7 +201,7 @@ impl Page {
     }
 }
 
-/// Parts of one buffer, one after the other.
+/// Consecutive parts of one buffer.
 #[derive(Default)]
 pub(crate) struct Texts {
     memory: Vec<u8>,
@@ -238,7 +238,7 @@ impl Texts {
     }
 }
 
-/// Records on their way into a page.
+/// Records that are being added to a page.
 #[derive(Default)]
 struct Rows {
     items: Vec<raw::Item>,
@@ -247,7 +247,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The index of a buffer, which is often the last one again.
+    /// The index of a buffer. Consecutive records often share their buffer.
     fn buffer(&mut self, bytes: Bytes) -> u32 {
         let same = |last: &Bytes| last.as_ptr() == bytes.as_ptr() && last.len() == bytes.len();
         if !self.buffers.last().is_some_and(same) {
@@ -256,7 +256,7 @@ impl Rows {
         u32::try_from(self.buffers.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Where a part lies in its buffer.
+    /// The offset of a part in its buffer.
     fn offset(&self, buffer: u32, part: &[u8]) -> u64 {
         let start = self.buffers.get(buffer as usize);
         let start = start.map_or(0, |bytes| bytes.as_ptr().addr());
@@ -331,7 +331,7 @@ fn slice(bytes: &[u8]) -> raw::Slice {
     }
 }
 
-/// A page, or nothing when it has nothing on it.
+/// Creates a handle for the page; returns another kind of success if the page is empty.
 pub(crate) fn give_or(
     page: Page,
     caller: &Caller,
@@ -358,7 +358,7 @@ fn part<T: Copy>(
     if caller.write(count, spans.len()).is_err() || spans.is_empty() {
         return std::ptr::null();
     }
-    // The handle keeps them; the caller keeps the handle.
+    // The handle keeps the spans alive until the caller releases it.
     spans.as_ptr()
 }
 
@@ -440,18 +440,18 @@ fn find(
         .checked_add(count)
         .and_then(|end| items.get(first..end));
     let items = range.ok_or_else(|| Fail::of(ErrorCode::BadLength))?;
-    // Both are bounded: items of a page, and paths.
+    // Both numbers are bounded: by the items of a page, and by the limit of paths.
     c.long_room(out, count * paths.len())?;
     let paths = path_set(c, paths)?;
     let mut values = Vec::new();
     let mut row = vec![EMPTY; paths.len()];
     for (at, item) in items.iter().enumerate() {
-        // Memory of the page, which `page` keeps for longer than this.
+        // `page` keeps this memory alive beyond this loop.
         let bytes = c.bytes(raw::Slice {
             ptr: item.ptr,
             len: usize::try_from(item.len).unwrap_or(usize::MAX),
         })?;
-        // What is not JSON has no values; the list is cleared then.
+        // An item that is not JSON has no values; the list is then empty.
         let _ = query::find(bytes, &paths, &mut values);
         for (to, value) in row.iter_mut().zip(&values) {
             let found = value.span.of(bytes);
@@ -466,7 +466,7 @@ fn find(
     Ok(Kind::Ok)
 }
 
-/// What is wrong with a path.
+/// The failure of an invalid path.
 pub(crate) fn bad_path(what: &str, error: query::PathError) -> Fail {
     let code = match error.kind {
         query::PathErrorKind::NotSingular => ErrorCode::NotSingular,
@@ -478,7 +478,7 @@ pub(crate) fn bad_path(what: &str, error: query::PathError) -> Fail {
     fail
 }
 
-/// Singular paths, ready to be looked for.
+/// Parses singular paths for a search.
 fn path_set(c: &Caller, texts: &[raw::Slice]) -> Result<PathSet, Fail> {
     let path = |(at, text): (usize, &raw::Slice)| {
         let text = c.text(*text, "a path").map_err(|fail| fail.at_index(at))?;

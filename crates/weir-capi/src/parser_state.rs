@@ -1,10 +1,10 @@
-//! What lies in the memory of a `weir_psyc_parser`, between the marks of `crate::handle`.
+//! The state in the memory of a `weir_psyc_parser`, between the marks of `crate::handle`.
 
 use weir_psyc::Parser;
 
-/// A parser of the codec, and what its last call left to say.
+/// A parser of the codec, and the result of its last call.
 pub(crate) struct ParserState {
     pub(crate) parser: Parser,
-    /// Bytes that were missing at the end of the last call; 0 if unknown.
+    /// Lower bound of the bytes that the last call needed in addition; 0 if unknown.
     pub(crate) wanted: u64,
 }

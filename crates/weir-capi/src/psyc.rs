@@ -1,10 +1,10 @@
-//! The codec for C: what `include/weir_psyc.h` lists, over the crate `weir-psyc`.
+//! The codec for C: implements `include/weir_psyc.h` with the crate `weir-psyc`.
 //!
 //! Invariants:
 //! - Nothing here allocates, even for invalid bytes.
 //! - Every returned slice lies in bytes that the call received, or is static.
 //! - The size of the output is compared with the buffer before the first write.
-//! - Every rule of the syntax is in `weir-psyc`, none is here.
+//! - This module has no rules of the syntax; they are in `weir-psyc`.
 
 pub(crate) mod entry;
 mod names;
@@ -21,10 +21,10 @@ use weir_psyc::{ContainerError, Length, Operator};
 use crate::error::Fault;
 use crate::raw::Slice;
 
-/// Most elements of an array that is filled or read.
+/// Largest number of elements of an array that is written or read.
 const ELEMENTS_MAX: usize = 1 << 16;
 
-/// A slice of what came in, also where it is empty.
+/// A slice of the input. Its pointer is valid even if it is empty.
 const fn slice(bytes: &[u8]) -> Slice {
     Slice {
         ptr: bytes.as_ptr(),
@@ -32,12 +32,12 @@ const fn slice(bytes: &[u8]) -> Slice {
     }
 }
 
-/// As `slice`, NULL for what is absent.
+/// As `slice`; NULL if absent.
 fn optional(bytes: Option<&[u8]>) -> Slice {
     bytes.map_or(crate::error::EMPTY, slice)
 }
 
-/// Bytes that the syntax does not allow.
+/// The error of bytes that the syntax does not allow.
 const fn malformed(text: &'static str, detail: u32, offset: u64) -> Fault {
     Fault {
         code: ErrorCode::Protocol,

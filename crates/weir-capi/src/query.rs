@@ -23,10 +23,10 @@ use crate::source;
 use crate::store::get_store;
 use crate::term::Mark;
 
-/// How often a wait looks whether it shall end.
+/// How often a wait checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A query as it was given out: over pages of the caller, or over topics.
+/// A query, as a handle of the caller: over pages of the caller, or over topics.
 #[derive(Debug)]
 enum Query {
     Pages(Box<Pages>),
@@ -37,7 +37,7 @@ enum Query {
 struct Pages {
     inside: Exclusive<Engine>,
     cancelled: AtomicBool,
-    /// Behind the engine, which returns memory when it is dropped.
+    /// Dropped after the engine, which returns memory when it is dropped.
     _in_use: InUse,
 }
 
@@ -50,7 +50,7 @@ struct Topics {
     descriptor: OnceLock<Descriptor>,
 }
 
-/// A page as all three ways in have it.
+/// An input page, common to the three functions that add one.
 pub(crate) struct Coming {
     pub(crate) source: u32,
     pub(crate) frames: *const raw::Frames,
@@ -58,7 +58,7 @@ pub(crate) struct Coming {
     pub(crate) has_next: u32,
 }
 
-/// Uses the engine of a query over pages.
+/// Calls `action` with the engine of a query over pages.
 fn with<T>(
     query: *mut raw::Query,
     action: impl FnOnce(&mut Engine) -> Result<T, Fail>,
@@ -75,7 +75,7 @@ fn with<T>(
 impl Pages {
     fn with<T>(&self, action: impl FnOnce(&mut Engine) -> Result<T, Fail>) -> Result<T, Fail> {
         let mut inside = self.inside.lock()?;
-        // What is over has nothing left to end.
+        // A query that has ended cannot be cancelled.
         if self.cancelled.swap(false, Ordering::AcqRel) && !inside.is_over() {
             inside.cancel();
             return Err(Fail::of(ErrorCode::Cancelled));
@@ -155,14 +155,14 @@ pub(crate) fn wait(
 
 #[cfg(unix)]
 impl Topics {
-    /// A call that may change what the descriptor says begins.
+    /// Begins a call that may change whether the descriptor is readable.
     fn begin(&self) {
         if let Some(descriptor) = self.descriptor.get() {
             descriptor.begin();
         }
     }
 
-    /// It is over, and waits for this.
+    /// Ends such a call. `news` is what the query waits for.
     fn end(&self, news: Option<TopicQueryNews>) {
         if let Some(descriptor) = self.descriptor.get() {
             descriptor.end(news);
@@ -177,7 +177,7 @@ impl Topics {
     }
 
     fn descriptor(&self) -> Result<i32, Fail> {
-        // One call at a time is inside.
+        // The lock ensures that only one call creates the descriptor.
         let _inside = self.inside.lock()?;
         if self.descriptor.get().is_none() {
             let io = |error: std::io::Error| Fail::new(ErrorCode::Io, error.to_string());
@@ -191,7 +191,7 @@ impl Topics {
 }
 
 #[cfg(not(unix))]
-#[allow(clippy::unused_self, reason = "there is no descriptor")]
+#[allow(clippy::unused_self, reason = "this system has no descriptors")]
 impl Topics {
     fn begin(&self) {}
 
@@ -288,7 +288,7 @@ pub(crate) fn add_source(
     })
 }
 
-/// Hands a page to the engine.
+/// Adds a page to the engine.
 fn enqueue(
     c: &Caller,
     engine: &mut Engine,
@@ -420,7 +420,7 @@ pub(crate) fn watermark(
     })
 }
 
-/// How much one call hands out.
+/// The limits of one page of results.
 pub(crate) fn bounds(max_items: u32, max_bytes: u64) -> Bounds {
     let default = Bounds::default();
     Bounds {

@@ -6,13 +6,14 @@
 //! - Every type is valid for all bit patterns. Enumerations are integers, which are checked when
 //!   they are read.
 
-#![allow(clippy::doc_markdown, reason = "these are the sentences of the header")]
+#![allow(clippy::doc_markdown, reason = "the header has these sentences too")]
 
 use std::ffi::{c_char, c_void};
 
 pub use crate::psyc::raw::*;
 
-/// Gives lent memory back.
+/// Returns lent memory to the caller. The library calls it on any thread. It must not call the
+/// library, block or throw.
 pub type Release = extern "C" fn(user: *mut c_void, ptr: *const u8, len: usize);
 
 /// A handle: a store: a directory, or a connection to a server.
@@ -29,7 +30,7 @@ pub struct Session {
     _nothing: [u8; 0],
 }
 
-/// A handle: verdicts that are on their way.
+/// A handle: verdicts that are pending.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Pending {
@@ -57,52 +58,53 @@ pub struct Query {
     _nothing: [u8; 0],
 }
 
-/// A handle: something that was given out; immutable, counted.
+/// A handle: a result; immutable, reference-counted.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
     _nothing: [u8; 0],
 }
 
-/// A handle: memory of ours to be filled and given to a query.
+/// A handle: memory of the library that the caller fills and passes to a query.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Buffer {
     _nothing: [u8; 0],
 }
 
-/// A handle: where the numbers of returned loans arrive.
+/// A handle: a list that receives the cookies of returned loans.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Loans {
     _nothing: [u8; 0],
 }
 
-/// Bytes of somebody else.
+/// Borrowed bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Slice {
-    /// Ptr.
+    /// First byte.
     pub ptr: *const u8,
-    /// Len.
+    /// Number of bytes.
     pub len: usize,
 }
 
-/// What went wrong. Optional everywhere; need not be initialised; written whole. Never changes.
+/// The error of a call. Optional in every call; need not be initialised; a failure writes all of
+/// its fields. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Error {
     /// 0.
     pub reserved: u32,
-    /// What the call returned.
+    /// The return value of the call.
     pub code: i32,
-    /// Of a query, or `WEIR_NO_SOURCE`.
+    /// Number of a source of a query, or `WEIR_NO_SOURCE`.
     pub source: u32,
-    /// Index of what was refused in the caller's array, or of the item; else 0.
+    /// Index in the caller's array of the rejected element, or index of the item; else 0.
     pub detail: u32,
-    /// First wrong byte of a page or text; first offset left; next nonce.
+    /// First wrong byte of a page or text; first remaining offset; next nonce.
     pub offset: u64,
-    /// UTF-8, ended by a zero, cut at a character.
+    /// UTF-8, zero-terminated, truncated at a character.
     pub message: [c_char; 240],
 }
 
@@ -110,31 +112,31 @@ pub struct Error {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Item {
-    /// Ptr.
+    /// First byte.
     pub ptr: *const u8,
-    /// Len.
+    /// Number of bytes.
     pub len: u64,
-    /// Of ptr in buffer `buffer` of the page.
+    /// Of `ptr` in buffer `buffer` of the page.
     pub offset: u64,
-    /// Index; `UINT32_MAX` for an empty item that lies in none.
+    /// Index of a buffer; UINT32_MAX for an empty item outside of all buffers.
     pub buffer: u32,
-    /// Of a query, or `WEIR_NO_SOURCE`.
+    /// Number of a source of a query, or `WEIR_NO_SOURCE`.
     pub source: u32,
-    /// `WEIR_ITEM_`
+    /// `WEIR_ITEM_...`.
     pub flags: u32,
-    /// Number of the item in the page it came in, from 0.
+    /// Number of the item in its input page, from 0.
     pub index: u32,
 }
 
-/// What belongs to item i of a page of records, at index i.
+/// Element i describes item i of a page of records.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Record {
-    /// In its topic, from 1.
+    /// Position in its topic, from 1.
     pub offset: u64,
-    /// What caused it, in the order of the whole store.
+    /// Position of its intention in the order of the whole store.
     pub intention: u64,
-    /// Since 1970-01-01 UTC.
+    /// Milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     /// Of the session; 0 without.
     pub nonce: u64,
@@ -142,63 +144,64 @@ pub struct Record {
     pub client: [u8; 16],
     /// Key.
     pub key: *const u8,
-    /// Key len.
+    /// Bytes of `key`.
     pub key_len: u64,
     /// In buffer `buffer`.
     pub key_offset: u64,
     /// Meta.
     pub meta: *const u8,
-    /// Meta len.
+    /// Bytes of `meta`.
     pub meta_len: u64,
     /// In buffer `buffer`.
     pub meta_offset: u64,
     /// Term.
     pub term: u64,
-    /// Of a group's record.
+    /// Of a record from a group: id of the claim.
     pub claim: u64,
-    /// `WEIR_RECORD_`
+    /// `WEIR_RECORD_...`.
     pub kind: u32,
-    /// 1: last of its intention, 2: of a transaction.
+    /// 1: last record of its intention; 2: part of a transaction.
     pub flags: u32,
-    /// Of a group's record: deliveries, this one included.
+    /// Of a record from a group: deliveries, including this one.
     pub attempts: u32,
-    /// In which key and meta lie.
+    /// Index of the buffer with key and meta.
     pub buffer: u32,
 }
 
-/// All of a page with one call. The pointers are good until the page is released; NULL with 0.
+/// The whole content of a page. The pointers are valid until the page is released; NULL if the
+/// count is 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PageInfo {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `WEIR_PAGE_`
+    /// `WEIR_PAGE_...`.
     pub kind: u32,
     /// Items.
     pub items: *const Item,
-    /// Item count.
+    /// Number of elements of `items`.
     pub item_count: usize,
     /// Records.
     pub records: *const Record,
-    /// Item_count, or 0.
+    /// `item_count`, or 0.
     pub record_count: usize,
     /// Buffers.
     pub buffers: *const Slice,
-    /// Buffer count.
+    /// Number of elements of `buffers`.
     pub buffer_count: usize,
     /// Of all items.
     pub bytes: u64,
-    /// Of results: bad items left out so far, in the whole query.
+    /// Of results: bad items skipped so far, in the whole query.
     pub skipped: u64,
-    /// Of needs: suggested bytes of a page.
+    /// Of needs: suggested size of a page, in bytes.
     pub hint: u64,
-    /// Of records: where reading goes on: after this offset.
+    /// Of records: the next read continues after this offset.
     pub position: u64,
     /// Reserved.
     pub reserved: u64,
 }
 
-/// An error number for people: all texts static and without an ending zero.
+/// The description of an error. All texts are static and not zero-terminated.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CodeInfo {
@@ -206,9 +209,9 @@ pub struct CodeInfo {
     pub struct_size: u32,
     /// Code.
     pub code: i32,
-    /// 1 caller, 2 peer, 3 environment, 4 us.
+    /// Who caused it: 1 caller, 2 peer, 3 environment, 4 Weir.
     pub fault: u32,
-    /// 1 at once, 2 later or after the advice, 3 never.
+    /// When to retry: 1 immediately, 2 later or after following the advice, 3 never.
     pub retry: u32,
     /// Name.
     pub name: Slice,
@@ -224,15 +227,15 @@ pub struct CodeInfo {
 pub struct OpenOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// 0 the default (1), 1 group, 2 each, 3 interval, 4 memory.
+    /// 1 group, 2 each, 3 interval, 4 memory; 0: 1.
     pub durability: u32,
-    /// With `interval`, at least 1.
+    /// Of `interval`, at least 1.
     pub interval_ms: u64,
-    /// `WEIR_OPEN_`
+    /// `WEIR_OPEN_...`.
     pub flags: u32,
     /// Reserved.
     pub reserved: u32,
-    /// Name of the program, for who finds the store locked.
+    /// Name of the program, for the message to others that find the store locked.
     pub program: Slice,
     /// 0: 1 GiB.
     pub snapshot_log_bytes: u64,
@@ -250,17 +253,17 @@ pub struct OpenOptions {
 pub struct ConnectOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Flags.
+    /// `WEIR_CONNECT_...`.
     pub flags: u32,
-    /// Proof of identity.
+    /// Token that proves the identity of the client.
     pub token: Slice,
-    /// For weirs://: file with the authority, PEM; else the system's.
+    /// For `weirs://`: file with the certificate authority, PEM; empty: the system's.
     pub authority: Slice,
-    /// For weirs://: file with the own certificate, PEM.
+    /// For `weirs://`: file with the client certificate, PEM.
     pub certificate: Slice,
-    /// The file with its key.
+    /// File with the key of the certificate, PEM.
     pub key: Slice,
-    /// Name and version of the program, for people.
+    /// Name and version of the client program, for people.
     pub agent: Slice,
     /// 0: 5,000.
     pub connect_ms: u64,
@@ -274,25 +277,26 @@ pub struct ConnectOptions {
 pub struct Info {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// 1: open in this process; 2: behind a server.
+    /// 1: open in this process; 2: at a server.
     pub place: u32,
-    /// As in weir_open_options.
+    /// As in `weir_open_options`.
     pub durability: u32,
     /// Reserved.
     pub reserved: u32,
-    /// With `interval`.
+    /// Of `interval`.
     pub interval_ms: u64,
     /// Store id.
     pub store_id: [u8; 16],
 }
 
-/// A condition. All conditions of an intention hold, or it is INVALID with WEIR_E_CONFLICT.
+/// A condition. If a condition of an intention does not hold, the intention is INVALID with
+/// `WEIR_E_CONFLICT`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Expect {
-    /// `WEIR_EXPECT_`
+    /// `WEIR_EXPECT_...`.
     pub kind: u32,
-    /// 0: the intention's own key.
+    /// 0: the key of the intention.
     pub has_key: u32,
     /// Key.
     pub key: Slice,
@@ -322,11 +326,11 @@ pub struct Step {
 pub struct TopicOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `WEIR_TOPIC_`: which of the numbers below hold.
+    /// `WEIR_TOPIC_...`: which of the numbers below are set.
     pub set: u32,
     /// 0 off, 1 latest.
     pub compaction: u32,
-    /// Of a program: 0 default (2), 1 none, 2 keys and values, 3 its memory.
+    /// Of a program: 1 none, 2 keys and values, 3 its memory; 0: 2.
     pub state: u32,
     /// Tombstone ttl ms.
     pub tombstone_ttl_ms: u64,
@@ -356,13 +360,14 @@ pub struct TopicOptions {
     pub state_entries_max: u64,
     /// State bytes max.
     pub state_bytes_max: u64,
-    /// Names.
+    /// Names of groups.
     pub hold_for_groups: *const Slice,
-    /// Hold for groups count.
+    /// Number of elements of `hold_for_groups`.
     pub hold_for_groups_count: usize,
 }
 
-/// One thing that is asked for. Arrays of it step by the struct_size of their first element, which all have.
+/// An operation to execute. All elements of an array must have the `struct_size` of the first one,
+/// which is the step of the array.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Intention {
@@ -372,55 +377,55 @@ pub struct Intention {
     pub operation: u32,
     /// Topic.
     pub topic: Slice,
-    /// Of PUT (empty: no key) and DELETE.
+    /// Of PUT and DELETE; empty: PUT without a key.
     pub key: Slice,
     /// Of PUT.
     pub value: Slice,
-    /// For its record, at most 4 KiB, not read by the store.
+    /// Stored with the record, at most 4 KiB, not interpreted.
     pub meta: Slice,
-    /// At most 64.
+    /// At most 64 conditions.
     pub expects: *const Expect,
-    /// Expect count.
+    /// Number of elements of `expects`.
     pub expect_count: usize,
     /// Of TRANSACTION.
     pub steps: *const Step,
-    /// Step count.
+    /// Number of elements of `steps`.
     pub step_count: usize,
     /// Of CREATE and ALTER; NULL: defaults.
     pub options: *const TopicOptions,
     /// Of CREATE (with a program) and REPLACE: the module.
     pub code: Slice,
-    /// Of the program.
+    /// Arguments of the program.
     pub args: Slice,
-    /// Of REPLACE: SHA-256 of the code that must be there; empty: any.
+    /// Of REPLACE: SHA-256 of the code to be replaced; empty: any.
     pub replaced: Slice,
 }
 
-/// What became of an intention. One that is not VALID is a value, not an error of the call.
+/// The verdict on an intention. A verdict other than VALID is a value, not an error of the call.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Verdict {
     /// `WEIR_VALID`, ...
     pub effect: i32,
-    /// 0, or `WEIR_E_`
+    /// 0, or `WEIR_E_...`.
     pub reason: i32,
-    /// Place in the order of the whole store; 0 when REFUSED.
+    /// Position in the order of the whole store; 0 if REFUSED.
     pub intention: u64,
-    /// Of its first record; 0 without.
+    /// Of its first record; 0 if it has none.
     pub offset: u64,
     /// Of the session; 0 without.
     pub nonce: u64,
-    /// That the topic's program used.
+    /// That the program of the topic used.
     pub fuel: u64,
-    /// By `detail_kind`.
+    /// Meaning depends on `detail_kind`.
     pub detail: u64,
     /// Records.
     pub records: u32,
-    /// 1: the answer to an earlier sending of the same nonce.
+    /// 1: stored verdict of an earlier attempt with the same nonce.
     pub flags: u32,
-    /// `WEIR_DETAIL_`
+    /// `WEIR_DETAIL_...`.
     pub detail_kind: u32,
-    /// Of `WEIR_DETAIL_STEP`.
+    /// Of `WEIR_DETAIL_STEP`: `WEIR_E_...`.
     pub detail_reason: i32,
 }
 
@@ -434,15 +439,15 @@ pub struct TopicInfo {
     pub live: u32,
     /// Id.
     pub id: u64,
-    /// Intention that made it; 0 when it does not live.
+    /// The intention that created it; 0 if it does not exist.
     pub incarnation: u64,
-    /// Offset of the oldest record that is there; 0 for none.
+    /// Offset of the oldest remaining record; 0 for none.
     pub first: u64,
     /// Offset of the newest record.
     pub last: u64,
-    /// With a value.
+    /// Number of keys with a value.
     pub keys: u64,
-    /// Of records, as stored.
+    /// Stored size of its records.
     pub bytes: u64,
 }
 
@@ -452,11 +457,11 @@ pub struct TopicInfo {
 pub struct ReadOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `WEIR_FROM_`
+    /// `WEIR_FROM_...`.
     pub from: u32,
-    /// Of AFTER an offset, of LAST a number, of TIME milliseconds since 1970.
+    /// AFTER: an offset; LAST: a number of offsets; TIME: milliseconds since 1970.
     pub value: u64,
-    /// `WEIR_READ_`
+    /// `WEIR_READ_...`.
     pub flags: u32,
     /// Reserved.
     pub reserved: u32,
@@ -470,23 +475,23 @@ pub struct GroupOptions {
     pub struct_size: u32,
     /// 1 exclusive, 2 keyed, 3 shared.
     pub mode: u32,
-    /// `WEIR_GROUP_EXISTING`: it is not made; `WEIR_E_GROUP_UNKNOWN`.
+    /// `WEIR_GROUP_EXISTING`: do not create the group; `WEIR_E_GROUP_UNKNOWN`.
     pub flags: u32,
     /// `WEIR_FROM_...`: the position at which a new group starts.
     pub from: u32,
-    /// 1 to 64 bytes; empty: made of process and time.
+    /// Name of the member, 1 to 64 bytes; empty: from process id and time.
     pub member: Slice,
-    /// Of what this member claims; 0: the group's.
+    /// Lease of the claims of this member; 0: the lease of the group.
     pub claim_lease_ms: u64,
     /// As `value` of `weir_read_options`.
     pub value: u64,
     /// 0: 30,000.
     pub lease_ms: u64,
-    /// 0: any number.
+    /// 0: no limit.
     pub attempts_max: u32,
     /// 0: 100,000.
     pub pending_max: u32,
-    /// Topic; not empty exactly with `attempts_max`.
+    /// Topic; set if and only if `attempts_max` is set.
     pub dead_letters: Slice,
 }
 
@@ -498,27 +503,27 @@ pub struct GroupInfo {
     pub struct_size: u32,
     /// Mode.
     pub mode: u32,
-    /// Everything up to here is done.
+    /// Every record up to this offset is acknowledged.
     pub cursor: u64,
-    /// Everything after here is new.
+    /// Every record after this offset is new.
     pub frontier: u64,
     /// Newest record of the topic.
     pub last: u64,
-    /// Offsets that are not done.
+    /// Number of offsets that are not acknowledged.
     pub lag: u64,
-    /// Records that members have.
+    /// Records that members have claimed.
     pub leased: u64,
-    /// Seen, and to be claimed again.
+    /// Records to be claimed again.
     pub waiting: u64,
     /// Redeliveries.
     pub redeliveries: u64,
-    /// Records that were given up.
+    /// Records that were given up after `attempts_max` deliveries.
     pub deaths: u64,
     /// Dead letters that are not written yet.
     pub letters: u64,
 }
 
-/// A record that a member has: both numbers are in its weir_record.
+/// A claimed record. Its `weir_record` has both numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Claim {
@@ -538,13 +543,13 @@ pub struct Param {
     pub value: Slice,
 }
 
-/// The fields of docs/guide/query.md. Budgets: 0 is the default.
+/// The fields of docs/guide/query.md. A budget of 0 is the default.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct QueryOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `WEIR_QUERY_`
+    /// `WEIR_QUERY_...`.
     pub flags: u32,
     /// Where.
     pub r#where: Slice,
@@ -558,25 +563,25 @@ pub struct QueryOptions {
     pub offset: u64,
     /// With `WEIR_QUERY_LIMIT`.
     pub limit: u64,
-    /// With `WEIR_QUERY_TOP`; with both, the smaller counts.
+    /// With `WEIR_QUERY_TOP`; with both, the smaller one applies.
     pub top: u64,
     /// Params.
     pub params: *const Param,
-    /// Param count.
+    /// Number of elements of `params`.
     pub param_count: usize,
-    /// To go on where an earlier run stopped; empty: from the beginning.
+    /// To resume an earlier run; empty: from the beginning.
     pub token: Slice,
-    /// 0 by the order, 1 sequential, 2 arrival, 3 round robin, 4 merge, 5 sort.
+    /// 1 sequential, 2 arrival, 3 round robin, 4 merge, 5 sort; 0: derived from `order`.
     pub mode: u32,
-    /// `WEIR_LEVEL_`
+    /// `WEIR_LEVEL_...`.
     pub level: u32,
     /// 0 error, 1 skip, 2 undefined.
     pub on_bad_item: u32,
-    /// With `WEIR_QUERY_PAGES_AHEAD`; else 1.
+    /// With `WEIR_QUERY_PAGES_AHEAD`; default 1.
     pub pages_ahead: u32,
     /// Buffer bytes max.
     pub buffer_bytes_max: u64,
-    /// Sort bytes max.
+    /// Of a sort: bytes of its pages and of what it stores for each item.
     pub sort_bytes_max: u64,
     /// Groups max.
     pub groups_max: u64,
@@ -600,29 +605,29 @@ pub struct QueryOptions {
 pub struct SourceOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `WEIR_SOURCE_`
+    /// `WEIR_SOURCE_...`.
     pub flags: u32,
-    /// For messages and tokens; empty: its number.
+    /// Name in messages and tokens; empty: the number of the source.
     pub name: Slice,
-    /// `WEIR_SHAPE_`
+    /// `WEIR_SHAPE_...`.
     pub shape: u32,
-    /// `WEIR_LEVEL_`; default: the query's.
+    /// `WEIR_LEVEL_...`; default: that of the query.
     pub level: u32,
     /// Of `WEIR_SHAPE_MEMBER`: path of the array.
     pub member: Slice,
-    /// With `WEIR_SOURCE_ORDINAL`; else after those that are there.
+    /// With `WEIR_SOURCE_ORDINAL`; default: after the existing sources.
     pub ordinal: u64,
-    /// With `WEIR_SOURCE_FIRST`: what names the first page.
+    /// With `WEIR_SOURCE_FIRST`: the name of the first page.
     pub first: Slice,
-    /// Path that orders items of equal keys; empty: none.
+    /// Path of the value that orders items with equal keys; empty: none.
     pub tie: Slice,
-    /// Properties that all its items share.
+    /// Properties that all items of the source share.
     pub meta: *const Param,
-    /// Meta count.
+    /// Number of elements of `meta`.
     pub meta_count: usize,
-    /// With `WEIR_SOURCE_BOUND`: lower bound of its keys, JSON scalars.
+    /// With `WEIR_SOURCE_BOUND`: lower bound of the keys, JSON scalars.
     pub bound: *const Slice,
-    /// Bound count.
+    /// Number of elements of `bound`.
     pub bound_count: usize,
 }
 
@@ -632,27 +637,28 @@ pub struct SourceOptions {
 pub struct TopicsOptions {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// 0: all records; 1: of each key the latest.
+    /// 0: all records; 1: the latest record of each key.
     pub view: u32,
-    /// Names of topics, or patterns: `a.*` one more part, `a.**` any number.
+    /// Names of topics, or patterns: `a.*` one more part, `a.**` one or more.
     pub from: *const Slice,
-    /// From count.
+    /// Number of elements of `from`.
     pub from_count: usize,
-    /// `WEIR_END_`
+    /// `WEIR_END_...`.
     pub end: u32,
-    /// 1 << `WEIR_RECORD_` of what is an item; 0: of PUT.
+    /// Bits 1 << `WEIR_RECORD_...`: which records are items; 0: PUT.
     pub kinds: u32,
-    /// An intention, of `WEIR_END_AS_OF`.
+    /// Of `WEIR_END_AS_OF`: an intention.
     pub as_of: u64,
-    /// `WEIR_TOPICS_`
+    /// `WEIR_TOPICS_...`.
     pub flags: u32,
     /// Reserved.
     pub reserved: u32,
-    /// Longest wait for records that are there; 0: 30,000.
+    /// Longest wait for records that exist; 0: 30,000.
     pub patience_ms: u64,
 }
 
-/// How a loan is returned: by `release`, or by `cookie` at `loans`; one of the two.
+/// How a loan is returned: with a call of `release`, or by adding `cookie` to `loans`. Set exactly
+/// one of `release` and `loans`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Loan {
@@ -666,13 +672,14 @@ pub struct Loan {
     pub cookie: u64,
 }
 
-/// Where the items of a page of the shape FRAMED lie. `metas` has, item by item, one entry for each property that the query asks for, in the order of `weir_query_metas`.
+/// The positions of the items of a page of the shape FRAMED. `metas` has, item by item, one entry
+/// for each property that the query uses, in the order of `weir_query_metas`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame {
     /// Offset.
     pub offset: u32,
-    /// Len.
+    /// Number of bytes.
     pub len: u32,
 }
 
@@ -682,9 +689,9 @@ pub struct Frame {
 pub struct Meta {
     /// 0 nothing, 1 number, 2 bytes of the page.
     pub kind: u32,
-    /// Of bytes.
+    /// Length of the bytes.
     pub len: u32,
-    /// Or offset of bytes.
+    /// The number, or the offset of the bytes.
     pub number: u64,
 }
 
@@ -694,10 +701,10 @@ pub struct Meta {
 pub struct Frames {
     /// Spans.
     pub spans: *const Frame,
-    /// Span count.
+    /// Number of elements of `spans`.
     pub span_count: usize,
     /// Metas.
     pub metas: *const Meta,
-    /// Meta count.
+    /// Number of elements of `metas`.
     pub meta_count: usize,
 }

@@ -1,4 +1,4 @@
-//! Reading a topic in order, and waiting for what comes.
+//! Reads a topic in order, and waits for new records.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::term::{LOOK_EVERY, Mark};
 /// Flag of `weir_read_options`.
 const AWAIT: u32 = 1;
 
-/// A reader as it was given out.
+/// A reader, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Reader {
     inside: Exclusive<TopicReader>,
     mark: Arc<Mark>,
 }
 
-/// Reads a position from a text, with the one parser of all surfaces.
+/// Parses a position with the parser that all interfaces share.
 pub(crate) fn position(
     c: &Caller,
     text: raw::Slice,
@@ -46,7 +46,7 @@ pub(crate) fn position(
     Ok(Kind::Ok)
 }
 
-/// The position with these numbers, as `weir_position` writes them.
+/// The position for a pair of numbers, as `weir_position` writes them.
 pub(crate) fn position_of(from: u32, value: u64) -> Result<ReadFrom, Fail> {
     Ok(match from {
         0 => ReadFrom::Start,

@@ -4,14 +4,23 @@
 //! differs from the next one in its slot.
 //!
 //! Invariants:
-//! - A handle leads to the object that it was created for, or to nothing.
+//! - A handle refers to the object that it was created for, or to no object.
 //! - The object lives until the last call that uses it has ended.
 //! - A handle is never dereferenced.
 //!
-//! | bits | hold |
+//!
+//!  bits
+//!  contents
+//!
 //! |---|---|
-//! | 63 to 48 | `0x5745`, which no address begins with |
-//! | 47 to 26 | generation, from 1; a slot whose generations are used up stays empty |
+//!
+//!  63 to 48
+//!  `0x5745`; no address begins with it
+//!
+//!
+//!  47 to 26
+//!  generation, from 1; a slot whose generations are exhausted is not reused
+//!
 //! | 25 to 3 | slot; its low 4 bits are the shard |
 //! | 2 to 0 | 0 |
 
@@ -30,7 +39,7 @@ const SLOT_BITS: u32 = 23;
 const SHARD_BITS: u32 = 4;
 const GENERATIONS: u64 = 1 << GENERATION_BITS;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// Handles and pages that a process can have at a time, in one shard.
+/// Largest number of handles and pages of a process in one shard.
 const SHARD_SLOTS_MAX: usize = 1 << (SLOT_BITS - SHARD_BITS);
 
 type Object = Arc<dyn Any + Send + Sync>;
@@ -64,14 +73,15 @@ static REGISTRY: Registry = Registry {
     open: AtomicU64::new(0),
 };
 
-/// Handles and pages that are there now.
+/// The number of open handles and pages.
 pub(crate) fn open() -> u64 {
     REGISTRY.open.load(Ordering::Acquire)
 }
 
-/// A slot that was taken and holds nothing yet; it is given back if nothing fills it.
+/// A reserved slot without an object. Dropping it frees the slot.
 ///
-/// Taken before what can be done once only, so that a full table is told before anything is lost.
+/// A call reserves a slot before it does anything that cannot be repeated. So a full table is
+/// reported before anything is lost.
 #[derive(Debug)]
 pub(crate) struct ReservedSlot {
     shard: usize,
@@ -79,7 +89,7 @@ pub(crate) struct ReservedSlot {
     is_filled: bool,
 }
 
-/// Takes a slot.
+/// Reserves a slot.
 pub(crate) fn room() -> Result<ReservedSlot, Fail> {
     let full = || Fail::of(ErrorCode::TooManyHandles);
     if guard::wants_full() {
@@ -105,7 +115,7 @@ pub(crate) fn room() -> Result<ReservedSlot, Fail> {
 }
 
 impl ReservedSlot {
-    /// A handle for something.
+    /// Creates a handle for an object in the reserved slot.
     pub(crate) fn fill<T: Any + Send + Sync, H>(mut self, object: Arc<T>) -> Result<*mut H, Fail> {
         let internal = || Fail::of(ErrorCode::Internal);
         let shard = REGISTRY.shards.get(self.shard).ok_or_else(internal)?;
@@ -136,7 +146,7 @@ impl Drop for ReservedSlot {
     }
 }
 
-/// A handle for something.
+/// Creates a handle for an object.
 pub(crate) fn insert<T: Any + Send + Sync, H>(object: Arc<T>) -> Result<*mut H, Fail> {
     room()?.fill(object)
 }
@@ -157,7 +167,7 @@ fn parts<H>(handle: *const H) -> Option<(u64, usize, &'static RwLock<Shard>)> {
     Some((generation, number >> SHARD_BITS, shard))
 }
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(crate) fn get<T: Any + Send + Sync, H>(handle: *const H) -> Result<Arc<T>, Fail> {
     if handle.is_null() {
         return Err(Fail::of(ErrorCode::NullPointer));
@@ -179,7 +189,7 @@ pub(crate) fn get<T: Any + Send + Sync, H>(handle: *const H) -> Result<Arc<T>, F
     object.downcast::<T>().map_err(|_| bad())
 }
 
-/// Takes a handle back: whatever it stood for, if it is of this type.
+/// Releases a handle. Returns its object, if it has this type.
 pub(crate) fn remove<T: Any + Send + Sync, H>(handle: *const H) -> Result<Arc<T>, Fail> {
     if handle.is_null() {
         return Err(Fail::of(ErrorCode::NullPointer));
@@ -201,7 +211,7 @@ pub(crate) fn remove<T: Any + Send + Sync, H>(handle: *const H) -> Result<Arc<T>
     object.downcast::<T>().map_err(|_| bad())
 }
 
-/// What one thread at a time may use.
+/// An object that one thread at a time may use.
 #[derive(Debug)]
 pub(crate) struct Exclusive<T>(Mutex<T>);
 
@@ -210,7 +220,7 @@ impl<T> Exclusive<T> {
         Self(Mutex::new(value))
     }
 
-    /// Uses it, unless somebody else does or a panic ended an earlier use.
+    /// Locks the object. Fails if another thread uses it, or if a panic ended an earlier use.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, Fail> {
         match self.0.try_lock() {
             Ok(inside) => {

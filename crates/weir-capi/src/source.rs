@@ -1,4 +1,4 @@
-//! Options of queries and of their sources, in the form of the engine.
+//! Converts the options of queries and of their sources into the form of the engine.
 
 use bytes::Bytes;
 use weir::query::{
@@ -55,7 +55,7 @@ fn params(
         .collect()
 }
 
-/// The fields of a query.
+/// The text fields of a query.
 pub(crate) fn text(c: &Caller, from: &raw::QueryOptions) -> Result<QueryText, Fail> {
     let field = |slice, what| c.text(slice, what).map(str::to_owned);
     let has = |flag: u32| from.flags & flag != 0;
@@ -108,7 +108,7 @@ pub(crate) fn text(c: &Caller, from: &raw::QueryOptions) -> Result<QueryText, Fa
 const RESET_EARLIEST: u32 = 1;
 const NO_PUSH_DOWN: u32 = 2;
 
-/// A query over topics.
+/// The options of a query over topics.
 pub(crate) fn topics(
     c: &Caller,
     topics: &raw::TopicsOptions,
@@ -147,7 +147,7 @@ pub(crate) fn topics(
     Ok(options)
 }
 
-/// What a query may hold.
+/// The budgets of a query.
 pub(crate) fn budgets(from: &raw::QueryOptions, default: &Budgets) -> Budgets {
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     let count = |value: u64, default: usize| match value {
@@ -176,7 +176,7 @@ pub(crate) fn budgets(from: &raw::QueryOptions, default: &Budgets) -> Budgets {
     }
 }
 
-/// A source.
+/// The options of a source.
 pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOptions, Fail> {
     let has = |flag: u32| from.flags & flag != 0;
     known(from.flags, SOURCE_FLAGS, "flags")?;
@@ -214,7 +214,7 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
     })
 }
 
-/// Reads a shape from a text, with the one parser of all surfaces.
+/// Parses a shape with the parser that all interfaces share.
 pub(crate) fn shape(
     c: &Caller,
     text: raw::Slice,
@@ -226,7 +226,7 @@ pub(crate) fn shape(
     let given = c.text(text, "the shape")?;
     let (number, path) = match weir::query::parse_shape(given)? {
         Shape::Array => (0, ""),
-        // The path stands after the word and the colon.
+        // The path follows the word and the colon.
         Shape::Member(_) => (1, given.split_once(':').map_or("", |(_, path)| path)),
         Shape::Lines => (2, ""),
         Shape::Single => (3, ""),
@@ -243,7 +243,7 @@ pub(crate) fn shape(
     Ok(Kind::Ok)
 }
 
-/// Where the items of a framed page lie.
+/// The positions of the items of a framed page.
 pub(crate) fn frames(c: &Caller, frames: *const raw::Frames) -> Result<Option<Frames>, Fail> {
     let Some(from) = c.optional(frames)? else {
         return Ok(None);

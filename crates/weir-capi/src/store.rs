@@ -1,4 +1,4 @@
-//! Stores: opening, topics, values, keys.
+//! Stores: open, topics, values, keys.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,38 +25,40 @@ const RECEIVED: u32 = 1;
 /// Flags of `weir_scan`.
 const AFTER: u32 = 1;
 const VALUES: u32 = 2;
-/// Keys of a scan where the caller names no number.
+/// Number of keys of a scan whose caller sets no limit.
 const SCAN_KEYS: u64 = 1000;
 
-/// A store as it was given out: by an open, or by `weir_within`.
+/// A store, as a handle of the caller: from an open, or from `weir_within`.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) weir: Weir,
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) scope: Arc<Scope>,
-    /// The handle was given back.
+    /// Whether the handle was released.
     pub(crate) freed: AtomicBool,
 }
 
 impl Store {
-    /// Whether it is in this process.
+    /// Whether the store is local.
     pub(crate) fn is_near(&self) -> bool {
         self.weir.local().is_some()
     }
 
-    /// The waits of a call that begins now. Those of a handle that was opened end with the store.
+    /// The waits of a call that begins now. If an open created the handle, they end when the store
+    /// is closed.
     pub(crate) fn term(self: &Arc<Self>) -> Term {
         let within = self.scope.within;
         let watch = within.then(|| -> Arc<dyn CancelSource> { Arc::<Self>::clone(self) });
         Term::new(&self.scope, watch)
     }
 
-    /// The mark of what is opened through this store, with waits that look at it as often as `every`.
+    /// The mark of a handle that is opened through this store. Its waits check the mark every
+    /// `every`.
     pub(crate) fn mark(&self, every: Duration, unanswered: Option<Duration>) -> Arc<Mark> {
         Mark::new((&self.closed, &self.scope), every, unanswered)
     }
 
-    /// Makes a call that may wait for a server.
+    /// Runs a call that may wait for a server.
     pub(crate) fn call<T>(
         self: &Arc<Self>,
         call: impl FnOnce(&Weir) -> Result<T, Fail>,
@@ -114,7 +116,7 @@ fn millis(ms: u64, default: Duration) -> Duration {
     }
 }
 
-/// Refuses flags that are not known.
+/// Rejects unknown flags.
 pub(crate) fn known(flags: u32, known: u32, what: &'static str) -> Result<(), Fail> {
     if flags & !known == 0 {
         Ok(())
@@ -354,7 +356,7 @@ pub(crate) fn ensure(
     let term = store.term();
     let is_live = term.run(|| match topic.try_info() {
         Ok(info) => Ok(info.is_some_and(|info| info.live)),
-        // Who may not look may still make it.
+        // A caller without the right to read may still have the right to create.
         Err(WeirError::Store(StoreError::Remote {
             code: ErrorCode::Forbidden,
             ..
@@ -365,7 +367,7 @@ pub(crate) fn ensure(
     let made = !is_live
         && match term.write(create)? {
             None => true,
-            // Somebody else was faster.
+            // Another client created the topic first.
             Some(ErrorCode::TopicExists) => false,
             Some(code) => return Err(WeirError::NotCreated { code }.into()),
         };
@@ -441,7 +443,7 @@ pub(crate) fn at(
     Ok(Kind::Ok)
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(crate) fn scan(
     c: &Caller,
     store: *mut raw::Weir,
@@ -465,7 +467,7 @@ pub(crate) fn scan(
         let topic = weir.topic(topic)?;
         let mut entries = Vec::new();
         let mut after = after.map(<[u8]>::to_vec);
-        // Keys whose values are all gone meanwhile are no end.
+        // A page of keys that all lost their values since the scan is not the end.
         while entries.is_empty() {
             let found = topic.scan(prefix, after.as_deref(), limit)?;
             let Some(last) = found.last() else { break };
@@ -475,7 +477,7 @@ pub(crate) fn scan(
                     entries.push((entry, None));
                     continue;
                 }
-                // Changed since: then as it is now, if it is.
+                // The key changed since the scan: use its current value, if it has one.
                 let value = match topic.value(&entry)? {
                     Some(value) => Some(value),
                     None => topic.get(&entry.key)?,

@@ -4,8 +4,9 @@
 //!
 //! Invariants:
 //! - A wait without a deadline lasts as long as the patience of the connection.
-//! - A write that was sent, and whose verdict is not awaited, is reported as `INDETERMINATE`.
-//! - A claim is not abandoned while its answer is on its way.
+//! - A write that was sent, and for whose verdict the call no longer waits, is reported as
+//!   `INDETERMINATE`.
+//! - A claim is not abandoned while its response is in transit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,7 @@ pub(crate) struct Scope {
     pub(crate) limit: Option<Duration>,
     /// Set when every wait must end.
     pub(crate) cancelled: AtomicBool,
-    /// The scope of the handle that it was created from, and the number of scopes above it.
+    /// The scope of the parent handle, and the number of scopes above this one.
     above: Option<(Arc<Self>, usize)>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Scope {
 const DEPTH_MAX: usize = 64;
 
 impl Scope {
-    /// The scope of a `weir_within` handle that is created from a handle with this scope.
+    /// The scope of a `weir_within` handle whose parent handle has this scope.
     pub(crate) fn within(self: &Arc<Self>, limit: Option<Duration>) -> Result<Self, Fail> {
         let depth = self.above.as_ref().map_or(0, |(_, depth)| *depth) + 1;
         if depth > DEPTH_MAX {
@@ -69,7 +70,7 @@ pub(crate) trait CancelSource {
     /// Whether the wait must end.
     fn is_over(&self) -> bool;
 
-    /// As `is_over`, and clears a cancellation that is for one call only.
+    /// As `is_over`, and clears a cancellation that applies to one call only.
     fn take(&self) -> bool {
         self.is_over()
     }
@@ -119,7 +120,8 @@ impl Term {
         })
     }
 
-    /// As `run`, for a write. If the wait ended early, the write may still be executed: `Indeterminate`.
+    /// As `run`, for a write. If the wait ended early, the write may still be executed:
+    /// `Indeterminate`.
     pub(crate) fn write<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
         self.broken_off(call, |_| Fail::of(ErrorCode::Indeterminate))
     }
@@ -170,7 +172,8 @@ pub(crate) struct Mark {
     scope: Arc<Scope>,
     /// How often a wait checks it.
     every: Duration,
-    /// As `every`, while a request to a server has no answer; `None` if the request ends by itself.
+    /// As `every`, while a request to a server has no response; `None` if the request ends by
+    /// itself.
     unanswered: Option<Duration>,
 }
 
@@ -182,8 +185,8 @@ impl CancelSource for Mark {
     }
 
     fn take(&self) -> bool {
-        // A mark ends one call; the other conditions end all. The mark is not read again after the swap,
-        // because one that is set in between would end both this call and the next.
+        // The mark ends one call; the other conditions end all calls. The mark is not read again
+        // after the swap: a mark set in between would end both this call and the next one.
         self.cancelled.swap(false, Ordering::AcqRel)
             || self.freed.load(Ordering::Acquire)
             || self.scope.is_over()
@@ -191,7 +194,7 @@ impl CancelSource for Mark {
 }
 
 impl Mark {
-    /// The mark of a handle that is opened in this scope. Its waits check the mark as often as `every`.
+    /// The mark of a handle that is opened in this scope. Its waits check the mark every `every`.
     /// `closed` is set when the store of the scope is closed.
     pub(crate) fn new(
         (closed, scope): (&Arc<AtomicBool>, &Arc<Scope>),
@@ -227,8 +230,8 @@ impl Mark {
         Term::new(&self.scope, Some(Arc::<Self>::clone(self)))
     }
 
-    /// Calls `ask` until it returns a value or the timeout passes. `ask` waits at most until the time
-    /// that it gets; without a time it does not wait.
+    /// Calls `ask` until it returns a value or the timeout passes. `ask` gets the time until which
+    /// it may wait; `None` means that it must not wait.
     pub(crate) fn wait<T>(
         self: &Arc<Self>,
         timeout_ms: u64,
@@ -250,7 +253,7 @@ impl Mark {
     ) -> Result<Option<T>, Fail> {
         let begun = Instant::now();
         let end = begun.checked_add(Duration::from_millis(timeout_ms));
-        // A result that is available is fetched with no deadline except that of the handle.
+        // Fetching an available result has no deadline except that of the handle.
         let patient = match timeout_ms {
             0 => self.scope.limit.and_then(|limit| begun.checked_add(limit)),
             _ => end,

@@ -16,7 +16,7 @@ use crate::registry::{self, Exclusive, ReservedSlot};
 use crate::store::{Store, get_store, topic_options};
 use crate::term::{LOOK_EVERY, Mark, Term};
 
-/// Values that intentions of the caller point to, in the form of the store.
+/// Arrays of the intentions of the caller, in the form of the store.
 #[derive(Default)]
 struct Parts<'a> {
     expects: Vec<Expect<'a>>,
@@ -110,7 +110,7 @@ fn intention<'a>(
     Ok(intention)
 }
 
-/// Reads intentions of the caller and passes them on.
+/// Reads the intentions of the caller and passes them to `then`.
 fn read<T>(
     c: &Caller,
     intentions: *const raw::Intention,
@@ -132,7 +132,7 @@ fn read<T>(
     then(&all)
 }
 
-/// A verdict for the caller, and its words.
+/// A verdict in the form of the caller, and its text.
 fn verdict(outcome: &Outcome, nonce: u64) -> (raw::Verdict, Option<Arc<str>>) {
     let mut verdict = zeroed::<raw::Verdict>();
     let commit = match outcome {
@@ -185,7 +185,7 @@ fn detail(commit: &Commit, verdict: &mut raw::Verdict) -> Option<Arc<str>> {
     text
 }
 
-/// Writes the verdicts of intentions whose first one has this nonce.
+/// Writes the verdicts of intentions. `nonce` is the nonce of the first one.
 fn answer(
     c: &Caller,
     outcomes: &Outcomes,
@@ -217,7 +217,7 @@ fn answer(
 /// The destination of the texts of verdicts.
 type TextsAt = (ReservedSlot, *mut *mut raw::Page);
 
-/// Checks that verdicts can be written, before there are any.
+/// Checks that verdicts can be written, before the intentions are sent.
 fn room(
     c: &Caller,
     verdicts: *mut raw::Verdict,
@@ -311,7 +311,8 @@ pub(crate) fn wait(
     if inside.is_none() {
         return Err(given());
     }
-    // A closing store still responds to what was sent, so its mark is not checked.
+    // A store that is closing still returns the verdicts of sent intentions, so the mark is not
+    // checked.
     let outcomes = pending.mark.wait_on(timeout_ms, |until| {
         let proposal = inside.take().ok_or_else(given)?;
         let now = Instant::now();
@@ -338,7 +339,7 @@ pub(crate) fn pending_received(
     let pending = registry::get::<Pending, _>(pending)?;
     let inside = pending.inside.lock()?;
     let received = pending.mark.wait_on(timeout_ms, |until| {
-        // What was given out was received.
+        // The verdicts were returned already, so the intentions were queued.
         let Some(proposal) = inside.as_ref() else {
             return Ok(Some(()));
         };

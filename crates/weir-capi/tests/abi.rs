@@ -1,4 +1,4 @@
-//! Calls that break the rules of the header, and loans on every way out.
+//! Calls that violate the rules of the header, and the return of loans in every case.
 #![allow(
     unsafe_code,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The codec for C, called as C does: bytes and calls that break the rules, and what it allocates.
+//! The codec for C, called as from C: invalid bytes, invalid calls, and its allocations.
 #![allow(
     unsafe_code,
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ const BAD_REQUEST: i32 = -310;
 const ABSENT: i32 = 6;
 const NONE: *mut Error = null_mut();
 
-/// Counts what a thread allocates.
+/// Counts the allocations of a thread.
 struct Counting;
 
 thread_local! {
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of this thread while `run` runs.
+/// The number of allocations of this thread during `run`.
 fn allocations(run: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     run();
@@ -65,7 +65,7 @@ fn parser(mode: u32, content_length: u64) -> PsycParser {
     parser
 }
 
-/// Reads once: what was returned, the events, the bytes used.
+/// Reads once. Returns the result of the call, the number of events and the bytes used.
 fn read(parser: &mut PsycParser, bytes: &[u8], events: &mut [PsycEvent]) -> (i32, usize, usize) {
     let (mut count, mut used) = (usize::MAX, usize::MAX);
     let (events, room) = (events.as_mut_ptr(), events.len());
@@ -197,7 +197,7 @@ fn calls_that_break_the_rules_are_refused() {
     let (c, u) = (&raw mut count, &raw mut used);
     let mut good = parser(0, 0);
     unsafe {
-        // Memory that holds no parser: cleared, of other bytes, begun in another place, cut short.
+        // Memory without a valid parser: filled with one byte, changed, or of another size.
         for byte in [0, 0xff, 0x57] {
             let mut other = zero::<PsycParser>();
             other.opaque = [u64::from_ne_bytes([byte; 8]); 39];
@@ -303,7 +303,7 @@ fn calls_that_break_the_rules_are_refused() {
             weir_psyc_parser_read(p.wrapping_byte_add(4), slice(PACKET), e, 4, c, u, NONE),
             MISALIGNED
         );
-        // Memory that overlaps: bytes in the events, bytes in the parser, events in the parser.
+        // Overlapping memory: bytes in the events, bytes in the parser, events in the parser.
         let over = Slice {
             ptr: e.cast(),
             len: 4,
@@ -318,12 +318,12 @@ fn calls_that_break_the_rules_are_refused() {
             weir_psyc_parser_read(p, slice(PACKET), p.cast(), 2, c, u, NONE),
             BAD_OPTION
         );
-        // After all that it still reads.
+        // After all these calls, the parser still reads.
         assert_eq!(
             weir_psyc_parser_read(p, slice(PACKET), e, 8, c, u, NONE),
             READY
         );
-        // A cursor of any bytes is safe.
+        // A cursor with any bytes is safe.
         let mut parts = [zero::<PsycPart>(); 4];
         for what in [1, 2, 3, 4, 7] {
             for fill in [0_u64, 1, 2, 3, 9, u64::MAX] {
@@ -378,7 +378,7 @@ fn calls_that_break_the_rules_are_refused() {
         let missing = null_mut();
         let done = weir_psyc_walk_struct(missing, declaration, NOTHING, p, 4, c, NONE);
         assert_eq!(done, NULL_POINTER);
-        // A slice of the table that is no memory.
+        // A slice of the table that is not memory.
         let wrong = Slice {
             ptr: null(),
             len: 1,
@@ -440,7 +440,7 @@ fn output_that_overlaps_input_or_does_not_fit_is_left_alone() {
             OK
         );
         assert_eq!(&out[..14], b":_name\theron\n\xaa");
-        // The modifiers themselves in the output.
+        // The modifiers themselves overlap the output.
         let mut packet = sized!(PsycPacket);
         (packet.routing, packet.routing_count) = (m, 1);
         let inside = m.cast::<u8>();
@@ -448,7 +448,7 @@ fn output_that_overlaps_input_or_does_not_fit_is_left_alone() {
             weir_psyc_render(&raw const packet, inside, 40, s, NONE),
             BAD_OPTION
         );
-        // Values of the packet that nothing has.
+        // Values of the packet that do not exist.
         packet.flags = 4;
         assert_eq!(
             weir_psyc_render(&raw const packet, null_mut(), 0, s, NONE),
@@ -480,7 +480,7 @@ fn output_that_overlaps_input_or_does_not_fit_is_left_alone() {
     }
 }
 
-/// Everything once, with good bytes and with bad ones.
+/// Calls every function once with valid bytes and once with invalid ones.
 fn all_of_it(events: &mut [PsycEvent], parts: &mut [PsycPart], out: &mut [u8]) {
     let mut error = zero::<Error>();
     let e = &raw mut error;
@@ -628,7 +628,7 @@ fn nothing_is_allocated_whatever_the_bytes_are() {
     let mut events = vec![zero::<PsycEvent>(); 16];
     let mut parts = vec![zero::<PsycPart>(); 16];
     let mut out = vec![0_u8; 256];
-    // What a thread sets up once is there after the first time.
+    // The first run allocates the data that a thread creates once.
     all_of_it(&mut events, &mut parts, &mut out);
     let counted = allocations(|| all_of_it(&mut events, &mut parts, &mut out));
     assert_eq!(counted, 0);

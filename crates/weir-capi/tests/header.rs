@@ -1,8 +1,8 @@
-//! The header against the code and against its page: a C compiler compares them.
+//! Compares the header with the code and with its documentation, using a C compiler.
 //!
-//! Names, parameters and structures are written down twice, in `include/weir.h` for people and in `src`
-//! for the machine. Here those of `src` are declared to the compiler again, after the header: whatever
-//! differs does not compile.
+//! Names, parameters and structures are written twice: in `include/weir.h` for people, and in `src`
+//! for the compiler. These tests declare those of `src` to the C compiler again, after the header.
+//! A difference does not compile.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(here(path)).unwrap()
 }
 
-/// `OpenOptions` as `weir_open_options`.
+/// Converts `OpenOptions` into `weir_open_options`.
 fn c_name(name: &str) -> String {
     let mut out = String::new();
     for letter in name.chars() {
@@ -38,7 +38,7 @@ fn c_name(name: &str) -> String {
     }
 }
 
-/// A type of `src` in C.
+/// Converts a type of `src` into C.
 fn c_type(rust: &str) -> String {
     let rust = rust.trim();
     if let Some(rest) = rust.strip_prefix("*const ") {
@@ -119,7 +119,7 @@ fn functions() -> Vec<Function> {
 
 struct Structure {
     name: String,
-    /// Name, type in C and what follows the name.
+    /// Name, type in C, and the text after the name.
     fields: Vec<(String, String, String)>,
 }
 
@@ -200,7 +200,7 @@ fn prototypes_are_those_of_the_code() {
         &["-std=c11", "-pedantic", "-fsyntax-only"],
     );
 
-    // Nothing in the header that is not in the code.
+    // The header has no function that the code does not have.
     let header = read("include/weir.h") + &read("include/weir_psyc.h");
     let declared = |line: &str| {
         let (before, _) = line.split_once('(')?;

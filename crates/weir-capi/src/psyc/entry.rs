@@ -8,7 +8,7 @@
 )]
 #![allow(
     clippy::wildcard_imports,
-    reason = "the structures of the header, nearly all of them"
+    reason = "it imports nearly all structures of the header"
 )]
 #![allow(
     clippy::missing_safety_doc,

@@ -1,4 +1,4 @@
-//! What names, numbers and single bytes mean.
+//! The meaning of names, numbers and single bytes.
 
 use weir_psyc::circuit::{Talk, classify};
 use weir_psyc::{Method, NumberError, RoutingVariable, VarType, class, keyword};
@@ -114,7 +114,8 @@ pub(super) fn contract(
     translate(c, table, count, word, out, sides)
 }
 
-/// Writes the other side of the first entry whose first side is `word`, or `word`.
+/// Finds the first entry whose one side is `word`. Writes its other side, or `word` if there is
+/// none.
 fn translate(
     c: &Caller,
     table: *const PsycCompact,

@@ -36,7 +36,7 @@ const CLEAN: u32 = 1;
 const CONTENT_SIZED: u32 = 2;
 const VALUE_SIZED: u32 = 4;
 
-/// The limits that are asked for; 0 is the default.
+/// The limits that the caller sets; 0 is the default.
 fn limits(given: &PsycParserOptions) -> Limits {
     let of = |value: u64, default: u64| if value == 0 { default } else { value };
     let few = |value: u32, default: u32| if value == 0 { default } else { value };
@@ -99,7 +99,7 @@ pub(super) fn read(
     let (apart, out) = c.output(events, room)?;
     apart.check(parser.cast_const(), 1)?;
     let input = apart.bytes(bytes)?;
-    // Reading changes the parser, too.
+    // The call also writes the parser, so the input must not overlap it.
     let (changed, _) = c.output(parser, 1)?;
     changed.bytes(bytes)?;
     if room == 0 {
@@ -114,11 +114,11 @@ pub(super) fn read(
 
 const NO_ROOM: Fault = Fault::new(ErrorCode::BadLength, "there is no room for an event");
 
-/// Fills the places in front with what is found; why it ended, and how many are filled.
+/// Writes events into the places. Returns why it ended, and how many events it wrote.
 #[inline(always)]
 #[allow(
     clippy::inline_always,
-    reason = "it is the whole of its one caller, and the crossing is measured"
+    reason = "it is nearly all of its only caller, and this call is measured"
 )]
 fn fill(
     kept: &mut ParserState,
@@ -127,7 +127,7 @@ fn fill(
 ) -> Result<(Kind, usize), Fault> {
     let mut filled = 0;
     for slot in slots {
-        // Each arm writes its own event, so that what the parser found goes to its place at once.
+        // Each arm writes its own event, so that the result of the parser is stored without a copy.
         match kept.parser.step(input) {
             ParseStep::Routing(variable) => slot.write(whole(kind::ROUTING, variable)),
             ParseStep::Entity(variable) => slot.write(whole(kind::ENTITY, variable)),
@@ -146,7 +146,7 @@ fn fill(
             }
             ParseStep::Error(error) => {
                 if filled != 0 {
-                    // The next call finds it again, with nothing in front of it.
+                    // The next call finds the error again, before any event.
                     return Ok((Kind::Ok, filled));
                 }
                 let detail = error.code.number().unsigned_abs();
@@ -164,7 +164,7 @@ fn fill(
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always, reason = "the crossing is measured")]
+#[allow(clippy::inline_always, reason = "this call is measured")]
 const fn event(kind: u16, sized: bool, name: &[u8], value: &[u8]) -> PsycEvent {
     PsycEvent {
         kind,
@@ -178,7 +178,7 @@ const fn event(kind: u16, sized: bool, name: &[u8], value: &[u8]) -> PsycEvent {
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always, reason = "the crossing is measured")]
+#[allow(clippy::inline_always, reason = "this call is measured")]
 const fn whole(kind: u16, variable: Variable<'_>) -> PsycEvent {
     PsycEvent {
         operation: variable.operator.byte(),
@@ -206,7 +206,7 @@ const fn part(kind: u16, part: &[u8]) -> PsycEvent {
     }
 }
 
-/// The events that most packets do not have.
+/// Events that most packets do not have.
 #[cold]
 fn rarer(step: &ParseStep<'_>) -> PsycEvent {
     match *step {

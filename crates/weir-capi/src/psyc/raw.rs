@@ -1,10 +1,10 @@
-//! The structures of `weir_psyc.h`, field by field; the rules of `crate::raw` hold.
+//! The structures of `weir_psyc.h`, field by field. The rules of `crate::raw` apply.
 
-#![allow(clippy::doc_markdown, reason = "these are the sentences of the header")]
+#![allow(clippy::doc_markdown, reason = "the header has these sentences too")]
 
 use crate::raw::Slice;
 
-/// A parser. Set struct_size to sizeof, then call weir_psyc_parser_init.
+/// A parser. Set `struct_size` to sizeof, then call weir_psyc_parser_init.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycParser {
@@ -16,7 +16,7 @@ pub struct PsycParser {
     pub opaque: [u64; 39],
 }
 
-/// Limits: 0 is the default of docs/formats/psyc.md. Sizes in bytes.
+/// Limits. 0 means the default of docs/formats/psyc.md. Sizes are in bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycParserOptions {
@@ -24,7 +24,7 @@ pub struct PsycParserOptions {
     pub struct_size: u32,
     /// 0: `WEIR_PSYC_FULL`.
     pub mode: u32,
-    /// Of `WEIR_PSYC_BARE_CONTENT`: its bytes, the final line feed included.
+    /// Of `WEIR_PSYC_BARE_CONTENT`: its bytes, including the final line feed.
     pub content_length: u64,
     /// Unsized content.
     pub unsized_content: u64,
@@ -46,7 +46,7 @@ pub struct PsycParserOptions {
     pub reserved: u32,
 }
 
-/// What was found. Slices point into the bytes of the call. Never changes.
+/// A part of a packet. Slices point into the bytes of the call. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycEvent {
@@ -62,41 +62,42 @@ pub struct PsycEvent {
     pub name: Slice,
     /// Value.
     pub value: Slice,
-    /// Of `..._START`: bytes of all parts together; else 0.
+    /// Of `..._START`: sum of the bytes of all parts; else 0.
     pub total: u64,
 }
 
-/// Where a parser stands.
+/// The state of a parser.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycParserInfo {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// CLEAN: between two packets; `..._SIZED`: the length below was announced.
+    /// CLEAN: it is between two packets; `..._SIZED`: the length below was announced.
     pub flags: u32,
-    /// Of the next byte to be read, since weir_psyc_parser_init.
+    /// Position of the next byte, counted from `weir_psyc_parser_init`.
     pub offset: u64,
     /// Of the current content.
     pub content_length: u64,
-    /// Of the value or data given out last.
+    /// Of the last returned value or data.
     pub value_length: u64,
-    /// After `WEIR_NEED`: bytes that are missing at least, 0 if unknown.
+    /// After `WEIR_NEED`: lower bound of the missing bytes; 0 if unknown.
     pub wanted: u64,
 }
 
-/// Where a walk stands: any bytes are safe here. Before the first call all is zero but what is asked for.
+/// The position of a walk. Before the first call, set `what`, and `partial` if needed, and set all
+/// other bytes to zero. Invalid bytes are safe: they give an error or a wrong result.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycCursor {
     /// `WEIR_PSYC_LIST`, ...
     pub what: u32,
-    /// 1: these bytes of a list are not the last; else 0.
+    /// 1: more bytes of the list follow; else 0.
     pub partial: u32,
     /// State.
     pub state: [u64; 6],
 }
 
-/// A part of a value. Slices point into the bytes of the call. Never changes.
+/// A part of a value. Slices point into the bytes of the call. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycPart {
@@ -104,7 +105,7 @@ pub struct PsycPart {
     pub kind: u32,
     /// Operation.
     pub operation: u32,
-    /// Ptr NULL: none.
+    /// `ptr` NULL: none.
     pub r#type: Slice,
     /// Value.
     pub value: Slice,
@@ -116,7 +117,8 @@ pub struct PsycPart {
     pub reserved: u32,
 }
 
-/// A list of exactly five elements; empty for what is absent. Never changes.
+/// A packet id, which is a list of exactly five elements. An absent element is empty. This
+/// structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycPacketId {
@@ -132,7 +134,7 @@ pub struct PsycPacketId {
     pub fragment: Slice,
 }
 
-/// An address. Slices point into the bytes of the call; ptr NULL: absent.
+/// An address. Slices point into the bytes of the call; `ptr` NULL means absent.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycUniform {
@@ -140,7 +142,7 @@ pub struct PsycUniform {
     pub struct_size: u32,
     /// Kind.
     pub kind: u32,
-    /// Without its sign; 0: none.
+    /// Port without its sign; 0: none.
     pub port_number: u32,
     /// UNREACHABLE: the port is negative.
     pub flags: u32,
@@ -176,7 +178,8 @@ pub struct PsycUniform {
     pub nick: Slice,
 }
 
-/// A compact name and the long name that two ends of a circuit use it for. Never changes.
+/// A compact name, and the long name for which the two ends of a circuit use it. This structure
+/// never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycCompact {
@@ -186,27 +189,27 @@ pub struct PsycCompact {
     pub name: Slice,
 }
 
-/// What a name means; 0 is unknown.
+/// The meaning of a name. Numbers are 0 if unknown.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycName {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `WEIR_PSYC_IS_`...
+    /// `WEIR_PSYC_IS_...`.
     pub flags: u32,
     /// As a routing variable.
     pub routing: u32,
     /// As a variable or a type.
     pub r#type: u32,
-    /// Number of the known method it is or inherits from.
+    /// Number of the known method that it equals or inherits from.
     pub method: u32,
-    /// Of that method.
+    /// Family of the method.
     pub family: u32,
-    /// `WEIR_PSYC_METHOD_`... of the family.
+    /// `WEIR_PSYC_METHOD_...` of the family.
     pub method_flags: u32,
     /// Reserved.
     pub reserved: u32,
-    /// Name of that method, static.
+    /// Name of the method, static.
     pub known: Slice,
 }
 
@@ -226,7 +229,7 @@ pub struct PsycTemplate {
     pub close: Slice,
 }
 
-/// What stands for a name. Of equal names the last holds. Never changes.
+/// The replacement of a name. Of equal names, the last one applies. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycBinding {
@@ -236,13 +239,13 @@ pub struct PsycBinding {
     pub value: Slice,
 }
 
-/// A modifier to be rendered. Never changes.
+/// A modifier to render. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycModifier {
     /// The byte: ':', '=', '+', '-', '@', '?', '!'.
     pub operation: u32,
-    /// `WEIR_PSYC_LENGTH_`...; has no effect in a routing header.
+    /// `WEIR_PSYC_LENGTH_...`; has no effect in a routing header.
     pub length: u32,
     /// Name.
     pub name: Slice,
@@ -250,27 +253,27 @@ pub struct PsycModifier {
     pub value: Slice,
 }
 
-/// A packet to be rendered: at most 65,536 modifiers in each header.
+/// A packet to render: at most 65,536 modifiers in each header.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycPacket {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// RAW: `content` in the place of state, entity, method and data; THRESHOLD: it is set.
+    /// RAW: `content` replaces state, entity, method and data; THRESHOLD: `threshold` is set.
     pub flags: u32,
     /// 0 none, '=' reset, '?' resync.
     pub state: u32,
-    /// `WEIR_PSYC_LENGTH_`... of the content.
+    /// `WEIR_PSYC_LENGTH_...` of the content.
     pub length: u32,
     /// Threshold.
     pub threshold: u64,
     /// Routing.
     pub routing: *const PsycModifier,
-    /// Routing count.
+    /// Number of elements of `routing`.
     pub routing_count: usize,
     /// Entity.
     pub entity: *const PsycModifier,
-    /// Entity count.
+    /// Number of elements of `entity`.
     pub entity_count: usize,
     /// Empty: none.
     pub method: Slice,
@@ -280,13 +283,13 @@ pub struct PsycPacket {
     pub content: Slice,
 }
 
-/// How many bytes a packet will have.
+/// The sizes of a rendered packet, in bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycSizes {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// `HAS_CONTENT`: it has a content part; `WITH_LENGTH`: its length is written.
+    /// HAS_CONTENT: it has a content part; WITH_LENGTH: its length is written.
     pub flags: u32,
     /// The routing header.
     pub routing: u64,
@@ -296,7 +299,7 @@ pub struct PsycSizes {
     pub total: u64,
 }
 
-/// An element of a list, or the value of an entry or an update. Never changes.
+/// An element of a list, or the value of an entry or an update. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycItem {
@@ -304,19 +307,19 @@ pub struct PsycItem {
     pub r#type: Slice,
     /// Value.
     pub value: Slice,
-    /// `WEIR_PSYC_LENGTH_`...
+    /// `WEIR_PSYC_LENGTH_...`.
     pub length: u32,
     /// Reserved.
     pub reserved: u32,
 }
 
-/// An entry of a dict. Never changes.
+/// An entry of a dict. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycEntry {
     /// Key.
     pub key: Slice,
-    /// `WEIR_PSYC_LENGTH_`...
+    /// `WEIR_PSYC_LENGTH_...`.
     pub key_length: u32,
     /// Reserved.
     pub reserved: u32,
@@ -324,13 +327,13 @@ pub struct PsycEntry {
     pub value: PsycItem,
 }
 
-/// A step of an index. Never changes.
+/// A step of an index. This structure never changes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycStep {
     /// `WEIR_PSYC_POS`, `WEIR_PSYC_FIELD` or `WEIR_PSYC_KEY`.
     pub kind: u32,
-    /// Of a key: `WEIR_PSYC_LENGTH_`...
+    /// Of a key: `WEIR_PSYC_LENGTH_...`.
     pub length: u32,
     /// Of a position.
     pub number: u64,

@@ -1,4 +1,4 @@
-//! Packets and values out.
+//! Renders packets and values.
 
 use weir::ErrorCode;
 use weir_psyc::{
@@ -36,7 +36,7 @@ impl From<RenderError> for Fault {
     }
 }
 
-/// A packet of the caller, whose modifiers stay where they are.
+/// A packet of the caller. Its modifiers are read in place.
 struct Given<'c> {
     apart: Apart<'c>,
     routing: &'c [PsycModifier],
@@ -104,7 +104,7 @@ impl<'c> Given<'c> {
         })
     }
 
-    /// The modifiers, which `new` found to be good.
+    /// The modifiers, which `new` has validated.
     fn walk(&self, modifiers: &'c [PsycModifier]) -> impl Iterator<Item = Modifier<'_>> {
         let nothing = Modifier::new(Operator::Set, b"", b"");
         modifiers
@@ -209,7 +209,7 @@ pub(super) fn packet(
     let renderer = renderer(&given);
     let packet = Given::new(apart, &given)?;
     let room = out.room();
-    // The size is computed once: a place that is too small says it.
+    // The size is computed only once: a render into a buffer that is too small returns it.
     match renderer.render(&packet, out.into_bytes()) {
         Ok(written) => {
             c.write(size, written)?;
@@ -255,18 +255,18 @@ fn one_item<'c>(apart: &Apart<'c>, given: &PsycItem) -> Result<Item<'c>, Fault> 
     })
 }
 
-/// The rest of `out` after `at` bytes.
+/// The rest of `out`, starting at byte `at`.
 fn after(out: &mut [u8], at: usize) -> &mut [u8] {
     out.get_mut(at..).unwrap_or_default()
 }
 
-/// The type in front of a list or dict, as bytes of its own.
+/// The type before a list or dict, if it has one.
 fn type_of<'c>(apart: &Apart<'c>, ty: Slice) -> Result<Option<&'c [u8]>, Fault> {
     let ty = apart.bytes(ty)?;
     Ok((!ty.is_empty()).then_some(ty))
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(super) fn list(
     c: &Caller,
     ty: Slice,
@@ -313,7 +313,7 @@ fn one_entry<'c>(apart: &Apart<'c>, given: &PsycEntry) -> Result<Entry<'c>, Faul
     })
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(super) fn dict(
     c: &Caller,
     ty: Slice,
@@ -395,7 +395,7 @@ fn one_step<'c>(apart: &Apart<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> 
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(super) fn update(
     c: &Caller,
     steps: *const PsycStep,

@@ -31,7 +31,7 @@ fn template<'c>(apart: &Apart<'c>, given: &PsycTemplate) -> Result<Template<'c>,
     template.ok_or(Fault::new(ErrorCode::BadOption, "a bracket is empty"))
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the header")]
+#[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(super) fn render(
     c: &Caller,
     text: *const PsycTemplate,

@@ -1,4 +1,4 @@
-//! Lists, dicts, indexes, updates, structs, tables and packet ids.
+//! Parses lists, dicts, indexes, updates, structs, tables and packet ids.
 
 use weir::ErrorCode;
 use weir_psyc::{
@@ -34,7 +34,7 @@ mod kind {
     pub(super) const OP: u32 = 10;
 }
 
-/// Numbers of errors of a packet id, after those of a list.
+/// Error numbers of a packet id, in addition to those of a list.
 const NOT_FIVE: u32 = 14;
 const TYPED: u32 = 15;
 
@@ -44,7 +44,7 @@ impl From<ContainerError> for Fault {
     }
 }
 
-/// Numbers as in the header.
+/// The numbers are those of the header.
 impl From<StructError> for Fault {
     fn from(error: StructError) -> Self {
         match error {
@@ -66,7 +66,7 @@ impl From<StructError> for Fault {
     }
 }
 
-/// Numbers as in the header.
+/// The numbers are those of the header.
 impl From<TableError> for Fault {
     fn from(error: TableError) -> Self {
         match error {
@@ -126,7 +126,7 @@ fn step(step: IndexStep<'_>) -> PsycPart {
     }
 }
 
-/// What one step of a walk finds.
+/// The result of one step of a walk.
 enum WalkStep {
     Part(PsycPart),
     Need,
@@ -142,7 +142,7 @@ impl WalkStep {
     }
 }
 
-/// The next part after `place`, and the place after it.
+/// The next part after `place`, and the place after that part.
 fn next(what: u32, complete: bool, bytes: &[u8], place: Place) -> Result<(WalkStep, Place), Fault> {
     match what {
         DICT => {
@@ -205,8 +205,9 @@ fn next(what: u32, complete: bool, bytes: &[u8], place: Place) -> Result<(WalkSt
     }
 }
 
-/// The next part of a struct after `place`, and the place after it. `at` and `state` of the place are those of
-/// the value; `missing` and `scanned` are those of the declaration, and 1 between a field and its value.
+/// The next part of a struct after `place`, and the place after that part. In the place, `at` and
+/// `state` belong to the value; `missing` and `scanned` belong to the declaration, and 1 marks a
+/// place between a field and its value.
 fn next_field(
     declaration: &[u8],
     bytes: &[u8],
@@ -269,7 +270,7 @@ pub(super) fn walk_struct(
     Ok(kind)
 }
 
-/// Checks where a walk writes.
+/// Checks the output of a walk.
 fn outputs(
     c: &Caller,
     cursor: *mut PsycCursor,
@@ -282,7 +283,7 @@ fn outputs(
     Ok(c.output(parts, room)?)
 }
 
-/// The cursor of the caller.
+/// The caller's cursor.
 fn begun(
     c: &Caller,
     apart: &Apart<'_>,
@@ -315,7 +316,8 @@ const fn keep(cursor: &mut PsycCursor, place: Place) {
     cursor.state = [place.at, place.state, place.missing, one, two, three];
 }
 
-/// Fills `out` from `place` on: how it ended, how many parts, and the place after them.
+/// Fills `out`, starting at `place`. Returns how it ended, the number of parts, and the place after
+/// them.
 fn fill(
     mut place: Place,
     out: Output<'_, PsycPart>,
@@ -325,7 +327,7 @@ fn fill(
     for slot in out.into_slots() {
         let (found, after) = match next(place) {
             Ok(found) => found,
-            // The next call finds it again, with nothing in front of it.
+            // The next call finds the error again, before any part.
             Err(_) if filled != 0 => break,
             Err(error) => return Err(error),
         };
@@ -361,7 +363,8 @@ pub(super) fn walk(
         ));
     }
     let start = place_of(&given);
-    // The bytes of a list are given from where the walk stands, those of the others from the start.
+    // For a list, the call gets the bytes after the position of the walk; for other values, all
+    // bytes.
     let walked = |place: Place| match what {
         LIST => usize::try_from(place.at.wrapping_sub(start.at)).unwrap_or(usize::MAX),
         _ => 0,

@@ -1,4 +1,4 @@
-//! A full table of handles is told before anything is taken or written.
+//! A full table of handles is reported before the call takes or writes anything.
 
 use std::ptr::{null, null_mut};
 
@@ -12,7 +12,7 @@ use crate::kit::*;
 const TOO_MANY_HANDLES: i32 = -610;
 const GROUP_UNKNOWN: i32 = -322;
 
-/// Makes a call while the table is full, which says so, and again while it is not.
+/// Makes a call while the table is full, which fails, and again while it is not.
 fn twice(mut call: impl FnMut() -> i32) -> i32 {
     full_table(true);
     let refused = call();

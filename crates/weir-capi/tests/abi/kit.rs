@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use std::ptr::{null, null_mut};
 
@@ -44,7 +44,7 @@ pub(crate) fn zero<T: Copy>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-/// As `zero`, with its size.
+/// As `zero`, with `struct_size` set.
 macro_rules! sized {
     ($type:ty) => {{
         let mut value = $crate::kit::zero::<$type>();
@@ -78,14 +78,14 @@ pub(crate) fn source(query: *mut Query) -> u32 {
     source
 }
 
-/// What `next` answers, and the page if there is one.
+/// The result of `weir_query_next`, and the page if there is one.
 pub(crate) fn next(query: *mut Query) -> (i32, *mut Page) {
     let mut page = null_mut();
     let kind = unsafe { weir_query_next(query, 0, 0, &raw mut page, null_mut()) };
     (kind, page)
 }
 
-/// The items of a page, which is released.
+/// Returns the items of a page and releases it.
 pub(crate) fn items(page: *mut Page) -> Vec<Vec<u8>> {
     let mut info = sized!(PageInfo);
     unsafe {
@@ -133,7 +133,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // It may be closed already.
+        // The test may have closed it already.
         unsafe { weir_close(self.store, null_mut()) };
     }
 }

@@ -1,4 +1,5 @@
-//! A loan that was taken comes back once, on every way out; one that was not, never.
+//! A loan of a successful call is returned once, in every case; a loan of a failed call is never
+//! returned.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -53,7 +54,7 @@ fn it_comes_back_with_the_last_page_that_lies_in_it() {
     assert_eq!(next(query).0, DONE);
     unsafe { weir_query_free(query) };
     assert_eq!(back(&counter), 0);
-    // On another thread, after the query is gone.
+    // Released on another thread, after the query.
     let page = page.addr();
     let thread =
         std::thread::spawn(move || items(std::ptr::with_exposed_provenance_mut(page)).len());
@@ -127,14 +128,14 @@ fn it_comes_back_at_once_when_nothing_of_it_is_wanted() {
 fn it_never_left_when_the_call_failed() {
     let counter = AtomicU32::new(0);
     let (query, source) = query("$.n desc");
-    // Unknown source; a query that is over; a source that had its last page.
+    // An unknown source, a query that has ended, a source after its last page.
     assert_eq!(lend(query, 99, &counter), -723);
     let (strict, other) = crate::kit::query("");
     assert_eq!(lend(strict, other, &counter), OK);
     assert_eq!(lend(strict, other, &counter), -724);
     assert_eq!(back(&counter), 0);
     unsafe {
-        // Both ways back, or none; a name after the last page.
+        // Both ways to return the loan, or none; a name after the last page.
         let mut loan = Loan {
             release: None,
             user: null_mut(),
@@ -149,7 +150,7 @@ fn it_never_left_when_the_call_failed() {
         loan.release = Some(count);
         loan.user = (&raw const counter).cast_mut().cast();
         assert_eq!(lend(&raw const loan, slice(b"x")), BAD_OPTION);
-        // A page that is refused.
+        // A page that is rejected.
         let bad = slice(b"[1,");
         let refused = weir_query_enqueue_loan(
             query,
@@ -291,7 +292,7 @@ fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
     }
 }
 
-/// Lent bytes change while a sort compares them: each item still comes once.
+/// Lent bytes change while a sort compares them: each item is still returned once.
 #[test]
 fn bytes_that_change_under_a_sort_end_in_no_panic() {
     const ITEMS: usize = 20_000;
@@ -309,7 +310,7 @@ fn bytes_that_change_under_a_sort_end_in_no_panic() {
                 at = at
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695);
-                // One of the digits.
+                // Changes one of the digits.
                 let digit = (at >> 20) % ITEMS * width + width - 8 + (at >> 40) % 5;
                 lent[digit].store(
                     b'0' + u8::try_from((at >> 50) % 10).unwrap(),
@@ -351,7 +352,7 @@ fn bytes_that_change_under_a_sort_end_in_no_panic() {
     });
 }
 
-/// Sets the flag however a test ends.
+/// Sets the flag at the end of the test, even after a panic.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -360,7 +361,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// A query with one source of lines, which are not sorted.
+/// A query with one unsorted source of lines.
 fn query_of_lines(order: &str) -> (*mut weir_capi::raw::Query, u32) {
     let mut options = sized!(weir_capi::raw::QueryOptions);
     options.order = slice(order.as_bytes());

@@ -1,4 +1,4 @@
-//! A panic ends at the entry it came through, whichever that is.
+//! A panic ends in the entry point that was called, for every entry point.
 
 use std::ptr::null_mut;
 
@@ -7,7 +7,7 @@ use weir_capi::{Where, panic_at, weir_query_explain, weir_query_free};
 
 use crate::kit::*;
 
-/// Calls every function of the list with zeros in all places, and says what each returned.
+/// Calls every function of the list with zeros as arguments, and lists the results.
 macro_rules! every {
     ($($name:ident($($zero:expr),*);)*) => {
         [$((stringify!($name), (|| unsafe { weir_capi::$name($($zero),*) }) as fn() -> i32)),*]
@@ -112,11 +112,12 @@ fn at_each_entry() {
     for (name, call) in all {
         panic_at(Some((name, Where::Enter)));
         assert_eq!(call(), PANIC, "{name}");
-        // Without one: nothing is accepted that is only zeros, but giving back what is nothing.
+        // Without a panic: zeros are rejected by every function, except that closing a NULL handle
+        // succeeds.
         let plain = call();
         assert!(plain < 0 || name == "weir_close", "{name} returned {plain}");
     }
-    // Those that cannot fail do nothing.
+    // Functions that cannot fail do nothing.
     macro_rules! quiet {
         ($($name:ident)*) => { $(
             panic_at(Some((stringify!($name), Where::Enter)));
@@ -134,7 +135,7 @@ fn at_each_entry() {
     assert_eq!(counted(), all.len() + 8 + 4);
 }
 
-/// Functions in the list that can panic, by its text.
+/// The number of functions in the list that can panic, from its source text.
 fn counted() -> usize {
     let list = concat!(
         include_str!("../../src/entry.rs"),
@@ -144,7 +145,7 @@ fn counted() -> usize {
         .lines()
         .filter(|line| line.starts_with("    fn weir_"))
         .count();
-    // `weir_code_describe` stands outside of the lists.
+    // `weir_code_describe` is outside of the lists.
     listed + 1
 }
 

@@ -1,4 +1,4 @@
-//! NULL, alignment, lengths, handles, sizes of structures.
+//! NULL, alignment, lengths, handles and sizes of structures.
 
 use std::ptr::{null, null_mut, without_provenance_mut};
 
@@ -72,7 +72,7 @@ fn what_is_not_aligned_is_not_touched() {
         );
         let out = odd::<*mut Query>(near);
         assert_eq!(weir_query_open(null(), out, null_mut()), MISALIGNED);
-        // An error that cannot be told is not told.
+        // An error structure that is misaligned is not written.
         let error = odd::<Error>(near);
         assert_eq!(weir_sync(null_mut(), error), NULL_POINTER);
     }
@@ -122,7 +122,7 @@ const SOURCE_FINISHED: i32 = -724;
 /// Flag of `weir_source_options`.
 const FIRST: u32 = 2;
 
-/// One byte that is said to be as many as no memory serves, in every place that takes a length.
+/// One byte with a length that exceeds all memory, for every argument with a length.
 #[test]
 #[allow(clippy::too_many_lines, reason = "a list of places")]
 fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
@@ -135,7 +135,7 @@ fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
     let store = Store::new();
     for long in [1 << 62, 1 << 46, 1 << 33].map(slice_of) {
         unsafe {
-            // Queries: the next page, sources, fields, keys.
+            // Queries: the next page, sources, fields and keys.
             let (query, source) = query("$.n");
             let page = slice(b"[]");
             let copy = weir_query_enqueue_copy(query, source, page, null(), long, 1, e);
@@ -268,7 +268,7 @@ fn a_page_that_is_too_large_is_refused_before_it_is_copied() {
         let (query, source) = query("");
         let copied = weir_query_enqueue_copy(query, source, page, null(), NOTHING, 0, null_mut());
         assert_eq!(copied, PAGE_TOO_LARGE);
-        // And of a source that takes none.
+        // A source that accepts no more pages.
         assert_eq!(weir_query_finish(query, source, null_mut()), OK);
         let copied = weir_query_enqueue_copy(query, source, page, null(), NOTHING, 0, null_mut());
         assert_eq!(copied, SOURCE_FINISHED);
@@ -281,17 +281,17 @@ fn a_handle_is_what_it_was_made_as_until_it_is_given_back() {
     unsafe {
         let (query, _) = query("");
         let e = null_mut();
-        // Of another type.
+        // A handle of another type.
         assert_eq!(weir_sync(query.cast::<Weir>(), e), BAD_HANDLE);
         assert_eq!(weir_page_retain(query.cast::<Page>()), BAD_HANDLE);
         weir_page_release(query.cast::<Page>());
         weir_buffer_free(query.cast());
         assert_eq!(next(query).0, NEED);
-        // Of nothing.
+        // A pointer that is not a handle.
         let value = 5_u64;
         let pointer = (&raw const value).cast_mut().cast::<Query>();
         assert_eq!(next(pointer).0, BAD_HANDLE);
-        // Given back.
+        // A handle that was released.
         weir_query_free(query);
         weir_query_free(query);
         assert_eq!(next(query).0, BAD_HANDLE);
@@ -351,7 +351,7 @@ fn structures_say_their_size() {
         assert_eq!(open(&raw const options, null_mut()), OK);
         options.struct_size = u32::MAX;
         assert_eq!(open(&raw const options, null_mut()), BAD_STRUCT);
-        // Of a later version: as long as nothing new is asked for.
+        // A structure of a later version: accepted if its new fields are zero.
         let mut later = Later {
             options: sized!(QueryOptions),
             new: 0,
@@ -455,12 +455,12 @@ fn values_at_several_paths_are_a_table() {
         let rows = [
             [list, Some(&b"1"[..]), list],
             [none; 3],
-            [none; 3], // not JSON on the way
+            [none; 3], // the item is not JSON before the value
         ];
         assert_eq!(shown[..9], *rows.as_flattened());
         assert_eq!(shown[9], Some(&b"7"[..]));
 
-        // Nothing is written by a call that fails, nor by one without paths or items.
+        // A call that fails writes nothing, and neither does one without paths or items.
         let mut found = [seven; 3];
         let out = found.as_mut_ptr();
         let paths = paths.as_ptr();

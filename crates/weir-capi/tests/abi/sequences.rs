@@ -1,5 +1,5 @@
-//! Calls in any order, with handles in any state: nothing but results and errors comes of it, and each
-//! loan that was taken comes back once.
+//! Calls in any order, with handles in any state: each call returns a result or an error, and each
+//! accepted loan is returned once.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -10,7 +10,7 @@ use weir_capi::*;
 
 use crate::kit::*;
 
-/// Runs, and calls of each.
+/// The number of runs, and the calls of each run.
 const RUNS: u64 = 200;
 const CALLS: usize = 300;
 
@@ -28,7 +28,7 @@ const ORDERS: [&[u8]; 4] = [b"", b"$.n", b"$.n desc", b"$["];
 const FILTERS: [&[u8]; 3] = [b"", b"@.n > 1", b"@.n"];
 const SELECTS: [&[u8]; 3] = [b"", b"$.n", b"count"];
 
-/// A number from the one before it.
+/// A pseudorandom number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -45,7 +45,7 @@ impl Chance {
     }
 }
 
-/// How often each loan came back.
+/// How often each loan was returned.
 type Returns = Mutex<Vec<u32>>;
 
 struct Ticket {
@@ -58,7 +58,7 @@ extern "C" fn release(user: *mut c_void, _: *const u8, _: usize) {
     unsafe { &*ticket.returns }.lock().unwrap()[ticket.at] += 1;
 }
 
-/// Handles that were given out, those that were given back too.
+/// Handles that were returned, including those that were released.
 #[derive(Default)]
 struct World {
     queries: Vec<*mut Query>,
@@ -100,7 +100,7 @@ impl World {
         let page = slice(PAGES[chance.below(PAGES.len())]);
         let source = u32::try_from(chance.below(4)).unwrap();
         let more = u32::from(chance.below(5) > 0);
-        // One of the last, which may be given back already.
+        // One of the last queries, which may be released already.
         let first = self.queries.len().saturating_sub(4);
         let query = chance.pick(&self.queries[first..]).unwrap_or_default();
         let old = chance.pick(&self.pages).unwrap_or_default();

@@ -30,7 +30,8 @@ fn reader(store: &Store, from: u32) -> *mut Reader {
     reader
 }
 
-/// Runs a call that waits for ever on a thread of its own; what it returned after `end` ended it.
+/// Runs a call that waits without a limit on another thread. Returns its result after `end` ended
+/// it.
 fn ended<H>(
     handle: *mut H,
     wait: impl Fn(*mut H) -> i32 + Send + Copy + 'static,
@@ -39,14 +40,14 @@ fn ended<H>(
     let address = handle.expose_provenance();
     let waiting = std::thread::spawn(move || {
         loop {
-            // The look from outside may be in it first.
+            // The check of the other thread may be inside first.
             match wait(with_exposed_provenance_mut(address)) {
                 HANDLE_BUSY => {}
                 result => return result,
             }
         }
     });
-    // It is inside when a second call finds it busy.
+    // The call is inside when a second call finds the handle busy.
     while wait_now(handle) != HANDLE_BUSY {
         std::thread::yield_now();
         assert!(!waiting.is_finished());
@@ -58,7 +59,7 @@ fn ended<H>(
     result
 }
 
-/// What a reader or a group answers to a call that does not wait.
+/// The result of a call of a reader or a group that does not wait.
 fn wait_now<H>(handle: *mut H) -> i32 {
     let mut page = null_mut();
     unsafe {
@@ -85,7 +86,7 @@ fn a_wait_ends_when_it_is_cancelled_freed_or_the_store_is_closed() {
         }),
         CANCELLED
     );
-    // The mark is gone with it, and comes early, too.
+    // The call has cleared the mark. A mark that is set before a call also counts.
     assert_eq!(wait_now(one), TIMEOUT);
     unsafe {
         weir_reader_cancel(one);
@@ -134,7 +135,7 @@ fn a_cancel_ends_one_call_and_not_the_next() {
     for given in 1..=CANCELS {
         assert_eq!(unsafe { weir_reader_cancel(one) }, OK);
         until(&|| cancelled.load(Ordering::Acquire) >= given);
-        // The call that saw it ends, and a whole one follows.
+        // The call that saw the handle has ended, and one more complete call follows.
         let seen = calls.load(Ordering::Acquire);
         until(&|| calls.load(Ordering::Acquire) >= seen + 2);
         assert_eq!(cancelled.load(Ordering::Acquire), given);
@@ -180,7 +181,7 @@ fn a_claim_that_waits_ends_likewise() {
 
 #[test]
 fn a_query_is_used_by_one_thread_at_a_time() {
-    // Two threads call as fast as they can: each call is done or finds the other, and nothing else.
+    // Two threads call as fast as possible: each call succeeds or finds the handle busy.
     let (query, _) = query("");
     let address = query.expose_provenance();
     let begin = Barrier::new(2);

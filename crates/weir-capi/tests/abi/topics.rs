@@ -65,7 +65,7 @@ fn records_are_filtered_ordered_and_named() {
             OK
         );
         assert_eq!(items(name), [b"t"]);
-        // Its pages are its own.
+        // A query over topics fetches its pages itself.
         let page = slice(b"[]");
         let given = weir_query_enqueue_copy(query, 0, page, null(), NOTHING, 0, null_mut());
         assert_eq!(given, -311);

@@ -1,6 +1,6 @@
-//! Merging and handing out look at no byte of a payload: the pages cannot even be read meanwhile.
+//! A merge and its results read no byte of a payload: the pages are unreadable in the meantime.
 //!
-//! A touch would end the process with SIGSEGV, and so this test.
+//! A read would end the process, and so this test, with SIGSEGV.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ use crate::kit::*;
 /// Items of a page.
 const ITEMS: usize = 500;
 
-/// Memory of whole pages of the machine.
+/// Complete memory pages of the machine.
 struct Memory {
     start: *mut c_void,
     bytes: usize,
@@ -49,7 +49,7 @@ impl Drop for Memory {
     }
 }
 
-/// Every second of the numbers from `first` on, in items with a payload.
+/// Every second number, starting at `first`, in items with a payload.
 fn content(first: usize) -> Vec<u8> {
     let items = (0..ITEMS).map(|at| {
         let (n, payload) = (first + 2 * at, "payload ".repeat(20));
@@ -58,7 +58,8 @@ fn content(first: usize) -> Vec<u8> {
     format!("[{}]", items.collect::<Vec<_>>().join(",")).into_bytes()
 }
 
-/// Merges two pages by `order` while nothing can read them; the items in the order they came in.
+/// Merges two pages by `order` while they are unreadable. Returns the items in the order of the
+/// results.
 fn merged(order: &str, select: &str) -> Vec<String> {
     let pages = [0, 1].map(|first| Memory::new(&content(first)));
     let mut spans: Vec<(*const u8, usize)> = Vec::new();

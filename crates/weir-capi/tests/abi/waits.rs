@@ -1,4 +1,5 @@
-//! Deadlines and the end of waits, against a server that takes what is asked and does not answer.
+//! Deadlines and cancellation of waits, against a server that accepts requests and does not
+//! respond.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,13 +20,13 @@ const DEADLINE: i32 = -502;
 const INDETERMINATE: i32 = -501;
 const UNSUPPORTED: i32 = -311;
 const TOO_MANY_HANDLES: i32 = -610;
-/// Long enough for an answer, on a machine that has other things to do.
+/// Long enough for a response, also on a busy machine.
 const ENOUGH: u64 = 500;
 /// Longer than any of these tests.
 const LONG: u64 = 60_000;
 const FOREVER: u64 = u64::MAX;
 
-/// What a test asks of a server, and how it hears that it came there.
+/// A server that does not respond. It reports the requests that it receives to the test.
 pub(crate) struct Deaf {
     pub(crate) store: *mut Weir,
     asked: Receiver<&'static str>,
@@ -36,12 +37,12 @@ impl Deaf {
         Self::with(false)
     }
 
-    /// One that says, or does not, that it has a topic with records.
+    /// Starts a server. `topic`: whether it reports a topic with records.
     pub(crate) fn with(topic: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
         let (tell, asked) = channel();
-        // Ends with the process: nobody connects any more.
+        // The thread ends with the process: no further client connects.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let tell = tell.clone();
@@ -60,7 +61,7 @@ impl Deaf {
         within(self.store, timeout_ms)
     }
 
-    /// Until this was asked of the server.
+    /// Waits until the server has received this request.
     fn heard(&self, what: &str) {
         while self.asked.recv().unwrap() != what {}
     }
@@ -73,7 +74,7 @@ fn within(store: *mut Weir, timeout_ms: u64) -> *mut Weir {
     handle
 }
 
-/// Answers what opening a reader, a session or a member needs, and nothing else.
+/// Responds only to the requests that open a reader, a session or a member.
 fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
     let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
     let mut line = Vec::new();
@@ -123,7 +124,7 @@ fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
                     }));
                     "hello"
                 }
-                // The one that opens a member is told of the group, a later one is not.
+                // The request that opens a member gets a response, a later one does not.
                 Message::Group { .. } => {
                     members += 1;
                     if members == 1 {
@@ -156,7 +157,7 @@ fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
             if let Some(answer) = answer {
                 Encoder::default().encode(&Packet::tagged(packet.tag, answer), &mut out);
             }
-            // The test may be over.
+            // The test may have ended.
             let _ = tell.send(what);
             bytes.drain(..size);
         }
@@ -208,7 +209,7 @@ fn next_nonce(session: *mut Session) -> i32 {
     unsafe { weir_session_next_nonce(session, &raw mut nonce, null_mut()) }
 }
 
-/// A listener: it asks the server for records when it is read.
+/// A reader that follows: each read sends a request to the server.
 fn reader(store: *mut Weir) -> *mut Reader {
     let mut options = sized!(ReadOptions);
     options.flags = 1;
@@ -248,8 +249,8 @@ fn settle(group: *mut Group) -> i32 {
     unsafe { weir_group_settle(group, one, 1, 1, 0, NOTHING, lost, count, null_mut()) }
 }
 
-/// Calls on a thread of its own; what it returns when `end` has ended it, which is called when the server
-/// was asked.
+/// Runs a call on another thread. When the server has received its request, `end` ends the call.
+/// Returns the result of the call.
 fn ended<H: 'static>(
     deaf: &Deaf,
     what: &str,
@@ -299,12 +300,12 @@ fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
         let options = &raw const options;
         let opened = weir_query_open_topics(short, topics, options, &raw mut query, none);
         assert_eq!(opened, DEADLINE);
-        // What the server said when it greeted needs no answer.
+        // The facts from the start of the connection need no request.
         let mut info = sized!(Info);
         assert_eq!(weir_describe(short, &raw mut info, none), OK);
-        // Nobody knows what became of these.
+        // The outcome of these writes is unknown.
         assert_eq!(submit(short), INDETERMINATE);
-        // Giving the session back would wait a moment for its write.
+        // Releasing the session would wait for its write.
         let session = session(deaf.within(ENOUGH));
         assert_eq!(session_submit(session), INDETERMINATE);
         assert_eq!(weir_close(short, none), OK);
@@ -324,7 +325,7 @@ fn what_is_opened_through_it_has_its_deadline() {
     unsafe {
         let step = weir_group_step(group, 3, 2, 1, null_mut());
         assert_eq!(step, INDETERMINATE);
-        // It may be there still, and can be asked again.
+        // The group may still exist, so the call can be repeated.
         for _ in 0..2 {
             let delete = weir_group_step(group, 4, 0, 0, null_mut());
             assert_eq!(delete, INDETERMINATE);
@@ -344,7 +345,7 @@ fn what_is_opened_through_it_has_its_deadline() {
 fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
     let deaf = Deaf::new();
     let reader = reader(deaf.store);
-    // The connection is patient for 30 s.
+    // The patience of the connection is 30 s.
     assert_eq!(read(reader, 20), TIMEOUT);
     assert_eq!(read(reader, 20), TIMEOUT);
     unsafe { weir_reader_free(reader) };
@@ -356,7 +357,7 @@ fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
     let one = deaf.within(FOREVER);
     let cancel = || unsafe { assert_eq!(weir_cancel(one), OK) };
     assert_eq!(ended(&deaf, "get", one, get, cancel), CANCELLED);
-    // Nothing is asked any more.
+    // No further request is sent.
     assert_eq!(get(one), CANCELLED);
     assert_eq!(submit(one), CANCELLED);
     let two = deaf.within(FOREVER);
@@ -375,7 +376,7 @@ fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
 fn handles_that_are_made_of_one_another_end_together() {
     let deaf = Deaf::new();
     let outer = deaf.within(20);
-    // The shorter time counts.
+    // The shorter timeout applies.
     let inner = within(outer, LONG);
     assert_eq!(get(inner), DEADLINE);
     unsafe { assert_eq!(weir_cancel(inner), OK) };
@@ -418,7 +419,7 @@ fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
     let deaf = Deaf::new();
     let reader = reader(deaf.store);
     let cancel = || unsafe { assert_eq!(weir_reader_cancel(reader), OK) };
-    // Without a time, it waits for an answer of the server.
+    // With a timeout of 0, the call waits for the response of the server.
     let wait = |reader| read(reader, 0);
     assert_eq!(ended(&deaf, "listen", reader, wait, cancel), CANCELLED);
     assert_eq!(read(reader, 20), TIMEOUT);
@@ -430,10 +431,10 @@ fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
         INDETERMINATE
     );
     cancel();
-    // It came early, and is gone with the call.
+    // The mark was set before the call, and the call has cleared it.
     assert_eq!(next_nonce(session), CANCELLED);
     assert_eq!(next_nonce(session), OK);
-    // Going back waits for what is in flight.
+    // `resume` waits for the writes in flight.
     cancel();
     assert_eq!(
         unsafe { weir_session_resume(session, 1, null_mut()) },
