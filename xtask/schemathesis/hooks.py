@@ -1,23 +1,23 @@
-"""What schemathesis must be told about the HTTP edge beyond its description."""
+"""Facts about the HTTP API that schemathesis needs beyond its description."""
 
 import schemathesis
 
 
 @schemathesis.serializer("application/wasm")
 def wasm(_context, value):
-    """A module is sent as it is, also when it is none."""
+    """Sends a module unchanged, also if it is invalid."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 
 @schemathesis.serializer("application/x-ndjson", "application/json-seq")
 def lines(_context, value):
-    """The text of a list of events is sent as it is."""
+    """Sends the text of a list of events unchanged."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 
 @schemathesis.hook
 def before_call(_context, case, _kwargs):
-    """Cases of the coverage phase pass by the filter below: they are sent without waiting."""
+    """Removes waits from cases of the coverage phase, to which the filter below does not apply."""
     if case.query:
         if case.query.get("live") in ("sse", "long-poll"):
             case.query.pop("live")
@@ -26,7 +26,7 @@ def before_call(_context, case, _kwargs):
 
 @schemathesis.hook
 def filter_query(_context, query):
-    """Reads that wait, and tails, are for the tests of the server: nobody writes here meanwhile."""
+    """Skips reads that wait, because no client writes here. The tests of the server cover them."""
     query = query or {}
     waits = query.get("wait") not in (None, 0, "0")
     return not waits and query.get("live") not in ("sse", "long-poll")

@@ -46,7 +46,7 @@ pub(crate) struct Load {
     #[arg(short, long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: u64,
-    /// Messages, of all clients together
+    /// Messages in total, over all clients
     #[arg(short, long, default_value_t = 10_000, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     messages: u64,
@@ -72,7 +72,7 @@ Examples:
   weir bench write -m 500 --quiet && weir bench read
   weir bench write -m 500 --quiet && weir bench read --single --clients 2 -m 200 -o json")]
     Read(read::ReadArgs),
-    /// Write messages and see how long they take to listeners
+    /// Measure the time from a write to its arrival at listeners
     #[command(after_long_help = "\
 One writer, --clients listeners. Latency is from handing a message over to its arrival at a listener,
 so it holds the time of the write too.

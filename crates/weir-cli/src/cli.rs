@@ -134,7 +134,7 @@ enum Command {
     Get(With<crate::get::GetArgs>),
     /// Read records in order, and follow new ones
     Tail(With<crate::tail::TailArgs>),
-    /// Filter, order and aggregate files and topics, without parsing what is printed
+    /// Filter, order and aggregate files and topics; items are printed byte for byte
     Query(Box<With<crate::query::QueryArgs>>),
     /// Remove a key
     Delete(With<crate::delete::DeleteArgs>),
@@ -186,9 +186,9 @@ enum Command {
     Lab(crate::lab::LabArgs),
     /// Keep a replica of a Jira site: pull, list, show and search it without waiting
     Jira(With<crate::jira::JiraArgs>),
-    /// Run a server that answers like Jira, for tests and demonstrations
+    /// Run a simulator of Jira, for tests and demonstrations
     JiraSim(With<crate::jira_sim::JiraSimArgs>),
-    /// Run a server of notes, for measurements of HTTP clients
+    /// Run a server of notes, to measure HTTP clients
     NotesSim(With<crate::notes_sim::NotesSimArgs>),
     /// Print a completion script for a shell
     Completion(crate::completion::CompletionArgs),

@@ -1,4 +1,4 @@
-//! `weir get`: one record.
+//! `weir get`: reads one record.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

@@ -72,8 +72,8 @@ pub(crate) struct JiraSimArgs {
     /// Kind of Jira to simulate; Data Center is read-only
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
     mode: Mode,
-    /// E-mail address of the account in requests; needs --token-file. Leave it out with `--mode
-    /// dc`: the token is a personal access token
+    /// E-mail address of the account in requests; needs --token-file. With `--mode dc`, leave it
+    /// out: the token is a personal access token
     #[arg(
         long,
         requires = "token_file",

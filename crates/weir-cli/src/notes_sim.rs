@@ -32,7 +32,7 @@ pub(crate) struct NotesSimArgs {
     /// Delay of the slow listener before each response, in milliseconds
     #[arg(long, default_value_t = 300, value_name = "MS")]
     think: u64,
-    /// Close each connection after one answer
+    /// Close each connection after one response
     #[arg(long)]
     no_keep_alive: bool,
     /// Listen, and end at once

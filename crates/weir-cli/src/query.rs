@@ -131,7 +131,7 @@ pub(crate) struct QueryArgs {
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
-    /// A value for param('NAME') in --where: JSON, or else a text
+    /// A value for param('NAME') in --where: JSON, else a string
     #[arg(hide_short_help = true)]
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = text::parse_param)]
     params: Vec<(String, String)>,
@@ -180,10 +180,10 @@ pub(crate) struct QueryArgs {
     /// Action for lines and records that are not JSON [default: error]
     #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
     on_bad_item: Option<Bad>,
-    /// Leave out items without an order key, which come first otherwise
+    /// Skip items without an order key; by default they are first
     #[arg(long, hide_short_help = true)]
     drop_missing: bool,
-    /// Let arrays and objects be order keys: arrays alike, then objects alike
+    /// Allow arrays and objects as order keys: all arrays rank equally, then all objects
     #[arg(long, hide_short_help = true)]
     rank_complex: bool,
     /// Order strings by UTF-16 code units, as some services do
@@ -453,8 +453,8 @@ fn makes(args: &QueryArgs) -> bool {
     !args.select.trim().is_empty() || !args.group_by.trim().is_empty()
 }
 
-/// How much of each item is checked. Output as JSON, and counted items, must be valid JSON. `-o
-/// raw` passes items through unchecked if the query does not read them.
+/// How much of each item is checked. Output as JSON, and counted items, must be valid JSON.
+/// `-o raw` passes items through unchecked if the query does not read them.
 fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
     if let Some(level) = args.level {
         return level.into();

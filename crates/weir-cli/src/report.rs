@@ -56,7 +56,7 @@ pub(crate) struct Failure {
 /// The exit code that shells report for SIGPIPE.
 const UNREAD: u8 = 141;
 
-/// Nobody reads standard output any more.
+/// The reader has closed standard output.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -258,7 +258,7 @@ pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
     })
 }
 
-/// Whether the error says that nobody reads standard output any more.
+/// Whether the error is that the reader has closed standard output.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.is::<Closed>()
 }

@@ -79,7 +79,7 @@ pub(crate) struct TailArgs {
     /// that is not JSON, every path is missing
     #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
-    /// A value for param('NAME') in --where: JSON, or else a text
+    /// A value for param('NAME') in --where: JSON, else a string
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parse_param, requires = "filter")]
     #[arg(hide_short_help = true)]
     params: Vec<(String, String)>,

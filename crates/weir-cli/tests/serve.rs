@@ -428,7 +428,7 @@ fn a_wall_clock_that_jumps_breaks_no_promise() {
         first,
         "the key is known, and nothing is written"
     );
-    // Waits for the lease of a second to end, not for a day.
+    // This claim blocks until the lease of a second ends, not for a day.
     let again = claim();
     assert!(again.contains("\"attempts\":2"), "{again}");
     signal(&served.child, "TERM");

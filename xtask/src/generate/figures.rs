@@ -1,9 +1,9 @@
 //! Generates the table of figures in the README from the records of the lab.
 //!
-//! `lab/figures.md` is the template of the table. It has references in braces: `{EXPERIMENT:
-//! COMPARED | WORKLOAD}` for a claim of the record (median and 95 % interval), `{EXPERIMENT:
-//! CONTENDER@WORKLOAD:METRIC}` for a claim or, if there is none, the median of a row, and `{record
-//! EXPERIMENT}` for the command and a link to the report.
+//! `lab/figures.md` is the template of the table. It has references in braces:
+//! - `{EXPERIMENT: COMPARED | WORKLOAD}` is a claim of the record: median and 95 % interval.
+//! - `{EXPERIMENT: CONTENDER@WORKLOAD:METRIC}` is a claim or, if there is none, the median of a row.
+//! - `{record EXPERIMENT}` is the command and a link to the report.
 //!
 //! Invariants:
 //! - Each figure comes from the newest committed record of its experiment.

@@ -85,8 +85,8 @@ fn index(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Missing decision numbers up to the highest one. Numbers that the index names, alone or in `NNNN
-/// to NNNN`, do not count.
+/// Missing decision numbers up to the highest one. Numbers that the index names, alone or as
+/// `NNNN to NNNN`, do not count.
 fn gaps(numbers: &[&str], index: &str) -> Vec<u32> {
     let number = |word: &str| {
         let digits = word.trim_matches(|letter: char| !letter.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! `weir bench read`.
+//! `weir bench read`: measures reads of pages or of single records.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! `weir bench tail`: one writer, many listeners.
+//! `weir bench tail`: measures one writer and many listeners.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! `weir bench write`.
+//! `weir bench write`: measures writes.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -69,7 +69,7 @@ impl Quakes {
         self.networks.keys().copied().collect()
     }
 
-    /// The strongest one.
+    /// The strongest earthquake.
     pub(super) fn strongest(&self) -> Option<Quake> {
         let stronger = |a: &&Quake, b: &&Quake| a.magnitude.total_cmp(&b.magnitude);
         self.all.iter().max_by(stronger).copied()

@@ -206,7 +206,7 @@ pub(super) fn bytes(n: u64) -> String {
     indicatif::DecimalBytes(n).to_string()
 }
 
-/// A duration in the unit that suits it.
+/// Formats a duration in a suitable unit.
 pub(super) fn time(time: std::time::Duration) -> String {
     let us = time.as_secs_f64() * 1e6;
     if us < 1_000.0 {

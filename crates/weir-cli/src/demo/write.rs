@@ -270,7 +270,7 @@ fn listen(
     Ok(last)
 }
 
-/// A line about an earthquake, from the record that a listener got.
+/// A line about an earthquake, from a received record.
 fn shown(topic: &str, record: &[u8]) -> anyhow::Result<String> {
     let quake: Value = serde_json::from_slice(record)?;
     let properties = &quake["properties"];

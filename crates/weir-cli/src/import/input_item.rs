@@ -13,12 +13,12 @@ pub(super) struct InputItem {
     pub(super) problem: Option<String>,
 }
 
-/// Why reading cannot go on.
+/// Why reading failed.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// The system.
+    /// An I/O error.
     Io(io::Error),
-    /// The document.
+    /// An error in the document.
     Wrong {
         /// Line, from 1.
         line: u64,

@@ -189,7 +189,7 @@ impl Array {
         Ok(())
     }
 
-    /// Reads what follows the array up to the end of the document.
+    /// Reads the rest of the document after the array.
     fn leave(&mut self) -> Result<(), Problem> {
         self.outside.pop();
         while let Some(open) = self.outside.pop() {
@@ -247,7 +247,7 @@ impl Array {
         loop {
             let chunk = self.input.fill_buf()?;
             if chunk.is_empty() {
-                // A bare number may end with the document.
+                // The end of the document may end a number or a word.
                 if depth == 0 && !text && any && self.outside.is_empty() {
                     return Ok(());
                 }
@@ -311,7 +311,7 @@ mod tests {
     use super::super::key_path::KeyPath;
     use super::*;
 
-    /// Reads the document in pieces of every size; all must agree.
+    /// Reads the document in pieces of every size, and asserts equal results.
     fn read(path: &str, text: &str) -> Result<Vec<(String, u64, u64)>, String> {
         let steps = path.parse::<KeyPath>().unwrap();
         let mut results = (1..=text.len().max(1)).map(|piece| {

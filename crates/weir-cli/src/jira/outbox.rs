@@ -1,4 +1,4 @@
-//! `weir jira push`, `outbox`, `resolve` and `fields`.
+//! `weir jira push`, `outbox`, `resolve` and `fields`: send and inspect queued changes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! `weir jira pull` and `weir jira watch`.
+//! `weir jira pull` and `weir jira watch`: synchronise the replica with the site.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! `weir program new`: creates a project for a program, ready to build.
 //!
-//! The files are in `templates/`; the libraries of the languages are in `programs/`. `cargo xtask
-//! wasm` writes, builds and runs a project of each language.
+//! The files are in `templates/`; the libraries of the languages are in `programs/`.
+//! `cargo xtask wasm` writes, builds and runs a project of each language.
 //!
 //! Invariants:
 //! - No existing file is changed.

@@ -43,7 +43,7 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
 /// Opens a file to read its uncompressed bytes from position `at` on.
 ///
 /// # Errors
-/// As [`open`], and `UnexpectedEof` when it has fewer bytes than `at`.
+/// Those of [`open`], and `UnexpectedEof` if the file has fewer bytes than `at`.
 pub(super) fn open_at(path: &Path, at: u64) -> io::Result<Box<dyn Read>> {
     let mut input = open(path)?;
     let passed = io::copy(&mut input.by_ref().take(at), &mut io::sink())?;

@@ -125,7 +125,7 @@ pub(crate) fn check_reachable(at: &str, member: &Member) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the node in a directory; an empty one joins a cluster first.
+/// Opens the node in a directory. An empty directory joins a cluster first.
 pub(crate) fn open(
     caller: &Caller,
     at: &str,

@@ -8,7 +8,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     missing_docs,
-    reason = "a test may fail by panicking, and says what it measured"
+    reason = "a test may fail by panicking, and prints its measurements"
 )]
 
 mod descriptors;

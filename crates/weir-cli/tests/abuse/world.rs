@@ -107,7 +107,8 @@ fn limited(directory: &Path, descriptors: Descriptors, group: Option<&Group>) ->
     command
 }
 
-/// How a server ends that gets so many descriptors; `None`: it serves, and was told to end.
+/// Starts a server with a limit of `descriptors`. Returns its exit status and output if it ends by
+/// itself; `None` if it serves, after which it is killed.
 pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
@@ -134,7 +135,7 @@ fn address(said: &str) -> Option<String> {
     said.contains("acknowledged").then_some(address)
 }
 
-/// The rest of the line after these words.
+/// The rest of the line after `words`.
 fn after(said: &str, words: &str) -> Option<String> {
     let (_, rest) = said.split_once(words)?;
     let (rest, _) = rest.split_once('\n')?;

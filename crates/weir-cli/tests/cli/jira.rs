@@ -18,7 +18,7 @@ struct Site {
 impl Site {
     #[allow(
         clippy::zombie_processes,
-        reason = "it is waited for when this is dropped"
+        reason = "dropping this waits for the process"
     )]
     fn new(place: &Place, options: &[&str]) -> Self {
         let mut child = place

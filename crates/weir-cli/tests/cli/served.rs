@@ -19,7 +19,7 @@ pub(crate) struct Served {
 impl Served {
     #[allow(
         clippy::zombie_processes,
-        reason = "it is waited for when this is dropped"
+        reason = "dropping this waits for the process"
     )]
     /// Serves the directory `data` at the given native address.
     pub(crate) fn new(place: &Place, native: &str, flags: &[&str]) -> Self {
