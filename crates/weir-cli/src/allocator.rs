@@ -16,8 +16,8 @@ unsafe extern "C" {
     safe fn mi_collect(force: bool);
 }
 
-/// Returns memory to the system that has been free for a second. Cheap if there is none. A server
-/// process calls this about once a second.
+/// Returns memory to the system that has been free for a second. Cheap if there is none; a
+/// server process calls it regularly.
 pub(crate) fn give_back() {
     mi_collect(false);
 }

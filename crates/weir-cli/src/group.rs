@@ -50,7 +50,7 @@ struct ClaimedRecords {
     /// Offsets of the records
     #[arg(required = true, value_name = "OFFSET")]
     offsets: Vec<u64>,
-    /// Claim number from the claim of the records
+    /// Number of the claim that returned the records
     #[arg(long, value_name = "CLAIM")]
     claim: u64,
 }

@@ -47,7 +47,7 @@ Examples:
     Create {
         /// Name of the principal that gets the token
         name: String,
-        /// A right of the token, once for each: 'put,read orders.**'
+        /// A right, such as 'put,read orders.**'; repeat the option for more rights
         #[arg(short, long = "right", value_name = "RIGHT", required = true)]
         rights: Vec<String>,
         /// Lifetime: a time like 12h or 90d, or never

@@ -84,7 +84,7 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Remove the records that the retention of the topic allows to remove
+    /// Remove the records that are past the retention of the topic
     #[command(after_long_help = "\
 A server does this by itself, once a minute. Offsets stay as they are; a reader that would miss
 something is told so.
