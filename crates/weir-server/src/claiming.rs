@@ -117,14 +117,15 @@ impl Claim {
         room.map_err(|_| NoLook::Busy)
     }
 
-    /// Waits until another attempt may find records. `frontier` is the frontier that the last
-    /// attempt saw; `seen` is the one of the attempt before.
+    /// Waits until another attempt may find records. `frontier` is the frontier of the last
+    /// attempt, and `seen` that of the attempt before it.
     pub(crate) async fn pause(&self, seen: &mut Option<u64>, frontier: u64, due_ms: Option<u64>) {
         let due = due_ms.map_or(LOOK_EVERY, |due| {
             Duration::from_millis(due.saturating_sub(self.shared.store.now_ms()).max(1))
         });
         let pause = (Instant::now() + due.min(LOOK_EVERY)).min(self.until);
-        // The topic has not changed since the last attempt, so do not wake for its current records.
+        // If the frontier has not moved, its later records were not available: do not wake for
+        // them.
         let stands = seen.replace(frontier) == Some(frontier);
         let reader = (self.shared.store).listen(&self.topic, ConsequenceOffset(frontier));
         tokio::select! {

@@ -1,9 +1,9 @@
 //! Serves a store: the native port and the HTTP edge of one process.
 //!
 //! A [`Server`] owns only its sockets and threads: the caller opens the store and closes it. The
-//! server reads no environment variable. It reads no files but those of identities, certificates
-//! and keys that its [`ServerConfig`] names. It uses the wall clock only for their expiry, for the
-//! expiry of streams, and for the audit.
+//! server reads no environment variable. It reads only the files of identities, certificates and
+//! keys that its [`ServerConfig`] names. It uses the wall clock only for the audit, and for the
+//! expiry of identities, certificates and streams.
 //!
 //! Invariants:
 //! - The crate implements no rule of the store (they are in `weir-core`).

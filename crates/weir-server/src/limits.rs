@@ -6,9 +6,9 @@ pub(crate) mod memory;
 pub(crate) mod minimum_rate;
 pub(crate) mod readers;
 
-/// Blank lines before a request line.
+/// Maximum number of blank lines before a request line.
 pub(crate) const HEAD_LINES_BLANK_MAX: usize = 2;
-/// Requests of one connection that may start before the response to the first one.
+/// Maximum number of requests of one connection that start before the response to the first one.
 pub(crate) const PIPELINE_MAX: usize = 64;
 /// Bytes of responses that are collected into one write.
 pub(crate) const GATHER_BYTES: usize = 64 << 10;
@@ -18,9 +18,9 @@ pub(crate) const INLINE_BYTES: usize = 16 << 10;
 pub(crate) const INPUT_BYTES: usize = 4 << 10;
 /// Largest single read, in bytes.
 pub(crate) const READ_BYTES: usize = 64 << 10;
-/// Bytes of a chunk's size line, extensions included.
+/// Maximum length of a chunk's size line in bytes, including extensions.
 pub(crate) const CHUNK_LINE_MAX: usize = 1 << 10;
-/// Bytes of the trailer after the last chunk.
+/// Maximum size in bytes of the trailer after the last chunk.
 pub(crate) const TRAILER_MAX: usize = 8 << 10;
 /// Seconds for which a connection that closes still reads, so that its last response arrives.
 pub(crate) const LINGER_SECONDS: u64 = 2;
@@ -50,13 +50,13 @@ pub(crate) const TAIL_BYTES: usize = 64 << 10;
 pub(crate) const PROGRESS_RECORDS: u64 = 1000;
 /// Milliseconds after which a client should retry when its idempotency key found the table full.
 pub(crate) const KEYS_FULL_RETRY_MS: u64 = 60_000;
-/// Bytes of an idempotency key.
+/// Maximum length of an idempotency key in bytes.
 pub(crate) const IDEMPOTENCY_KEY_MAX: usize = 255;
 /// The ratio of decoded to coded bytes is checked above this many decoded bytes.
 pub(crate) const RATIO_FROM_BYTES: usize = 1 << 20;
 /// Maximum ratio of decoded to coded bytes.
 pub(crate) const RATIO_MAX: usize = 200;
-/// Content codings of one body.
+/// Maximum number of content codings of one body.
 pub(crate) const CODINGS_MAX: usize = 2;
 /// Responses below this many bytes are not compressed.
 pub(crate) const COMPRESS_FROM_BYTES: usize = 1 << 10;
@@ -66,17 +66,17 @@ pub(crate) const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 pub(crate) const PREFLIGHT_SECONDS: u64 = 600;
 /// Milliseconds after which a client should retry, by default.
 pub(crate) const RETRY_MS: u64 = 1000;
-/// Streams of one HTTP/2 connection.
+/// Maximum number of streams of one HTTP/2 connection.
 pub(crate) const STREAMS_MAX: u32 = 100;
-/// Tails among the streams of one HTTP/2 connection.
+/// Maximum number of tails of one HTTP/2 connection.
 pub(crate) const TAILS_PER_CONNECTION_MAX: usize = 50;
-/// Attempts to write under a condition that is a list of tags.
+/// Maximum number of attempts to write under a condition that is a list of tags.
 pub(crate) const TAG_ATTEMPTS_MAX: usize = 8;
 /// Maximum number of records that a backward read examines together.
 pub(crate) const WINDOW_RECORDS_MAX: u64 = 1024;
 /// If a window has more bytes than this, the next window is smaller.
 pub(crate) const WINDOW_BYTES: usize = 256 << 10;
-/// Pieces of a topic's events that are cached for other tails at the same position.
+/// Maximum number of rendered pieces of a topic that are cached for other tails.
 pub(crate) const SHARED_PIECES: usize = 8;
 /// Number of tails of a topic from which they wake together instead of with each event.
 pub(crate) const CROWD: usize = 16;

@@ -1,7 +1,7 @@
 //! The counters of a server. Names and meanings: docs/operating/metrics.md.
 //!
-//! Labels come only from tables of this crate, so clients cannot increase the number of series. It
-//! is bounded by the resources with their methods, times the statuses.
+//! Labels come only from tables of this crate, so clients cannot increase the number of series.
+//! That number is bounded by the resources with their methods, times the statuses.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -161,7 +161,6 @@ impl Server {
 
     /// Reloads the files of identities, certificates and keys, as on a hang-up signal. Open
     /// connections remain, but a revoked right is denied to them too.
-    /// denied to them too.
     ///
     /// # Errors
     /// If one of the files is not valid. Then nothing has changed.
@@ -219,8 +218,8 @@ impl Server {
 }
 
 impl Bound {
-    /// Starts to serve a store; returns when clients can connect.
     /// Starts to serve a store. Returns when clients can connect.
+    ///
     /// # Errors
     /// If another process listens at a port, the Unix socket cannot be created, or threads cannot
     /// be started. Then nothing was started.
@@ -385,8 +384,8 @@ impl Drop for Server {
     }
 }
 
-/// Creates a runtime with as many threads as this process has processors. A single thread needs no
-/// scheduler of several threads.
+/// Creates a runtime with `threads` threads; 0: as many as this process has processors. A single
+/// thread uses the simpler scheduler.
 fn runtime(threads: usize) -> Result<Runtime, ServerError> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -475,7 +474,7 @@ async fn run(
             shared.phase.send_replace(Phase::Cut);
         }
     }
-    // After the end, a caller that waits may bind the ports again at once.
+    // Waits until the ports are closed, so that a caller can bind them again at once.
     ports.shutdown().await;
     looking.abort();
     beating.abort();

@@ -90,8 +90,8 @@ impl Drop for InUse {
 
 /// Returns the client id in the store for the session `client` of a principal. It is the first 16
 /// bytes of SHA-256 over the name and the id, each after its length in 8 bytes. Without a
-/// principal, it is `client` itself; so it is for the owner of the directory, who can access the
-/// files anyway.
+/// principal, the id is `client` itself. For the owner of the directory, too, because the owner can
+/// access the files anyway.
 pub(crate) fn stored(principal: &Principal, client: ClientId) -> ClientId {
     if client.is_none() || principal.name.is_empty() || principal.is_owner() {
         return client;

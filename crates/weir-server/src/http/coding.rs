@@ -1,4 +1,4 @@
-//! Content codings, both directions.
+//! Content codings of requests and responses.
 //!
 //! A body is decoded up to the limit of its resource and no further. A body that expands by an
 //! extreme ratio is refused early. Large bodies are coded on threads that may block.

@@ -82,8 +82,9 @@ struct Waiting {
     keep_alive: bool,
 }
 
-/// Whether a request may start before the waiting requests finish, with an equal result. The store
-/// orders writes, and reads change nothing; but a read must see the writes before it.
+/// Whether a request may start before the waiting requests finish without a change of any result.
+/// Writes keep their order in the store, and reads change nothing, but a read must see earlier
+/// writes.
 fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
     waiting.iter().all(|one| match one.started {
         Started::Commit(_) => writes,
@@ -478,7 +479,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     /// Returns the next piece, unless the client closes the connection first.
     async fn piece_of_tail(&mut self, source: &mut dyn Source) -> Result<Option<Bytes>, End> {
         if self.input.len() >= INPUT_BYTES {
-            // A client that sends so much while it follows a topic is not read any more.
+            // The input buffer is full, so nothing more is read while the tail runs.
             return Ok(source.next().await);
         }
         self.input.reserve(256);

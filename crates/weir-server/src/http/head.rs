@@ -408,7 +408,7 @@ impl Builder {
             self.host(host);
             rest = path;
         } else if !target.starts_with('/') && target != "*" {
-            // CONNECT is refused as a method; any other such target is malformed.
+            // A CONNECT request is refused later, because of its method. Other methods need a path.
             if self.head.method != Method::Other {
                 return Err(Bad::Syntax("the target of the request"));
             }

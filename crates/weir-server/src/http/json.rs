@@ -150,7 +150,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Returns the index of the first byte that is not JSON; `None` if all bytes are. Builds no tree.
+/// Returns the index of the first byte that is not JSON; `None` if the whole input is JSON. Builds
+/// no tree.
 pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

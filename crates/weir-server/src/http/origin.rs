@@ -52,8 +52,8 @@ pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Probl
         return Ok(());
     }
     if let Ok(ip) = name.parse::<IpAddr>() {
-        // DNS rebinding needs a name, so an address is safe. Any address is accepted if the server
-        // listens on one that others can reach.
+        // DNS rebinding needs a name, so an address is safe. If the server listens on an address
+        // that others can reach, any address is accepted.
         let open = config
             .http
             .is_some_and(|address| !address.0.ip().is_loopback());

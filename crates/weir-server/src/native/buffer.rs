@@ -1,4 +1,4 @@
-//! Bytes that were received and not read, and bytes to send.
+//! The receive and send buffers of a connection.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -577,7 +577,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.marks_due().map_or(due, |marks| marks.min(due))
     }
 
-    /// When the listeners should report how far the store has applied.
+    /// Time of the next mark, if any listener wants marks.
     fn marks_due(&self) -> Option<Instant> {
         if self.closing != Closing::No || !self.out.is_empty() {
             return None;

@@ -424,7 +424,7 @@ mod tests {
         let first = work(&mut one, 1);
         assert!(first.begun.recv().is_ok());
         one.forget(1);
-        // These wait for the first to end, and occupy no shared permit.
+        // The second and third tasks wait for the first one, and occupy no shared permit.
         let second = work(&mut one, 2);
         one.forget(2);
         let third = work(&mut one, 3);

@@ -180,7 +180,7 @@ impl Listeners {
             After::Time(_) => reader.seek(sought.unwrap_or_default()),
             After::Latest => {
                 reader.seek(ConsequenceOffset(last));
-                // Without new records afterwards, no key may be left out.
+                // Without `follow`, no new records arrive later, so no key may be left out.
                 let upto = if listen.follow { last } else { u64::MAX };
                 replay = (last != 0).then(|| Replay {
                     prefix: listen.prefix.unwrap_or_default().into(),
@@ -609,7 +609,7 @@ impl Listener {
             scratch.reserve_exact(bytes);
         }
         page.write_to(&mut scratch);
-        // Freed before its bytes are copied again.
+        // Free the page before its bytes are copied again.
         drop(page);
         if hands.out.is_long(bytes) {
             hands.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);

@@ -193,7 +193,7 @@ fn any(about: About) -> Option<One> {
 
 fn of_tag(tag: &str, about: About) -> Option<One> {
     let text = tag.strip_prefix('"')?.strip_suffix('"')?;
-    // A coded response has a suffix in its tag; the resource is equal.
+    // The tag of a coded response has a suffix, which does not change the resource.
     let text = text.split_once('-').map_or(text, |(text, _)| text);
     match about {
         About::Events => offset_of(text.strip_prefix('o')?).map(One::TopicOffset),

@@ -20,7 +20,7 @@ use crate::http::reply::Reply;
 use crate::security::{Denied, Principal, Right};
 use crate::shared::Shared;
 
-/// The origin of a request.
+/// The connection of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// The principal that the connection itself authenticates.
@@ -35,7 +35,7 @@ pub(crate) struct Edge {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hub: Hub,
     pub(crate) ds: Streams,
-    /// Returns the OpenAPI description of the interface.
+    /// Returns the `OpenAPI` description of the interface.
     pub(crate) description: fn() -> &'static str,
     /// First half of the request ids; the second half is a counter.
     run: u64,
@@ -75,7 +75,7 @@ impl Drop for Keyed {
 }
 
 impl Edge {
-    /// `description` returns the OpenAPI description of the interface.
+    /// `description` returns the `OpenAPI` document.
     pub(crate) fn new(shared: Arc<Shared>, description: fn() -> &'static str) -> Self {
         // Ids need not be secret. They must only differ from those of an earlier run.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -4,8 +4,8 @@
 //! many tails, the task pauses so that events accumulate. So a thousand tails cost a thousand
 //! writes for each pause, not for each event. Tails at one position share the rendered events.
 //!
-//! Invariant: a topic in the list has a task, and a task that ends removes its topic. Both happen
-//! under the lock of the list, as does joining.
+//! Invariant: a topic in the list has a task, and a task that ends removes its topic. Adding,
+//! removing and joining a topic happen under the lock of the list.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};

@@ -57,8 +57,8 @@ impl Live {
         }
     }
 
-    /// Marks the current news as seen. Call it before a read: news that arrive during the read then
-    /// end the next wait.
+    /// Marks the current news as seen. Call it before a read: news during the read then ends the
+    /// next wait.
     pub(super) fn mark_seen(&mut self) {
         self.news.borrow_and_update();
     }

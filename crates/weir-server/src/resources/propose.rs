@@ -112,7 +112,7 @@ pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
     }
 }
 
-/// Charges the fuel that a program used to the principal.
+/// Charges the principal for the fuel that a program used.
 pub(crate) fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
     if let Some(fuel) = outcome
         .commit()

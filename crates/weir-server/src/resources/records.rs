@@ -44,7 +44,7 @@ impl Form {
         }
     }
 
-    /// A letter that distinguishes the tags of the formats.
+    /// A letter in entity tags that distinguishes the formats.
     pub(crate) const fn letter(self) -> char {
         match self {
             Self::Json => 'j',

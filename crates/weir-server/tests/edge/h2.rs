@@ -63,7 +63,7 @@ impl Client {
     /// Waits until the server has closed the connection.
     async fn ended(self) {
         drop(self.requests);
-        // The end may be an error or regular.
+        // The connection may end with or without an error.
         let _ = self.connection.await.unwrap();
     }
 }

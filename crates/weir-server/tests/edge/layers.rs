@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The layers, lowest first, as the module documentation of the crate has them.
+/// The layers, lowest first, as the documentation of the crate lists them.
 const LAYERS: [&[&str]; 11] = [
     &["config", "phase"],
     &["limits", "metrics"],
@@ -32,7 +32,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Names that follow `crate::` in code, tests left out.
+/// Returns the names that follow `crate::` in the code, without tests.
 fn imports(text: &str) -> Vec<String> {
     let (code, _) = text
         .split_once("#[cfg(test)]\nmod tests")

@@ -239,7 +239,7 @@ fn many_thousand_keys_are_kept_and_take_no_session() {
             assert!(all, "up to {n}");
         }
     }
-    // And as many as on a busy day, proposed directly to the store.
+    // As many keys as on a busy day, proposed directly to the store.
     let ids = (1_u128..=120_000).map(|n| weir_core::ClientId(n.to_be_bytes()));
     let put = weir_core::Operation::Put {
         key: b"",

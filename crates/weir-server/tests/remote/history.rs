@@ -131,7 +131,7 @@ fn judge(events: &[Event]) -> Versions {
     let mut now = [0_u64; KEYS.len()];
     let mut latest_question = 0;
     for event in writes {
-        // No write may follow a write that was called after this one returned.
+        // No earlier write in this order may have been called after this write returned.
         assert!(event.answered > latest_question, "{event:?}");
         latest_question = latest_question.max(event.asked);
         let holds = match event.call {
@@ -169,8 +169,8 @@ fn check(events: &[Event]) {
     }
     for event in events {
         let Call::Get(at) = event.call else { continue };
-        // Writes that returned before the call precede the read. Writes that were called after it
-        // returned follow it.
+        // Writes that returned before the read was called precede the read. Writes that were called
+        // after the read returned follow it.
         let before = answered.range(..event.asked).map(|(_, n)| *n).max();
         let low = before.unwrap_or(0);
         let after = asked.range(event.answered..).map(|(_, n)| *n).min();

@@ -658,7 +658,7 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
         for (on_bad_item, expected) in [
             (BadItem::Error, [first, fault].as_slice()),
             (BadItem::Skip, &[first, last, "skipped 1"]),
-            // The comparison is false for a missing value.
+            // An undefined result does not match the filter, and is not counted as skipped.
             (BadItem::Undefined, &[first, last, "skipped 0"]),
         ] {
             for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {

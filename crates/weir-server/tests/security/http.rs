@@ -298,8 +298,7 @@ fn each_write_needs_the_rights_of_what_it_does() {
             }
             let before = world.store.topic("t.a").unwrap().last;
             let denied = ask(&world, line, &[&bearer(token), kind], body);
-            // The response to a batch in progress reports it; items after the denial are not
-            // written.
+            // A batch that has started reports the denial; items after it are not written.
             assert!(denied.contains("\"right\":"), "{line} {body}: {denied}");
             assert!(
                 denied.starts_with("http/1.1 403 "),

@@ -143,7 +143,7 @@ fn the_name_in_a_certificate_is_the_principal() {
         let own = own.map(|(certificate, key)| (certificate.as_str(), key.as_str()));
         Peer::secure(world.native, "localhost", client(roots, own))
     };
-    // Any name of the certificate that is a known identity.
+    // Any name of the certificate may be the known identity.
     let own = clients.sign(&["desk.example", "loader.example"]);
     let mut peer = connect(Some(&own)).unwrap();
     is(&peer.hello(""), "_notice_hello");

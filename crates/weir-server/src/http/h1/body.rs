@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for Body
     }
 }
 
-/// A stream that returns bytes read earlier before it reads on.
+/// A stream that first returns bytes that were read earlier.
 #[derive(Debug)]
 pub(crate) struct Rewound<S> {
     first: Bytes,

@@ -1,8 +1,8 @@
-//! How an HTTP/1.1 connection parses bytes that arrive in pieces, without a connection. This is the
-//! interface for tests and fuzzers.
+//! Parses HTTP/1.1 from bytes that arrive in pieces, without a connection. Tests and fuzzers use
+//! this module.
 //!
-//! It calls the code of the connection for heads and bodies, and adds no rule. Invariant: the
-//! result does not depend on where the pieces end.
+//! The module calls the code of the connection for heads and bodies, and adds no rule. Invariant:
+//! the result does not depend on where the pieces end.
 
 use bytes::BytesMut;
 

@@ -16,7 +16,7 @@ use crate::sessions::{SESSIONS_FULL, Shut};
 /// Name and version of this server.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
-/// Retry pause for a client whose pending outcomes exceed the free budget.
+/// Retry pause for a client whose stored outcomes exceed the free memory budget.
 const ROOM_RETRY_MS: u64 = 200;
 
 /// Retry pause for a principal that already has its maximum number of sessions.

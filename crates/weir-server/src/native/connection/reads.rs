@@ -366,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut bytes = Vec::new();
         bytes.reserve_exact(size);
         page.write_to(&mut bytes);
-        // Freed before the response is copied again.
+        // Free the page before the response is copied again.
         drop(page);
         if self.out.is_long(size) {
             self.out.bytes.reserve_exact(size + PACKET_HEAD_BYTES);

@@ -51,7 +51,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
         _ => {}
     }
     if let Some(fork) = &asked.fork {
-        // Opening the source removes it if it has expired, before the fork waits for it.
+        // Opening the source removes it if it has expired.
         source_of(fork, open(edge, &fork.from).await)?;
     }
     let ordered = asked.fork.is_some() || asked.expiry.is_some();

@@ -1,5 +1,5 @@
-//! Server-sent events of a stream: `data`, and after each of them a `control` with the position of
-//! the reader.
+//! Server-sent events of a stream: each `data` is followed by a `control` with the position of the
+//! reader.
 //!
 //! A reader is only a position, as in [`tail`](crate::resources::events::tail). Text is split at
 //! CR, LF or CR LF, as in server-sent events, so the kind of line end is lost. Bytes are sent in

@@ -139,7 +139,7 @@ impl View {
         }
     }
 
-    /// Creates a problem that reports the state of the stream to a writer.
+    /// Creates a problem with the state of the stream that a writer needs.
     pub(crate) fn refuse(&self, kind: Kind, detail: &str) -> Problem {
         let problem = Problem::new(kind, detail);
         let problem = problem.field("stream-next-offset", place::write(self.tail));
