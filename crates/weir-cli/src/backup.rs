@@ -19,7 +19,7 @@ Examples:
   weir put orders x && weir backup ./copy
   weir put orders x && weir backup ./second -o json && weir verify ./second")]
 pub(crate) struct BackupArgs {
-    /// Directory to create; it must not exist or be empty
+    /// Target directory; it must be new or empty
     target: PathBuf,
 }
 

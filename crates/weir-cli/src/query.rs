@@ -158,7 +158,8 @@ pub(crate) struct QueryArgs {
     checkpoint: Option<PathBuf>,
     /// Pipe the results to this shell command
     ///
-    /// The exit code is that of the command. A checkpoint names only what the command has read.
+    /// The exit code is that of the command. A checkpoint covers only results that the command has
+    /// read.
     #[arg(long, value_name = "COMMAND", conflicts_with = "explain")]
     into: Option<String>,
     /// Continue without this file of the first run, and without its remaining rows
@@ -328,7 +329,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         Err(error) => (Err(error), None),
     };
     let code = consumer.end(result)?;
-    // Only after a consumer has ended is it known that it has processed what it has read.
+    // A consumer has certainly processed the results that it has read only once it has ended.
     if code == ExitCode::SUCCESS
         && let (Some(path), Some(place)) = (&args.checkpoint, last)
     {

@@ -32,7 +32,7 @@ Examples:
   weir put orders x && weir repair --dry-run
   weir put orders x && weir repair ./repaired && weir verify ./repaired -o json")]
 pub(crate) struct RepairArgs {
-    /// Directory to create; it must not exist or be empty
+    /// Target directory; it must be new or empty
     #[arg(required_unless_present = "dry_run")]
     target: Option<PathBuf>,
     /// Report what would be kept and lost, and write nothing

@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct RestoreArgs {
     /// Directory of the backup
     backup: PathBuf,
-    /// Directory to create; it must not exist or be empty
+    /// Target directory; it must be new or empty
     target: PathBuf,
 }
 

@@ -9,7 +9,7 @@ pub(super) struct InputItem {
     pub(super) line: u64,
     /// Column of its first byte, from 1.
     pub(super) column: u64,
-    /// Why it cannot be used.
+    /// Why the item is unusable; `None` if it is usable.
     pub(super) problem: Option<String>,
 }
 
