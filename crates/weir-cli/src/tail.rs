@@ -75,8 +75,8 @@ pub(crate) struct TailArgs {
     /// Only records whose key begins with this
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
-    /// Only records for which this is true, in the language of `weir query --where`; in a value
-    /// that is not JSON, every path is missing
+    /// Only records for which this is true, in the language of `weir query --where`; a value that
+    /// is not JSON has no paths
     #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
     /// A value for param('NAME') in --where: JSON, else a string
