@@ -1,5 +1,5 @@
-//! The interface `weir1`: what each imported function does, once for all
-//! engines. Pointers are checked here, against the memory as it is now.
+//! The interface `weir1`: the implementation of each imported function, shared by all engines. This
+//! module checks every pointer against the current size of the memory.
 
 use weir_core::call_context::{CallContext, Stop};
 use weir_core::exact::{to_i32, to_i64};
@@ -10,11 +10,11 @@ use crate::lines::Lines;
 
 /// Name of the module that a program imports from.
 pub(crate) const MODULE: &str = "weir1";
-/// Function that returns the version of the interface.
+/// Exported function that returns the version of the interface.
 pub(crate) const VERSION_NAME: &str = "weir_abi";
-/// Version that it must return.
+/// The only supported version.
 pub(crate) const VERSION: i32 = 1;
-/// Function that returns the version of the layout of the state.
+/// Exported function that returns the version of the layout of the state.
 pub(crate) const STATE_VERSION_NAME: &str = "weir_state";
 
 /// Bytes of a page of linear memory.
@@ -22,26 +22,27 @@ pub(crate) const PAGE_BYTES: u64 = 65_536;
 
 /// Fuel of every call of a host function.
 const CALL_FUEL: u64 = 100;
-/// Fuel of an emitted record, on top.
+/// Additional fuel of an emitted record.
 const EMIT_FUEL: u64 = 500;
-/// Fuel of looking an entry up, on top; and of each path of JSON and each of
-/// its steps, which become a tree.
+/// Additional fuel of each lookup of an entry. Also the fuel of each JSON path and of each of its
+/// steps, which become a tree.
 const LOOKUP_FUEL: u64 = 100;
-/// Fuel of changing an entry of the state, on top: it may have to be put back.
+/// Additional fuel of each change of an entry of the state, because the old value is kept for a
+/// rollback.
 const CHANGE_FUEL: u64 = 200;
 /// Fuel of each hashed byte.
 const HASH_BYTE_FUEL: u64 = 4;
-/// Fuel of each byte of JSON for each time that it may be walked over: the
-/// slowest kernel's time, since all nodes must agree.
+/// Fuel of each byte of JSON, for each pass over it. It covers the slowest kernel, because all
+/// nodes must agree.
 const JSON_BYTE_FUEL: u64 = 2;
-/// Fuel of each byte of the paths, before they are read.
+/// Fuel of each byte of the paths, charged before they are parsed.
 const PATH_BYTE_FUEL: u64 = 16;
-/// Bytes of all paths of a call.
+/// Maximum size of all paths of a call, in bytes.
 const PATHS_BYTES_MAX: usize = 4096;
-/// Bytes of what is known of a value that was found.
+/// Bytes that `json_find` writes for each path.
 const FOUND_BYTES: usize = 12;
 
-/// Name of the exported function of an entry.
+/// Name of the exported function for an entry point.
 pub(crate) fn entry_name(entry: Entry) -> &'static str {
     match entry {
         Entry::Init => "weir_init",
@@ -50,7 +51,7 @@ pub(crate) fn entry_name(entry: Entry) -> &'static str {
     }
 }
 
-/// Imported functions: name, number of `i32` parameters, result.
+/// Imported functions: name, number of `i32` parameters, type of the result.
 pub(crate) const IMPORTS: [(&str, usize, Returns); 16] = [
     ("input_info", 1, Returns::Nothing),
     ("input_read", 4, Returns::I32),
@@ -70,7 +71,7 @@ pub(crate) const IMPORTS: [(&str, usize, Returns); 16] = [
     ("log", 3, Returns::Nothing),
 ];
 
-/// What an imported function returns.
+/// The type of the result of an imported function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returns {
     Nothing,
@@ -78,8 +79,8 @@ pub(crate) enum Returns {
     I64,
 }
 
-/// A finished host call: its result, and where it wrote into the guest's
-/// memory: first byte and number.
+/// A finished host call: its result, and where it wrote into the memory of the guest (first byte,
+/// number of bytes).
 pub(crate) struct Done {
     pub(crate) result: i64,
     pub(crate) wrote: (usize, usize),
@@ -96,9 +97,8 @@ impl Done {
     }
 }
 
-/// The fuel that a call of a host function may use. What it costs is paid
-/// before it is done, and what is not paid is not done: a call that runs out of
-/// fuel must not have made anybody work.
+/// The fuel that a host call may use. A call is charged before it is executed, so a call that runs
+/// out of fuel causes no work.
 pub(crate) struct Purse {
     left: u64,
     paid: u64,
@@ -123,7 +123,7 @@ impl Purse {
         Ok(())
     }
 
-    /// For a call that moves so many bytes, and for what it does beside that.
+    /// Charges a call that moves `bytes` bytes; `beside` is the fuel of its other work.
     fn moves(&mut self, bytes: usize, beside: u64) -> Result<(), Stop> {
         self.pay(CALL_FUEL + beside + bytes as u64 / 8)
     }
@@ -136,7 +136,7 @@ fn size(value: i32) -> usize {
     value.cast_unsigned() as usize
 }
 
-/// A piece of the guest's memory.
+/// A part of the memory of the guest.
 fn piece(memory: &[u8], ptr: i32, len: i32) -> Result<&[u8], Stop> {
     let (from, len) = (size(ptr), size(len));
     let end = from.checked_add(len).ok_or(BAD_POINTER)?;
@@ -158,8 +158,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     len
 }
 
-/// Copies a value from `off` on into the guest; the full length is returned.
-/// The key was looked for, and is paid for: it was compared with others.
+/// Copies a value into the guest, starting at `off`. Returns the full length. The bytes of the key
+/// are charged too, because the lookup compares them.
 fn hand(
     memory: &mut [u8],
     value: Option<&[u8]>,
@@ -263,7 +263,7 @@ pub(crate) fn reject_text(
     (ptr, len): (i32, i32),
 ) -> Result<Done, Stop> {
     let text = piece(m, ptr, len)?;
-    // A text that is too long is refused unread.
+    // A text that is too long is rejected before it is charged.
     d.reject_text(text)?;
     p.moves(text.len(), 0)?;
     Ok(Done::NOTHING)
@@ -361,14 +361,14 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
 }
 
-/// Nothing that can be looked through: the byte at fault is handed over.
+/// The input is not valid JSON. The position of the first wrong byte is written.
 const NOT_JSON: i64 = -1;
-/// The paths cannot be used.
+/// A path is invalid.
 const NOT_PATHS: i64 = -2;
 
-/// Finds values in a part of the input by their paths, one path a line. With
-/// `flags` 1 the whole part must be JSON as in RFC 8259; otherwise it is checked
-/// only as far as a fault could change what is found.
+/// Finds values in a part of the input by their paths, one path per line. With `flags` 1 the whole
+/// part must be JSON as in RFC 8259. Otherwise it is checked only as far as an error could change
+/// the results.
 pub(crate) fn json_find(
     m: &mut [u8],
     d: &CallContext,
@@ -383,7 +383,7 @@ pub(crate) fn json_find(
     };
     let input = d.input(what.cast_unsigned(), 0)?;
     if text.len() > PATHS_BYTES_MAX {
-        // Refused unread.
+        // Rejected before the paths are parsed.
         p.moves(0, 0)?;
         return Ok(Done::told(NOT_PATHS));
     }
@@ -424,13 +424,13 @@ pub(crate) fn json_find(
     Ok(done(found, to.len()))
 }
 
-/// Fuel of a search through `bytes` bytes: for each byte, the most often that
-/// the paths may need it.
+/// Fuel of a search through `bytes` bytes. Each byte is charged for the largest number of passes
+/// that the paths may need.
 fn looking(bytes: usize, wanted: &Plan) -> u64 {
     bytes as u64 * JSON_BYTE_FUEL * wanted.paths().work() / PASS_WORK
 }
 
-/// What is looked for; nothing when it is not understood.
+/// The plan for the paths; `None` if one of them is invalid.
 fn asked(text: &[u8], level: Level) -> Option<Plan> {
     let lines = std::str::from_utf8(text).ok()?.split('\n');
     let paths: Result<Vec<Path>, _> = lines.map(Path::parse).collect();
@@ -450,8 +450,8 @@ pub(crate) fn log(
     Ok(Done::NOTHING)
 }
 
-/// Links all functions of `weir1` into a linker of either engine, whose
-/// interfaces differ in the name of the crate only.
+/// Links all functions of `weir1` into a linker of one engine. The interfaces of both engines
+/// differ only in the name of the crate.
 macro_rules! link_all {
     ($engine:ident, $linker:expr, $stop:path, $lines:expr) => {{
         use $crate::abi::{self, Done, Purse};

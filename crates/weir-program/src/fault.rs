@@ -1,6 +1,6 @@
-//! Why some code is no program: a rule that it breaks, or its format.
+//! Why code is not a valid program: it breaks a rule, or its format is wrong.
 
-/// Why a walk through a module ended.
+/// Why the check of a module failed.
 pub(crate) enum Fault {
     Rule(String),
     Format(wasmparser::BinaryReaderError),

@@ -1,28 +1,27 @@
-//! The memory of a fresh instance, as far as it is not zeros.
+//! The initial contents of a memory, without its zeros.
 //!
-//! A module of 200 bytes may begin with 16 MiB of zeros, and a store may have
-//! many modules. Invariant: this module keeps only the bytes that data segments
-//! wrote, so never more than the size of the module.
+//! A module of 200 bytes may start with 16 MiB of zeros, and a store may have many modules.
+//! Invariant: this module keeps only the bytes that data segments wrote, so never more than the
+//! size of the module.
 
 use std::ops::Range;
 
-/// Bytes of a cell by which a memory is looked through whose segments are not
-/// known.
+/// Size of the cells that are compared with zero if the data segments are not known, in bytes.
 const CELL_BYTES: usize = 64;
 
-/// See the module.
+/// The initial contents of a memory.
 #[derive(Debug, Default)]
 pub(crate) struct First {
-    /// Length of the whole memory.
+    /// Length of the whole memory in bytes.
     len: usize,
-    /// Parts that do not overlap, ascending: where each begins, and where its
-    /// bytes do.
+    /// Parts that do not overlap, in ascending order: the start of each part in the memory, and in
+    /// `bytes`.
     parts: Vec<(usize, usize)>,
     bytes: Vec<u8>,
 }
 
 impl First {
-    /// What is in `memory`, of which nothing was written but these segments.
+    /// The contents of `memory`, to which only these segments were written.
     pub(crate) fn of_segments(memory: &[u8], segments: &[(usize, Vec<u8>)]) -> Self {
         let mut ranges: Vec<Range<usize>> = segments
             .iter()
@@ -32,14 +31,14 @@ impl First {
         Self::of_ranges(memory, ranges.into_iter())
     }
 
-    /// What is not zero in `memory`. O(length).
+    /// The parts of `memory` that are not zero. O(length).
     pub(crate) fn of_memory(memory: &[u8]) -> Self {
         let cells = (0..).step_by(CELL_BYTES).zip(memory.chunks(CELL_BYTES));
         let used = cells.filter(|(_, cell)| cell.iter().any(|byte| *byte != 0));
         Self::of_ranges(memory, used.map(|(at, cell)| at..at + cell.len()))
     }
 
-    /// Takes ranges over in the order of their starts.
+    /// Stores ranges, which are in the order of their starts.
     fn of_ranges(memory: &[u8], ranges: impl Iterator<Item = Range<usize>>) -> Self {
         let mut first = Self {
             len: memory.len(),
@@ -62,17 +61,17 @@ impl First {
         first
     }
 
-    /// Length of the whole memory.
+    /// Length of the whole memory in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes that this takes.
+    /// Bytes of memory that this value uses.
     pub(crate) fn taken(&self) -> u64 {
         (self.bytes.len() + self.parts.len() * size_of::<(usize, usize)>()) as u64
     }
 
-    /// Puts a part of a memory back as it was at first. O(part + log parts).
+    /// Restores the initial contents of a part of a memory. O(part + log parts).
     pub(crate) fn restore(&self, part: Range<usize>, memory: &mut [u8]) {
         let Some(to) = memory.get_mut(part.clone()) else {
             return;
@@ -95,7 +94,7 @@ impl First {
         }
     }
 
-    /// Puts zeros where a fresh memory has none.
+    /// Writes zeros to every part whose initial contents are not zero.
     pub(crate) fn wipe(&self, memory: &mut [u8]) {
         for index in 0..self.parts.len() {
             if let Some((at, bytes)) = self.part(index)

@@ -1,12 +1,11 @@
-//! Fuel that instances cost beside the instructions that they run: for a new
-//! instance, and for memory that is reset after a call.
+//! Fuel of instances in addition to their instructions: for a new instance, and for memory that is
+//! restored after a call.
 //!
-//! An instance is dropped after a call that failed or grew its memory, and
-//! after each call of a module that changes tables or drops segments. The topic
-//! is charged for the next instance after the call, and beyond the limit of the
-//! call: the charge cannot make the call fail. It depends on the module and on
-//! the call alone, so that every node charges the same. The host does not know
-//! which pages a call read: it charges for those that the call can have read.
+//! An instance is dropped after a call that failed or grew its memory, and after each call of a
+//! module that changes tables or drops segments. The topic is charged for the next instance after
+//! the call, and beyond the limit of the call, so the charge cannot make the call fail. The charge
+//! depends only on the module and the call, so every node charges the same. The host does not know
+//! which pages a call read, so it charges for the pages that the call can have read.
 
 use std::ops::Range;
 
@@ -14,31 +13,31 @@ use weir_core::limits::MEMORY_BYTES_DEFAULT;
 
 use crate::report::Report;
 
-/// Fuel of a fresh instance.
+/// Fuel of a new instance.
 const FRESH_FUEL: u64 = 8_000;
-/// Fuel of each of its globals.
+/// Fuel of each global of a new instance.
 const GLOBAL_FUEL: u64 = 5;
 /// Fuel of a page of memory that is written for the first time, by data
 /// segments or by the call.
 const WRITTEN_FUEL: u64 = 1_000;
-/// Fuel of a page that may have been read for the first time, within the first
-/// [`READ_BYTES`] of a memory. It is low so that a program stays cheap that
-/// allocates in such a memory, and so grows it in each call.
+/// Fuel of a page that may have been read for the first time, within the first [`READ_BYTES`] of a
+/// memory. It is low, so that programs that allocate in such a memory, and so grow it in each call,
+/// stay cheap.
 const READ_FUEL: u64 = 100;
-/// Fuel of a page beyond them that may have been read for the first time.
+/// Fuel of a page after the first [`READ_BYTES`] that may have been read for the first time.
 const READ_MORE_FUEL: u64 = 400;
-/// Memory that a topic allows by default.
+/// Default memory limit of a topic.
 const READ_BYTES: u64 = MEMORY_BYTES_DEFAULT;
 /// Fuel of the cheapest instructions that read a page.
 const TOUCH_FUEL: u64 = 2;
-/// Bytes of a page that the operating system maps.
+/// Size of a page of the operating system, in bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Bytes that are reset after a call without a charge.
+/// Bytes that are restored after a call without a charge.
 const FREE_BYTES: u64 = 64 << 10;
 /// Bytes beyond [`FREE_BYTES`] that cost one unit of fuel.
 const BACK_BYTES: u64 = 128;
 
-/// Pages that a data segment may touch, wherever it begins.
+/// Upper bound of the pages that a data segment of this size touches.
 pub(crate) fn pages_of(segment_bytes: usize) -> u64 {
     match segment_bytes as u64 {
         0 => 0,
@@ -67,7 +66,7 @@ pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kep
         + (read - first) * READ_MORE_FUEL
 }
 
-/// Fuel of `bytes` of memory that are reset after a call, or compared to be kept.
+/// Fuel of `bytes` of memory that are restored after a call, or compared in order to keep them.
 pub(crate) fn put_back(bytes: u64) -> u64 {
     bytes.saturating_sub(FREE_BYTES) / BACK_BYTES
 }

@@ -1,5 +1,4 @@
-//! What both engines share: limits of a module, and a memory of what was
-//! compiled.
+//! Shared by both engines: the limits of a module, and a cache of compiled modules.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,8 +10,8 @@ use weir_core::{CodeHash, Refusal};
 use crate::abi;
 use crate::worker::{Lost, Worker};
 
-/// Limits of a module, checked before anything is compiled. They decide
-/// outcomes, so a change of one needs a new number of the meter.
+/// Limits of a module, checked before compilation. They decide outcomes, so a change needs a new
+/// number of the meter.
 pub mod limits {
     /// Bytes of a module.
     pub const MODULE_BYTES_MAX: usize = 1 << 20;
@@ -20,8 +19,8 @@ pub mod limits {
     pub const FUNCTION_BYTES_MAX: usize = 128 << 10;
     /// Functions of a module.
     pub const FUNCTIONS_MAX: u32 = 10_000;
-    /// Types, imports, globals and exports of a module, each kind: an instance
-    /// has a place for each import and global, and there are many instances.
+    /// Types, imports, globals and exports of a module, each kind. Each instance has memory for
+    /// every import and global, and there are many instances.
     pub const ITEMS_MAX: u32 = 10_000;
     /// Elements of a table.
     pub const TABLE_ELEMENTS_MAX: u64 = 10_000;
@@ -35,44 +34,43 @@ pub mod limits {
     pub const LOCALS_MAX: u64 = 4096;
     /// Local variables of all functions of a module.
     pub const LOCALS_TOTAL_MAX: u64 = 200_000;
-    /// Blocks within each other in a function.
+    /// Depth of nested blocks in a function.
     pub const NESTING_MAX: usize = 4096;
-    /// Blocks, loops, branches and targets of branch tables in a function. A
-    /// compiler's time grows with their square.
+    /// Blocks, loops, branches and targets of branch tables in a function. The time of a compiler
+    /// grows with their square.
     pub const BRANCHES_MAX: u64 = 8192;
     /// As `BRANCHES_MAX`, in all functions of a module.
     pub const BRANCHES_TOTAL_MAX: u64 = 100_000;
-    /// Units of work to compile a function, about microseconds (this crate's
-    /// README).
+    /// Units of work to compile a function. A unit is about a microsecond (README of this crate).
     pub const WORK_FUNCTION_MAX: u64 = 500_000;
     /// As `WORK_FUNCTION_MAX`, for a module.
     pub const WORK_MAX: u64 = 2_000_000;
-    /// Stack that nested calls of one entry may take, in the units of the stack
-    /// meter: about a byte of the frame of a function that calls others.
+    /// Stack that nested calls of one entry may use, in units of the stack meter. A unit is about a
+    /// byte of the frame of a function that calls others.
     pub const STACK_UNITS_MAX: u32 = 1 << 20;
-    /// Bytes of native stack that the compiled code of these calls may take. The
-    /// worst frame that a test found takes less than half of what this allows
-    /// for each unit, and the remainder holds the frame of the last function.
+    /// Bytes of native stack that the compiled code of these calls may use. The worst frame in the
+    /// tests uses less than half of the bytes per unit. The remainder is for the frame of the last
+    /// function.
     pub const NATIVE_STACK_BYTES_MAX: usize = 4 << 20;
     /// Bytes of native stack for the host functions that the last call calls.
     pub const HOST_STACK_BYTES: usize = 512 << 10;
-    /// Compiled modules that no topic runs but are kept for the next one.
+    /// Compiled modules that are kept although no topic runs them.
     pub const IDLE_MODULES_MAX: usize = 32;
-    /// Modules whose refusal is remembered.
+    /// Modules whose rejection is remembered.
     pub const REFUSED_MODULES_MAX: usize = 256;
-    /// Instances that wait for their next call. A topic beyond that gets a
-    /// fresh one for each call, because every one takes address space.
+    /// Instances that are kept for their next call. Any further topic gets a new instance for each
+    /// call, because every instance reserves address space.
     pub const WARM_INSTANCES_MAX: usize = 4096;
-    /// Bytes of their memories, and of what the memories of fresh ones hold.
+    /// Bytes of the memories of kept instances, and of the stored initial contents of memories.
     pub const WARM_BYTES_MAX: u64 = 1 << 30;
-    /// Fuel of the call that asks for the version of the interface.
+    /// Fuel of the call that returns the version of the interface.
     pub const VERSION_FUEL: u64 = 10_000;
 }
 
 /// Compiled modules by the hash of their code.
 pub(crate) struct Cache<M> {
     modules: Mutex<Modules<M>>,
-    /// Held while a module is compiled: one at a time.
+    /// Locked while a module is compiled: one at a time.
     compiling: Mutex<()>,
     worker: Worker,
 }
@@ -80,8 +78,8 @@ pub(crate) struct Cache<M> {
 struct Modules<M> {
     by_hash: BTreeMap<CodeHash, (Arc<M>, u64)>,
     clock: u64,
-    /// Sentences about modules that break a rule, newest first: what was
-    /// refused when it was received is not compiled again while it is applied.
+    /// The errors of modules that break a rule, newest first. So a module that was rejected on
+    /// receipt is not compiled again when its intention is applied.
     refused: VecDeque<(CodeHash, String)>,
     compiled: u64,
 }
@@ -102,7 +100,7 @@ impl<M> Default for Cache<M> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked left the map whole.
+    // A panic of another thread leaves the map consistent.
     mutex.lock()
 }
 
@@ -125,8 +123,8 @@ impl<M: Send + Sync + 'static> Cache<M> {
         lock(&self.modules).compiled
     }
 
-    /// The module with this hash, compiled now if it is not known yet: then
-    /// `job` makes what the [`Worker`] runs.
+    /// The module with this hash. If it is not known, compiles it now: `job` creates the job for
+    /// the [`Worker`].
     pub(crate) fn get<J>(&self, hash: CodeHash, job: impl FnOnce() -> J) -> Result<Arc<M>, Refusal>
     where
         J: FnOnce() -> Result<M, Refusal> + Send + 'static,
@@ -164,7 +162,7 @@ impl<M: Send + Sync + 'static> Cache<M> {
     }
 }
 
-/// Whether programs of this version of the interface are run.
+/// Checks that this crate supports a version of the interface.
 pub(crate) fn speaks(version: i32) -> Result<(), Refusal> {
     if version == abi::VERSION {
         return Ok(());
@@ -175,7 +173,7 @@ pub(crate) fn speaks(version: i32) -> Result<(), Refusal> {
     )))
 }
 
-/// Counts the instances of a host, and the bytes of their memories.
+/// Counts the kept instances of a host, and the bytes of their memories.
 #[derive(Debug, Default)]
 pub(crate) struct Warm(Arc<WarmUsage>);
 
@@ -185,7 +183,7 @@ struct WarmUsage {
     bytes: AtomicU64,
 }
 
-/// An instance that is counted while it lives.
+/// Counts an instance until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedInstance {
     usage: Arc<WarmUsage>,
@@ -202,7 +200,7 @@ impl Warm {
         }
     }
 
-    /// A place for an instance with a memory of so many bytes.
+    /// Counts an instance with a memory of `bytes`.
     pub(crate) fn place(&self, bytes: u64) -> CountedInstance {
         self.0.instances.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -214,8 +212,8 @@ impl Warm {
 }
 
 impl CountedInstance {
-    /// Whether this instance may wait for another call, with a memory of so
-    /// many bytes by now.
+    /// Whether this instance may be kept for another call. `bytes` is the present size of its
+    /// memory.
     pub(crate) fn may_stay(&mut self, bytes: u64) -> bool {
         if bytes != self.bytes {
             self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -227,7 +225,7 @@ impl CountedInstance {
     }
 }
 
-/// Bytes that count until this is dropped.
+/// Counts bytes until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedBytes {
     usage: Arc<WarmUsage>,
@@ -248,8 +246,7 @@ impl Drop for CountedInstance {
 }
 
 impl<M> Modules<M> {
-    /// Drops the modules that were not used for longest, of those that no
-    /// topic runs.
+    /// Drops the least recently used modules of those that no topic runs.
     fn forget(&mut self) {
         loop {
             let idle = self.by_hash.iter();

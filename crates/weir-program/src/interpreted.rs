@@ -1,6 +1,6 @@
-//! Programs on wasmi, an interpreter: the second engine of the tests. It is
-//! written apart from the first one on purpose, in the same order, so that a
-//! mistake in one shows as a disagreement.
+//! Runs programs with the interpreter wasmi, the second engine of the tests. This module
+//! deliberately shares little code with the first engine, so that a bug in one engine appears as a
+//! difference.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,10 +27,10 @@ pub struct WasmiHost {
     modules: Cache<Compiled>,
 }
 
-/// Makes modules.
+/// Compiles modules.
 #[derive(Default)]
 struct Maker {
-    /// Made when the first program comes.
+    /// Created with the first program.
     compiler: OnceLock<Result<Compiler, String>>,
     warm: Arc<Warm>,
 }
@@ -46,14 +46,14 @@ impl std::fmt::Debug for WasmiHost {
     }
 }
 
-/// What the host functions work on. The context is here only during a call.
+/// The data of host functions. The context is here only during a call.
 #[derive(Default)]
 struct Data {
     context: Box<CallContext>,
     memory: Option<Memory>,
-    /// Why a host function ended the call.
+    /// Why a host function stopped the call.
     stop: Option<Stop>,
-    /// A host function wrote into the guest's memory.
+    /// Whether a host function wrote into the memory of the guest.
     wrote: bool,
 }
 
@@ -73,9 +73,9 @@ struct Compiled {
     module: Module,
     linker: Arc<Linker<Data>>,
     report: Report,
-    /// Index of the global with the units of stack that are left.
+    /// Index of the global with the remaining units of stack.
     room: Option<u32>,
-    /// The memory of a fresh instance.
+    /// The memory of a new instance.
     initial: OnceLock<Vec<u8>>,
     warm: Arc<Warm>,
 }
@@ -83,7 +83,7 @@ struct Compiled {
 struct Live {
     store: Store<Data>,
     memory: Memory,
-    /// Mutable globals with their first values, in order of their index.
+    /// Mutable globals with their initial values, in order of their index.
     globals: Vec<(Global, Val)>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
@@ -101,7 +101,7 @@ impl Compiler {
         let mut config = Config::default();
         config
             .consume_fuel(true)
-            // More than the stack meter allows.
+            // Larger than the stack meter allows.
             .set_max_recursion_depth(limits::STACK_UNITS_MAX as usize)
             .set_max_stack_height(limits::STACK_UNITS_MAX as usize * 16)
             .wasm_relaxed_simd(false)
@@ -213,7 +213,7 @@ impl Compiled {
     }
 }
 
-/// Asks for the version of the interface that the module speaks.
+/// Calls the function that returns the version of the interface.
 fn version(live: &mut Live) -> Result<i32, Error> {
     let Live {
         store, instance, ..
@@ -223,7 +223,7 @@ fn version(live: &mut Live) -> Result<i32, Error> {
 }
 
 impl Running {
-    /// The warm instance, or a fresh one in the state that the context knows.
+    /// The kept instance, or a new one with the state of the context.
     fn instance(&mut self, context: &CallContext) -> Result<Box<Live>, Trap> {
         if let Some(live) = self.live.take() {
             return Ok(live);
@@ -236,7 +236,7 @@ impl Running {
         Ok(live)
     }
 
-    /// Makes the instance as good as new; `None` when only a new one is.
+    /// Restores the initial state of the instance; `None` if only a new instance has it.
     fn reset(&self, mut live: Box<Live>) -> Option<Box<Live>> {
         let report = &self.module.report;
         if report.changes_segments {
@@ -259,13 +259,13 @@ impl Running {
     }
 }
 
-/// The instance, if there is room for it to wait for its next call.
+/// Returns the instance if it may be kept for its next call.
 fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
     let bytes = live.memory.data_size(&live.store) as u64;
     live.place.may_stay(bytes).then_some(live)
 }
 
-/// Gives an instance the memory and the globals of the last good call.
+/// Restores the memory and the globals of the last successful call.
 fn load(live: &mut Live, context: &CallContext) -> Result<(), Error> {
     let image = context.image();
     let now = live.memory.data(&live.store).len();
@@ -356,7 +356,7 @@ impl Program for Running {
                 decision(code)
             }
             Err(error) => {
-                // The instance is thrown away: nobody knows what it holds.
+                // The state of the instance is unknown, so it is dropped.
                 let room = self.module.room.map(global_name);
                 let room = room.and_then(|name| instance.get_global(&*store, &name));
                 let units = room.and_then(|room| room.get(&*store).i32());

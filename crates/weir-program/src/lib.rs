@@ -1,14 +1,13 @@
-//! Programs of topics, run.
+//! Runs the programs of topics.
 //!
-//! A program is a WebAssembly core module that speaks the interface `weir1`
-//! (this crate's README). [`WasmtimeHost`] compiles and runs modules; the
-//! interpreter `WasmiHost` (feature `wasmi`) is there to check that an
-//! outcome does not depend on the engine.
+//! A program is a WebAssembly core module with the interface `weir1` (README of this crate).
+//! [`WasmtimeHost`] compiles and runs modules. The interpreter `WasmiHost` (feature `wasmi`) checks
+//! that outcomes do not depend on the engine.
 //!
 //! Invariants:
 //! - The crate has no clock, randomness or I/O.
 //! - Every pointer of a guest is checked before use.
-//! - An instance remembers an earlier call only in state mode `memory`.
+//! - State of an earlier call remains in an instance only in state mode `memory`.
 #![forbid(unsafe_code)]
 
 mod abi;

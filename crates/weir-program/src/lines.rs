@@ -1,12 +1,11 @@
 //! Lines that programs write with `log`, for people.
 //!
-//! The node that runs the call shows the line. A line is no part of an outcome,
-//! and a program cannot learn whether it was kept. Each topic has a budget of
-//! its own: lines for each second, and lines and bytes that are kept, so a topic
-//! that floods drops its own lines and no other topic's. Each principal has a
-//! rate for all topics that it writes to, and the host has one. Rates are counted
-//! in the log's own time, so no clock is needed here, and apart from the lines
-//! that are kept.
+//! The node that runs the call shows the line. A line is not part of an outcome, and a program
+//! cannot detect whether it was kept. Each topic has its own limits: lines per second, and lines
+//! and bytes that are kept. So a topic that writes too much loses only its own lines. Each
+//! principal has a rate limit over all its topics, and the host has one too. Rates use the time in
+//! the log, so this module needs no clock. They are counted separately from the lines that are
+//! kept.
 
 use parking_lot::Mutex;
 use std::cmp::Reverse;
@@ -16,37 +15,37 @@ use std::sync::Arc;
 use weir_core::IntentionOffset;
 use weir_core::call_context::CallContext;
 
-/// Bytes of a line that are kept.
+/// Bytes of a line that are kept; the rest is cut off.
 pub const LINE_BYTES_MAX: usize = 1024;
-/// Lines of one topic that are kept, the newest.
+/// Newest lines of one topic that are kept.
 pub const TOPIC_LINES_MAX: usize = 200;
-/// Bytes of the texts of one topic's lines that are kept.
+/// Bytes of the lines of one topic that are kept.
 pub const TOPIC_LINE_BYTES_MAX: usize = 32 << 10;
-/// Topics whose lines are kept: those that wrote one last.
+/// Topics whose lines are kept: those with the newest lines.
 pub const LINE_TOPICS_MAX: usize = 512;
-/// Lines of one topic that are taken for each second of the log's time.
+/// Lines of one topic that are accepted per second of the time in the log.
 pub const LINES_PER_SECOND: u32 = 100;
-/// As [`LINES_PER_SECOND`], for all calls of one principal; those without one
-/// count together.
+/// As [`LINES_PER_SECOND`], for all calls of one principal. Calls without a principal count
+/// together.
 pub const PRINCIPAL_LINES_PER_SECOND: u32 = 1_000;
-/// As [`LINES_PER_SECOND`], for all topics of a host. It bounds what the rates
-/// take of memory.
+/// As [`LINES_PER_SECOND`], for all topics of a host. It also bounds the memory of the rate
+/// counters.
 pub const HOST_LINES_PER_SECOND: u32 = 2_000;
 
-/// The part of a call's input that is its principal.
+/// Number of the input part with the principal.
 const PRINCIPAL: u32 = 3;
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Something is wrong.
+    /// An error.
     Error = 1,
-    /// Something may be wrong.
+    /// A possible error.
     Warn = 2,
     /// Worth knowing; also every number that is not in this list.
     Info = 3,
-    /// Helps to find a mistake.
+    /// Helps to find a bug.
     Debug = 4,
     /// Everything.
     Trace = 5,
@@ -83,14 +82,13 @@ impl Level {
 pub struct LogLine {
     /// Name of the topic whose program wrote it.
     pub topic: Arc<str>,
-    /// The intention that was judged.
+    /// The intention of the call.
     pub intention: IntentionOffset,
-    /// Its stamp, milliseconds since 1970-01-01 UTC.
+    /// Time stamp of the intention, in milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
-    /// How much it matters.
+    /// The severity.
     pub level: Level,
-    /// The text, at most [`LINE_BYTES_MAX`] bytes of it; what is no UTF-8 is
-    /// replaced.
+    /// The text, at most its first [`LINE_BYTES_MAX`] bytes. Invalid UTF-8 is replaced.
     pub text: String,
 }
 
@@ -124,13 +122,13 @@ struct LinesState {
 #[derive(Debug, Default)]
 struct TopicLines {
     lines: VecDeque<(u64, LogLine)>,
-    /// Bytes of their texts.
+    /// Bytes of the texts of the lines.
     bytes: usize,
-    /// Who made the call that wrote the newest one.
+    /// The principal of the call that wrote the newest line.
     principal: Box<[u8]>,
 }
 
-/// Lines that were taken in one second of the log's time.
+/// Lines that were accepted in one second of the time in the log.
 #[derive(Debug, Default)]
 struct Rates {
     second: u64,
@@ -140,7 +138,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// Whether a line may be written in this second; then it is counted.
+    /// Whether a line is accepted in this second. If so, counts it.
     fn admits(&mut self, topic: &Arc<str>, principal: &[u8], second: u64) -> bool {
         if second != self.second {
             *self = Self {
@@ -175,15 +173,15 @@ impl TopicLines {
         }
     }
 
-    /// Number of its newest line.
+    /// Number of the newest line.
     fn newest(&self) -> u64 {
         self.lines.back().map_or(0, |(number, _)| *number)
     }
 }
 
 impl LinesState {
-    /// The lines of a topic. Of the principal with most topics, the topic that
-    /// wrote longest ago makes room.
+    /// The lines of a topic. If there are too many topics, one is removed: of the principal with
+    /// the most topics, the one that wrote longest ago.
     fn topic(&mut self, name: &Arc<str>) -> &mut TopicLines {
         if self.topics.len() >= LINE_TOPICS_MAX && !self.topics.contains_key(name) {
             let mut counts = BTreeMap::<&[u8], usize>::new();
@@ -204,7 +202,7 @@ impl LinesState {
 }
 
 impl Lines {
-    /// Takes a line, or counts it when its topic or principal wrote too many.
+    /// Adds a line. If the topic or principal wrote too many, only counts it as dropped.
     pub(crate) fn add(&self, context: &CallContext, level: i32, text: &[u8]) {
         let principal = context.input(PRINCIPAL, 0).unwrap_or_default();
         self.take(context.topic(), principal, context.time_ms(), || {
@@ -235,8 +233,7 @@ impl Lines {
         lines.push(number, line);
     }
 
-    /// The lines that are kept, oldest first, and how many were dropped for
-    /// the rate of their topic, of their principal or of the host.
+    /// The lines that are kept, oldest first, and the number of lines that a rate limit dropped.
     pub(crate) fn read(&self) -> (Vec<LogLine>, u64) {
         let kept = self.0.lock();
         let lines = kept.topics.values().flat_map(|topic| topic.lines.iter());
@@ -355,7 +352,7 @@ mod tests {
         for _ in 0..LINES_PER_SECOND {
             add_by(&lines, "a", "loud", "x");
         }
-        // Each is written by another principal: the quietest topic goes.
+        // Each topic has another principal, so the topic with the oldest line is removed.
         for number in 0..LINE_TOPICS_MAX {
             add_by(&lines, &format!("p{number}"), &format!("t{number}"), "x");
         }

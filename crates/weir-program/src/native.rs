@@ -1,4 +1,4 @@
-//! Programs on wasmtime: compiled, metered, one warm instance for each topic.
+//! Runs programs with wasmtime: compiled, metered, with one kept instance for each topic.
 
 mod perf_map;
 mod restored;
@@ -45,22 +45,22 @@ pub struct WasmtimeHost {
     restored: Restored,
 }
 
-/// Makes modules.
+/// Compiles modules.
 #[derive(Default)]
 struct Maker {
-    /// Made when the first program comes.
+    /// Created with the first program.
     compiler: OnceLock<Result<Compiler, String>>,
     warm: Arc<Warm>,
-    /// What programs say.
+    /// The lines that programs write.
     lines: Arc<Lines>,
-    /// Writes down what they ask for.
+    /// Records the host calls.
     tracer: Option<Arc<Tracer>>,
 }
 
 struct Compiler {
     engine: Engine,
     linker: Linker<Data>,
-    /// `perf` is told what functions are called.
+    /// Whether the names of functions are written for `perf`.
     maps: bool,
 }
 
@@ -70,14 +70,14 @@ impl std::fmt::Debug for WasmtimeHost {
     }
 }
 
-/// What the host functions work on. The context is here only during a call.
+/// The data of host functions. The context is here only during a call.
 #[derive(Default)]
 struct Data {
     context: Box<CallContext>,
     memory: Option<Memory>,
-    /// Why a host function ended the call.
+    /// Why a host function stopped the call.
     stop: Option<Stop>,
-    /// What host functions wrote into the guest's memory.
+    /// The parts of the guest's memory to which host functions wrote.
     dirty: DirtyPages,
 }
 
@@ -87,8 +87,8 @@ impl Data {
     }
 }
 
-/// A memory grows as far as its module says and no further (Z3): where this
-/// machine has none left, the node stops instead of telling the program.
+/// A memory grows exactly to the limit of its module (Z3). If this machine has no memory left, the
+/// node stops, because a program must not see the difference.
 impl ResourceLimiter for Data {
     fn memory_growing(&mut self, _: usize, to: usize, max: Option<usize>) -> Result<bool, Error> {
         Ok(max.is_none_or(|max| to <= max))
@@ -112,29 +112,29 @@ fn stopped(mut guest: wasmtime::Caller<'_, Data>, stop: Stop) -> Error {
 struct Compiled {
     pre: InstancePre<Data>,
     report: Report,
-    /// Index of the global in which the module marks what it wrote; none when
-    /// it has no instruction that writes.
+    /// Index of the global that marks the parts of the memory that were written; `None` if no
+    /// instruction of the module writes.
     mask: Option<u32>,
-    /// Index of the global with the units of stack that are left.
+    /// Index of the global with the remaining units of stack.
     room: Option<u32>,
-    /// What is copied into the memory of a fresh instance: where, and what.
+    /// The data for the memory of a new instance: address and bytes.
     data: Vec<(usize, Vec<u8>)>,
-    /// Data segments are in the module.
+    /// Whether the module contains its data segments.
     keeps_data: bool,
-    /// The memory of a fresh instance; its room is counted.
+    /// The initial contents of a memory. Their size is counted.
     first: OnceLock<(First, CountedBytes)>,
     warm: Arc<Warm>,
-    /// Keeps where calls fail, on a host with a tracer.
+    /// Records call stacks of failed calls, on a host with a tracer.
     stacks: Option<Stacks>,
 }
 
 struct Live {
     store: Store<Data>,
     memory: Memory,
-    /// Mutable globals with their first values, in order of their index.
+    /// Mutable globals with their initial values, in order of their index.
     globals: Vec<(Global, Val)>,
     mask: Option<Global>,
-    /// Pieces whose writes are paid for (mode `memory`).
+    /// Parts of the memory whose writes are already charged (mode `memory`).
     paid: u64,
     apply: TypedFunc<(), i32>,
     instance: Instance,
@@ -147,27 +147,27 @@ struct Running {
     live: Option<Box<Live>>,
 }
 
-/// What decides how modules are compiled, and how they run.
+/// The settings of the compiler and of the execution.
 fn config(stack_bytes_max: usize) -> Config {
     let mut cost = OperatorCost::new();
-    // It leaves the program, as a host call does, and may well fail: two
-    // million of them at the price of an addition take a third of a second.
+    // Growing the memory leaves the program, like a host call, and often fails. At the price of an
+    // addition, two million growths would take a third of a second.
     cost.MemoryGrow = GROW_FUEL;
     let mut config = Config::default();
     config
         .consume_fuel(true)
         .operator_cost(cost)
         .cranelift_nan_canonicalization(true)
-        // Modules come optimised from their own compilers: once more makes
-        // calls faster by a hundredth, and deploying twice as dear.
+        // The compilers of programs already optimise their modules. Optimising again would make
+        // calls 1 % faster and double the cost of deployment.
         .cranelift_opt_level(OptLevel::None)
-        // Nobody asks where in a module a trap was.
+        // No error reports the position of a trap in a module.
         .generate_address_map(false)
         .native_unwind_info(false)
-        // The host fills memories itself; an image takes a descriptor.
+        // The host fills memories itself; an image would need a file descriptor.
         .memory_init_cow(false)
         .max_wasm_stack(stack_bytes_max)
-        // Nothing is asynchronous; the engine compares the two all the same.
+        // No call is asynchronous, but the engine compares the two settings anyway.
         .async_stack_size(stack_bytes_max)
         .wasm_relaxed_simd(false)
         .wasm_memory64(false)
@@ -206,8 +206,7 @@ fn said(error: &Error) -> String {
 }
 
 impl WasmtimeHost {
-    /// A host that writes down what programs ask for. It gives the same
-    /// outcomes at the same fuel, more slowly.
+    /// A host that records each host call. Outcomes and fuel are the same; calls are slower.
     #[must_use]
     pub fn traced(tracer: Arc<Tracer>) -> Self {
         let maker = Maker {
@@ -220,15 +219,14 @@ impl WasmtimeHost {
         }
     }
 
-    /// The newest lines that programs wrote with `log` on this host, oldest
-    /// first, and how many were left out because they came too fast.
+    /// The newest lines that programs wrote with `log` on this host, oldest first, and the number
+    /// of lines that a rate limit dropped.
     #[must_use]
     pub fn lines(&self) -> (Vec<LogLine>, u64) {
         self.maker.lines.read()
     }
 
-    /// How many modules were compiled, those that turned out to be none
-    /// included.
+    /// The number of modules that were compiled, including those that were rejected afterwards.
     #[must_use]
     pub fn compiled(&self) -> u64 {
         self.modules.compiled()
@@ -267,8 +265,8 @@ impl Maker {
         if engine.maps {
             perf_map::add_names(&mut code, deployed, report.unused);
         }
-        // What is wrong with the code was found before: the compiler decides
-        // nothing, so what it cannot do is this node's own trouble.
+        // The checks before have found every fault of the code. So a failure of the compiler is a
+        // problem of this node only.
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let pre = engine
             .linker
@@ -340,8 +338,7 @@ impl ProgramHost for WasmtimeHost {
     }
 }
 
-/// Features of this CPU that change the code which the compiler makes, each after a
-/// space.
+/// Features of this CPU that change the compiled code, each followed by a space.
 fn cpu_features() -> String {
     #[cfg(target_arch = "x86_64")]
     {
@@ -410,7 +407,7 @@ impl Compiled {
     }
 }
 
-/// A global that [`rewrite`] exported.
+/// A global that [`rewrite`] has exported.
 fn global(instance: &Instance, store: &mut Store<Data>, index: u32) -> Option<Global> {
     match instance.get_export(store, &global_name(index)) {
         Some(Extern::Global(global)) => Some(global),
@@ -418,7 +415,7 @@ fn global(instance: &Instance, store: &mut Store<Data>, index: u32) -> Option<Gl
     }
 }
 
-/// Asks for the version of the interface that the module speaks.
+/// Calls the function that returns the version of the interface.
 fn version(live: &mut Live) -> Result<i32, Error> {
     let Live {
         store, instance, ..
@@ -428,7 +425,7 @@ fn version(live: &mut Live) -> Result<i32, Error> {
 }
 
 impl Running {
-    /// The warm instance, or a fresh one in the state that the context knows.
+    /// The kept instance, or a new one with the state of the context.
     fn instance(&mut self, context: &CallContext) -> Result<Box<Live>, Trap> {
         if let Some(live) = self.live.take() {
             return Ok(live);
@@ -445,8 +442,8 @@ impl Running {
         Ok(live)
     }
 
-    /// Makes the instance as good as new; `None` when only a new one is. The
-    /// topic pays for either, after a call that used so much fuel.
+    /// Restores the initial state of the instance; `None` if only a new instance has it. Charges
+    /// the topic for either. `used` is the fuel of the call.
     fn reset(
         &self,
         mut live: Box<Live>,
@@ -479,15 +476,15 @@ impl Running {
     }
 }
 
-/// The instance, if there is room for it to wait for its next call.
+/// Returns the instance if it may be kept for its next call.
 fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
     let bytes = live.memory.data_size(&live.store) as u64;
     live.place.may_stay(bytes).then_some(live)
 }
 
 impl Live {
-    /// Bytes that were marked and are not paid for: they will be looked through
-    /// or put back when the intention is over.
+    /// Bytes that are marked and not charged yet. They will be compared or restored at the end of
+    /// the intention.
     fn unpaid(&mut self) -> u64 {
         let Self { store, mask, .. } = self;
         let bits = mask.as_ref().and_then(|mask| mask.get(&mut *store).i64());
@@ -497,8 +494,8 @@ impl Live {
         fresh::bytes_of(dirty.take(self.memory.data_size(&self.store)))
     }
 
-    /// Removes the marks: the parts of the memory that may have been written
-    /// since they were removed.
+    /// Removes the marks. Returns the parts of the memory that may have been written since the last
+    /// removal.
     fn take_marks(&mut self) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
         let Self {
             store,
@@ -510,7 +507,7 @@ impl Live {
         let mut dirty = store.data().dirty;
         *paid = 0;
         if let Some(mask) = mask {
-            // It is an i64; else everything counts as written.
+            // The global is an i64. If it were not, every part would count as written.
             let bits = mask.get(&mut *store).i64();
             dirty.bits |= bits.map_or(u64::MAX, i64::cast_unsigned);
             drop(mask.set(&mut *store, Val::I64(0)));
@@ -528,14 +525,13 @@ impl Live {
         Ok(())
     }
 
-    /// Whether it can have what `image` keeps: there is something, and the
-    /// memory has not grown since.
+    /// Whether the state of `image` can be restored into this instance: the image is not empty, and
+    /// the memory has the same size.
     fn is_like(&self, image: &Image) -> bool {
         !image.memory.is_empty() && self.memory.data_size(&self.store) == image.memory.len()
     }
 
-    /// Takes back what a call did to the memory and the globals of `image`;
-    /// false when only a fresh instance can be trusted.
+    /// Restores the memory and the globals of `image`. Returns `false` if a new instance is needed.
     fn put_back(&mut self, image: &Image) -> bool {
         if !self.is_like(image) {
             return false;
@@ -547,7 +543,7 @@ impl Live {
     }
 }
 
-/// Gives a fresh instance the memory and the globals of the last good call.
+/// Restores the memory and the globals of the last successful call.
 fn load(live: &mut Live, first: &First, context: &CallContext) -> Result<(), Error> {
     let image = context.image();
     let now = live.memory.data_size(&live.store);
@@ -614,8 +610,8 @@ impl Program for Running {
             ..
         } = &mut *live;
         store.set_fuel(fuel).map_err(|error| unable(&error))?;
-        // The function of every call is at hand; copying it would cost more
-        // than calling it.
+        // The function of ordinary calls is cached in the instance. Copying its handle would cost
+        // more than calling it.
         let other = match entry {
             Entry::Apply => None,
             other => Some(
@@ -638,7 +634,7 @@ impl Program for Running {
                         context.burn(fresh::put_back(live.unpaid()));
                         Some(live)
                     } else {
-                        // What it did is not kept, and cannot be put back.
+                        // The changes of the call are not kept and cannot be undone.
                         self.pay_for_another(&mut live, used, context);
                         None
                     }
@@ -648,7 +644,7 @@ impl Program for Running {
                 decision(code)
             }
             Err(error) => {
-                // The instance is thrown away: nobody knows what it holds.
+                // The state of the instance is unknown, so it is dropped.
                 let overflowed = overflowed(self.code.room(), instance, store);
                 let trap = why(&error, store.data().stop, overflowed);
                 if let Some(stacks) = self.code.stacks() {
@@ -684,7 +680,7 @@ impl Program for Running {
             let values = globals.iter().map(|(global, _)| global.get(&mut *store));
             context.keep_globals(values.map(|value| to_bits(&value)));
         } else if !live.put_back(context.image()) {
-            // The calls were good; something else refused the intention.
+            // The calls were successful, but the intention was rejected for another reason.
             self.pay_for_another(&mut live, context.fuel(), context);
             return;
         }
@@ -700,7 +696,8 @@ impl Program for Running {
     }
 }
 
-/// One meter is known: fuel as this version of the engine counts it.
+/// Checks the number of a meter. This build has only one: fuel as this version of the engine counts
+/// it.
 pub(crate) fn counts_by(meter: u32) -> Result<(), Refusal> {
     if meter == METER {
         return Ok(());
@@ -718,8 +715,8 @@ pub(crate) fn decision(code: i32) -> Result<Decision, Trap> {
     }
 }
 
-/// Runs what may call a program, on another stack if there is not enough left
-/// of this one for the deepest calls that the meter allows.
+/// Runs `work`, which may call a program. Switches to another stack if this one has too little
+/// space for the deepest calls that the meter allows.
 fn on_deep_stack<R>(work: impl FnOnce() -> R) -> R {
     const NEEDED: usize = limits::NATIVE_STACK_BYTES_MAX + limits::HOST_STACK_BYTES;
     const { assert!(NEEDED + limits::HOST_STACK_BYTES < PROGRAM_STACK_BYTES) };
@@ -752,7 +749,7 @@ fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
         Some(T::IntegerDivisionByZero) => TrapKind::Division,
         Some(T::BadConversionToInteger) => TrapKind::Conversion,
         Some(T::UnreachableCodeReached) => TrapKind::Unreachable,
-        // A native stack that overflows all the same is no outcome either.
+        // An overflow of the native stack is not an outcome.
         _ => return Trap::Unable(said(error)),
     })
 }
@@ -763,11 +760,11 @@ mod tests {
     use super::*;
     use crate::rewrite::Needs;
 
-    /// Bytes of native stack that were measured for.
+    /// Bytes of native stack in these measurements.
     const STACK_BYTES: usize = 2 << 20;
 
-    /// Bytes of the native frame of `$deep`, which calls itself without end and
-    /// counts in `$n`, and its units. What else the module has is in `parts`.
+    /// Bytes of the native frame of `$deep`, and its units. `$deep` calls itself without end and
+    /// counts in `$n`. `parts` has the rest of the module.
     fn frame(parts: &str) -> Option<(u64, u64)> {
         let text = format!(
             r#"(module (memory (export "memory") 1 1) (global $n (export "n") (mut i32) (i32.const 0))
@@ -777,10 +774,10 @@ mod tests {
             {parts})"#
         );
         let code = wat::parse_str(text).unwrap();
-        // Some cost more to compile than is allowed.
+        // Some modules exceed the limit of compilation cost.
         let report = inspect(&code).ok()?;
         let units = report.frames.iter().max().copied().unwrap();
-        // As it is compiled, but for the meter.
+        // Compiled as usual, but without the meter.
         let dirty = report
             .stores
             .then(|| DirtyPages::new(report.memory_bytes_max));
@@ -804,7 +801,7 @@ mod tests {
         Some((bytes, units.into()))
     }
 
-    /// `weir_apply`, which calls itself between what begins and what ends it.
+    /// A `weir_apply` that calls itself between `begin` and `end`.
     fn deep(locals: &str, begin: &str, end: &str) -> String {
         format!(
             r#"(func $deep (export "weir_apply") (result i32) {locals} {begin}
@@ -817,7 +814,7 @@ mod tests {
         (0..count).map(what).collect()
     }
 
-    /// Modules whose frames are large for their units.
+    /// Modules whose frames are large in relation to their units.
     fn wide_frames() -> Vec<(String, String)> {
         let mut all = vec![("smallest".to_owned(), deep("", "", ""))];
         for (kind, load, test) in [
@@ -832,15 +829,15 @@ mod tests {
                 let get = |n: usize| format!("(global.set $s ({test} (local.get {n})))");
                 let body = deep(&locals, &each(count, set), &each(count, get));
                 all.push((format!("{count} variables of {kind}"), body));
-                // On the operand stack.
+                // The values are on the operand stack.
                 let push = |_| format!("({load} (i32.const 8))");
                 let pop = |_| format!("{test} global.set $s ");
                 let body = deep("", &each(count, push), &each(count, pop));
                 all.push((format!("{count} values of {kind}"), body));
             }
         }
-        // Nine values live all along, and each of many more lives across a call
-        // with the one before it: a slot for each, if slots are not found again.
+        // Nine values stay live throughout. Each of many more values lives across one call together
+        // with the value before it. This needs a slot for each, unless the compiler reuses slots.
         for (kind, convert, test) in [
             ("i64", "", "i64.eqz"),
             ("f64", "f64.reinterpret_i64", "i32.trunc_sat_f64_s"),
@@ -855,14 +852,14 @@ mod tests {
                 all.push((format!("a chain of {count} {kind}"), body));
             }
         }
-        // Results that come many at once.
+        // Functions with many results.
         let results = "f64 ".repeat(16);
         let loads = "(f64.load (i32.const 8))".repeat(16);
         let many = format!("(func $many (result {results}) {loads})");
         let calls = each(200, |_| "call $many ".to_owned());
         let drops = each(3200, |_| "i32.trunc_sat_f64_s global.set $s ".to_owned());
         all.push(("results".to_owned(), many + &deep("", &calls, &drops)));
-        // Variables that differ at the end of each of many blocks.
+        // Variables that have different values at the end of each of many blocks.
         let locals = format!("(local {})", "i64 ".repeat(60));
         let set = |n: usize| format!("(local.set {n} (call $f))");
         let leave = |n: usize| format!("(br_if {} (i32.wrap_i64 (call $f)))", n % 60);
@@ -876,7 +873,7 @@ mod tests {
         ));
         let loops = each(40, |n| format!("(loop {} {})", set(n), leave(0)));
         all.push(("loops".to_owned(), deep(&locals, &loops, &gets)));
-        // Arguments.
+        // Functions with many arguments.
         for kind in ["i64", "f64", "v128"] {
             let types = format!("{kind} ").repeat(128);
             let zero = format!("({kind}.load (i32.const 8))").repeat(128);
@@ -891,7 +888,7 @@ mod tests {
         all
     }
 
-    /// The native stack holds twice what the meter allows, whatever the frames.
+    /// The native stack has twice the space that the meter allows, for every kind of frame.
     #[test]
     fn a_frame_is_within_its_units() {
         let allowed = limits::NATIVE_STACK_BYTES_MAX as u64 / u64::from(limits::STACK_UNITS_MAX);

@@ -1,4 +1,4 @@
-//! What is known about a module once it has been checked.
+//! The facts about a module that a check finds.
 
 use weir_core::call_context::Image;
 use weir_core::{Facts, Setup, StateMode};
@@ -6,51 +6,50 @@ use weir_core::{Facts, Setup, StateMode};
 use crate::abi::PAGE_BYTES;
 use crate::rewrite::Needs;
 
-/// What is to be known about a module that may be a program.
+/// The facts about a module that passed all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Report {
     /// Names of the imported functions.
     pub imports: Vec<String>,
-    /// Names of what it exports.
+    /// Names of its exports.
     pub exports: Vec<String>,
     /// Functions with a body.
     pub functions: u32,
     /// Bytes of these bodies.
     pub body_bytes: u64,
-    /// Bytes of memory at the start.
+    /// Initial size of its memory in bytes.
     pub memory_bytes: u64,
-    /// Bytes of memory at most.
+    /// Maximum size of its memory in bytes.
     pub memory_bytes_max: u64,
     /// Indexes of the mutable globals.
     pub globals: Vec<u32>,
-    /// What the machine must know.
+    /// Facts for the machine.
     pub facts: Facts,
-    /// It may write into its own memory.
+    /// Whether it may write into its memory.
     pub stores: bool,
-    /// It may change one of its globals.
+    /// Whether it may change one of its globals.
     pub sets_globals: bool,
-    /// It may change a table or drop a segment, so that an instance can be
-    /// used only once.
+    /// Whether it may change a table or drop a segment. An instance can then be used only once.
     pub changes_segments: bool,
-    /// Globals, mutable or not.
+    /// Number of globals, mutable or not.
     pub(crate) global_count: u32,
-    /// Pages that its data segments may touch, at most.
+    /// Upper bound of the pages that its data segments touch.
     pub(crate) data_pages: u64,
-    /// It may read or drop a data segment.
+    /// Whether it may read or drop a data segment.
     pub(crate) names_data: bool,
-    /// The version of the interface, where its function does nothing but return
-    /// a number: then nobody has to call it.
+    /// The version of the interface, if its function only returns a number. Then the function need
+    /// not be called.
     pub(crate) version: Option<i32>,
-    /// That function, where nothing else in the module names it.
+    /// Index of that function, if no other part of the module refers to it.
     pub(crate) unused: Option<u32>,
-    /// Units of stack of each function with a body; 0 for one that calls no
-    /// function of the module.
+    /// Units of stack of each function with a body; 0 for a function that calls no function of the
+    /// module.
     pub(crate) frames: Vec<u32>,
 }
 
 impl Report {
-    /// What of the module is to be compiled.
+    /// The parts of the module that must be compiled.
     pub(crate) fn needs(&self) -> Needs<'_> {
         Needs {
             globals: &self.globals,
@@ -60,14 +59,14 @@ impl Report {
         }
     }
 
-    /// Whether a topic with these options may run it.
+    /// Checks whether a topic with these options may run the module.
     ///
     /// # Errors
-    /// A sentence about what does not fit.
+    /// A sentence that describes the conflict.
     pub fn fits(&self, setup: &Setup) -> Result<(), String> {
         may_grow(self.memory_bytes_max, setup.memory_bytes_max)?;
         if setup.mode == StateMode::Memory && self.memory_bytes == 0 {
-            // An image without memory says that there is none yet.
+            // An image without memory means that there is no image yet.
             return Err("state mode memory needs a memory of at least one page".to_owned());
         }
         if setup.mode == StateMode::Memory && self.changes_segments {
@@ -79,7 +78,7 @@ impl Report {
         Ok(())
     }
 
-    /// Whether an instance can have left this memory and these globals.
+    /// Whether an instance of the module can have produced this memory and these globals.
     pub(crate) fn accepts(&self, image: &Image) -> bool {
         let bytes = image.memory.len() as u64;
         if bytes == 0 {
@@ -92,7 +91,7 @@ impl Report {
     }
 }
 
-/// Whether a memory may grow to so many bytes.
+/// Whether a memory may grow to `bytes`.
 pub(crate) fn may_grow(bytes: u64, max: u64) -> Result<(), String> {
     let (pages, max) = (bytes / PAGE_BYTES, max / PAGE_BYTES);
     if pages <= max {

@@ -1,24 +1,21 @@
-//! Rewrites a checked module before it is compiled, so that the host can put
-//! an instance back into its first state cheaply.
+//! Rewrites a checked module before it is compiled, so that the host can restore an instance
+//! cheaply.
 //!
-//! - Each mutable global is exported once more, under a reserved name: a
-//!   program must not be able to keep anything in one between two calls, and in
-//!   mode `memory` they are part of the state.
-//! - On request ([`DirtyPages`]) each instruction that writes into the memory first
-//!   sets the bit of the piece it writes to, in a global that is added. Then
-//!   only the marked pieces have to be copied back after a call, not the whole
-//!   memory. What an instruction does, and when it traps, stays as it is; what
-//!   was marked by one that traps does not matter, since its instance is thrown
-//!   away.
-//! - A function that calls others takes its units of stack from a global when it
-//!   begins and gives them back when it ends; it is unreachable when there are
-//!   not enough ([`depth`]). So calls nest equally deep on every engine.
-//! - What only makes compiling dearer is left out: exports that nobody calls
-//!   (a compiler makes a bridge for each), the function that tells the version
-//!   if it says nothing else and nobody calls it, and data segments, which the
-//!   host copies into a fresh memory itself, unless an instruction names one.
+//! - Each mutable global gets another export, under a reserved name. A program must not be able to
+//!   keep data in a global between two calls, and in mode `memory` globals are part of the state.
+//! - On request ([`DirtyPages`]) each instruction that writes into the memory first sets the bit of
+//!   the written piece, in an added global. After a call, only the marked pieces have to be
+//!   restored, not the whole memory. The effect of an instruction and its traps do not change. The
+//!   mark of an instruction that traps is irrelevant, because its instance is dropped.
+//! - A function that calls others subtracts its units of stack from a global when it begins, and
+//!   adds them again when it ends. If there are too few units, it traps ([`depth`]). So calls nest
+//!   equally deep on every engine.
+//! - Parts that only increase the cost of compilation are removed: exports that are never called (a
+//!   compiler creates a bridge for each), the function that returns the version if it only returns
+//!   a literal and nothing calls it, and data segments. The host copies data segments into a new
+//!   memory itself, unless an instruction refers to one.
 //!
-//! Invariant: every write leaves a mark.
+//! Invariant: every write sets a mark.
 
 mod depth;
 mod dirty_pages;
@@ -42,46 +39,44 @@ use depth::{Depth, StackBudget};
 pub(crate) use dirty_pages::DirtyPages;
 use scratch_locals::{Mask, SCRATCH, ScratchLocals, needs, value_type};
 
-/// First bytes of the reserved names.
+/// Prefix of the reserved names.
 pub(crate) const RESERVED: &str = "weir:";
-/// Name under which a global is exported.
+/// Name of the export of a global.
 pub(crate) fn global_name(index: u32) -> String {
     format!("{RESERVED}{index}")
 }
 
-/// A module that is written anew.
+/// A rewritten module.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
-    /// What to compile.
+    /// The code to compile.
     pub(crate) code: Vec<u8>,
-    /// Index of the global with the bits of the pieces written, a mutable
-    /// `i64`; none without marks.
+    /// Index of the global with the bits of the written pieces, a mutable `i64`; `None` without
+    /// marks.
     pub(crate) mask: Option<u32>,
-    /// Index of the global with the units of stack that are left, a mutable
-    /// `i32`; none if no function calls another. It is negative where one of them
-    /// stopped for want of stack.
+    /// Index of the global with the remaining units of stack, a mutable `i32`; `None` if no
+    /// function calls another one. It is negative after a function had too few units.
     pub(crate) room: Option<u32>,
-    /// What a fresh memory must hold: first byte and bytes, in this order.
+    /// The initial contents of a memory: address and bytes, in this order.
     pub(crate) data: Vec<(usize, Vec<u8>)>,
-    /// The module fills its memory itself.
+    /// Whether the module contains its data segments.
     pub(crate) keeps_data: bool,
 }
 
-/// What of a module is needed.
+/// The parts of a module that are needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs<'a> {
-    /// Globals to be exported.
+    /// Globals to export.
     pub(crate) globals: &'a [u32],
-    /// Its data segments stay where they are.
+    /// Whether the data segments remain in the module.
     pub(crate) data: bool,
-    /// A function that nothing in the module names but its export.
+    /// Index of a function to remove: only its export refers to it.
     pub(crate) without: Option<u32>,
-    /// Units of stack of each function with a body; none of one that needs no
-    /// meter.
+    /// Units of stack of each function with a body; 0 for a function without a meter.
     pub(crate) frames: &'a [u32],
 }
 
-/// A module with globals exported and, with `marks`, one more.
+/// Rewrites a module: exports its globals and, with `marks`, adds the global with the marks.
 pub(crate) fn rewrite(
     code: &[u8],
     dirty: Option<DirtyPages>,
@@ -123,7 +118,7 @@ pub(crate) fn rewrite(
     })
 }
 
-/// What must be known of a module before its first byte is written anew.
+/// Facts about a module that are needed before it is rewritten.
 #[derive(Default)]
 struct Shape {
     /// Number of globals; a program imports none.
@@ -134,7 +129,7 @@ struct Shape {
     types: Vec<wasmparser::FuncType>,
     /// Type of each function with a body.
     functions: Vec<u32>,
-    /// The data segments; none if the place of one is no plain number.
+    /// The data segments; `None` if the address of one is not a literal.
     data: Option<Vec<(usize, Vec<u8>)>>,
 }
 
@@ -174,7 +169,7 @@ impl Shape {
 
     fn segment(&mut self, segment: &wasmparser::Data<'_>) {
         let DataKind::Active { offset_expr, .. } = &segment.kind else {
-            return; // nobody can ask for it
+            return; // the host never calls it
         };
         let at = match offset_expr.get_operators_reader().read() {
             Ok(Operator::I32Const { value }) => Some(value.cast_unsigned() as usize),
@@ -187,7 +182,7 @@ impl Shape {
     }
 }
 
-/// Whether the host asks an instance for this function.
+/// Whether the host calls this function of an instance.
 fn is_called(name: &str) -> bool {
     let entries = [Entry::Init, Entry::Apply, Entry::Upgrade];
     name == abi::VERSION_NAME || entries.iter().any(|entry| name == abi::entry_name(*entry))
@@ -202,18 +197,18 @@ struct Rewriter<'a> {
     drops_data: bool,
     without: Option<u32>,
     imports: u32,
-    /// Function bodies that were seen.
+    /// Function bodies read so far.
     bodies: usize,
     /// Type of each function with a body.
     functions: Vec<u32>,
     types: Vec<wasmparser::FuncType>,
-    /// Results of more than one value of functions that are metered: each is a
-    /// type more, after those of the module.
+    /// Lists of several results of metered functions. Each list is an additional type, after those
+    /// of the module.
     results: Vec<Vec<wasmparser::ValType>>,
 }
 
 impl Rewriter<'_> {
-    /// Whether the function with this body is left out.
+    /// Whether the function with this body is removed.
     fn is_left_out(&self, body: usize) -> bool {
         let index = u64::from(self.imports) + body as u64;
         self.without.map(u64::from) == Some(index)
@@ -262,7 +257,7 @@ impl Rewriter<'_> {
         Ok(Some(Depth::new(room, units, block)))
     }
 
-    /// Notes the types of the blocks around metered bodies of several results.
+    /// Collects the types of the blocks around metered bodies with several results.
     fn note_results(&mut self) {
         let metered = self
             .frames
@@ -283,7 +278,7 @@ impl Rewriter<'_> {
 impl Reencode for Rewriter<'_> {
     type Error = Infallible;
 
-    /// Left out: nothing runs by them, and what is in them follows no rule.
+    /// Removed: custom sections have no effect, and their contents have no guaranteed format.
     fn parse_custom_section(
         &mut self,
         _: &mut Module,
@@ -338,8 +333,7 @@ impl Reencode for Rewriter<'_> {
         Ok(())
     }
 
-    /// A module without globals gets the section in front of its exports; a
-    /// program has some.
+    /// A module without globals gets a global section before its exports.
     fn intersperse_section_hook(
         &mut self,
         module: &mut Module,
@@ -474,7 +468,7 @@ mod tests {
         frames: &[],
     };
 
-    /// Runs `body` in a rewritten module; its memory and the marks.
+    /// Runs `body` in a rewritten module. Returns its memory and the marks.
     fn run(body: &str) -> (Vec<u8>, DirtyPages) {
         let text = format!(
             r#"(module

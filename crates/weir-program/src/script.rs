@@ -1,9 +1,8 @@
-//! Scripts: a program's behaviour as prose that can be run.
+//! Scripts: the behaviour of a program as text that can be run.
 //!
-//! A script is blocks of commands, a line `----`, and what they must lead to,
-//! up to an empty line; lines that start with `#` are remarks. The commands
-//! run one by one on a machine in memory, each as a batch of its own. The
-//! words are in docs/guide/programs.md.
+//! A script has blocks. A block is a list of commands, a line `----`, and the expected results up
+//! to an empty line. Lines that start with `#` are comments. The commands run one by one on a
+//! machine in memory, each as a separate batch. docs/guide/programs.md describes the commands.
 //!
 //! Invariant: every outcome comes from the machine.
 
@@ -23,59 +22,58 @@ use weir_core::{
 pub use bytes::{parse, parse_at, show};
 use step::Step;
 
-/// A block of a script and what it led to.
+/// A block of a script and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Line of its first command, from 1.
     pub line: usize,
     /// What the script expects.
     pub expected: String,
-    /// What happened.
+    /// The actual results.
     pub actual: String,
-    /// What happened, command by command. What is expected beyond the last of them
-    /// belongs to that one.
+    /// The actual results of each command. Expected lines after those of the last command belong to
+    /// that command.
     pub steps: Vec<Ran>,
 }
 
-/// A command of a script and what it led to.
+/// A command of a script and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// Its line, from 1.
     pub line: usize,
     /// Its text.
     pub command: String,
-    /// Line of the script where what is expected begins, from 1.
+    /// Line of the script at which its expected results begin, from 1.
     pub expected_line: usize,
-    /// What the script expects of it, lines with their ends.
+    /// The expected results, with line ends.
     pub expected: String,
-    /// What happened, lines with their ends.
+    /// The actual results, with line ends.
     pub actual: String,
 }
 
-/// How a script is run. Whatever is chosen, the outcomes must be the same.
+/// How a script is run. The outcomes must not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// The machine is saved and loaded again after each command.
+    /// Whether the machine is saved and loaded after each command.
     pub restarts: bool,
-    /// Each write is sent twice under its nonce.
+    /// Whether each write is sent twice under its nonce.
     pub twice: bool,
 }
 
-/// A script that cannot be run: the line and what is wrong with it.
+/// The error of a script that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ScriptError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault of the line.
     pub what: String,
 }
 
-/// Runs a script. `program` gives the code that a script names.
+/// Runs a script. `program` returns the code for a name in the script.
 ///
 /// # Errors
-/// When a line cannot be understood; a wrong outcome is no error but a block
-/// whose two texts differ.
+/// If a line cannot be parsed. A wrong outcome is not an error: the two texts of its block differ.
 pub fn run(
     script: &str,
     host: &Arc<dyn ProgramHost>,
@@ -140,8 +138,8 @@ pub fn run(
     }
 }
 
-/// The part of what is expected that belongs to a command: a line, or for
-/// `state` the lines up to the number of entries.
+/// The expected results of a command: one line, or for `state` the lines up to the number of
+/// entries.
 fn share<'a>(
     step: &Step,
     left: &mut impl Iterator<Item = (usize, &'a &'a str)>,
@@ -167,11 +165,11 @@ fn share<'a>(
     ran
 }
 
-/// Lends each command of a script as an intention, in order; what they are
-/// expected to lead to and the state are left out.
+/// Passes each command of a script to `take` as an intention, in order. Skips the expected results
+/// and the command `state`.
 ///
 /// # Errors
-/// When a line cannot be understood.
+/// If a line cannot be parsed.
 pub fn intentions(
     script: &str,
     program: &dyn Fn(&str) -> Option<Vec<u8>>,
@@ -193,7 +191,7 @@ pub fn intentions(
     Ok(())
 }
 
-/// The script again with what happened in the place of what was expected.
+/// The script with the actual results instead of the expected ones.
 #[must_use]
 pub fn rewritten(script: &str, blocks: &[Block]) -> String {
     let mut out = String::new();
@@ -232,7 +230,7 @@ const WIDE: IntentionLimits = IntentionLimits {
 };
 const _: () = assert!(ARGUMENT_BYTES_MAX <= VALUE_BYTES_MAX);
 
-/// The records of one write, in words.
+/// The records of one write, as text.
 #[derive(Default)]
 struct Seen {
     names: Vec<String>,
@@ -338,7 +336,7 @@ impl World {
     }
 }
 
-/// A verdict in words: offset, effect, reason and what goes with it.
+/// A verdict as text: offset, effect, reason and details.
 fn print(commit: &Commit, out: &mut String) {
     let _ = write!(out, "{} {}", commit.intention, commit.effect.name());
     if let Some(reason) = commit.reason {

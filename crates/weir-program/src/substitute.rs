@@ -1,4 +1,4 @@
-//! A host that runs one module in the place of others: what would another program have said?
+//! A host that runs one module in place of others, to show what another program would have decided.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use weir_core::{CodeHash, Refusal, Setup};
 
 use crate::native::WasmtimeHost;
 
-/// Runs a module in the place of the modules with some hashes. To the machine they keep their
-/// hashes, so only verdicts, records, state and fuel differ.
+/// Runs a module in place of the modules with some hashes. For the machine these keep their hashes,
+/// so only verdicts, records, state and fuel differ.
 #[derive(Debug)]
 pub struct SubstituteHost {
     host: WasmtimeHost,
@@ -17,7 +17,7 @@ pub struct SubstituteHost {
 }
 
 impl SubstituteHost {
-    /// A host that runs `code` wherever a module with a hash in `replaced` is wanted.
+    /// A host that runs `code` in place of every module whose hash is in `replaced`.
     #[must_use]
     pub fn new(replaced: BTreeSet<CodeHash>, code: Vec<u8>) -> Self {
         Self {

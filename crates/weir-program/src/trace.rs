@@ -1,7 +1,7 @@
 //! Tracing: records each call of a host function that a program makes.
 //!
-//! A host with a [`Tracer`] links other functions, which do what the plain ones
-//! do and record it. A host without one has no code for it.
+//! A host with a [`Tracer`] links functions that do the same as the plain ones and record it. A
+//! host without one does not contain that code.
 //!
 //! Invariant: tracing changes neither an outcome nor the fuel of a call.
 
@@ -16,11 +16,11 @@ pub use weir_core::call_context::Stop;
 
 /// Bytes of an argument or result that are kept.
 pub const SNIPPET_BYTES_MAX: usize = 256;
-/// Functions of a call stack that are kept, the innermost ones.
+/// Innermost functions of a call stack that are kept.
 pub const FRAMES_MAX: usize = 64;
 /// Bytes of the name of a function that are kept.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Calls that are kept; what happens depends on what is traced.
+/// Calls that are kept. [`Wanted`] defines which ones are dropped.
 pub const CALLS_MAX: usize = 100_000;
 
 /// The first bytes of an argument or a result.
@@ -40,7 +40,7 @@ impl Snippet {
     }
 }
 
-/// An argument of a call, as a person would name it.
+/// An argument of a call, in a readable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Bytes of the guest.
@@ -51,10 +51,10 @@ pub enum Argument {
     Name(&'static str),
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: the function returns none.
+    /// The function has no result.
     Done,
     /// A number.
     Number(i64),
@@ -62,9 +62,9 @@ pub enum Answer {
     Bytes(Snippet),
     /// The entry that was looked up does not exist.
     Absent,
-    /// The call ended the program.
+    /// The call stopped the program.
     Stopped(Stop),
-    /// The fuel did not suffice for it.
+    /// The call had too little fuel.
     OutOfFuel,
 }
 
@@ -73,9 +73,9 @@ pub enum Answer {
 pub struct HostCall {
     /// Name of the topic whose program called.
     pub topic: Arc<str>,
-    /// The intention that was judged.
+    /// The intention of the call.
     pub intention: IntentionOffset,
-    /// Its stamp, milliseconds since 1970-01-01 UTC.
+    /// Time stamp of the intention, in milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     /// Step of a transaction, from 0.
     pub step: u32,
@@ -83,26 +83,26 @@ pub struct HostCall {
     pub name: &'static str,
     /// Arguments with their names, in order.
     pub arguments: Vec<(&'static str, Argument)>,
-    /// What came back.
+    /// The result of the call.
     pub answer: Answer,
-    /// Fuel of the call beyond the instruction that made it.
+    /// Fuel of the call, in addition to that of the call instruction.
     pub fuel: u64,
 }
 
-/// A function of the module in which a call was when it failed.
+/// A function on the call stack of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its index in the module as it was deployed, imports first.
     pub function: u32,
-    /// Its name by the name section of the module, demangled, or else the name of its export;
-    /// at most [`NAME_BYTES_MAX`] bytes. `None` when the module names it nowhere.
+    /// Its name in the name section of the module, demangled, or else the name of its export; at
+    /// most [`NAME_BYTES_MAX`] bytes. `None` if the module has no name for it.
     pub name: Option<String>,
 }
 
-/// Where a call was when a trap, a limit or want of fuel ended it.
+/// The call stack at the moment when a trap, a limit or a lack of fuel ended a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallStack {
-    /// The intention that was judged.
+    /// The intention of the call.
     pub intention: IntentionOffset,
     /// Step of a transaction, from 0.
     pub step: u32,
@@ -115,9 +115,9 @@ pub struct CallStack {
 pub struct Traced {
     /// The calls, oldest first.
     pub calls: Vec<HostCall>,
-    /// Number of calls that were left out because there were too many.
+    /// Number of calls that were dropped because of the limit.
     pub left_out: u64,
-    /// Fuel of the calls that were left out.
+    /// Fuel of the dropped calls.
     pub left_out_fuel: u64,
     /// The call stack of the newest call that failed; only with [`Wanted::All`].
     pub stack: Option<CallStack>,
@@ -126,9 +126,9 @@ pub struct Traced {
 /// Which calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// All; the first [`CALLS_MAX`] are kept.
+    /// All calls; the first [`CALLS_MAX`] are kept.
     All,
-    /// Those of `log`; the newest [`CALLS_MAX`] are kept.
+    /// Calls of `log`; the newest [`CALLS_MAX`] are kept.
     Log,
 }
 
@@ -161,7 +161,7 @@ impl Tracer {
         }
     }
 
-    /// Traces these intentions from now on, and no others.
+    /// Traces only these intentions from now on.
     pub fn watch(&self, intentions: &RangeInclusive<IntentionOffset>) {
         self.first.store(intentions.start().0, Ordering::Relaxed);
         self.last.store(intentions.end().0, Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl Tracer {
         self.watches(intention) && (self.wanted == Wanted::All || name == "log")
     }
 
-    /// Whether the call stack of a call that fails is wanted.
+    /// Whether to record the call stack of a failed call.
     pub(crate) fn wants_stack(&self, intention: IntentionOffset) -> bool {
         self.watches(intention) && self.wanted == Wanted::All
     }
@@ -199,7 +199,7 @@ impl Tracer {
         seen.calls.push_back(call);
     }
 
-    /// Returns what was recorded since the last call of this method.
+    /// Returns the calls since the last call of this method.
     #[must_use]
     pub fn take(&self) -> Traced {
         let seen = std::mem::take(&mut *self.seen.lock());

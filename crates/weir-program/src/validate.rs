@@ -1,9 +1,8 @@
-//! Whether some code is a program: every rule, with a sentence that says
-//! which one is broken and where.
+//! Checks whether code is a valid program: every rule, with an error that names the broken rule and
+//! the position.
 //!
-//! The rules keep out what could make two nodes disagree (threads, relaxed
-//! SIMD, memory without a maximum) and what could cost more than it should
-//! (size, number of functions, tables).
+//! The rules exclude features that could make two nodes disagree (threads, relaxed SIMD, memory
+//! without a maximum) and modules that could cost too much (size, number of functions, tables).
 
 mod bodies;
 mod sections;
@@ -22,7 +21,7 @@ use crate::host::limits::MODULE_BYTES_MAX;
 use crate::report::{Report, may_grow};
 use crate::work::Work;
 
-/// What the options of a topic can allow at most.
+/// The largest limits that the options of a topic can set.
 #[must_use]
 pub fn widest() -> Setup {
     Setup {
@@ -32,7 +31,7 @@ pub fn widest() -> Setup {
     }
 }
 
-/// What a topic allows whose options say nothing.
+/// The limits of a topic with default options.
 #[must_use]
 pub fn usual() -> Setup {
     Setup {
@@ -48,14 +47,14 @@ fn features() -> WasmFeatures {
         | WasmFeatures::MULTI_VALUE
         | WasmFeatures::BULK_MEMORY
         | WasmFeatures::SIMD
-        // How linkers write the table number 0.
+        // Linkers write the table number 0 in this way.
         | WasmFeatures::CALL_INDIRECT_OVERLONG
 }
 
 /// Checks code against every rule of section "Rules" in this crate's README.
 ///
 /// # Errors
-/// A sentence about the first rule that is broken.
+/// A sentence that describes the first broken rule.
 pub fn inspect(code: &[u8]) -> Result<Report, String> {
     if !code.starts_with(b"\0asm") {
         return Err(
@@ -87,18 +86,18 @@ fn format(error: &wasmparser::BinaryReaderError) -> String {
 #[derive(Default)]
 struct Module {
     types: Vec<FuncType>,
-    /// Type of each function, the imported ones first.
+    /// Type of each function, imported ones first.
     functions: Vec<u32>,
     exported: Vec<(String, ExternalKind, u32)>,
-    /// The function that tells the version of the interface.
+    /// The function that returns the version of the interface.
     teller: Option<u32>,
     teller_is_named: bool,
-    /// The function that tells the version of the state, and what it returns if it does nothing else.
+    /// The function that returns the version of the state, and that version if it is a literal.
     state_teller: Option<u32>,
     state_version: Option<i32>,
     memories: u32,
     memory_max: Option<u64>,
-    /// Elements of each table.
+    /// Number of elements of each table.
     tables: Vec<u64>,
     global_count: u32,
     locals: u64,
@@ -108,8 +107,8 @@ struct Module {
 }
 
 impl Module {
-    /// Goes through the module once. At each place our rules come first: their
-    /// sentences say more than those of the format.
+    /// Reads the module once. At each place, the rules of this crate are checked first, because
+    /// their errors are more precise than those of the format.
     fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {
         let mut validator = Validator::new_with_features(features());
         let mut spare = FuncValidatorAllocations::default();
@@ -138,8 +137,8 @@ impl Module {
         self.report.memory_bytes_max = pages.saturating_mul(PAGE_BYTES);
         self.report.facts.memory_bytes_max = self.report.memory_bytes_max;
         self.report.facts.compile_us = self.work.total();
-        // Asked before anything is compiled: the first instance of a module
-        // has all the memory that it begins with.
+        // Checked before compilation, because the first instance of a module has the initial
+        // memory.
         may_grow(self.report.memory_bytes_max, MEMORY_BYTES_MAX)?;
         if !self
             .exported
@@ -167,7 +166,7 @@ impl Module {
         Ok(self.report)
     }
 
-    /// Whether a function is exported; if so it must be of type () -> i32.
+    /// Whether a function is exported. If it is, its type must be () -> i32.
     fn function(&self, name: &str, required: bool) -> Result<bool, String> {
         let export = self.exported.iter().find(|(export, ..)| export == name);
         let Some((_, kind, index)) = export else {

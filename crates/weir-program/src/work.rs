@@ -1,34 +1,33 @@
-//! What a module costs to compile, estimated while it is looked at.
+//! Estimates the cost of compiling a module while it is checked.
 //!
-//! A unit is about a microsecond of the compiler, in the worst case that was
-//! found of each kind of instruction: the time of a compiler grows faster than
-//! the code in several ways (bridges between host and module for each type and
-//! function, local variables that live through loops, many values at once on
-//! the stack, checks after each float), and each has its place here. So a
-//! module that stays below the limits compiles in seconds at most, whatever it
-//! is made of, and an ordinary one of the largest size is far below.
+//! A unit is about a microsecond of the compiler, in the worst case found for each kind of
+//! instruction. The time of a compiler grows faster than the code in several ways: bridges between
+//! host and module for each type and function, local variables that live through loops, many values
+//! on the stack, checks after each float. The estimate includes each of these. So every module
+//! below the limits compiles in a few seconds at most, and ordinary modules of the largest size are
+//! far below the limits.
 //!
-//! Invariant: the number depends on the code alone.
+//! Invariant: the estimate depends only on the code.
 
 use crate::fault::{Fault, rule};
 use crate::host::limits::{WORK_FUNCTION_MAX, WORK_MAX};
 
-/// A type has a bridge from the module to the host.
+/// Units of a type, for its bridge from the module to the host.
 const KIND: u64 = 45;
-/// Each value that goes over a bridge.
+/// Units of each value that crosses a bridge.
 const VALUE: u64 = 8;
-/// A function that can be called from outside of its module has a bridge.
+/// Units of a function that can be called from outside of its module, for its bridge.
 const BRIDGE: u64 = 30;
-/// The frame of a function.
+/// Units of the frame of a function.
 const FUNCTION: u64 = 30;
-/// Values on the stack that cost an instruction one unit more: they are spilt.
+/// Number of values on the stack that cost an instruction one more unit, because they are spilled.
 const SPILLS: u64 = 32;
 
-/// The estimate, while it grows.
+/// The estimate so far.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     total: u64,
-    /// Of the function that is looked at: where it is, and what it costs.
+    /// The current function: its position, and its cost so far.
     at: usize,
     here: u64,
     locals: u64,
@@ -48,18 +47,17 @@ impl Work {
         self.fits(at)
     }
 
-    /// A function with these local variables, parameters included, begins.
+    /// Begins a function with these local variables, including parameters.
     pub(crate) fn begin(&mut self, at: usize, locals: u64) -> Result<(), Fault> {
         (self.at, self.here, self.locals, self.loops) = (at, FUNCTION, locals, 0);
         self.function_fits()
     }
 
-    /// An instruction of it, by its first byte, the number of values or targets
-    /// that its type or table has, and the values on the stack before it.
+    /// Adds an instruction of the function: its first byte, the number of values or targets of its
+    /// type or table, and the number of values on the stack before it.
     pub(crate) fn operator(&mut self, first: u8, arity: u64, height: u32) -> Result<(), Fault> {
         let own = match first {
-            // A loop may carry each local variable, and is looked at from each
-            // of those after it.
+            // A loop may carry each local variable, and each later loop examines it again.
             0x03 => {
                 self.loops += 1;
                 25 + arity + self.locals * 3 / 4 + self.loops / 16
@@ -69,7 +67,7 @@ impl Work {
             // Calls, straight and through a table.
             0x10 => 12 + arity,
             0x11 => 25 + arity,
-            // Choices, globals, loads, whole numbers and what is made of them.
+            // Selections, globals, loads and integer operations.
             0x1b..=0x1c
             | 0x23..=0x24
             | 0x28..=0x35
@@ -78,10 +76,10 @@ impl Work {
             | 0xa7
             | 0xac..=0xad
             | 0xbc..=0xc4 => 3,
-            // Stores, each with the mark in front of it; growing.
+            // Stores, each with its mark; growth of the memory.
             0x36..=0x3e => 10,
             0x40 => 15,
-            // Floats, with a check for what is no number; vectors.
+            // Floats, with a check for NaN; vectors.
             0x8b..=0xbb | 0xfd => 20,
             // Ranges of memory and tables.
             0xfc => 50,
@@ -92,7 +90,7 @@ impl Work {
         self.function_fits()
     }
 
-    /// The function is over.
+    /// Ends the function.
     pub(crate) fn end(&mut self, at: usize) -> Result<(), Fault> {
         self.total += std::mem::take(&mut self.here);
         self.fits(at)

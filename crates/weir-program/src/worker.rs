@@ -1,15 +1,12 @@
 //! The thread on which modules are compiled.
 //!
-//! A compiler goes deep into what it compiles, and nobody knows how much stack
-//! the thread of a caller has. So there is one thread whose stack has a fixed
-//! size. It is made when it is first needed and stays, because to make it and
-//! to warm its memory takes longer than to compile a small module; it ends when
-//! it had nothing to do for a while, or with its owner.
+//! A compiler uses deep recursion, and the stack of the caller's thread has an unknown size. So one
+//! thread with a stack of fixed size compiles. It is created when it is first needed and stays,
+//! because creating it and warming its memory takes longer than compiling a small module. It ends
+//! after a while without a job, or with its owner.
 //!
-//! It holds one job; a caller with another job waits. A job is never
-//! cancelled: what it may cost is bounded before it is handed over (`limits`),
-//! and nobody is left to be told when its owner is gone. A job that panics is
-//! lost, and the thread goes on.
+//! It has one job; a caller with another job waits. A job is never cancelled: its cost is bounded
+//! before it starts (`limits`). If a job panics, its result is lost and the thread continues.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,14 +14,14 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of its stack.
+/// Size of its stack in bytes.
 const STACK_BYTES: usize = 16 << 20;
-/// How long it stays without work.
+/// How long it stays without a job.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread, or what is needed to make it.
+/// The thread, or what is needed to create it.
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -34,9 +31,9 @@ pub(crate) struct Worker {
 /// Why a job has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// There is no thread for it; with the answer of the system.
+    /// The thread could not be created; with the error of the system.
     NoThread(String),
-    /// It panicked.
+    /// The job panicked.
     Panicked,
 }
 
@@ -50,7 +47,7 @@ struct Shared {
 struct Bench {
     job: Option<Job>,
     thread: Option<JoinHandle<()>>,
-    /// The thread will look here once more before it ends.
+    /// Whether the thread will check for a job once more before it ends.
     runs: bool,
     ends: bool,
 }
@@ -71,7 +68,7 @@ impl Default for Worker {
 
 impl Shared {
     fn bench(&self) -> MutexGuard<'_, Bench> {
-        // Jobs run outside of the lock, so a panic leaves its data whole.
+        // Jobs run without the lock, so a panic leaves its data consistent.
         self.bench.lock()
     }
 
@@ -81,7 +78,7 @@ impl Shared {
             if let Some(job) = bench.job.take() {
                 drop(bench);
                 self.changed.notify_all();
-                // Its caller notices that there is no result.
+                // The caller detects that there is no result.
                 drop(catch_unwind(AssertUnwindSafe(job)));
                 bench = self.bench();
                 continue;
@@ -135,8 +132,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for the thread, which has nothing in hand: callers wait for their
-    /// jobs.
+    /// Waits for the thread, which has no job at this time: callers wait for their jobs.
     fn drop(&mut self) {
         let mut bench = self.shared.bench();
         bench.ends = true;
@@ -144,7 +140,7 @@ impl Drop for Worker {
         drop(bench);
         self.shared.changed.notify_all();
         if let Some(thread) = thread {
-            // What it ran was caught.
+            // A panic of a job was caught before.
             drop(thread.join());
         }
     }

@@ -1,21 +1,20 @@
-//! Which instructions write into the memory, and what they find on the stack.
+//! Which instructions write into the memory, and their operands on the stack.
 //!
-//! The check of modules and the rewriter share one list: an instruction that is missing
-//! here leaves traces from call to call.
+//! The check of modules and the rewriter share this list. If an instruction is missing here, its
+//! writes remain visible to later calls.
 
 use wasmparser::{Operator, ValType};
 
 /// An instruction that writes into the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// From the stack: an address, to which the number is added, and a value of
-    /// this type.
+    /// Operands on the stack: an address, to which the number is added, and a value of this type.
     One(ValType, u64),
-    /// From the stack: an address, an `i32`, and a number of bytes.
+    /// Operands on the stack: an address, an `i32`, and a number of bytes.
     Many,
 }
 
-/// What an instruction writes, if it does.
+/// The write of an instruction; `None` if it does not write.
 pub(crate) fn write_of(operator: &Operator<'_>) -> Option<Write> {
     use Operator as O;
     Some(match operator {

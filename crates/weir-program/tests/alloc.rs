@@ -1,7 +1,6 @@
-//! A call of a warm program takes nothing from the heap: neither where the
-//! write itself is emitted, nor through the guest's memory, nor with state, nor
-//! with the topic's keys. `json_find` takes what its paths need, and no more for
-//! a longer value. And a memory of zeros keeps none of it.
+//! A call of a warm program does not allocate: neither when it emits the write, nor when it emits
+//! guest memory, nor with state, nor with the keys of the topic. `json_find` allocates for its
+//! paths, and no more for a longer value. A memory of zeros is not stored.
 #![allow(
     clippy::unwrap_used,
     unsafe_code,
@@ -23,11 +22,11 @@ use weir_program::WasmtimeHost;
 struct Counting;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// Bytes that are taken now.
+/// Bytes that are allocated now.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every method hands its arguments to `System`, which keeps the
-// contract; the counter touches no memory of the caller.
+// SAFETY: every method passes its arguments to `System`, which fulfils the contract. The counter
+// does not access memory of the caller.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.fetch_add(1, Relaxed);
@@ -66,7 +65,7 @@ impl ConsequenceSink for Sum {
 
 const CALLS: usize = 500;
 
-/// What so many calls take from the heap, once everything is warm.
+/// The number of allocations of `CALLS` calls of a warm program.
 fn taken(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let mut machine = Machine::new(1).with_host(Some(host));
@@ -106,8 +105,8 @@ fn taken(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
     taken
 }
 
-/// Bytes that stay taken by a topic for each module of its own, of memories
-/// that are 16 MiB of zeros but for what one call writes.
+/// Bytes that remain allocated for each topic with its own module. Its memory is 16 MiB of zeros,
+/// except for the write of one call.
 fn kept(state: StateMode) -> u64 {
     const MODULES: u64 = 8;
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -151,14 +150,14 @@ fn kept(state: StateMode) -> u64 {
             .all(|o| o.commit().unwrap().reason.is_none());
         assert!(valid, "{:?}", outcomes.runs());
         if number == 0 {
-            // The engine itself is there by now.
+            // The engine is allocated by now.
             before = BYTES.load(Relaxed);
         }
     }
     BYTES.load(Relaxed).saturating_sub(before) / MODULES
 }
 
-/// The only test of this file, so that nobody else allocates meanwhile.
+/// The only test of this file, so that no other test allocates at the same time.
 #[test]
 fn a_warm_call_takes_nothing_from_the_heap() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
@@ -166,7 +165,7 @@ fn a_warm_call_takes_nothing_from_the_heap() {
     for (name, value) in [("vanilla", 100), ("vanilla-memory", 100), ("counter", 8)] {
         let value = vec![0; value];
         let taken = taken(&code(name), StateMode::Kv, &value);
-        // One or two of the test's own, for the answers; none for each call.
+        // One or two allocations of the test for the outcomes; none for each call.
         assert!(taken < 5, "{name}: {taken} for {CALLS} calls");
     }
     let keys = r#"(module
@@ -180,8 +179,8 @@ fn a_warm_call_takes_nothing_from_the_heap() {
             (call $put (i32.const 0) (i32.const 3) (i32.const 8) (i32.const 8)) i32.const 0))"#;
     let read = taken(&wat::parse_str(keys).unwrap(), StateMode::Kv, b"");
     assert!(read < 5, "keys: {read} for {CALLS} calls");
-    // Paths become a plan that is dropped after the call: some pieces for each
-    // step, whatever is looked through.
+    // Paths become a plan that is dropped after the call: some allocations for each step,
+    // independent of the searched value.
     let finds = r#"(module (import "weir1" "json_find" (func $f (param i32 i32 i32 i32 i32) (result i32)))
         (memory (export "memory") 1 1) (data (i32.const 0) "$[0]")
         (func (export "weir_abi") (result i32) i32.const 1)

@@ -1,5 +1,5 @@
-//! A machine without memory: its programs do not notice (Z3). Alone in its
-//! process, because it takes the memory away from all of it.
+//! A machine without memory: its programs cannot detect it (Z3). The only test in its process,
+//! because it exhausts the memory of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -13,7 +13,7 @@ use weir_core::{
 };
 use weir_program::WasmtimeHost;
 
-/// Tells what the instruction answered that grows its memory by 15 MiB.
+/// Emits the result of the instruction that grows its memory by 15 MiB.
 const GROWS: &str = r#"(module
   (import "weir1" "emit_put" (func $put (param i32 i32 i32 i32)))
   (memory (export "memory") 1 241)
@@ -33,7 +33,7 @@ impl ConsequenceSink for Values {
     }
 }
 
-/// The value that the program writes, in a machine of its own.
+/// The value that the program writes, in a separate machine.
 fn answer(host: &Arc<dyn ProgramHost>, code: &[u8]) -> Result<Vec<u8>, ApplyError> {
     let mut options = TopicOptions::default();
     options.program.memory_bytes_max = Some(16 << 20);
@@ -61,7 +61,7 @@ fn answer(host: &Arc<dyn ProgramHost>, code: &[u8]) -> Result<Vec<u8>, ApplyErro
     Ok(values.0.pop().unwrap())
 }
 
-/// Bytes of writable memory that the process has.
+/// Size of the writable memory of the process, in bytes.
 fn data_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmData:"));

@@ -1,5 +1,5 @@
-//! Modules that mean harm: each is refused with a sentence, or stopped with
-//! the same verdict by both engines; none leaves anything behind.
+//! Malicious modules: each is rejected with a sentence, or stopped with the same verdict by both
+//! engines. None leaves a change behind.
 #![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tests")]
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ fn module(imports: &str, body: &str) -> String {
     )
 }
 
-/// What a CREATE and two PUTs lead to, on both engines.
+/// The results of a CREATE and two PUTs, on both engines.
 fn judged(wat: &str, options: &str) -> String {
     let code = wat::parse_str(wat).unwrap();
     let script = format!("create t program=p {options}\nput t key=value\nput t key=value\n----\n");
@@ -194,9 +194,9 @@ fn pointers_are_checked_in_every_host_function() {
         ("1 2 0 5 100", "ERROR TRAP bad argument"),
         ("3 -1 0 5 100", "ERROR TRAP bad argument"),
         ("9 1 0 5 100", "ERROR TRAP bad argument"),
-        // `value` is no JSON, and its first byte is at fault: -1, at 0.
+        // `value` is not JSON, and its first byte is wrong: -1, at 0.
         ("1 1 0 5 65512", "INVALID REJECTED 9"),
-        // More paths than there may be, unread: -2.
+        // The paths exceed the limit and are not parsed: -2.
         ("1 1 0 65536 100", "INVALID REJECTED 8"),
         ("1 1 0 4097 65536", "INVALID REJECTED 8"),
         ("1 1 0 4096 100", "INVALID REJECTED 8"),
@@ -249,8 +249,8 @@ fn exactly_the_limit_is_allowed() {
 
 #[test]
 fn nothing_is_left_of_an_earlier_call() {
-    // Each asks whether it was here before, then leaves a mark and returns in
-    // every way there is.
+    // Each program checks for a mark of an earlier call, then sets the mark and ends in every
+    // possible way.
     let marks = [
         (
             "",
@@ -303,8 +303,8 @@ fn nothing_is_left_of_an_earlier_call() {
 
 #[test]
 fn memory_is_the_state_where_it_shall_be() {
-    // Counts its calls in memory and in a global; rejects each third one, and
-    // traps at each fifth, after it has counted.
+    // Counts its calls in memory and in a global. Rejects every third call, and traps at every
+    // fifth one, after counting.
     let wat = r#"(module (import "weir1" "emit_put" (func $emit (param i32 i32 i32 i32)))
         (memory (export "memory") 1 2) (global $g (mut i32) (i32.const 0))
         (func (export "weir_abi") (result i32) i32.const 1)

@@ -1,6 +1,5 @@
-//! Every script of `vectors/programs` on both engines, plainly, with a restart
-//! after each command, and with each write sent twice: the outcomes and the
-//! digests must be equal.
+//! Runs every script of `vectors/programs` on both engines: without changes, with a restart after
+//! each command, and with each write sent twice. The outcomes and the digests must be equal.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
@@ -59,8 +58,8 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
     println!("{count} blocks");
 }
 
-/// What a call allocates is given back: one page of memory, most of it heap, suffices for many calls
-/// that together allocate several times as much.
+/// The allocations of a call are freed. One page of memory, most of it heap, suffices for many
+/// calls that together allocate several times as much.
 #[test]
 fn a_heap_is_empty_when_the_next_call_begins() {
     let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -70,7 +69,7 @@ fn a_heap_is_empty_when_the_next_call_begins() {
         for n in 0..300 {
             script.extend(["put w k", &n.to_string(), "=", &value, "\n"]);
         }
-        // More than the page holds: the allocation fails, and the call with it.
+        // More than the page has space for: the allocation fails, and so does the call.
         script.push_str("put w k={x*60000}\nput w k=after\n----\n\n");
         let (blocks, _) = run(&script, &native, Manner::default(), &program).unwrap();
         let actual: Vec<&str> = blocks[0].actual.lines().collect();
@@ -80,8 +79,8 @@ fn a_heap_is_empty_when_the_next_call_begins() {
     }
 }
 
-/// Where the programs of each language are: what their modules are called
-/// after the name of the program, their folder, and how a source ends.
+/// The programs of each language: the suffix of their modules, their folder, and the extension of
+/// their sources.
 const LANGUAGES: [(&str, &str, &str); 4] = [
     ("", "programs/reference/examples", "rs"),
     ("-c", "programs/c", "c"),
@@ -89,8 +88,8 @@ const LANGUAGES: [(&str, &str, &str); 4] = [
     ("-as", "programs/assemblyscript/assembly", "ts"),
 ];
 
-/// `balance` and `surface`, which calls every function there is, written in
-/// each language: one script, one meaning.
+/// `balance`, and `surface`, which calls every function, in each language: one script has the same
+/// results.
 #[test]
 fn a_program_means_the_same_in_every_language() {
     let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -123,7 +122,7 @@ fn a_program_means_the_same_in_every_language() {
     }
 }
 
-/// What is checked in is what the list of hashes says, and small.
+/// The checked-in modules match the list of hashes, and are small.
 #[test]
 fn the_prebuilt_modules_are_the_ones_in_the_list() {
     let host = WasmtimeHost::default();

@@ -1,4 +1,4 @@
-//! Tracing changes nothing, and says what happened; lines are bounded.
+//! Tracing changes no outcome and records the calls; the lines are bounded.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -105,7 +105,7 @@ put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
     assert_eq!(value.bytes, 70_i64.to_be_bytes());
 }
 
-/// A program that writes as many lines as the first byte of the value says.
+/// A program that writes as many lines as the first byte of the value.
 const CHATTY: &str = r#"(module
   (import "weir1" "log" (func $log (param i32 i32 i32)))
   (import "weir1" "input_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -162,8 +162,8 @@ fn a_tracer_of_lines_keeps_nothing_else() {
     assert_eq!((text.len, text.bytes.len()), (4000, 1024));
 }
 
-/// Fails in the way that the first byte of the value says; its names are in the name section,
-/// one of them as the compiler of Rust mangles it.
+/// A program that fails as the first byte of the value requests. Its names are in the name section,
+/// one of them mangled by the compiler of Rust.
 const FAILING: &str = r#"(module
   (import "weir1" "input_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1 1)
@@ -197,14 +197,15 @@ fn names(stack: &CallStack) -> Vec<&str> {
 
 #[test]
 fn a_call_that_fails_shows_its_call_stack() {
-    // A trap, want of fuel, and a pointer that the host refuses.
+    // A trap, a lack of fuel, and a pointer that the host rejects.
     for how in 1..=3 {
         let script =
             format!("create t program=failing fuel_max=20000\nput t k={{u8:{how}}}\n----\n\n");
         let stack = traced(Wanted::All, &script, &failing).stack.unwrap();
         assert_eq!(stack.intention, IntentionOffset(2));
         assert_eq!(names(&stack), ["seats::row", "judge", "weir_apply"]);
-        // As deployed: the function that tells the version is not compiled.
+        // The indexes are those of the deployed module: the function of the version is not
+        // compiled.
         let functions: Vec<u32> = stack.frames.iter().map(|f| f.function).collect();
         assert_eq!(functions, [2, 3, 4], "{how}");
         assert_eq!(traced(Wanted::Log, &script, &failing).stack, None);
@@ -216,7 +217,7 @@ fn a_call_that_fails_shows_its_call_stack() {
 #[test]
 fn names_that_cannot_be_read_are_left_out_of_a_call_stack() {
     let script = "create t program=failing\nput t k={u8:1}\n----\n\n";
-    // A name section whose first part is longer than the section, and none at all.
+    // A name section whose first part is longer than the section, and no name section.
     for section in [&b"\x00\x08\x04name\x01\x7f\x01"[..], b""] {
         let nameless = |_: &str| {
             let code = wat::parse_str(FAILING).unwrap();
@@ -246,7 +247,7 @@ fn a_call_stack_is_bounded() {
 
 #[test]
 fn fuel_of_calls_that_are_left_out_is_counted() {
-    // Calls the host more often than calls are kept.
+    // More host calls than the tracer keeps.
     let code = format!(
         r#"(module (import "weir1" "key_offset" (func $offset (param i32 i32) (result i64)))
         (memory (export "memory") 1 1)
@@ -269,7 +270,7 @@ fn fuel_of_calls_that_are_left_out_is_counted() {
     assert_eq!(traced.left_out_fuel, 5 * each);
 }
 
-/// Keeps what is said under a target.
+/// Collects the events of a target.
 #[derive(Clone, Default)]
 struct Listener(Arc<Mutex<Vec<String>>>);
 

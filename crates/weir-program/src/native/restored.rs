@@ -1,8 +1,8 @@
-//! Modules that stand in a snapshot: checked when it is loaded, compiled afterwards.
+//! Modules of a snapshot: checked when the snapshot is loaded, compiled later.
 //!
-//! A store may have thousands of modules, and one that is allowed may take two seconds to compile;
-//! an open must not wait for them. What was admitted before is admitted again, so that nothing but
-//! this machine can fail when it is compiled.
+//! A store may have thousands of modules, and one module may take two seconds to compile. An open
+//! must not wait for them. These modules were accepted before, so only a problem of this machine
+//! can make their compilation fail.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -20,13 +20,13 @@ use crate::validate::inspect;
 /// The code of a program.
 #[derive(Clone)]
 pub(super) enum Code {
-    /// It is compiled.
+    /// A compiled module.
     Ready(Arc<Compiled>),
-    /// It will be, in its first call at the latest.
+    /// A module that will be compiled at the latest by its first call.
     Later(Arc<Later>),
 }
 
-/// A module that was checked.
+/// A checked module.
 pub(super) struct Later {
     hash: CodeHash,
     code: Arc<[u8]>,
@@ -41,7 +41,7 @@ pub(super) struct Later {
 pub(super) struct Restored(Mutex<BTreeMap<CodeHash, Arc<Later>>>);
 
 impl Restored {
-    /// The module, checked now if no other topic has it.
+    /// The module with this code. Checks the code unless another topic has the module.
     pub(super) fn add(
         &self,
         hash: CodeHash,
@@ -67,7 +67,8 @@ impl Restored {
         self.0.lock().contains_key(&hash)
     }
 
-    /// Compiles one of them, `first` if it is one. Returns which one; `None` when none is left.
+    /// Compiles one of the modules, preferably `first`. Returns its hash; `None` if no module is
+    /// left.
     pub(super) fn compile_next(&self, first: Option<CodeHash>) -> Option<CodeHash> {
         let later = {
             let modules = self.0.lock();
@@ -75,8 +76,8 @@ impl Restored {
             let (_, next) = modules.first_key_value()?;
             Arc::clone(wanted.unwrap_or(next))
         };
-        // Only a topic that is alive needs it, and its first call says what is wrong. It is one of
-        // them until then: a call of it waits.
+        // Only a live topic needs the module, and its first call reports an error. The module stays
+        // in the list until it is compiled, so a call waits for it.
         if Arc::strong_count(&later) > 2 {
             drop(later.compiled());
         }
@@ -99,7 +100,7 @@ impl Later {
 }
 
 impl Code {
-    /// A program of this code for a topic that is set up so.
+    /// A program with this code for a topic with this setup.
     pub(super) fn bind(self, setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         self.report().fits(setup).map_err(Refusal::Bad)?;
         Ok(Box::new(Running {
@@ -116,7 +117,7 @@ impl Code {
         }
     }
 
-    /// The module, compiled now if it is not yet.
+    /// The module. Compiles it now if necessary.
     pub(super) fn compiled(&self) -> Result<&Compiled, Trap> {
         match self {
             Self::Ready(module) => Ok(module),
@@ -134,17 +135,17 @@ impl Code {
         }
     }
 
-    /// The memory of a fresh instance, when there was one.
+    /// The initial contents of a memory, if an instance was created before.
     pub(super) fn first(&self) -> Option<&(First, CountedBytes)> {
         self.known()?.first.get()
     }
 
-    /// As in [`Compiled`].
+    /// See [`Compiled`].
     pub(super) fn room(&self) -> Option<u32> {
         self.known()?.room
     }
 
-    /// As in [`Compiled`].
+    /// See [`Compiled`].
     pub(super) fn stacks(&self) -> Option<&Stacks> {
         self.known()?.stacks.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The functions in which a call was when it failed, by the names that the module gives them.
+//! The call stack of a failed call: its functions, by the names that the module gives them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use weir_core::call_context::CallContext;
 
 use crate::trace::{CallStack, Frame, NAME_BYTES_MAX, Tracer};
 
-/// Writes call stacks of one module into a tracer.
+/// Records call stacks of one module in a tracer.
 pub(super) struct Stacks {
     tracer: Arc<Tracer>,
     names: BTreeMap<u32, String>,
-    /// The function that is left out of the module that is compiled.
+    /// The function that is missing in the compiled module.
     without: Option<u32>,
 }
 
 impl Stacks {
-    /// For a module that passed every rule.
+    /// For a valid module.
     pub(super) fn new(tracer: &Arc<Tracer>, code: &[u8], without: Option<u32>) -> Self {
         Self {
             tracer: Arc::clone(tracer),
@@ -27,7 +27,7 @@ impl Stacks {
         }
     }
 
-    /// Keeps where the call of this context failed.
+    /// Records where the call of this context failed.
     pub(super) fn keep(&self, error: &Error, context: &CallContext) {
         let intention = context.intention();
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else {
@@ -48,14 +48,14 @@ impl Stacks {
         });
     }
 
-    /// The index that a function of the compiled module has in the deployed one.
+    /// Converts the index of a function of the compiled module into its index in the deployed one.
     fn deployed(&self, index: u32) -> u32 {
         index + u32::from(self.without.is_some_and(|without| index >= without))
     }
 }
 
-/// Names of functions as they are in the module: those of the name section, and exports for functions without one. A name
-/// section follows no rule, so what cannot be read of it is left out.
+/// Names of the functions of a module: those of the name section, and exports for functions without
+/// one. A name section has no guaranteed format, so unreadable parts are skipped.
 pub(super) fn names(code: &[u8]) -> BTreeMap<u32, String> {
     let mut found = BTreeMap::new();
     let mut exports = Vec::new();
@@ -88,9 +88,9 @@ pub(super) fn names(code: &[u8]) -> BTreeMap<u32, String> {
     found
 }
 
-/// A name of Rust as it is in the source; others stay as they are.
+/// A demangled name for functions of Rust; other names stay unchanged.
 pub(super) fn demangled(name: &str) -> String {
-    // Without the hash that the compiler appends.
+    // Omits the hash that the compiler appends.
     let mut name = format!("{:#}", rustc_demangle::demangle(name));
     name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
     name

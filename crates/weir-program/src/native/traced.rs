@@ -1,5 +1,5 @@
-//! The functions of `weir1` for a host with a tracer: the same ones, called by
-//! their number of arguments, with what they did written down.
+//! The functions of `weir1` for a host with a tracer. They do the same as the plain functions, and
+//! record each call.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::abi::{self, Done, Purse, Returns};
 use crate::lines::{LINE_BYTES_MAX, Level, Lines};
 use crate::trace::{Answer, Argument, HostCall, SNIPPET_BYTES_MAX, Snippet, Tracer};
 
-/// Arguments that a function has at most.
+/// Maximum number of arguments of a function.
 const ARGUMENTS_MAX: usize = 5;
 type Arguments = [i32; ARGUMENTS_MAX];
 
@@ -48,7 +48,7 @@ pub(super) fn link(
     Ok(())
 }
 
-/// Carries out a call and pays for it, as the plain functions do.
+/// Executes a call and charges it, as the plain functions do.
 fn host(
     mut guest: wasmtime::Caller<'_, Data>,
     (tracer, lines): (&Tracer, &Lines),
@@ -124,7 +124,7 @@ fn call(
     }
 }
 
-/// A piece of the guest's memory; empty where there is none.
+/// A part of the guest's memory; empty if it is outside of the memory.
 fn piece(m: &[u8], ptr: i32, len: i32) -> Snippet {
     piece_to(m, ptr, len, SNIPPET_BYTES_MAX)
 }
@@ -135,10 +135,10 @@ fn piece_to(m: &[u8], ptr: i32, len: i32, max: usize) -> Snippet {
     Snippet::new(bytes.get(..len).unwrap_or(bytes), len, max)
 }
 
-/// Parts of the input, by their number.
+/// Names of the parts of the input, by their number.
 const INPUTS: [&str; 5] = ["key", "value", "args", "principal", "old_code"];
 
-/// What the guest hands over, read before the call.
+/// The arguments of a call, read from the guest before the call.
 #[allow(clippy::many_single_char_names, reason = "arguments by their place")]
 fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argument)> {
     let [a, b, c, e, _] = *args;
@@ -177,7 +177,7 @@ fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argum
     }
 }
 
-/// What came back, read from the guest's memory after the call.
+/// The results of a call, read from the memory of the guest after the call.
 fn answer(name: &str, returns: Returns, result: i64, args: &Arguments, m: &[u8]) -> Answer {
     let [_, _, c, e, f] = *args;
     let full = usize::try_from(result);

@@ -1,13 +1,12 @@
-//! The stack meter: instructions at the begin and the end of a function that
-//! calls others.
+//! The stack meter: instructions at the start and the end of a function that calls others.
 //!
-//! The body becomes a block, so every way out of it leads to the instructions that give the units
-//! back: a branch to the function's own label is a branch to the block, and a `return` becomes
-//! one. A function that traps gives nothing back, since its instance is thrown away.
+//! The body becomes a block, so every exit leads to the instructions that return the units: a
+//! branch to the label of the function is a branch to the block, and a `return` becomes one. A
+//! function that traps returns no units, because its instance is dropped.
 
 use wasm_encoder::{BlockType, Function, Instruction};
 
-/// The global with the units that are left.
+/// The global with the remaining units.
 #[derive(Clone, Copy)]
 pub(super) struct StackBudget(pub(super) u32);
 
@@ -19,7 +18,7 @@ pub(super) struct Depth {
 }
 
 impl Depth {
-    /// Of a function that takes so many units and has the results of this block.
+    /// The meter of a function that uses `units` and has the results of this block.
     pub(super) fn new(room: StackBudget, units: u32, block: BlockType) -> Self {
         Self {
             room,
@@ -28,8 +27,8 @@ impl Depth {
         }
     }
 
-    /// Takes the units; unreachable when there are not enough. There is at least
-    /// one unit before, and a frame has no more than all, so nothing wraps.
+    /// Subtracts the units; traps if there are too few. There is at least one unit before, and a
+    /// frame has at most all units, so the subtraction cannot wrap.
     pub(super) fn begin(&self, function: &mut Function) {
         use Instruction as I;
         function
@@ -46,7 +45,7 @@ impl Depth {
             .instruction(&I::Block(self.block));
     }
 
-    /// Ends the block and gives the units back.
+    /// Ends the block and returns the units.
     pub(super) fn end(&self, function: &mut Function) {
         use Instruction as I;
         function

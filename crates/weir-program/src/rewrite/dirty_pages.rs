@@ -1,24 +1,24 @@
-//! Which pieces of a memory were written.
+//! Records which pieces of a memory were written.
 
 use std::ops::Range;
 
-/// Longest single write (a vector) less one: so far may a write reach after
+/// Longest single write (a vector) minus one: the number of bytes that a write may extend beyond
 /// the piece that it marks.
 const REACH_BYTES: usize = 15;
 /// Bytes of the smallest piece, as a power of two.
 const PIECE_SHIFT_MIN: u32 = 10;
 
-/// How a memory is cut into at most 64 pieces, and which of them were written.
+/// Divides a memory into at most 64 pieces, and records which of them were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirtyPages {
-    /// A piece has 2 to this power bytes.
+    /// A piece has 2 to the power `shift` bytes.
     pub(super) shift: u32,
     /// Bit n: piece n was written.
     pub(crate) bits: u64,
 }
 
 impl DirtyPages {
-    /// Nothing marked, for a memory of at most `bytes_max` bytes.
+    /// No marks, for a memory of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let piece = bytes_max.div_ceil(64).next_power_of_two();
         Self {
@@ -27,7 +27,7 @@ impl DirtyPages {
         }
     }
 
-    /// Marks what the host wrote: `len` bytes from `at` on.
+    /// Marks a write of the host: `len` bytes, starting at `at`.
     pub(crate) fn add(&mut self, at: usize, len: usize) {
         if len == 0 {
             return;
@@ -38,8 +38,8 @@ impl DirtyPages {
         }
     }
 
-    /// Removes the marks: the parts of a memory of so many bytes that may have
-    /// been written, ascending. Two may overlap by some bytes.
+    /// Removes the marks. Returns the parts that may have been written in a memory of this size, in
+    /// ascending order. Two parts may overlap by some bytes.
     pub(crate) fn take(
         &mut self,
         bytes: usize,
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(dirty.bits, 3);
         dirty.add(65_535, 1);
         assert_eq!(dirty.bits, 3 | 1 << 63);
-        // Sixteen megabytes are cut into pieces of 256 KiB.
+        // A memory of 16 MiB has pieces of 256 KiB.
         let mut wide = DirtyPages::new(16 << 20);
         wide.add((16 << 20) - 1, 1);
         assert_eq!(wide.bits, 1 << 63);

@@ -1,5 +1,5 @@
-//! The instructions in front of one that writes: they mark what it writes to,
-//! by means of local variables that the function gets on top of its own.
+//! The instructions before a write: they mark the written piece, with local variables that are
+//! added to the function.
 
 use wasm_encoder::{Function, Instruction, ValType};
 use weir_core::limits::MEMORY_BYTES_MAX;
@@ -18,8 +18,8 @@ pub(super) struct Mask {
     pub(super) shift: u32,
 }
 
-/// Types of the locals that a function may get on top of its own. The first is
-/// the address, `LENGTH` the number of bytes.
+/// Types of the locals that may be added to a function. The first one is the address, `LENGTH` the
+/// number of bytes.
 pub(super) const SCRATCH: [ValType; 5] = [
     ValType::I32,
     ValType::I64,
@@ -28,7 +28,7 @@ pub(super) const SCRATCH: [ValType; 5] = [
     ValType::V128,
 ];
 
-/// The type of a value, in the words of the encoder.
+/// Converts the type of a value for the encoder.
 pub(super) fn value_type(kind: wasmparser::ValType) -> ValType {
     match kind {
         wasmparser::ValType::I64 => ValType::I64,
@@ -46,8 +46,8 @@ pub(super) fn needs(write: Write, kind: ValType) -> bool {
     }
 }
 
-/// Locals that were added to a function: three of type `i32` (address, value,
-/// length), one of each other type that is needed.
+/// Locals that were added to a function: three of type `i32` (address, value, length), and one of
+/// each other type that is needed.
 pub(super) struct ScratchLocals {
     address: u32,
     values: Vec<(ValType, u32)>,
@@ -79,8 +79,8 @@ impl ScratchLocals {
         found.map_or(self.address, |(_, local)| *local)
     }
 
-    /// Marks the piece that holds the first byte of a write; the few bytes
-    /// after it are always restored with it.
+    /// Marks the piece with the first byte of a write. The few bytes after the piece are always
+    /// restored together with it.
     pub(super) fn one(&self, function: &mut Function, mask: Mask, kind: ValType, offset: u64) {
         use Instruction as I;
         let value = self.value(kind);
@@ -90,7 +90,7 @@ impl ScratchLocals {
             .instruction(&I::GlobalGet(mask.global))
             .instruction(&I::I64Const(1))
             .instruction(&I::LocalGet(self.address));
-        // An address that does not fit 32 bits traps.
+        // An address that does not fit into 32 bits traps.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         if offset != 0 {
             function
@@ -105,9 +105,9 @@ impl ScratchLocals {
             .instruction(&I::LocalGet(value));
     }
 
-    /// In front of an instruction that grows the memory: asks for no more pages
-    /// than are too many for any program, so that an engine need not tell a size
-    /// that its limit forbids from one that no memory can have.
+    /// Added before an instruction that grows the memory: limits the requested pages to a number
+    /// that is too large for every program. So engines need not distinguish a size beyond the limit
+    /// from a size that no memory can have.
     pub(super) fn grow(&self, function: &mut Function) {
         use Instruction as I;
         let too_many = I::I32Const(PAGES_TOO_MANY);
@@ -120,8 +120,8 @@ impl ScratchLocals {
             .instruction(&I::Select);
     }
 
-    /// Marks all pieces from the first byte to the last: ones from the first
-    /// bit on, and ones up to the last bit.
+    /// Marks all pieces from the first byte to the last one: combines the ones from the first bit
+    /// on with the ones up to the last bit.
     pub(super) fn many(&self, function: &mut Function, mask: Mask) {
         use Instruction as I;
         let (value, length) = (self.address + 1, self.address + 2);
@@ -154,7 +154,7 @@ impl ScratchLocals {
 }
 
 impl Mask {
-    /// Turns an address on the stack into the number of its piece.
+    /// Converts an address on the stack into the number of its piece.
     fn piece(self, function: &mut Function) -> &mut Function {
         function
             .instruction(&Instruction::I32Const(self.shift.cast_signed()))

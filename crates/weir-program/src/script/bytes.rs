@@ -1,21 +1,20 @@
 //! Bytes as words of a script.
 //!
-//! Printable characters stand for themselves; `\xff` is any byte, `{x*100}` a
-//! hundred times `x`, `{i64:-5}` a big-endian number (`u8` to `u64`, `i32`,
-//! `i64`), `{id:7}` 32 bytes of which the first is 7 and the others zero. In a word
-//! that begins with `'`, all up to the closing `'` stands for itself, blanks
-//! too; `''` is one `'`.
+//! A printable character represents itself. `\xff` is any byte, `{x*100}` is a hundred times `x`,
+//! `{i64:-5}` is a big-endian number (`u8` to `u64`, `i32`, `i64`). `{id:7}` is 32 bytes: 7, then
+//! zeros. In a word that begins with `'`, every character up to the closing `'` represents itself,
+//! including blanks; `''` is one `'`.
 
-/// The bytes that a word stands for; `None` when it is none.
+/// The bytes of a word; `None` if the word is invalid.
 #[must_use]
 pub fn parse(word: &str) -> Option<Vec<u8>> {
     parse_at(word).ok()
 }
 
-/// The bytes that a word stands for.
+/// The bytes of a word.
 ///
 /// # Errors
-/// The byte of the word, from 0, from which on it stands for none.
+/// The index of the first invalid byte of the word, from 0.
 pub fn parse_at(word: &str) -> Result<Vec<u8>, usize> {
     let mut out = Vec::new();
     let mut rest = word;
@@ -33,14 +32,14 @@ pub fn parse_at(word: &str) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
-/// Begins and ends a word that stands for itself.
+/// The first and the last character of a quoted word.
 const QUOTE: char = '\'';
 
-/// The words of a line: blanks part them, but for blanks in quotes. A quote begins a
-/// word, or a value after the first `=`.
+/// Splits a line into words at blanks outside of quotes. A quote begins a word, or a value after
+/// the first `=`.
 ///
 /// # Errors
-/// A quote that does not end.
+/// A quote without an end.
 pub(super) fn words(line: &str) -> Result<Vec<&str>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -52,7 +51,7 @@ pub(super) fn words(line: &str) -> Result<Vec<&str>, String> {
     Ok(words)
 }
 
-/// A word at its first `=` outside of quotes.
+/// Splits a word at its first `=` outside of quotes.
 pub(super) fn split_pair(word: &str) -> Option<(&str, &str)> {
     let key = if word.starts_with(QUOTE) {
         quoted_len(word).ok()?
@@ -63,7 +62,7 @@ pub(super) fn split_pair(word: &str) -> Option<(&str, &str)> {
     Some((word.get(..at)?, word.get(at + 1..)?))
 }
 
-/// Bytes of the word at the front.
+/// Length of the first word, in bytes.
 fn word_len(rest: &str) -> Result<usize, String> {
     let (mut len, mut may_begin, mut has_value) = (0, true, false);
     while let Some(next) = rest.get(len..).and_then(|rest| rest.chars().next()) {
@@ -82,7 +81,7 @@ fn word_len(rest: &str) -> Result<usize, String> {
     Ok(len)
 }
 
-/// Bytes of the quoted text at the front, its quotes included.
+/// Length of the quoted text at the start, including its quotes, in bytes.
 fn quoted_len(text: &str) -> Result<usize, String> {
     let mut from = 1;
     loop {
@@ -98,7 +97,7 @@ fn quoted_len(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Takes one piece from the front; what is after it.
+/// Parses one piece at the start. Returns the rest.
 fn piece<'a>(rest: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     if let Some(brace) = rest.strip_prefix('{') {
         let (inside, after) = brace.split_once('}')?;
@@ -139,16 +138,16 @@ fn group(inside: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Equal bytes in a row that are written as a group.
+/// Minimum number of equal consecutive bytes that are written as a group.
 const RUN_MIN: usize = 6;
 
-/// Bytes in the words that [`parse`] reads.
+/// Bytes as a word that [`parse`] reads.
 #[must_use]
 pub fn show(bytes: &[u8]) -> String {
     let mut out = String::new();
     let mut rest = bytes;
     if let Some(after) = bytes.strip_prefix(b"'") {
-        // Else it would begin a word in quotes.
+        // Otherwise it would begin a quoted word.
         out.push_str("\\x27");
         rest = after;
     }

@@ -6,7 +6,7 @@ use weir_core::{StateMode, TopicOptions};
 use super::ScriptError;
 use super::bytes::{parse_at, split_pair, words};
 
-/// A command with its own bytes.
+/// A command with owned bytes.
 pub(super) struct Step {
     pub(super) line: usize,
     pub(super) name: String,
@@ -26,8 +26,7 @@ pub(super) struct Step {
 type Programs<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
 
 impl Step {
-    /// Reads commands; lines that begin with a space are steps of the
-    /// transaction above them.
+    /// Parses commands. Lines that begin with a space are steps of the transaction before them.
     pub(super) fn all(
         lines: &[(usize, &str)],
         programs: Programs<'_>,
@@ -133,7 +132,7 @@ impl Step {
         Ok(())
     }
 
-    /// Lends the command as an intention without session.
+    /// Passes the command to `take` as an intention without a session.
     pub(super) fn lend<T>(&self, take: impl FnOnce(Intention<'_>) -> T) -> T {
         let (options, args) = (&self.options, self.args.as_slice());
         let (key, value) = (self.key.as_slice(), self.value.as_slice());

@@ -1,5 +1,4 @@
-//! The rules of function bodies: their size, what is in them, and what an
-//! instance may change by them.
+//! The rules of function bodies: size, instructions, and what an instance may change.
 
 use wasmparser::{FuncValidator, FunctionBody, Operator, OperatorsReader, ValidatorResources};
 
@@ -11,12 +10,12 @@ use crate::host::limits::{
 };
 use crate::writes::write_of;
 
-/// Units of stack of any function: its return address and its caller's frame.
+/// Units of stack of any function: its return address and the frame of its caller.
 const FRAME_UNITS: u64 = 32;
 /// Units of stack of a value.
 const VALUE_UNITS: u64 = 8;
 
-/// How many places of a function an instruction begins or leads to.
+/// Number of places in a function that an instruction starts or may jump to.
 fn branches_of(operator: &Operator<'_>) -> u64 {
     match operator {
         Operator::Block { .. }
@@ -29,18 +28,18 @@ fn branches_of(operator: &Operator<'_>) -> u64 {
     }
 }
 
-/// Units of stack of a function with so many local variables, parameters and
-/// values on its operand stack, and so many bytes of code: a compiler keeps in
-/// a frame what lives across a call, and each such value takes some code to make.
+/// Units of stack of a function. `values` counts its local variables, its parameters and the values
+/// on its operand stack. A compiler keeps in the frame what is live across a call, and each such
+/// value needs some code.
 fn frame(values: u64, body_bytes: usize) -> u32 {
     let units = FRAME_UNITS + VALUE_UNITS * values + body_bytes as u64;
-    // The limits of a body keep it far below.
+    // The limits of a body keep the sum far below 2^32.
     u32::try_from(units)
         .unwrap_or(u32::MAX)
         .min(STACK_UNITS_MAX)
 }
 
-/// The number that a function returns which does nothing else.
+/// The number that a function returns, if it only returns a literal.
 fn constant(body: &FunctionBody<'_>) -> Option<i32> {
     let mut operators = body.get_operators_reader().ok()?;
     let Operator::I32Const { value } = operators.read().ok()? else {
@@ -126,7 +125,7 @@ impl Module {
         }
     }
 
-    /// Number of local variables of a function, parameters left out.
+    /// Number of local variables of a function, without parameters.
     fn locals(&mut self, body: &FunctionBody<'_>) -> Result<u64, Fault> {
         let range = body.range();
         let mut locals = 0;
@@ -149,7 +148,7 @@ impl Module {
         Ok(locals)
     }
 
-    /// Notes what an instance may change.
+    /// Records what an instance may change.
     fn note(&mut self, operator: &Operator<'_>) {
         let report = &mut self.report;
         match operator {
@@ -173,7 +172,7 @@ impl Module {
         );
     }
 
-    /// How many values an instruction takes and leaves by its type or table.
+    /// Number of values that an instruction reads and writes, by its type or table.
     fn arity(&self, operator: &Operator<'_>) -> u64 {
         use wasmparser::BlockType;
         let kind = match operator {
@@ -194,7 +193,7 @@ impl Module {
             })
     }
 
-    /// Whether a function may have so many, after those before it.
+    /// Checks the number of branches of a function and of the module so far.
     fn branches_fit(&self, here: u64, at: usize) -> Result<(), Fault> {
         if here > BRANCHES_MAX {
             return rule(format!(

@@ -1,5 +1,4 @@
-//! The rules of each section: how much of what there may be, and where it
-//! lies.
+//! The rules of each section: the number of its items, and where they are located.
 
 use wasmparser::{
     ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Operator, Payload,
@@ -17,8 +16,7 @@ use crate::host::limits::{
 };
 use crate::rewrite::RESERVED;
 
-/// Where an active segment begins. Programs import no globals, so it is always
-/// a number.
+/// The start of an active segment. Programs import no globals, so it is always a literal.
 fn place(offset: &ConstExpr<'_>) -> Option<u64> {
     match offset.get_operators_reader().read() {
         Ok(Operator::I32Const { value }) => Some(u64::from(value.cast_unsigned())),
@@ -26,7 +24,7 @@ fn place(offset: &ConstExpr<'_>) -> Option<u64> {
     }
 }
 
-/// Whether a section has few enough of what is in it.
+/// Checks the number of items in a section.
 fn few(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
     if count <= max {
         return Ok(());
@@ -214,8 +212,7 @@ impl Module {
         Ok(())
     }
 
-    /// Asked here, because an engine would notice only when it makes an
-    /// instance.
+    /// Checked here, because an engine detects it only when it creates an instance.
     fn data(&mut self, number: usize, segment: &wasmparser::Data<'_>) -> Result<(), Fault> {
         let DataKind::Active { offset_expr, .. } = &segment.kind else {
             return Ok(());
@@ -253,7 +250,7 @@ impl Module {
             return Ok(());
         };
         let Some(max) = self.tables.get(table_index.unwrap_or(0) as usize) else {
-            return Ok(()); // the format has a sentence for it
+            return Ok(()); // the validator of the format reports it
         };
         if place(offset_expr).is_none_or(|from| from + count <= *max) {
             return Ok(());
@@ -264,7 +261,7 @@ impl Module {
         ))
     }
 
-    /// The format has a sentence for a second one.
+    /// The validator of the format reports a second table.
     fn table(&mut self, elements: u64) -> Result<(), Fault> {
         self.tables.push(elements);
         if elements > TABLE_ELEMENTS_MAX {

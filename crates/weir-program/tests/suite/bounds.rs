@@ -76,7 +76,7 @@ fn keys_and_values_of_records() {
     }
 }
 
-/// A key that was set can be deleted, whatever the options are now.
+/// A key that exists can be deleted, whatever the present options are.
 #[test]
 fn a_key_that_became_too_long_can_be_deleted() {
     for imports in ["emit_input", "emit_input key_offset"] {
@@ -152,7 +152,7 @@ fn keys_of_state() {
     }
 }
 
-/// The copy of the topic's own keys counts as state.
+/// The copy of the topic's own keys is charged as state.
 #[test]
 fn keys_that_a_program_reads() {
     let wat = module(
@@ -160,8 +160,8 @@ fn keys_that_a_program_reads() {
         "",
         "(call $emit_input) i32.const 0",
     );
-    // A key takes its bytes, 8 for its offset, and those of its value; it is
-    // counted once, and gives back what it took.
+    // A key is charged with its bytes, 8 for its offset, and the bytes of its value. It is charged
+    // once, and the charge is released when it is deleted.
     let script = "create t program=p state_bytes_max=24\nput t a=123456789012345\nput t a=543210987654321\nput t b=\ndelete t a\nput t b=123456789012345";
     let text = play(script, &[("p", &wat)]);
     let verdicts: Vec<bool> = text.lines().map(|line| line.contains(" VALID")).collect();
@@ -200,7 +200,7 @@ fn text_of_a_reject() {
     }
 }
 
-/// The undo notes of a call are bounded.
+/// The size of the undo log of a call is bounded.
 #[test]
 fn what_an_intention_replaces() {
     let storm = "(loop (call $state_put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 60000)) br 0) unreachable";
@@ -214,12 +214,12 @@ fn what_an_intention_replaces() {
     assert_eq!(verdict, "ERROR LIMIT limit 67108864");
 }
 
-/// The limit of the undo notes is exact: they take the bytes of keys and old values, and 40 bytes
+/// The limit of the undo log is exact. It includes the bytes of keys and old values, and 40 bytes
 /// for each earlier change.
 #[test]
 fn what_an_intention_replaces_to_the_byte() {
-    // 1,023 times a key of one byte and 65,535 of its value; then a key of one
-    // byte with what is left.
+    // 1,023 times a key of one byte with a value of 65,535 bytes; then a key of one byte with the
+    // remaining size.
     let limit = UNDO_BYTES_MIN;
     let left = limit - 1_023 * (1 + 65_535 + UNDO_ENTRY_BYTES) - 1;
     assert_eq!(left, 24_615);
@@ -344,7 +344,8 @@ fn fuel_of_a_start() {
     }
 }
 
-/// All steps of a transaction together delay other topics no longer than a start may.
+/// The steps of a transaction share one limit, so they do not delay other topics longer than a
+/// start may.
 #[test]
 fn steps_share_their_fuel() {
     let burn = "(local $i i32) (loop (call $log (i32.const 3) (i32.const 0) (i32.const 65536))
@@ -478,7 +479,7 @@ fn forms() {
             "block end ".repeat(n as usize),
             "i32.const 0 if end ".repeat(n as usize),
             "i32.const 0 br_if 0 ".repeat(n as usize),
-            // The last target is the default one, which is in every table.
+            // The last target is the default one, which every table has.
             format!("block i32.const 0 br_table{targets} 0 end "),
         ] {
             let parts = format!("(func {body})");
@@ -528,7 +529,7 @@ fn forms() {
     }
     for (n, max) in around(u64::from(limits::ITEMS_MAX)) {
         let n = n as usize;
-        // A module without parts has one type, no import, three exports.
+        // A module without `parts` has one type, no import, three exports.
         for (parts, before, sentence) in [
             ("(type (func (param i32)))", 1, "has 10001 types (at byte"),
             (
@@ -542,7 +543,7 @@ fn forms() {
                 "has more than 10000 imports (at byte",
             ),
         ] {
-            // The text has the imports in front of the memory.
+            // The text format has the imports before the memory.
             let text = module("", "", "i32.const 0");
             let text = text.replacen(
                 "(module ",
@@ -572,7 +573,7 @@ fn forms() {
         fine(n, max, with(&parts, "i32.const 0"), "10001 functions");
     }
     for (n, max) in around(limits::FUNCTION_BYTES_MAX as u64) {
-        // One byte for no locals, two for the constant, one for the end.
+        // One byte for the number of locals, two for the constant, one for the end.
         let body = "nop ".repeat(n as usize - 4) + "i32.const 0";
         fine(
             n,
@@ -583,7 +584,7 @@ fn forms() {
     }
     let empty = with(r#"(@custom "x" "")"#, "i32.const 0").len() as u64;
     for (n, max) in around(limits::MODULE_BYTES_MAX as u64) {
-        // The length of the section takes two bytes more by then.
+        // The length of the section needs two more bytes at this size.
         let text = "x".repeat((n - empty - 2) as usize);
         let code = with(&format!(r#"(@custom "x" "{text}")"#), "i32.const 0");
         assert_eq!(code.len() as u64, n);

@@ -9,10 +9,10 @@ use weir_program::WasmtimeHost;
 
 use crate::world::{Life, module};
 
-/// Rounds of the loop: some 200,000,000 units of fuel, a tenth of a second.
+/// Iterations of the loop: some 200,000,000 units of fuel, a tenth of a second.
 const ROUNDS: u32 = 30_000_000;
 
-/// Outcome, records and fuel of a call that takes long.
+/// Outcome, records and fuel of a long call.
 fn long(rounds: u32, time_ms: u64) -> (Outcome, Vec<String>, u64) {
     let body = format!(
         "(local $n i32) (local.set $n (i32.const {rounds}))

@@ -1,4 +1,4 @@
-//! P1: a module is compiled once, and a refusal is found once.
+//! P1: a module is compiled once, and the cause of a rejection is found once.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn each_module_is_compiled_once_while_it_is_needed() {
     assert_eq!(host.compiled(), count as u64, "all are in use");
     drop(held);
     drop(host.admit(&numbered(count), &widest()).unwrap());
-    // Only the newest are kept without a use.
+    // Of the modules without a topic, only the newest are kept.
     drop(host.admit(&numbered(count - 1), &widest()).unwrap());
     assert_eq!(host.compiled(), count as u64 + 1);
     drop(host.admit(&numbered(0), &widest()).unwrap());
@@ -52,7 +52,7 @@ fn threads_that_want_the_same_module_compile_it_once() {
     assert_eq!(host.compiled(), 1);
 }
 
-/// The version may be a constant, which is believed as it stands, or not.
+/// A version that is a literal is read from the code; any other function is called.
 #[test]
 fn a_version_that_is_reckoned_is_asked_for() {
     let host = WasmtimeHost::default();
@@ -74,7 +74,7 @@ fn a_version_that_is_reckoned_is_asked_for() {
         telling("(result i32) (loop (br 0)) unreachable)"),
         sentence("weir_abi fails or does not return")
     );
-    // A constant, named elsewhere: in a table, by a caller, as another export.
+    // A function with a literal to which another part refers: a table, a caller, another export.
     for part in [
         "(table 1 funcref) (elem (i32.const 0) $v)",
         "(func (drop (call $v)))",
@@ -91,8 +91,8 @@ fn a_version_that_is_reckoned_is_asked_for() {
     }
 }
 
-/// A refusal that only the compiler or a first call can find is not looked for
-/// again while everything waits for the commit thread.
+/// A rejection that needs the compiler or a first call is remembered. So it is not repeated on the
+/// commit thread, while all writes wait.
 #[test]
 fn a_refusal_is_remembered() {
     let host = WasmtimeHost::default();
@@ -123,7 +123,7 @@ fn a_refusal_is_remembered() {
     );
 }
 
-/// A snapshot's modules are compiled after it was loaded, each once.
+/// The modules of a snapshot are compiled after it was loaded, each once.
 #[test]
 fn a_snapshot_is_loaded_without_compiling() {
     let count = limits::IDLE_MODULES_MAX + 8;
@@ -151,13 +151,13 @@ fn a_snapshot_is_loaded_without_compiling() {
         let outcome = life.send(&Intention::new(&format!("t{n}"), put));
         assert_eq!(outcome.unwrap().commit().unwrap().reason, None);
     };
-    // The first call compiles its module, whatever the rest waits for.
+    // The first call compiles its module, even if others are not compiled yet.
     put(&mut life, 7);
     put(&mut life, 7);
     assert_eq!(host.compiled(), 1);
     while host.compile_restored(None).is_some() {}
     assert_eq!(host.compiled(), count as u64);
-    // All of them stay, although no other topic called them before.
+    // All modules are kept, although no other topic has called them.
     for n in 0..count {
         put(&mut life, n);
     }
@@ -165,7 +165,7 @@ fn a_snapshot_is_loaded_without_compiling() {
     assert_eq!(host.compile_restored(None), None);
 }
 
-/// Tells the child that it has to compile.
+/// Environment variable of the child process, which compiles.
 const CHILD: &str = "WEIR_TEST_PERF_MAP_CHILD";
 
 #[test]

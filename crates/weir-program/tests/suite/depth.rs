@@ -1,5 +1,5 @@
-//! How deep calls may nest is counted by the rewritten module, so both engines
-//! stop at the same call, and the native stack never decides an outcome.
+//! The rewritten module counts how deep calls nest. So both engines stop at the same call, and the
+//! native stack never decides an outcome.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use weir_core::{Detail, ProgramHost, TopicOptions, TrapKind};
 
 use crate::world::{Life, hosts, module};
 
-/// Fuel of a call: more than the deepest recursion takes on either engine.
+/// Fuel of a call: more than the deepest recursion uses on either engine.
 const FUEL: u64 = 500_000_000;
 
-/// A topic whose program calls as deep as a PUT asks for.
+/// A topic whose program nests as many calls as a PUT requests.
 struct Diver(Life);
 
 impl Diver {
@@ -30,7 +30,7 @@ impl Diver {
         Self(life)
     }
 
-    /// Whether so many nested calls are good; else they must have overflowed.
+    /// Whether this number of nested calls succeeds. Otherwise they must overflow.
     fn dives(&mut self, calls: u32) -> bool {
         let put = Operation::Put {
             key: b"k",
@@ -44,7 +44,7 @@ impl Diver {
         commit.reason.is_none()
     }
 
-    /// The largest number of nested calls that is good.
+    /// The largest number of nested calls that succeeds.
     fn deepest(&mut self) -> u32 {
         let (mut good, mut bad) = (0, 1 << 17);
         assert!(self.dives(good) && !self.dives(bad));
@@ -60,8 +60,8 @@ impl Diver {
     }
 }
 
-/// A program that calls `$deep` with the number in the value, and rejects if
-/// that is not what it returns.
+/// A program that calls `$deep` with the number in the value, and rejects if `$deep` returns
+/// another number.
 fn diving(parts: &str) -> Vec<u8> {
     let read = "(drop (call $input_read (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 4)))";
     let number = "(i32.load (i32.const 0))";
@@ -69,7 +69,7 @@ fn diving(parts: &str) -> Vec<u8> {
     wat::parse_str(module("input_read", parts, &apply)).unwrap()
 }
 
-/// A function that returns its parameter, by calling on until it is 0.
+/// A function that returns its parameter after recursive calls down to 0.
 fn function(name: &str, begin: &str, call: &str, end: &str) -> String {
     format!(
         "(func ${name} (param $n i32) (result i32) {begin}
@@ -80,13 +80,13 @@ fn function(name: &str, begin: &str, call: &str, end: &str) -> String {
 
 const LESS: &str = "(i32.sub (local.get $n) (i32.const 1))";
 
-/// Both engines go as deep, and not one call deeper.
+/// Both engines allow the same number of nested calls.
 fn alike(what: &str, parts: &str) -> u32 {
     let code = diving(parts);
     let depths = hosts().map(|host| {
         let mut diver = Diver::new(&host, &code);
         let deepest = diver.deepest();
-        // A failed call leaves nothing behind that counts.
+        // A failed call does not change the count.
         assert!(!diver.dives(deepest + 1) && diver.dives(deepest), "{what}");
         deepest
     });
@@ -94,7 +94,7 @@ fn alike(what: &str, parts: &str) -> u32 {
     depths[0]
 }
 
-/// Local variables that are set before the call and used after it.
+/// Local variables that are set before the call and read after it.
 fn locals(kind: &str, count: usize) -> (String, String) {
     let (mut begin, mut end) = (
         format!("(local {})", format!("{kind} ").repeat(count)),
@@ -195,7 +195,7 @@ fn random_recursion_ends_at_the_same_call() {
             } else {
                 format!("(call_indirect (type $t) {LESS} (i32.const {next}))")
             };
-            // Values on the stack, more results of a block, a way out of both.
+            // Values on the stack, a block with more results, a branch out of both.
             let call = match below(3) {
                 0 => format!("(i32.add (i32.const 5) (i32.sub {call} (i32.const 5)))"),
                 1 => format!("(block (result i32) (br 0 {call}))"),

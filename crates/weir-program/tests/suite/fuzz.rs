@@ -1,10 +1,9 @@
-//! Two engines, one outcome (Z7): random modules and random writes. Where
-//! neither runs out of fuel or stack they agree on every verdict, every record
-//! and every byte of state; and so do a machine that is saved and loaded on
-//! the way and one that applies everything again.
+//! Two engines, one outcome (Z7): random modules and random writes. If neither engine runs out of
+//! fuel or stack, they agree on every verdict, every record and every byte of state. So do a
+//! machine that is saved and loaded in between, and one that replays all intentions.
 //!
-//! `WEIR_FUZZ_MODULES` asks for more modules of each kind, `WEIR_FUZZ_SEED` for
-//! others.
+//! `WEIR_FUZZ_MODULES` sets the number of modules of each kind, `WEIR_FUZZ_SEED` selects other
+//! modules.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use weir_core::{
 
 use crate::world::{Life, encoded, hosts, module};
 
-/// Numbers without end from a seed.
+/// A pseudorandom number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -49,10 +48,10 @@ fn asked(name: &str, default: u64) -> u64 {
     value.unwrap_or(default)
 }
 
-/// Fuel that both engines have: little, because the interpreter is slow here.
+/// Fuel of both engines: little, because the interpreter is slow here.
 const FUEL: u64 = 100_000;
 
-/// How many of both kinds of work there was.
+/// The numbers of modules and of writes.
 #[derive(Debug, Default)]
 struct Tally {
     modules: u64,
@@ -77,7 +76,7 @@ fn exhausted(outcome: &Outcome) -> bool {
     })
 }
 
-/// Without the fuel, which engines count differently.
+/// The outcome without its fuel, which the engines count differently.
 fn bare(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Committed(mut commit) => {
@@ -108,7 +107,7 @@ impl Twins {
         }
     }
 
-    /// The outcome; `None` when an engine ran out of fuel or stack.
+    /// The outcome; `None` if an engine ran out of fuel or stack.
     fn send(&mut self, what: &str, intention: &Intention<'_>) -> Option<Outcome> {
         let bytes = encoded(intention, self.log.len() as u64 * 7);
         let outcomes: Vec<Outcome> = self
@@ -138,8 +137,8 @@ impl Twins {
         }
     }
 
-    /// Everything agrees at the end, and once more from the log. `whole` says
-    /// that no engine ran out of anything.
+    /// Checks that all machines agree at the end, and after a replay of the log. `whole` means that
+    /// no engine ran out of fuel or stack.
     fn end(&mut self, what: &str, whole: bool, replay: bool) {
         if !whole {
             return;
@@ -164,7 +163,7 @@ impl Twins {
     }
 }
 
-/// Values in which something can be found, and some that are cut off.
+/// JSON values with matches for the paths, and truncated ones.
 const JSON: [&[u8]; 6] = [
     b"{\"a\":[1,2],\"b\":[{\"c\":\"x\"}]}",
     b"[[1,{\"a\":null}],-2.5e1]",
@@ -257,12 +256,12 @@ fn exercise(twins: &mut Twins, what: &str, code: &[u8], dice: &mut Dice, tally: 
     twins.end(what, true, true);
 }
 
-/// What a program exports beside its memory, which is exported later.
+/// The exports of a program, without its memory.
 const EXPORTS: &str = r#"(module
     (func (export "weir_abi") (result i32) i32.const 1)
     (func (export "weir_apply") (result i32) i32.const 0))"#;
 
-/// A module of random instructions around the functions of `weir1`.
+/// A module of random instructions with the functions of `weir1`.
 fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
     let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash json_find log";
     let config = wasm_smith::Config {
@@ -270,7 +269,7 @@ fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
         exports: Some(wat::parse_str(EXPORTS).unwrap()),
         min_imports: 0,
         min_memories: 1,
-        // Vectors come with mutable globals that no program may have.
+        // Vectors come with mutable globals that programs must not have.
         simd_enabled: dice.below(8) == 0,
         allow_start_export: dice.below(20) == 0,
         exceptions_enabled: false,
@@ -293,18 +292,18 @@ fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
         max_element_segments: 4,
         ..wasm_smith::Config::default()
     };
-    // Only the shape: which of these a module imports is its own choice.
+    // Only the possible imports; the generator selects some of them.
     let bytes = dice.bytes(6000);
     let mut source = Unstructured::new(&bytes);
     let mut made = wasm_smith::Module::new(config, &mut source).ok()?;
     if dice.below(8) != 0 {
-        // Loops end, so that more is seen than their fuel.
+        // Loops are bounded, so that more than their fuel is tested.
         made.ensure_termination(300).ok()?;
     }
     Some(speaks(&made.to_bytes()))
 }
 
-/// This module with its memory exported and a `weir_abi` that returns 1.
+/// The module with its memory exported and with a `weir_abi` that returns 1.
 fn speaks(code: &[u8]) -> Vec<u8> {
     use wasmparser::{Parser, Payload, TypeRef};
     let (mut imported, mut abi, mut apply, mut bodies) = (0, None, None, Vec::new());
@@ -323,7 +322,7 @@ fn speaks(code: &[u8]) -> Vec<u8> {
                     let export = export.unwrap();
                     content.extend(leb(export.name.len()));
                     content.extend(export.name.as_bytes());
-                    content.push(0); // only functions are asked for
+                    content.push(0); // all exports are functions
                     content.extend(leb(export.index as usize));
                     match export.name {
                         "weir_abi" => abi = Some(export.index),
@@ -342,7 +341,7 @@ fn speaks(code: &[u8]) -> Vec<u8> {
     if let Some(body) = abi.and_then(|abi| bodies.get_mut((abi - imported) as usize)) {
         *body = vec![0, 0x41, 1, 0x0b];
     }
-    // At its end weir_apply says yes: its number and 0.
+    // `weir_apply` returns 0 at its end: combines its last number with 0 by AND.
     if let Some(body) = apply.and_then(|apply| bodies.get_mut((apply - imported) as usize)) {
         body.pop();
         body.extend([0x41, 0, 0x71, 0x0b]);
@@ -356,7 +355,7 @@ fn speaks(code: &[u8]) -> Vec<u8> {
     }
     let (mut out, mut done) = (Vec::new(), 0);
     for (range, content) in edits {
-        // In front of the content: its length, in front of that its number.
+        // The section id and the length precede the contents.
         let mut head = range.start - 1;
         while code[head - 1] & 0x80 != 0 {
             head -= 1;
@@ -380,7 +379,7 @@ fn leb(mut n: usize) -> Vec<u8> {
     out
 }
 
-/// Paths of JSON on lines, and where some of them begin and end.
+/// JSON paths on lines, and the start and end of some of them.
 const PATHS: &str = "$\\n$.a\\n$[-1]\\n$.b[0].c\\n$[0][-1]";
 const LINES: [(u32, u32); 8] = [
     (0, 1),
@@ -393,8 +392,8 @@ const LINES: [(u32, u32); 8] = [
     (1, 4),
 ];
 
-/// A module that calls the functions of `weir1` with arguments that mostly make
-/// sense, keeps numbers everywhere, and says yes, no or nothing.
+/// A module that calls the functions of `weir1` with mostly valid arguments, stores their results,
+/// and returns 0 or the number of a reject.
 fn caller(dice: &mut Dice) -> Vec<u8> {
     let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash json_find log";
     let imports = if dice.below(2) == 0 {
@@ -501,7 +500,7 @@ fn statement(dice: &mut Dice, watches: bool, depth: u32) -> String {
         }
         21 => {
             let (from, len) = LINES[dice.below(8) as usize];
-            // Mostly what is JSON at times, by paths that mostly are.
+            // Mostly a part that can be JSON, with mostly valid paths.
             let what = [1, 1, 1, 0, 2, 3][dice.below(6) as usize];
             let (from, len) = match dice.below(12) {
                 0 => (p, l),
@@ -565,7 +564,7 @@ fn engines_agree_on_programs_of_random_calls() {
     );
 }
 
-/// Z7: the reference programs, with writes of the shapes that they understand.
+/// Z7: the reference programs, with writes in formats that they understand.
 #[test]
 fn engines_agree_on_the_reference_programs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
@@ -612,7 +611,7 @@ fn engines_agree_on_the_reference_programs() {
     assert!(tally.valid * 20 > tally.calls, "{tally:?}");
 }
 
-/// One write that some program may like.
+/// A write that some program may accept.
 fn write(twins: &mut Twins, what: &str, dice: &mut Dice, tally: &mut Tally) {
     let account = |dice: &mut Dice| [&[dice.below(4) as u8][..], &[0; 31]].concat();
     let (from, to) = (account(dice), account(dice));

@@ -1,9 +1,9 @@
-//! From CREATE to DESTROY: start, replacement, conditions, options (P2, P7, T2,
-//! C2, X1).
+//! From CREATE to DESTROY: start, replacement, conditions, options (P2, P7, T2, C2, X1).
 
 use crate::world::{module, play};
 
-/// Starts as its arguments say: 0 well, 1 rejects, 2 traps, 3 runs for ever.
+/// A program whose start depends on its arguments: 0 succeeds, 1 rejects, 2 traps, 3 loops without
+/// end.
 fn starter(entry: &str) -> String {
     let start = format!(
         r#"(func (export "{entry}") (result i32)
@@ -58,7 +58,7 @@ fn a_replacement_takes_over_whole_or_the_old_program_stays() {
     );
 }
 
-/// A state is not given to a program that expects another one.
+/// A program that expects another version of the state does not get the old state.
 #[test]
 fn a_replacement_of_another_state_version_needs_an_upgrade() {
     let write = "(call $state_put (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 1)) (call $emit_input) i32.const 0";
@@ -114,7 +114,7 @@ fn a_replacement_of_another_state_version_needs_an_upgrade() {
     );
 }
 
-/// In mode memory the old memory stays, to the byte, when the new one fails.
+/// In mode `memory` every byte of the old memory remains if the replacement fails.
 #[test]
 fn memory_survives_a_replacement_that_fails() {
     let count = "(i32.store8 (i32.const 0) (i32.add (i32.load8_u (i32.const 0)) (i32.const 1)))
@@ -182,7 +182,7 @@ fn an_upgrade_knows_what_it_replaces() {
     );
 }
 
-/// C2: a program that would trap is not asked when a condition fails.
+/// C2: if a condition fails, the program is not called, so it cannot trap.
 #[test]
 fn conditions_come_before_the_program() {
     let wat = module("", "", "unreachable");
@@ -196,8 +196,7 @@ fn conditions_come_before_the_program() {
     );
 }
 
-/// Options that the program does not fit in would make a state that no open
-/// could load.
+/// Options that conflict with the program would create a state that no open could load.
 #[test]
 fn options_must_go_on_fitting_the_program() {
     let wat = module("emit_input", "", "(call $emit_input) i32.const 0");
@@ -219,7 +218,7 @@ fn options_must_go_on_fitting_the_program() {
     );
 }
 
-/// P4: what the header says, field by field.
+/// P4: the contents of the header, field by field.
 #[test]
 fn the_header_tells_everything_and_nothing_else() {
     let start = r#"(func (export "weir_init") (result i32)

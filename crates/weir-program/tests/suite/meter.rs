@@ -1,6 +1,6 @@
-//! Meter 1: how much fuel each kind of work takes. A change of one of these
-//! numbers is another meter (docs/formats/batch.md): a store that was written
-//! with the old one would be read into another history.
+//! Meter 1: the fuel of each kind of work. A change of one of these numbers needs another meter
+//! (docs/formats/batch.md): a store that was written with the old number would get another history
+//! on replay.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use weir_program::WasmtimeHost;
 
 use crate::world::{Life, module};
 
-/// Paths of JSON in the memory.
+/// JSON paths in the memory.
 const PATHS: &str = r#"(data (i32.const 0) "$.a\n$.b\n$.c\n$.d\n$.e\n$.f\n$.g\n$.h")
     (data (i32.const 40) "$[-1][-1]")"#;
 
@@ -305,8 +305,8 @@ fn works() -> Vec<Work> {
     ]
 }
 
-/// Pages of 64 KiB, parts, body and mode of programs after whose calls an
-/// instance is made anew, or much of its memory is put back.
+/// Programs whose calls need a new instance, or a restore of much memory: name, pages of 64 KiB,
+/// parts, body and mode.
 fn ends() -> Vec<(&'static str, u32, String, String, StateMode)> {
     let kv = StateMode::Kv;
     let many = |count: usize, step: usize| {
@@ -396,7 +396,7 @@ fn ends() -> Vec<(&'static str, u32, String, String, StateMode)> {
     ]
 }
 
-/// Fuel of a PUT of 8 bytes, and the reason when it is not VALID.
+/// Fuel of a PUT of 8 bytes, and the reason if it is not VALID.
 fn fuel(
     host: &Arc<dyn ProgramHost>,
     code: &[u8],
@@ -437,7 +437,7 @@ fn the_meter_counts_what_it_always_counted() {
         let (used, reason) = fuel(&host, &code, None, kv);
         assert_eq!(reason, None, "{name}");
         assert_eq!(fuel(&host, &code, Some(used), kv), (used, None), "{name}");
-        // Looked at where a loop goes on, and where a function is called.
+        // Fuel is checked at each iteration of a loop and at each call of a function.
         if body.contains("(loop") || !imports.is_empty() {
             let half = used / 2;
             let (paid, reason) = fuel(&host, &code, Some(half), kv);
@@ -459,8 +459,8 @@ fn the_meter_counts_what_it_always_counted() {
     assert_eq!(found, known, "another meter needs another number");
 }
 
-/// A call may be good and its intention refused all the same; what cannot be
-/// put back then is billed like after a reject.
+/// A successful call may belong to an intention that is rejected. If its changes cannot be undone,
+/// it is charged like a call that rejects.
 #[test]
 fn a_quota_that_refuses_a_good_call_bills_its_instance() {
     let grow = "(drop (memory.grow (i32.const 1))) (call $emit_input)";
@@ -496,12 +496,12 @@ fn a_quota_that_refuses_a_good_call_bills_its_instance() {
     assert_eq!(reason, Some(ErrorCode::Quota));
     let (good, reason) = refused(&code(0), None);
     assert_eq!(reason, None);
-    // What the reference has for an instance (decision 0041).
+    // The fuel of an instance in the reference (decision 0041).
     assert!(quota >= good + 8_000, "{quota} after {good}");
 }
 
-/// The number stands for one version of the engine and of the validator, whose
-/// words are in verdicts.
+/// The meter belongs to one version of the engine and of the validator, whose texts are in
+/// verdicts.
 #[test]
 fn the_meter_names_the_versions_that_are_built() {
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
@@ -515,7 +515,7 @@ fn the_meter_names_the_versions_that_are_built() {
     };
     let fingerprint = WasmtimeHost::default().fingerprint();
     let words: Vec<&str> = fingerprint.split(' ').collect();
-    // Features of the CPU come after the versions.
+    // The features of the CPU follow the versions.
     let versions = ["wasmtime", "48.0.8", std::env::consts::ARCH, "meter", "1"];
     assert!(words.starts_with(&versions), "{fingerprint}");
     assert!(built("wasmtime 48.0.8\""), "the engine of meter 1");

@@ -1,6 +1,6 @@
-//! `balance`, over random transfers alone and in transactions: whenever an
-//! intention is complete, the balances add up to what the bank gave less what
-//! it took back, and none is negative.
+//! `balance`, with random transfers, single and in transactions. After each intention, the sum of
+//! the balances equals the amount that the bank gave minus the amount that it took back, and no
+//! balance is negative.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,11 +18,11 @@ use crate::world::encoded;
 const BANK: [u8; 32] = [0; 32];
 const ACCOUNTS: u64 = 6;
 
-/// What a reader of the topic adds up.
+/// The sums that a reader of the topic computes.
 #[derive(Default)]
 struct Books {
     balances: BTreeMap<Vec<u8>, i128>,
-    /// What the bank should have given in all.
+    /// The amount that the bank should have given in total.
     given: i128,
     complete: u64,
 }
@@ -50,8 +50,8 @@ fn account(number: u64) -> [u8; 32] {
     account
 }
 
-/// A transfer, mostly between accounts, sometimes with the bank, sometimes too
-/// large, not positive, or to the same account.
+/// A transfer, mostly between accounts. Sometimes it is with the bank, too large, not positive, or
+/// to the same account.
 fn transfer(dice: &mut impl FnMut(u64) -> u64) -> ([u8; 32], [u8; 32], i64) {
     let (from, to) = (dice(ACCOUNTS), dice(ACCOUNTS));
     let amount = match dice(12) {

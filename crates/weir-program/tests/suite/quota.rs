@@ -1,5 +1,5 @@
-//! The memory of programs' state has a cap for the store and one for each
-//! principal; the machine says QUOTA, and what is destroyed makes room again.
+//! The memory of the state of programs has a limit for the store and one for each principal. Beyond
+//! a limit, the reason is QUOTA; DESTROY releases the memory.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use weir_program::WasmtimeHost;
 
 use crate::world::{Life, module};
 
-/// What the machine says to an intention.
+/// The reason of the verdict on an intention.
 fn said(life: &mut Life, topic: &str, by: &str, operation: Operation<'_>) -> Option<ErrorCode> {
     let mut intention = Intention::new(topic, operation);
     intention.principal = by.as_bytes();
@@ -51,12 +51,12 @@ fn create(
     )
 }
 
-/// A program whose memory may grow to as much as options can allow.
+/// A program whose memory may grow to the largest size that options allow.
 fn wide() -> Vec<u8> {
     wat::parse_str(module("", "", "i32.const 0").replace(" 1 2)", " 1 256)")).unwrap()
 }
 
-/// A program that keeps a million bytes under each key.
+/// A program that stores a million bytes under each key.
 fn keeper() -> Vec<u8> {
     let read = "(drop (call $input_read (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1)))";
     let op = "(call $input_info (i32.const 100))";
@@ -85,7 +85,7 @@ fn memories_have_a_cap_for_each_principal_and_for_the_store() {
     assert!(life.machine.topic("too-many").is_none());
     let mut topics = ROOM;
     while topics * MEMORY_BYTES_MAX < STATES_BYTES_MAX {
-        // Nobody in particular has no cap of its own.
+        // Calls without a principal have no separate limit.
         assert_eq!(make(&mut life, &format!("n{topics}"), ""), None);
         topics += 1;
     }
@@ -93,11 +93,11 @@ fn memories_have_a_cap_for_each_principal_and_for_the_store() {
     assert_eq!(make(&mut life, "too-many", ""), QUOTA);
     let full = (STATES_BYTES_MAX, PRINCIPAL_STATES_BYTES_MAX);
     assert_eq!(life.machine.state_bytes(b"ann"), full);
-    // The creator is charged no more, no matter which client destroys the topic.
+    // The creator is no longer charged, whichever client destroys the topic.
     assert_eq!(said(&mut life, "a0", "bob", Operation::Destroy), None);
     let less = (full.0 - MEMORY_BYTES_MAX, full.1 - MEMORY_BYTES_MAX);
     assert_eq!(life.machine.state_bytes(b"ann"), less);
-    // A snapshot says who is charged.
+    // A snapshot contains who is charged.
     let saved = life.saved();
     life.machine = Machine::load_with(&mut &saved[..], 5, Some(Arc::clone(&host))).unwrap();
     assert_eq!(life.machine.state_bytes(b"ann"), less);
@@ -142,7 +142,7 @@ fn state_grows_to_the_cap_and_shrinks_beyond_it() {
         None
     );
     assert_eq!(put(&mut life, 16, "bob"), None);
-    // A program that needs more than there is room for does not take over.
+    // A program that needs more than the remaining memory does not replace the old one.
     let replace = Operation::Replace {
         code: &keeper,
         args: b"",

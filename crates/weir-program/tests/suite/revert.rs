@@ -1,5 +1,5 @@
-//! Whatever a call did before it failed, nothing is left of it (P6, A1 to A3,
-//! PR3): no record, no state, no memory, no global, no page.
+//! A call that failed leaves no change, whatever it did before (P6, A1 to A3, PR3): no record, no
+//! state, no memory, no global, no page.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use weir_program::script::show;
 
 use crate::world::{module, play};
 
-/// Shows what it finds, changes everything there is to change, and ends as the
-/// value says.
+/// A program that shows the state that it finds, changes everything that can be changed, and ends
+/// as the value requests.
 fn dirty(kv: bool, grows: bool) -> String {
     let (load, store) = if kv {
         (
@@ -81,7 +81,7 @@ const ENDINGS: [&str; 9] = [
 
 #[test]
 fn nothing_is_left_of_a_call_that_failed_in_any_way() {
-    // One that grew is never used again; one that did not is put back.
+    // An instance that grew is never used again; any other is restored.
     let modes = [
         ("kv", true, false),
         ("kv", true, true),
@@ -116,7 +116,7 @@ fn nothing_is_left_of_a_call_that_failed_in_any_way() {
             }
             expected.push(text);
         };
-        // First of all before anything was kept, then after each other.
+        // First, before anything was kept; then one after the other.
         for ending in 1..9 {
             line(ending, &mut kept);
         }
@@ -148,7 +148,7 @@ fn a_transaction_is_kept_whole_or_not_at_all() {
             let said = format!("{} INVALID TXN_ABORTED step 2: {reason}", number + 3);
             assert_eq!(*line, said);
         }
-        // The steps see each other, and the write after them sees both.
+        // Each step sees the changes of the steps before, and the next write sees those of both.
         let shown = |n: u8| match mode {
             "kv" => show(&[n, 0, 0, 1, 0]),
             _ => show(&[0, n, n, 2, 5 * n]),
@@ -162,19 +162,19 @@ fn a_transaction_is_kept_whole_or_not_at_all() {
     }
 }
 
-/// Tables and passive segments are part of an instance as well.
+/// Tables and passive segments are part of an instance too.
 #[test]
 fn tables_and_segments_are_as_new() {
     let parts = r#"(table 2 funcref) (elem (i32.const 0) $one) (elem $e func $two) (data $d "x")
         (type $f (func (result i32)))
         (func $one (result i32) i32.const 0) (func $two (result i32) i32.const 2)"#;
     for body in [
-        // A table that was changed would answer 2 in the next call.
+        // A changed table would return 2 in the next call.
         "(local $r i32) (local.set $r (call_indirect (type $f) (i32.const 0)))
          (table.init $e (i32.const 0) (i32.const 0) (i32.const 1)) (elem.drop $e) (local.get $r)",
         "(local $r i32) (local.set $r (call_indirect (type $f) (i32.const 0)))
          (table.copy (i32.const 0) (i32.const 1) (i32.const 1)) (local.get $r)",
-        // A segment that was dropped would trap in the next call.
+        // A dropped segment would trap in the next call.
         "(memory.init $d (i32.const 0) (i32.const 0) (i32.const 1)) (data.drop $d) i32.const 0",
         "(table.init $e (i32.const 1) (i32.const 0) (i32.const 1)) (elem.drop $e) i32.const 0",
     ] {
@@ -193,7 +193,7 @@ fn tables_and_segments_are_as_new() {
     }
 }
 
-/// A program whose whole state is in globals keeps nothing without a page.
+/// A program in mode `memory` needs a page, even if its whole state is in globals.
 #[test]
 fn mode_memory_needs_memory() {
     let wat = module("", "", "i32.const 0").replace("1 2)", "0 1)");

@@ -1,5 +1,5 @@
-//! Modules that are none of ours: each is refused by a sentence that says which
-//! rule and where, and never by a failure of the engine.
+//! Invalid modules: each is rejected with a sentence that names the rule and the position, and
+//! never by a failure of the engine.
 
 use crate::world::{hosts, module, play};
 
@@ -85,7 +85,7 @@ fn names_are_text() {
         let sentence = weir_program::inspect(&code).unwrap_err();
         assert!(sentence.contains("UTF-8 encoding (at byte "), "{sentence}");
     }
-    // What names a custom section has is nobody's business.
+    // The contents of the custom section of names are not checked.
     let text = play(
         "create t program=p\nput t =",
         &[("p", &parts(r#"(@custom "name" "\ff\ff\ff")"#))],
@@ -93,7 +93,7 @@ fn names_are_text() {
     assert_eq!(text.lines().nth(1).unwrap(), "2 VALID", "{text}");
 }
 
-/// Any damage of a module is told with its place; nothing panics.
+/// Any damage of a module is reported with its position; nothing panics.
 #[test]
 fn broken_modules_are_refused_at_a_place() {
     let wat = module(
@@ -102,7 +102,7 @@ fn broken_modules_are_refused_at_a_place() {
         "i32.const 0",
     );
     let code = wat::parse_str(&wat).unwrap();
-    // It may be whole again only where its last sections begin.
+    // A truncated module may be valid only where its last sections begin.
     let whole = (0..code.len()).filter(|len| weir_program::inspect(&code[..*len]).is_ok());
     assert!(whole.count() <= 2);
     let host = &hosts()[0];
@@ -115,7 +115,7 @@ fn broken_modules_are_refused_at_a_place() {
                 assert!(!sentence.is_empty() && sentence.len() < 1000);
                 refused += 1;
             } else if at % 16 == 0 {
-                // What passes the rules is never more than the engine takes.
+                // The engine accepts every module that passes the rules.
                 let admitted = host.admit(&broken, &weir_program::widest());
                 assert!(
                     !matches!(admitted, Err(weir_program::Refusal::Unable(_))),
@@ -127,7 +127,7 @@ fn broken_modules_are_refused_at_a_place() {
     assert!(refused > 100, "{refused}");
 }
 
-/// Floats: a NaN has one pattern of bits, whatever made it.
+/// Floats: a NaN has one bit pattern, whatever produced it.
 #[test]
 fn a_nan_is_a_nan() {
     let store = |at: u32, value: &str| format!("(f32.store (i32.const {at}) {value})");

@@ -1,5 +1,4 @@
-//! The state as bytes: equal for equal histories, and nothing else is taken
-//! (Z5, M5).
+//! The state as bytes: equal for equal histories. Any other bytes are rejected (Z5, M5).
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use weir_program::WasmtimeHost;
 
 use crate::world::{Life, encoded, module, play};
 
-/// A topic of each mode, one that reads its keys, and one in quarantine.
+/// A topic in each mode, one that reads its keys, and one in quarantine.
 fn busy(seed: u64, host: &Arc<dyn ProgramHost>) -> Life {
     let kv = wat::parse_str(module("emit_input state_put", "", "(call $state_put (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 2)) (call $emit_input) i32.const 0")).unwrap();
     let keys = wat::parse_str(module(
@@ -80,8 +79,8 @@ fn equal_histories_have_equal_bytes_on_every_engine() {
     }
 }
 
-/// Whatever a byte is changed to: either it is refused, or it is a state that
-/// is written in the same way again.
+/// Changes every byte. Either the bytes are rejected, or they are a state that is saved as the same
+/// bytes again.
 #[test]
 fn every_byte_counts() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -103,7 +102,7 @@ fn every_byte_counts() {
                 Err(_) => refused += 1,
             }
         }
-        // Cut, and with a piece in twice.
+        // Truncated, and with a duplicated part.
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         assert!(load(&saved[..at]).is_err());
         if at % 8 == 0 {
@@ -123,7 +122,7 @@ fn every_byte_counts() {
     );
 }
 
-/// What the module cannot have left is no state of it.
+/// A state that the module cannot have produced is rejected.
 #[test]
 fn a_memory_that_does_not_fit_its_module_is_refused() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -160,16 +159,16 @@ fn a_memory_that_does_not_fit_its_module_is_refused() {
     let load = |bytes: &[u8]| Machine::load_with(&mut &bytes[..], 2, Some(Arc::clone(&host)));
     load(&saved).unwrap();
     for (memory, fine) in [
-        ([0x80, 0x80, 0x08], true),  // two pages, as many as it may have
+        ([0x80, 0x80, 0x08], true),  // two pages, the maximum
         ([0x80, 0x80, 0x0c], false), // three
-        ([0x80, 0xa0, 0x04], false), // one and a bit
+        ([0x80, 0xa0, 0x04], false), // one and 4 KiB
     ] {
         let mut bytes = saved.clone();
         bytes[at..at + 3].copy_from_slice(&memory);
         let loaded = load(&bytes);
         assert_eq!(loaded.is_ok(), fine, "{memory:?}: {:?}", loaded.err());
     }
-    // The global and its number are after the page.
+    // The global and its number follow the page.
     let mut bytes = saved.clone();
     let globals = at + 5 + 4096;
     assert_eq!(bytes[globals..globals + 9], [1, 3, 0, 0, 0, 0, 0, 0, 0]);
@@ -178,8 +177,7 @@ fn a_memory_that_does_not_fit_its_module_is_refused() {
     assert!(matches!(lengths, SnapshotError::Malformed(_)), "{lengths}");
 }
 
-/// Z5: a build that counts otherwise notices, in a log and in a snapshot, and
-/// does not go on.
+/// Z5: a build with another meter detects it, in a log and in a snapshot, and stops.
 #[test]
 fn another_meter_is_noticed() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -196,7 +194,7 @@ fn another_meter_is_noticed() {
         args: b"",
     };
     let mut life = Life::new(1, &host);
-    // The meter is the last byte of both.
+    // The meter is the last byte in both cases.
     let mut other = encoded(&Intention::new("t", create), 10);
     assert_eq!(other.pop(), Some(1));
     other.push(2);
@@ -235,7 +233,7 @@ fn another_meter_is_noticed() {
         "{error}"
     );
 
-    // The same request through a build with another meter is the same request.
+    // A request is recognised as equal even if a build with another meter sent it.
     let session = weir_core::ClientId([9; 16]);
     let mut first = encoded(&Intention::new("u", create).under(session, 1), 30);
     let done = life.apply(&first).unwrap();
@@ -247,8 +245,7 @@ fn another_meter_is_noticed() {
     );
 }
 
-/// Programs that differ in nothing but what they say with a reject are told
-/// apart by the digest.
+/// Programs that differ only in the code or the text of a reject have different digests.
 #[test]
 fn what_a_reject_says_is_in_the_digest() {
     let with = |code: u32, text: &str| {
@@ -258,8 +255,8 @@ fn what_a_reject_says_is_in_the_digest() {
     };
     let mut digests = Vec::new();
     for wat in [with(1, "a"), with(2, "a"), with(1, "b")] {
-        // The digest folds the intention as well, so the code must be equal:
-        // only what is folded after the CREATE is compared.
+        // The digest also includes the CREATE with its code. So the digests before and after the
+        // PUT are compared.
         let (_, before) =
             crate::world::play_on(&crate::world::hosts(), "create t program=p", &[("p", &wat)]);
         let (_, after) = crate::world::play_on(

@@ -1,5 +1,5 @@
-//! Programs in a store on disk: the parity script with a killed process between
-//! any two steps and every step said twice, and when modules are compiled.
+//! Programs in a store on disk: when modules are compiled, and the parity script. The process is
+//! killed between any two steps of that script, and every step is sent twice.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ fn open(dir: &Path, host: &Arc<WasmtimeHost>) -> Store {
     Store::open(dir, &options).unwrap()
 }
 
-/// What a process that is killed leaves: everything that was answered is in
-/// its files, and nobody said good-bye to them.
+/// The directory that a killed process leaves: it contains every acknowledged write, and was not
+/// closed.
 fn killed(store: Store, dir: &Path) -> tempfile::TempDir {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
@@ -63,14 +63,14 @@ fn id(n: u8) -> Vec<u8> {
     [&[n][..], &[0; 31]].concat()
 }
 
-/// Destination, offset seen, amount, and the balances that are claimed.
+/// Destination, offset seen, amount, and the claimed balances.
 fn transfer(to: u8, amount: i32, source: i32, destination: i32) -> Vec<u8> {
     let numbers = [amount, source, destination].map(i32::to_be_bytes).concat();
     [&id(to)[..], &[0; 8], &numbers].concat()
 }
 
-/// The steps, and for each the reason, the program's code, first record and
-/// number of records.
+/// The steps, and for each the reason, the code of the program, the first record and the number of
+/// records.
 fn parity() -> Vec<(Step, Option<ErrorCode>, u16, u64, u32)> {
     use ErrorCode as E;
     use What::{Create, Delete, Destroy, Put};
@@ -208,7 +208,7 @@ fn the_parity_script_survives_a_kill_between_any_two_steps() {
         let left = killed(store, dir.path());
         store = open(left.path(), &host);
         dir = left;
-        // Said again, it is answered from the table and changes nothing.
+        // A resent step gets its stored verdict and changes nothing.
         let again = send(&store, &step, nonce);
         let kept = Commit { fuel: 0, ..commit };
         assert_eq!(again, Outcome::Replayed(kept), "step {nonce}");
@@ -225,8 +225,8 @@ fn the_parity_script_survives_a_kill_between_any_two_steps() {
     assert!(report.is_clean() && report.digest == digest, "{report:?}");
 }
 
-/// P1: a module is compiled when it is received, once, however many of them
-/// one call brings; what waits for the commit thread never compiles.
+/// P1: a module is compiled once, on receipt, for any number of modules in a call. The commit
+/// thread never compiles.
 #[test]
 fn modules_are_compiled_when_they_are_received() {
     let host = Arc::new(WasmtimeHost::default());
@@ -266,7 +266,7 @@ fn modules_are_compiled_when_they_are_received() {
     };
     assert_eq!(valid(&creates), count);
     assert_eq!(host.compiled(), count as u64);
-    // The same module in further topics and lives: nothing new.
+    // The same module in other topics and incarnations is not compiled again.
     let more = [
         Intention::new("again", creates[0].operation),
         Intention::new("t0", Operation::Destroy),
@@ -283,7 +283,7 @@ fn modules_are_compiled_when_they_are_received() {
         2
     );
     assert_eq!(host.compiled(), count as u64);
-    // A module that only a first call finds to be none is looked at once.
+    // A module that is rejected only after its first call is checked once.
     let other = module("", "", "i32.const 0")
         .replace("(result i32) i32.const 1)", "(result i32) i32.const 7)");
     let other = wat::parse_str(other).unwrap();

@@ -1,6 +1,5 @@
-//! What a module may cost to compile is known before it is compiled: each way
-//! to make a compiler slow is refused, with the place, and large ordinary
-//! modules are not.
+//! The cost of compiling a module is known before it is compiled. Each kind of code that slows a
+//! compiler down is rejected with its position; large ordinary modules are accepted.
 
 use std::fmt::Write as _;
 
@@ -28,8 +27,7 @@ fn refused(code: &[u8], what: &str) {
 const FUNCTION: &str = "the function at byte ";
 const MODULE: &str = "the module up to byte ";
 
-/// A function that sets `locals` variables, goes through `loops` loops, and
-/// reads the variables again.
+/// A function that sets `locals` variables, runs `loops` loops, and reads the variables again.
 fn carried(locals: usize, loops: usize) -> String {
     let mut body = format!("(func (local{})", " i32".repeat(locals));
     for local in 0..locals {
@@ -104,11 +102,11 @@ fn many_values_at_once_make_each_instruction_dearer() {
     refused(&module("", &deep(20_000)), FUNCTION);
 }
 
-/// Stores cost most of what ordinary code has plenty of; a module of the
-/// largest size and functions of the largest size may consist of little else.
+/// Of common instructions, stores cost most. A module and functions of the largest size may consist
+/// almost only of stores.
 #[test]
 fn large_ordinary_modules_are_fine() {
-    // 14 bytes: a load, a store, an addition and where they come from.
+    // 14 bytes: a load, a store, an addition and their operands.
     let line = "(i32.store (local.get 0) (i32.add (i32.load (local.get 0)) (i32.const 1)))";
     let body = line.repeat((FUNCTION_BYTES_MAX - 100) / 14);
     let functions = format!("(func (param i32) {body})").repeat(7);

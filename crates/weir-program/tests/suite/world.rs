@@ -1,4 +1,4 @@
-//! Scripts with programs in text form.
+//! Runs scripts with programs in text form.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ const IMPORTS: [(&str, usize, &str); 16] = [
     ("log", 3, ""),
 ];
 
-/// A module with one page that may grow to two, every function of these
-/// imports, further parts, and this body of `weir_apply`.
+/// A module with one page that may grow to two, these imports, further parts, and this body of
+/// `weir_apply`.
 pub(crate) fn module(imports: &str, parts: &str, apply: &str) -> String {
     let mut out = String::from("(module ");
     for (name, count, result) in IMPORTS {
@@ -65,12 +65,12 @@ pub(crate) fn module(imports: &str, parts: &str, apply: &str) -> String {
     out
 }
 
-/// Runs a script in every manner on every engine; what it prints.
+/// Runs a script in every manner on every engine. Returns the printed results.
 pub(crate) fn play(script: &str, programs: &[(&str, &str)]) -> String {
     play_on(&hosts(), script, programs).0
 }
 
-/// As `play`, on some engines, with the machine at the end.
+/// As `play`, on these engines. Also returns the machine at the end.
 pub(crate) fn play_on(
     hosts: &[Arc<dyn ProgramHost>],
     script: &str,
@@ -118,7 +118,7 @@ impl ConsequenceSink for Lines {
     }
 }
 
-/// A machine and what it said.
+/// A machine and its records.
 pub(crate) struct Life {
     pub(crate) machine: Machine,
     pub(crate) records: Lines,
@@ -134,12 +134,12 @@ impl Life {
         }
     }
 
-    /// Time goes by in the log.
+    /// Advances the time in the log.
     pub(crate) fn pass(&mut self, time_ms: u64) {
         self.time_ms += time_ms;
     }
 
-    /// One intention as a batch of its own.
+    /// Sends one intention as a separate batch.
     pub(crate) fn send(&mut self, intention: &Intention<'_>) -> Result<Outcome, ApplyError> {
         self.time_ms += 10;
         let bytes = encoded(intention, self.time_ms);
@@ -154,7 +154,7 @@ impl Life {
         Ok(outcomes.iter().next().unwrap())
     }
 
-    /// Goes on with another host, from a snapshot of this life.
+    /// Continues with another host, from a snapshot.
     pub(crate) fn moved(&self, seed: u64, host: &Arc<dyn ProgramHost>) -> Self {
         let saved = self.saved();
         let machine = Machine::load_with(&mut &saved[..], seed, Some(Arc::clone(host)));
