@@ -379,8 +379,8 @@ const fn role(role: Role) -> &'static str {
     }
 }
 
-/// Formats the members, joined by `; `. Each has its number, `voter` or `learner`, its newest entry
-/// known here (`-` if this node does not lead), its peer address, and its addresses for clients.
+/// Formats the members, joined by `; `. Each has its number, `voter` or `learner`, its newest known
+/// entry, its peer address, and its client addresses. The entry is `-` if this node does not lead.
 fn members(status: &Status) -> String {
     let part = |(node, (member, votes)): (&u64, &(Member, bool))| {
         let kind = if *votes { "voter" } else { "learner" };

@@ -59,7 +59,7 @@ impl Use {
 /// Why a session cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
-    /// It was used before principals were known, so its owner is not known.
+    /// The session was used before principals were known, so its owner is not known.
     Expired,
     /// The principal has its maximum number of sessions.
     Full,
@@ -116,8 +116,8 @@ impl Sessions {
         }
     }
 
-    /// Starts a use of the session that `principal` calls `client`. `first` is the lowest nonce of
-    /// the request, if it has one. `last_nonce` returns the last nonce of an id in the store.
+    /// Starts a use of the session that `principal` calls `client`. `first` is the lowest nonce
+    /// that the request names, if any. `last_nonce` returns the last nonce of an id in the store.
     pub(crate) fn enter(
         self: &Arc<Self>,
         principal: &Principal,

@@ -16,9 +16,9 @@ use crate::limits::budget::{BudgetExhausted, Reservation};
 pub(crate) enum BodyError {
     /// The client closed the connection, or ended the body early.
     Cut,
-    /// It arrived too slowly.
+    /// The body arrived too slowly.
     Slow,
-    /// Its chunked coding is malformed.
+    /// The chunked coding of the body is malformed.
     Framing,
 }
 

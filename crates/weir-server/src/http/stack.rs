@@ -1,8 +1,8 @@
 //! The connections of the edge with another service: the interface for the lab, which compares them
 //! with other servers.
 //!
-//! It runs the code of the connection with its limits and deadlines. Invariant: it has no shortcut
-//! that the edge lacks.
+//! This module runs the code of the connection, with the limits and deadlines of the edge.
+//! Invariant: it has no shortcut that the edge lacks.
 
 use std::sync::Arc;
 

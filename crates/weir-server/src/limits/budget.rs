@@ -125,7 +125,7 @@ impl Reservation {
         budget.is_some_and(|budget| budget.max() == bytes)
     }
 
-    /// Whether it occupies memory that other requests may wait for.
+    /// Whether the reservation occupies memory that other requests may wait for.
     pub(crate) fn is_held(&self) -> bool {
         self.permit.is_some()
     }
@@ -152,8 +152,8 @@ impl Reservation {
         }
     }
 
-    /// Extends the reservation to `bytes` in total. Waits up to two seconds for them; on failure,
-    /// the reservation is unchanged.
+    /// Changes the reservation to `bytes` in total, and releases what exceeds them. Waits up to two
+    /// seconds for missing bytes; on failure, the reservation is unchanged.
     pub(crate) async fn cover(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
         if bytes <= self.covered {
             self.shrink(bytes);

@@ -1,8 +1,8 @@
 //! Threads that read and render records for responses, and their permits.
 //!
 //! Reading and rendering a page uses processor time. Permits bound how many requests do so at once,
-//! in the order of arrival. On Linux, these threads have a lower priority than those that serve the
-//! sockets and commit, so that a thousand readers do not delay writes.
+//! in the order of arrival. On Linux, these threads have a lower priority than those that serve
+//! sockets and commit. So a thousand readers do not delay writes.
 //!
 //! Invariants:
 //! - A thread that holds a permit waits only for the disk.

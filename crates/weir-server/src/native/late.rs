@@ -82,7 +82,7 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
         {
             assert!(client.read_buf(&mut answer).await.unwrap() > 0);
         }
-        // The rest of the packet with the value, and BYE.
+        // Read the rest of the packet with the value, and the response to BYE.
         client.write_all(b"\n_request_bye\n|\n").await.unwrap();
         client.flush().await.unwrap();
         while client.read_buf(&mut answer).await.unwrap_or(0) > 0 {}

@@ -1,7 +1,8 @@
 //! The query part of a listener: which records are sent, and which part of them
 //! (docs/formats/native.md, "Queries").
 //!
-//! It runs on a thread that may block, and ends at the next record if no caller waits for it.
+//! Filtering runs on a thread that may block, and ends at the next record if no caller waits for
+//! it.
 //!
 //! Invariants:
 //! - A stage needs only one record.

@@ -1,4 +1,4 @@
-//! Executes one intention without a payload, and returns its verdict.
+//! Executes one intention without a payload, from a request to its verdict.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! Metadata that the edge stores with a payload: its media type, CloudEvents attributes, and its
 //! trace.
 //!
-//! The metadata of a record is text, one item per line. The line `json` marks a payload of type
-//! `application/json` that was checked to be JSON. Other lines are `name: value`, where the name is
-//! that of a header field (docs/formats/meta.md). Metadata of other writers is left unchanged.
+//! The metadata of a record is text, one item per line. The line `json` marks a payload that was
+//! checked to be JSON; its type is `application/json` unless another line has the type. Other lines
+//! are `name: value`, where the name is that of a header field (docs/formats/meta.md). Metadata of
+//! other writers is left unchanged.
 
 use weir_core::limits::META_BYTES_MAX;
 

@@ -249,7 +249,7 @@ fn put_key(object: &mut Object<'_>, key: &[u8]) {
     };
 }
 
-/// Writes a record as an object; with `line`, without raw line ends. Returns whether that changed
+/// Writes a record as an object; with `line`, without raw line ends. Returns whether this changed
 /// the payload.
 pub(crate) fn object(
     record: &Record<'_>,

@@ -34,7 +34,7 @@ pub struct CertificateFields {
     pub not_before_ms: u64,
     /// Last millisecond of its validity.
     pub not_after_ms: u64,
-    /// Whether it may sign other certificates.
+    /// Whether the certificate may sign other certificates.
     pub is_authority: bool,
     /// The subject, DER-encoded.
     pub subject_der: Vec<u8>,

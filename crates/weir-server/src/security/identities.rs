@@ -55,7 +55,7 @@ pub enum IdentitiesError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The mode of the file.
         mode: u32,
     },
     /// No entry has this id.

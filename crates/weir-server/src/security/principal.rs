@@ -32,7 +32,7 @@ pub(crate) struct Principal {
 }
 
 impl Principal {
-    /// Whether it is the user who owns the files of the store.
+    /// Whether the principal is the user who owns the files of the store.
     pub(crate) fn is_owner(&self) -> bool {
         self.proof == Proof::Owner
     }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Maximum number of names and addresses with separate buckets. Above it, accounts without debt or
-/// connections are removed; if there are none, new clients share one account.
+/// Maximum number of names and addresses with separate buckets. Above it, accounts without debt and
+/// without connections are removed; if there are none, new clients share one account.
 const ACCOUNTS_MAX: usize = 65_536;
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 

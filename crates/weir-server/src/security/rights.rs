@@ -68,7 +68,7 @@ impl Right {
         }
     }
 
-    /// Whether its use is recorded in the audit log even if allowed.
+    /// Whether each use of the right is recorded in the audit log, even if allowed.
     pub(crate) const fn is_administration(self) -> bool {
         matches!(
             self,
@@ -133,9 +133,9 @@ struct Pattern {
     text: Box<str>,
     /// Whether any part is `*`.
     wild: bool,
-    /// Whether it ends in `**`.
+    /// Whether the pattern ends in `**`.
     deep: bool,
-    /// Whether it starts with a dot; the text of `.**` is empty.
+    /// Whether the pattern starts with a dot; the text of `.**` is empty.
     dotted: bool,
 }
 
@@ -163,7 +163,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it is exactly `**`, or `.**` if `dotted`.
+    /// Whether the pattern is exactly `**`, or `.**` if `dotted`.
     fn is_every(&self, dotted: bool) -> bool {
         self.deep && self.text.is_empty() && self.dotted == dotted
     }

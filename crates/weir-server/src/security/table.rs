@@ -23,7 +23,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Whether it is valid at this time.
+    /// Whether the identity is valid at `now_ms`.
     pub(super) fn holds(&self, now_ms: u64) -> bool {
         !self.revoked && self.expires_ms.is_none_or(|end| now_ms < end)
     }

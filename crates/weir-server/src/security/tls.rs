@@ -60,7 +60,7 @@ pub enum TlsError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The mode of the file.
         mode: u32,
     },
     /// The file lacks its expected content.

@@ -2,8 +2,8 @@
 //!
 //! A token is `weir_` ID `_` SECRET. The id (8 hexadecimal digits) identifies the entry. The secret
 //! (64 digits, 256 random bits from the system) authenticates the client. The file stores the
-//! SHA-256 of the whole text. A slow hash would protect secrets that can be guessed, but 256 random
-//! bits cannot be guessed, and each request would pay for the slow hash.
+//! SHA-256 of the whole text. A slow hash would protect secrets that can be guessed, at a cost for
+//! each request. 256 random bits cannot be guessed.
 //!
 //! Invariants:
 //! - No token is in a log, an error or debug output ([`Token`] has no

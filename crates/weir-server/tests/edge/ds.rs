@@ -142,7 +142,7 @@ fn a_server_that_starts_ends_what_has_expired() {
     world.ends("b");
     world.ends("a");
     assert_eq!((world.status("a"), world.status("b")), (404, 404));
-    // Its entries in the registry are deleted last.
+    // The registry entries of both streams are deleted last.
     let last = || world.store.standing(".weir.ds").unwrap().last;
     let entries = || world.store.scan(".weir.ds", b"", None, 10).unwrap();
     let mut seen = last();

@@ -18,10 +18,10 @@ use crate::peer::Peer;
 /// Longest wait; then the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Blocks reads of topics while it is closed.
+/// Blocks reads of topics while the gate is closed.
 #[derive(Default)]
 struct Gate {
-    /// Whether it is closed, and how many reads it blocks.
+    /// Whether the gate is closed, and how many reads it blocks.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }

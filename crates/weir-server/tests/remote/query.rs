@@ -634,7 +634,7 @@ fn nested() -> String {
     format!("{}{}", "[".repeat(500), "]".repeat(500))
 }
 
-/// Its cost is the fourth power of the nesting.
+/// A filter whose cost is the fourth power of the nesting.
 const LONG: &str = "@..*..*..*..a";
 
 #[test]

@@ -44,7 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(node) = cluster
             && !hello.client.is_none()
         {
-            // This node's state of a session may be stale unless it leads.
+            // If this node does not lead, its state of a session may be stale.
             let leads = Box::pin(node.lead()).await;
             leads.map_err(|error| refuse::of_store(&error))?;
         }

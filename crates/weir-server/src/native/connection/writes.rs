@@ -172,7 +172,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Moves the permit to the lane of the write, after its intentions are decoded.
+    /// Exchanges the permit for one in the lane of the write, once its intentions are decoded.
+    /// `None`: that lane has no room.
     fn fits(
         &mut self,
         permit: Permit,

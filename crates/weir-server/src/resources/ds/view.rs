@@ -29,17 +29,17 @@ pub(crate) struct View {
     pub(crate) topic: String,
     pub(crate) incarnation: u64,
     pub(crate) config: Arc<Config>,
-    /// Whether its payloads are JSON values.
+    /// Whether the payloads are JSON values.
     pub(crate) json: bool,
     /// Whether no content type is known: neither a description nor a record has one.
     pub(crate) untyped: bool,
-    /// Position of the record that closed it.
+    /// Position of the record that closed the stream; `None`: not closed.
     pub(crate) closed: Option<u64>,
-    /// Whether it was deleted and only forks read it.
+    /// Whether the stream was deleted and only forks read it.
     pub(crate) gone: bool,
-    /// Position after its last record.
+    /// Position after the last record.
     pub(crate) tail: u64,
-    /// Offset of the record that created its topic.
+    /// Offset of the record that created the topic.
     created: u64,
     /// Offset and position from which on the stream has its own records, not those of its source.
     first: u64,
@@ -119,12 +119,12 @@ impl View {
         self.config.fork.is_none() && position != 0 && position < self.created
     }
 
-    /// Whether it is a topic that another API created, without data yet.
+    /// Whether this is a topic that another API created, without data yet.
     pub(crate) fn is_empty_topic(&self) -> bool {
         self.untyped && self.tail == self.created
     }
 
-    /// Whether its data must be encoded in base64 to be sent as text.
+    /// Whether the data must be encoded in base64 to be sent as text.
     pub(crate) fn is_binary(&self) -> bool {
         !self.json
             && !crate::resources::streams::terms::essence(&self.config.content_type)

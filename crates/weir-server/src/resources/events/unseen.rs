@@ -1,7 +1,7 @@
 //! `Prefer: conflicts=N`: the records that a writer had not seen when its condition failed.
 //!
-//! They start after the offset that the writer expected and end with the offset that was found. So
-//! the writer can decide again without another request.
+//! These records start after the offset that the writer expected and end with the offset that was
+//! found. So the writer can decide again without another request.
 //!
 //! Invariants:
 //! - A record is returned only if the writer has the right to read it.

@@ -217,7 +217,7 @@ impl Collector {
         Ok(self.is_full() || self.is_tired())
     }
 
-    /// Whether it has scanned the maximum number of bytes before the end of the topic.
+    /// Whether this page has scanned the maximum number of bytes before the end of the topic.
     fn is_tired(&self) -> bool {
         self.looked >= LOOK_BYTES_MAX && self.next < self.reader.last().0
     }
