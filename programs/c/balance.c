@@ -1,10 +1,10 @@
-/* `balance`: accounts that cannot be overdrawn. The balances are the topic's
- * own keys, so all readers of the topic see them.
+/* `balance`: accounts that cannot be overdrawn. The balances are the values of the topic's own
+ * keys, so all readers of the topic see them.
  *
- * Key: source, 32 bytes; 32 zero bytes are the bank. Value: destination (32),
- * amount (i64), then the offsets at which the client saw both balances (u64
- * each, 0: any), big-endian. Arguments: byte 1 and the name of the only principal
- * who may take money from the bank (no name: a client that has none); else all may. */
+ * Key: source, 32 bytes; 32 zero bytes are the bank. Value, big-endian: destination (32), amount
+ * (i64), and the offsets at which the client saw both balances (u64 each, 0: any). Arguments: byte
+ * 1 and the name of the only principal who may transfer money from the bank (an empty name: clients
+ * without a principal). Otherwise, everyone may. */
 #include "weir_guest.h"
 
 enum { ACCOUNT = 32, VALUE = 56, NAME_MAX = 256 };

@@ -1,7 +1,7 @@
-/* `broken`: takes each write, but for values that find a mistake in it. It exists in each language,
- * and shows what a trace says of such a call.
+/* `broken`: accepts each write, except for values that trigger a fault in it. It exists in each
+ * language, and shows the trace of a call that fails.
  *
- * A value `assert` fails an assertion, `panic` says why it ends. */
+ * The value `assert` fails an assertion, and `panic` ends the call with a message. */
 #include "weir_guest.h"
 
 WEIR_PROGRAM

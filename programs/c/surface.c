@@ -1,5 +1,5 @@
-/* `surface`: calls every function that the store offers and emits what each
- * answered. It exists in each language, and one script fits them all. */
+/* `surface`: calls every function of the interface and emits the results. It exists in each
+ * language, and one script tests them all. */
 #include "weir_guest.h"
 
 enum { BYTES = 64, HEADER = 88 };
@@ -21,7 +21,7 @@ WEIR_UPGRADE {
   return 0;
 }
 
-/* The header again, big-endian. */
+/* The header in big-endian order. */
 static void header(const weir_input *input, uint8_t bytes[HEADER]) {
   weir_put_u32(bytes, input->op);
   weir_put_u32(bytes + 4, input->flags);
@@ -39,7 +39,7 @@ static void header(const weir_input *input, uint8_t bytes[HEADER]) {
   weir_put_u32(bytes + 84, input->steps);
 }
 
-/* What was found, from byte `from` on, or a dash. */
+/* Emits a result from byte `from` on, or a dash if there is none. */
 static void emit_found(const char *name, size_t name_len, const uint8_t *bytes, int32_t len,
                        int32_t from) {
   if (len < 0) {
@@ -50,8 +50,8 @@ static void emit_found(const char *name, size_t name_len, const uint8_t *bytes, 
 }
 #define FOUND(name, bytes, len, from) emit_found(name, sizeof(name) - 1, bytes, len, from)
 
-/* Kind, place and length of the value and of its `a`, a byte each; one byte
- * where it is not JSON. Returns how many bytes. */
+/* Kind, position and length of the value and of its `a`, one byte each; one byte if it is not JSON.
+ * Returns the number of bytes. */
 static size_t shape(uint8_t *bytes) {
   uint32_t found[6];
   int32_t answer = weir_json_find(WEIR_VALUE, 1, "$\n$.a", 5, found);

@@ -1,10 +1,10 @@
 #!/usr/bin/env node
-// A chat in a topic of Weir: what others say is shown, what is typed is said.
+// A chat in a topic of Weir: shows the texts of others, and sends what you type.
 //
-// Usage: chat.mjs URL TOPIC NAME, with a token in WEIR_TOKEN where the server asks for one.
+// Usage: chat.mjs URL TOPIC NAME. Set WEIR_TOKEN to a token if the server requires one.
 //
-// It needs no package: one request listens to the topic's records as server-sent events, and each
-// line is a write, which the topic's program takes or refuses.
+// It needs no package. One request listens to the records of the topic as server-sent events. Each
+// line is a write, which the program of the topic accepts or rejects.
 
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
@@ -13,10 +13,10 @@ const [url, topic, name] = process.argv.slice(2);
 const events = `${url}/v1/topics/${encodeURIComponent(topic)}/events`;
 const token = process.env.WEIR_TOKEN;
 const headers = token ? { authorization: `Bearer ${token}` } : {};
-/** Offset of the last record that was seen. */
+/** Offset of the last received record. */
 let seen = 0;
 
-/** Prints a record; events that are none have no type. */
+/** Prints a record; other events have no type. */
 function show(record) {
   if (record.type === undefined) return;
   seen = record.offset;
@@ -24,7 +24,7 @@ function show(record) {
   console.log(`${record.key}: ${record.text ?? JSON.stringify(record.value)}`);
 }
 
-/** Prints each text as it comes. */
+/** Prints each text when it arrives. */
 async function listen() {
   const query = `live=sse&data=record&last-event-id=${seen}`;
   const answer = await fetch(`${events}?${query}`, { headers });
@@ -39,7 +39,7 @@ async function listen() {
   }
 }
 
-/** Writes a text, with the offset of the last record that this client has seen. */
+/** Sends a text with the offset of the last received record. */
 async function say(text) {
   const offset = Buffer.alloc(8);
   offset.writeBigUInt64BE(BigInt(seen));
@@ -56,7 +56,7 @@ async function say(text) {
   console.log(`* not said: ${problem.detail}`);
 }
 
-/** A connection that breaks is made again, after what was seen. */
+/** Reconnects after a lost connection, and continues after the last received record. */
 async function follow() {
   for (;;) {
     await listen().catch((error) => console.error(`* ${error.message}`));

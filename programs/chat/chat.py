@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A chat in a topic of Weir: what others say is shown, what is typed is said.
+"""A chat in a topic of Weir: shows the texts of others, and sends what you type.
 
-Usage: chat.py URL TOPIC NAME, with a token in WEIR_TOKEN where the server asks for one.
+Usage: chat.py URL TOPIC NAME. Set WEIR_TOKEN to a token if the server requires one.
 
-It needs the standard library alone: one request listens to the topic's records as server-sent events,
-and each line is a write, which the topic's program takes or refuses.
+It needs only the standard library. One request listens to the records of the topic as server-sent
+events. Each line is a write, which the program of the topic accepts or rejects.
 """
 
 import json
@@ -18,7 +18,7 @@ import urllib.request
 
 
 class Room:
-    """A topic with the program `chat`, and the last record that was seen of it."""
+    """A topic with the program `chat`, and the offset of the last received record."""
 
     def __init__(self, url, topic, name):
         self.events = f"{url}/v1/topics/{urllib.parse.quote(topic)}/events"
@@ -26,7 +26,7 @@ class Room:
         self.seen = 0
 
     def request(self, query, body=None):
-        """Asks the server; the answer is read by the caller."""
+        """Sends a request; the caller reads the response."""
         request = urllib.request.Request(f"{self.events}?{query}", data=body)
         request.add_header("Content-Type", "application/octet-stream")
         if token := os.environ.get("WEIR_TOKEN"):
@@ -34,7 +34,7 @@ class Room:
         return urllib.request.urlopen(request)
 
     def listen(self):
-        """Prints each text as it comes. A connection that breaks is made again, after what was seen."""
+        """Prints each text when it arrives. Reconnects after the last received record if necessary."""
         while True:
             try:
                 query = f"live=sse&data=record&last-event-id={self.seen}"
@@ -47,7 +47,7 @@ class Room:
             time.sleep(1)
 
     def show(self, record):
-        """Prints a record; events that are none have no type."""
+        """Prints a record; other events have no type."""
         if "type" not in record:
             return
         self.seen = record["offset"]
@@ -56,7 +56,7 @@ class Room:
             print(f"{record['key']}: {text}", flush=True)
 
     def say(self, text):
-        """Writes a text, with the offset of the last record that this client has seen."""
+        """Sends a text with the offset of the last received record."""
         body = self.seen.to_bytes(8, "big") + text.encode()
         try:
             with self.request(urllib.parse.urlencode({"key": self.name}), body):

@@ -1,7 +1,7 @@
-//! `broken`: takes each write, but for values that find a mistake in it. It exists in each
-//! language, and shows what a trace says of such a call.
+//! `broken`: accepts each write, except for values that trigger a fault in it. It exists in each
+//! language, and shows the trace of a call that fails.
 //!
-//! A value `assert` fails an assertion, `index` reads after the end of the value.
+//! The value `assert` fails an assertion, and `index` reads after the end of the value.
 
 const std = @import("std");
 const weir = @import("weir_guest");

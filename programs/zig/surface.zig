@@ -1,10 +1,10 @@
-//! `surface`: calls every function that the store offers and emits what each
-//! answered. It exists in each language, and one script fits them all.
+//! `surface`: calls every function of the interface and emits the results. It exists in each
+//! language, and one script tests them all.
 
 const std = @import("std");
 const weir = @import("weir_guest");
 
-/// A failed safety check is a trap that says nothing: the module is as small as it can be.
+/// A failed safety check is a trap without a message, so that the module is as small as possible.
 pub const panic = std.debug.no_panic;
 
 comptime {
@@ -23,7 +23,7 @@ export fn weir_upgrade() i32 {
     return 0;
 }
 
-/// The header again, big-endian.
+/// The header in big-endian order.
 fn header(input: *const weir.Input) [88]u8 {
     return weir.big(u32, @backingInt(input.op)) ++
         weir.big(u32, input.flags) ++
@@ -45,8 +45,8 @@ fn emitFound(name: []const u8, found: ?weir.Found) void {
     weir.emitPut(name, if (found) |there| there.bytes else "-");
 }
 
-/// Kind, place and length of the value and of its `a`, a byte each; one byte
-/// where it is not JSON.
+/// Kind, position and length of the value and of its `a`, one byte each; one byte if it is not
+/// JSON.
 fn shape(into: *[64]u8) []const u8 {
     var found: [2]weir.json.Value = undefined;
     switch (weir.json.find("$\n$.a", &found)) {

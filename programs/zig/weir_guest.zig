@@ -1,17 +1,17 @@
-//! What a program of a topic of Weir needs: its input, its records, its state.
+//! The interface for a program of a topic of Weir: its input, its records, its
+//! state.
 //!
-//! A program exports `weir_apply`, which looks at one write and returns 0
-//! (VALID) or, by `reject`, a code from 1 to 65,535; `weir_init` and
-//! `weir_upgrade` may be there too. `comptime { weir.program(); }` exports the
-//! version of the interface (`weir1`).
+//! A program exports `weir_apply`, which checks one write and returns 0 (VALID) or,
+//! by `reject`, a code from 1 to 65,535. It may also export `weir_init` and
+//! `weir_upgrade`. `comptime { weir.program(); }` exports the version of the
+//! interface (`weir1`).
 //!
-//! Everything is kept or taken back as a whole: records and state of a call
-//! that is rejected, or that traps, never were. With
-//! `pub const panic = weir.panic;` in the program each failed safety check (an
-//! overflow, an index) and each `@panic` is such a trap, and its message becomes
-//! a line of `log`, which `weir program trace` and `weir program logs` show.
+//! If a call is rejected or traps, none of its records and changes of the state
+//! remain. With `pub const panic = weir.panic;` in the program, each failed safety
+//! check (an overflow, an index) and each `@panic` is a trap, and its message
+//! becomes a line of `log`, which `weir program trace` and `weir program logs` show.
 //!
-//! Nothing here allocates: a caller that reads bytes lends the buffer for them and
+//! Nothing here allocates: a caller that reads bytes passes a buffer for them and
 //! gets the filled part of it.
 
 const std = @import("std");
@@ -35,7 +35,7 @@ const host = struct {
     extern "weir1" fn log(level: u32, text: [*]const u8, len: usize) void;
 };
 
-/// Exports `weir_abi`: which interface the program was made for.
+/// Exports `weir_abi`, the version of the interface of the program.
 pub fn program() void {
     @export(&abi, .{ .name = "weir_abi" });
 }
@@ -44,9 +44,9 @@ fn abi() callconv(.c) i32 {
     return 1;
 }
 
-/// Exports `weir_state`, the version of the layout of the state:
-/// `comptime { weir.stateVersion(2); }`. A program of another version takes the place
-/// of this one only if it exports `weir_upgrade`. Without it, the version is 0.
+/// Exports `weir_state`, the version of the layout of the state (default 0): `comptime {
+/// weir.stateVersion(2); }`. A program with another version can replace this one only if it exports
+/// `weir_upgrade`.
 pub fn stateVersion(comptime version: i32) void {
     const teller = struct {
         fn tell() callconv(.c) i32 {
@@ -56,8 +56,8 @@ pub fn stateVersion(comptime version: i32) void {
     @export(&teller.tell, .{ .name = "weir_state" });
 }
 
-/// Writes the message of every panic to the log of the operator, then traps.
-/// `std.debug.no_panic` in its place says nothing; the module is 3 KiB smaller.
+/// Writes the message of every panic to the log of the operator, then traps. With
+/// `std.debug.no_panic` instead, there is no message and the module is 3 KiB smaller.
 pub const panic = std.debug.FullPanic(say);
 
 fn say(message: []const u8, _: ?usize) noreturn {
@@ -66,47 +66,47 @@ fn say(message: []const u8, _: ?usize) noreturn {
     trap();
 }
 
-/// What is asked of the program.
+/// The operation of the call.
 pub const Op = enum(u32) {
     /// The topic is created.
     init = 0,
-    /// A key shall have a value.
+    /// Sets the value of a key.
     put = 1,
-    /// A key shall have none.
+    /// Deletes a key.
     delete = 2,
-    /// The program takes the place of another one.
+    /// The program replaces another one.
     upgrade = 3,
     _,
 };
 
-/// The write to be judged, and what is known about it.
+/// The write of this call, and facts about it.
 pub const Input = extern struct {
     op: Op,
-    /// 1: a step of a transaction; 2: the store knows who writes.
+    /// 1: the write is a step of a transaction; 2: the store knows the principal.
     flags: u32,
     /// Position of the write in the order of the whole store.
     intention_offset: u64,
-    /// Offset that the next emitted record gets.
+    /// Offset of the next emitted record.
     next_offset: u64,
-    /// Term of the leader that ordered the write.
+    /// Term of the leader that ordered the write; 1 without a cluster.
     term: u64,
-    /// Milliseconds since 1970, equal on every node.
+    /// Milliseconds since 1970; equal on every node.
     time_ms: u64,
-    /// The client's number of the write; 0 without session.
+    /// The client's nonce of the write; 0 without a session.
     nonce: u64,
-    /// Who writes, as it calls itself.
+    /// The client id of the write.
     client_id: [16]u8,
     key_len: u32,
     value_len: u32,
     args_len: u32,
     principal_len: u32,
-    /// Which step of its transaction the write is, from 0.
+    /// Index of the write in its transaction, from 0.
     step: u32,
-    /// Number of steps of the transaction; 1 outside of one.
+    /// Number of steps of the transaction; 1 outside of a transaction.
     steps: u32,
     reserved: [40]u8,
 
-    /// Asks the store.
+    /// Reads the header from the store.
     pub fn read() Input {
         var input: Input = undefined;
         host.input_info(&input);
@@ -118,7 +118,7 @@ pub const Input = extern struct {
         return input.flags & 1 != 0;
     }
 
-    /// Whether the store knows who writes; then `principal` says it.
+    /// Whether the store knows the principal of the write; `principal` returns it.
     pub fn hasPrincipal(input: *const Input) bool {
         return input.flags & 2 != 0;
     }
@@ -138,64 +138,64 @@ fn input_bytes(what: u32, from: usize, into: []u8) []u8 {
     return into[0..host.input_read(what, from, into.ptr, into.len)];
 }
 
-/// The key from a byte on, as far as it fits.
+/// The key from byte `from` on, as much as fits.
 pub fn key(from: usize, into: []u8) []u8 {
     return input_bytes(0, from, into);
 }
 
-/// The value from a byte on, as far as it fits.
+/// The value from byte `from` on, as much as fits.
 pub fn value(from: usize, into: []u8) []u8 {
     return input_bytes(1, from, into);
 }
 
-/// The arguments from a byte on, as far as they fit.
+/// The arguments from byte `from` on, as much as fits.
 pub fn args(from: usize, into: []u8) []u8 {
     return input_bytes(2, from, into);
 }
 
-/// The name of the authenticated principal, as far as it fits; empty without one.
+/// The name of the authenticated principal, as much as fits; empty without one.
 pub fn principal(into: []u8) []u8 {
     return input_bytes(3, 0, into);
 }
 
-/// SHA-256 of the code that this program takes the place of; `null` when it
-/// is not asked to (`Op.upgrade`).
+/// SHA-256 of the code that this program replaces; `null` unless the operation is
+/// `Op.upgrade`.
 pub fn replacedCode() ?[32]u8 {
     var bytes: [32]u8 = undefined;
     return if (input_bytes(4, 0, &bytes).len == 32) bytes else null;
 }
 
-/// A PUT record.
+/// Emits a PUT record.
 pub fn emitPut(name: []const u8, bytes: []const u8) void {
     host.emit_put(name.ptr, name.len, bytes.ptr, bytes.len);
 }
 
-/// A DELETE record.
+/// Emits a DELETE record.
 pub fn emitDelete(name: []const u8) void {
     host.emit_delete(name.ptr, name.len);
 }
 
-/// The write itself as a record; its bytes are not copied.
+/// Emits the write itself as a record, without a copy of its bytes.
 pub fn emitInput() void {
     host.emit_input();
 }
 
-/// A PUT record with a part of the written value, which is not copied.
+/// Emits a PUT record with a part of the written value, without a copy of its bytes.
 pub fn emitValue(name: []const u8, from: usize, len: usize) void {
     host.emit_value(name.ptr, name.len, from, len);
 }
 
-/// Rejects the call, with a text for the caller (at most 256 bytes):
-/// `return weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it
-/// would say yes.
+/// Rejects the call, with a text for the caller (at most 256 bytes): `return
+/// weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it would mean
+/// VALID.
 pub fn reject(code: u16, text: []const u8) i32 {
     if (code == 0) trap();
     host.reject_text(text.ptr, text.len);
     return code;
 }
 
-/// What there is of a value: the part that was handed over, and the length of
-/// the whole.
+/// A value that was found: the part that was copied, and the length of the whole
+/// value.
 pub const Found = struct { bytes: []u8, len: usize };
 
 fn found(from: usize, into: []u8, answer: i32) ?Found {
@@ -206,12 +206,12 @@ fn found(from: usize, into: []u8, answer: i32) ?Found {
 
 /// State of mode `kv`: a map of bytes, ordered by key.
 pub const state = struct {
-    /// The value of a key from a byte on, as far as it fits.
+    /// The value of a key from byte `from` on, as much as fits.
     pub fn get(name: []const u8, from: usize, into: []u8) ?Found {
         return found(from, into, host.state_get(name.ptr, name.len, from, into.ptr, into.len));
     }
 
-    /// Sets a key.
+    /// Sets the value of a key.
     pub fn put(name: []const u8, bytes: []const u8) void {
         host.state_put(name.ptr, name.len, bytes.ptr, bytes.len);
     }
@@ -221,31 +221,31 @@ pub const state = struct {
         host.state_delete(name.ptr, name.len);
     }
 
-    /// The smallest key after the given one, as far as it fits; an empty key
-    /// comes before all others.
+    /// The smallest key after the given one, as much as fits. An empty key is before all
+    /// others.
     pub fn next(name: []const u8, into: []u8) ?Found {
         return found(0, into, host.state_next(name.ptr, name.len, into.ptr, into.len));
     }
 };
 
-/// The topic's own keys, as its readers see them, this call's records included.
+/// The topic's own keys as its readers see them, including the records of this call.
 pub const keys = struct {
-    /// The value of a key from a byte on, as far as it fits.
+    /// The value of a key from byte `from` on, as much as fits.
     pub fn get(name: []const u8, from: usize, into: []u8) ?Found {
         return found(from, into, host.key_get(name.ptr, name.len, from, into.ptr, into.len));
     }
 
-    /// Offset of the record with the key's value; 0 without one.
+    /// Offset of the record with the value of the key; 0 if it has none.
     pub fn offset(name: []const u8) u64 {
         return @bitCast(host.key_offset(name.ptr, name.len));
     }
 };
 
-/// Looking into JSON without reading it: the store does it.
+/// Finds values in JSON; the store parses it.
 pub const json = struct {
-    /// What a value is.
+    /// The type of a value.
     pub const Kind = enum(u32) {
-        /// There is none.
+        /// There is no value.
         none = 0,
         null_value = 1,
         false_value = 2,
@@ -257,21 +257,21 @@ pub const json = struct {
         _,
     };
 
-    /// A value: what it is, and where its literal stands in the written value.
+    /// A value: its type, and the position and length of its literal in the written value.
     pub const Value = extern struct { kind: Kind = .none, at: u32 = 0, len: u32 = 0 };
 
-    /// What became of a search.
+    /// The result of a search.
     pub const Answer = union(enum) {
-        /// One for each path, in their order.
+        /// One value for each path, in the order of the paths.
         found: []Value,
-        /// The value is not JSON, from this byte on.
+        /// The value is not JSON; the index of the first wrong byte.
         not_json: u32,
-        /// A path is not understood, or there are more than have room, or than 64.
+        /// A path is invalid, or there are more paths than fit or than 64.
         paths,
     };
 
-    /// Finds values in the written value by their paths (names and indexes of
-    /// JSONPath, RFC 9535), which stand on lines. The whole value is checked.
+    /// Finds values in the written value by their paths (names and indexes of JSONPath, RFC 9535),
+    /// one on each line. Checks the whole value.
     pub fn find(paths: []const u8, into: []Value) Answer {
         const count = std.mem.countScalar(u8, paths, '\n') + 1;
         if (count > into.len) return .paths;
@@ -302,34 +302,34 @@ fn digest(algorithm: u32, bytes: []const u8) [32]u8 {
     return out;
 }
 
-/// How much a line of `log` matters.
+/// The severity of a line of `log`.
 pub const Level = enum(u32) { err = 1, warn = 2, info = 3, debug = 4, trace = 5 };
 
-/// Writes a line to the log of the operator; it is no part of the outcome.
+/// Writes a line to the log of the operator. The line is not part of the outcome.
 pub fn log(level: Level, text: []const u8) void {
     host.log(@backingInt(level), text.ptr, text.len);
 }
 
-/// Ends the call as a trap: for what can never be.
+/// Ends the call as a trap: for states that cannot occur.
 pub fn trap() noreturn {
     @trap();
 }
 
-/// The big-endian number at a byte; `null` after the end.
+/// The big-endian number at an index; `null` after the end.
 pub fn getBig(comptime Number: type, bytes: []const u8, at: usize) ?Number {
     const size = @sizeOf(Number);
     if (at > bytes.len or bytes.len - at < size) return null;
     return std.mem.readInt(Number, bytes[at..][0..size], .big);
 }
 
-/// The bytes of a number, big-endian.
+/// The bytes of a number in big-endian order.
 pub fn big(comptime Number: type, number: Number) [@sizeOf(Number)]u8 {
     var bytes: [@sizeOf(Number)]u8 = undefined;
     std.mem.writeInt(Number, &bytes, number, .big);
     return bytes;
 }
 
-/// Whether two pieces of memory hold the same bytes.
+/// Whether two pieces of memory have the same bytes.
 pub fn equal(left: []const u8, right: []const u8) bool {
     return std.mem.eql(u8, left, right);
 }

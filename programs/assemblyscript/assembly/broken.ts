@@ -1,8 +1,8 @@
-// `broken`: takes each write, but for values that find a mistake in it. It exists in each language,
-// and shows what a trace says of such a call.
+// `broken`: accepts each write, except for values that trigger a fault in it. It exists in each
+// language, and shows the trace of a call that fails.
 //
-// A value `assert` fails an assertion, `index` reads after the end of the value; one of more than
-// 16 bytes is rejected with a text that is computed.
+// The value `assert` fails an assertion, and `index` reads after the end of the value. A value of
+// more than 16 bytes is rejected with a computed text.
 
 import { ABI, Bytes, Level, bytes, emitInput, emitPut, input, log, reject } from "./index";
 

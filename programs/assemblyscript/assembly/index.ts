@@ -1,22 +1,22 @@
 /**
- * What a program of a topic of Weir needs: its input, its records, its state.
+ * The interface for a program of a topic of Weir: its input, its records, its state.
  *
- * A program exports `weir_abi` and `weir_apply`, which looks at one write and
- * returns 0 (VALID) or, by `reject`, a code from 1 to 65,535; `weir_init` and
- * `weir_upgrade` may be there too, and `weir_state`, which returns a literal: the
- * version of the layout of the state (0 without it). A program of another version
- * takes the place of this one only if it has `weir_upgrade`. Everything is kept or taken back as a
- * whole: records and state of a call that is rejected, or that traps, never
- * were. An `assert` or `throw` that fails writes its message and place to the
- * log of the operator, which `weir program trace` and `weir program logs`
- * show, and is a trap.
+ * A program exports `weir_abi` and `weir_apply`. `weir_apply` checks one write and
+ * returns 0 (VALID) or, by `reject`, a code from 1 to 65,535. A program may also
+ * export `weir_init`, `weir_upgrade` and `weir_state`. `weir_state` returns a
+ * literal: the version of the layout of the state (default 0). A program with
+ * another version can replace this one only if it exports `weir_upgrade`. If a call
+ * is rejected or traps, none of its records and changes of the state remain. A
+ * failed `assert` or a `throw` is a trap. It first writes its message and position
+ * to the log of the operator, which `weir program trace` and `weir program logs`
+ * show.
  *
- * There is no collector and no heap of the language: bytes live in `Bytes`, all
- * of which are forgotten when the next call begins with `input.read`; what
- * shall last belongs into the state. Strings are there as literals; a text that
- * is computed is made in `Bytes`, by `addText` and `addNumber`. Globals
- * must be constants: one that has to be computed first, and `new`, would need
- * a start function, which a topic refuses.
+ * There is no garbage collector and no heap of the language. Bytes are in `Bytes`,
+ * and `input.read` at the start of each call frees all of them. Data that must
+ * remain belongs into the state. String literals work; build a computed text in
+ * `Bytes`, with `addText` and `addNumber`. Globals must be constants. A global that
+ * is computed at the start, and `new`, would need a start function, which a topic
+ * rejects.
  */
 
 @external("weir1", "input_info")
@@ -55,55 +55,55 @@ declare function host_log(level: u32, ptr: usize, len: usize): void;
 /** Version of the interface: what `weir_abi` returns. */
 export const ABI: i32 = 1;
 
-/** What is asked of the program. */
+/** The operation of the call. */
 export enum Op {
   /** The topic is created. */
   Init = 0,
-  /** A key shall have a value. */
+  /** Sets the value of a key. */
   Put = 1,
-  /** A key shall have none. */
+  /** Deletes a key. */
   Delete = 2,
-  /** The program takes the place of another one. */
+  /** The program replaces another one. */
   Upgrade = 3,
 }
 
 /**
- * A piece of memory of a fixed capacity, of which the first `length` bytes
- * count; made by `bytes`.
+ * A piece of memory with a fixed capacity, of which the first `length` bytes are used. Create it
+ * with `bytes`.
  */
 @final
 @unmanaged
 export class Bytes {
-  /** Bytes that count. */
+  /** Number of used bytes. */
   length: u32;
-  /** Bytes that have room. */
+  /** Number of bytes that fit. */
   capacity: u32;
 
-  /** Where they begin. */
+  /** Address of the first byte. */
   @inline
   get ptr(): usize {
     return changetype<usize>(this) + offsetof<Bytes>();
   }
 
-  /** The byte at a place; a place after the end is a trap. */
+  /** The byte at an index; traps at an index after the end. */
   @operator("[]")
   at(index: u32): u8 {
     if (index >= this.length) trap();
     return load<u8>(this.ptr + index);
   }
 
-  /** Whether the other has the same bytes. */
+  /** Whether `other` has the same bytes. */
   equals(other: Bytes): bool {
     return this.length == other.length && memory.compare(this.ptr, other.ptr, this.length) == 0;
   }
 
-  /** Whether the bytes from one place on are those of the other. */
+  /** Whether the bytes from index `from` on are those of `other`. */
   endsWith(from: u32, other: Bytes): bool {
     if (from > this.length || this.length - from != other.length) return false;
     return memory.compare(this.ptr + from, other.ptr, other.length) == 0;
   }
 
-  /** Takes over bytes of another one from a place on, as far as they fit. */
+  /** Replaces the contents by bytes of `other` from an index on, as many as fit. */
   copy(other: Bytes, from: u32, length: u32): Bytes {
     if (from > other.length || other.length - from < length) trap();
     this.length = min(length, this.capacity);
@@ -111,7 +111,7 @@ export class Bytes {
     return this;
   }
 
-  /** Takes over a text as UTF-8; one that does not fit is a trap. */
+  /** Replaces the contents by a text in UTF-8; traps if it does not fit. */
   text(text: string): Bytes {
     const length = String.UTF8.byteLength(text);
     if (<u32>length > this.capacity) trap();
@@ -120,7 +120,7 @@ export class Bytes {
     return this;
   }
 
-  /** Adds a text as UTF-8; one that does not fit is a trap. */
+  /** Appends a text in UTF-8; traps if it does not fit. */
   addText(text: string): Bytes {
     const length = <u32>String.UTF8.byteLength(text);
     if (this.capacity - this.length < length) trap();
@@ -129,7 +129,7 @@ export class Bytes {
     return this;
   }
 
-  /** Adds a whole number in decimal digits; one that does not fit is a trap. */
+  /** Appends an integer in decimal digits; traps if it does not fit. */
   addNumber(number: i64): Bytes {
     let rest: u64 = number < 0 ? 0 - <u64>number : <u64>number;
     if (number < 0) this.addByte(0x2d);
@@ -144,26 +144,26 @@ export class Bytes {
     return this;
   }
 
-  /** So many zero bytes, as far as they fit. */
+  /** Replaces the contents by `count` zero bytes, as many as fit. */
   zeros(count: u32): Bytes {
     this.length = min(count, this.capacity);
     memory.fill(this.ptr, 0, this.length);
     return this;
   }
 
-  /** No bytes any more. */
+  /** Removes all bytes. */
   clear(): Bytes {
     this.length = 0;
     return this;
   }
 
-  /** The big-endian number at a place; one after the end is a trap. */
+  /** The big-endian number at an index; traps after the end. */
   get<T extends number>(at: u32): T {
     if (at > this.length || this.length - at < sizeof<T>()) trap();
     return bswap<T>(load<T>(this.ptr + at));
   }
 
-  /** Adds a big-endian number; without room it is a trap. */
+  /** Appends a big-endian number; traps if it does not fit. */
   add<T extends number>(number: T): Bytes {
     if (this.capacity - this.length < sizeof<T>()) trap();
     store<T>(this.ptr + this.length, bswap<T>(number));
@@ -171,7 +171,7 @@ export class Bytes {
     return this;
   }
 
-  /** Adds one byte. */
+  /** Appends one byte. */
   addByte(byte: u8): Bytes {
     if (this.length == this.capacity) trap();
     store<u8>(this.ptr + this.length, byte);
@@ -179,7 +179,7 @@ export class Bytes {
     return this;
   }
 
-  /** Adds all bytes of another one. */
+  /** Appends all bytes of `other`. */
   addBytes(other: Bytes): Bytes {
     if (this.capacity - this.length < other.length) trap();
     memory.copy(this.ptr + this.length, other.ptr, other.length);
@@ -188,12 +188,12 @@ export class Bytes {
   }
 }
 
-// First byte that is free; the compiler puts nothing behind __heap_base.
+// First free byte; the compiler places nothing after __heap_base.
 let free: usize = 0;
 
 /**
- * An empty piece of memory with room for so many bytes. It lives until the
- * next `input.read`; without room in the memory it is a trap.
+ * Returns an empty piece of memory with this capacity. It is valid until the next `input.read`.
+ * Traps if the memory is full.
  */
 export function bytes(capacity: u32): Bytes {
   const size = (offsetof<Bytes>() + <u64>capacity + 7) & ~7;
@@ -207,14 +207,14 @@ export function bytes(capacity: u32): Bytes {
 
 const HEADER: usize = memory.data(128, 8);
 
-/** The write to be judged, and what is known about it. */
+/** The write of this call, and facts about it. */
 export namespace input {
-  /** Forgets the call before and asks the store; stands before everything else of a call. */
+  /** Frees the bytes of the call before and reads the header; must be first in each call. */
   export function read(): void {
     free = (__heap_base + 7) & ~7;
     host_input_info(HEADER);
   }
-  /** What is asked. */
+  /** The operation of the call. */
   export function op(): Op {
     return load<u32>(HEADER);
   }
@@ -222,7 +222,7 @@ export namespace input {
   export function inTransaction(): bool {
     return (load<u32>(HEADER, 4) & 1) != 0;
   }
-  /** Whether the store knows who writes; then `principal` says it. */
+  /** Whether the store knows the principal of the write; `principal` returns it. */
   export function hasPrincipal(): bool {
     return (load<u32>(HEADER, 4) & 2) != 0;
   }
@@ -230,69 +230,69 @@ export namespace input {
   export function intentionOffset(): u64 {
     return load<u64>(HEADER, 8);
   }
-  /** Offset that the next emitted record gets. */
+  /** Offset of the next emitted record. */
   export function nextOffset(): u64 {
     return load<u64>(HEADER, 16);
   }
-  /** Term of the leader that ordered the write. */
+  /** Term of the leader that ordered the write; 1 without a cluster. */
   export function term(): u64 {
     return load<u64>(HEADER, 24);
   }
-  /** Milliseconds since 1970, equal on every node. */
+  /** Milliseconds since 1970; equal on every node. */
   export function timeMs(): u64 {
     return load<u64>(HEADER, 32);
   }
-  /** The client's number of the write; 0 without session. */
+  /** The client's nonce of the write; 0 without a session. */
   export function nonce(): u64 {
     return load<u64>(HEADER, 40);
   }
-  /** Who writes, as it calls itself: 16 bytes. */
+  /** The client id of the write: 16 bytes. */
   export function client(into: Bytes): Bytes {
     into.length = min<u32>(16, into.capacity);
     memory.copy(into.ptr, HEADER + 48, into.length);
     return into;
   }
-  /** Bytes of the key. */
+  /** Length of the key in bytes. */
   export function keyLength(): u32 {
     return load<u32>(HEADER, 64);
   }
-  /** Bytes of the value. */
+  /** Length of the value in bytes. */
   export function valueLength(): u32 {
     return load<u32>(HEADER, 68);
   }
-  /** Bytes of the arguments. */
+  /** Length of the arguments in bytes. */
   export function argsLength(): u32 {
     return load<u32>(HEADER, 72);
   }
-  /** Bytes of the name of the authenticated principal; 0 without one. */
+  /** Length of the name of the authenticated principal in bytes; 0 without one. */
   export function principalLength(): u32 {
     return load<u32>(HEADER, 76);
   }
-  /** Which step of its transaction the write is, from 0. */
+  /** Index of the write in its transaction, from 0. */
   export function step(): u32 {
     return load<u32>(HEADER, 80);
   }
-  /** Number of steps of the transaction; 1 outside of one. */
+  /** Number of steps of the transaction; 1 outside of a transaction. */
   export function steps(): u32 {
     return load<u32>(HEADER, 84);
   }
-  /** The key from a byte on, as far as it fits. */
+  /** The key from byte `from` on, as much as fits. */
   export function key(into: Bytes, from: usize = 0): Bytes {
     return part(0, from, into);
   }
-  /** The value from a byte on, as far as it fits. */
+  /** The value from byte `from` on, as much as fits. */
   export function value(into: Bytes, from: usize = 0): Bytes {
     return part(1, from, into);
   }
-  /** The arguments from a byte on, as far as they fit. */
+  /** The arguments from byte `from` on, as much as fits. */
   export function args(into: Bytes, from: usize = 0): Bytes {
     return part(2, from, into);
   }
-  /** The name of the authenticated principal, as far as it fits. */
+  /** The name of the authenticated principal, as much as fits. */
   export function principal(into: Bytes): Bytes {
     return part(3, 0, into);
   }
-  /** SHA-256 of the code that this program takes the place of; no bytes when it is not asked to. */
+  /** SHA-256 of the code that this program replaces; empty except in an upgrade. */
   export function replacedCode(into: Bytes): Bytes {
     return part(4, 0, into);
   }
@@ -303,29 +303,29 @@ function part(what: u32, from: usize, into: Bytes): Bytes {
   return into;
 }
 
-/** A PUT record. */
+/** Emits a PUT record. */
 export function emitPut(key: Bytes, value: Bytes): void {
   host_emit_put(key.ptr, key.length, value.ptr, value.length);
 }
 
-/** A DELETE record. */
+/** Emits a DELETE record. */
 export function emitDelete(key: Bytes): void {
   host_emit_delete(key.ptr, key.length);
 }
 
-/** The write itself as a record; its bytes are not copied. */
+/** Emits the write itself as a record, without a copy of its bytes. */
 export function emitInput(): void {
   host_emit_input();
 }
 
-/** A PUT record with a part of the written value, which is not copied. */
+/** Emits a PUT record with a part of the written value, without a copy of its bytes. */
 export function emitValue(key: Bytes, from: u32, length: u32): void {
   host_emit_value(key.ptr, key.length, from, length);
 }
 
 /**
- * Rejects the call, with a text for the caller: a string, or `Bytes` in UTF-8, of which
- * 256 bytes are kept. Code 0 is a trap, because it would say yes.
+ * Rejects the call, with a text for the caller: a string, or `Bytes` in UTF-8. At most 256 bytes of
+ * it are kept. Code 0 is a trap, because it means VALID.
  */
 export function reject<T>(code: u16, text: T): i32 {
   if (code == 0) trap();
@@ -334,10 +334,10 @@ export function reject<T>(code: u16, text: T): i32 {
   return code;
 }
 
-/** Bytes of a text for the caller. */
+/** Maximum size of a text for the caller, in bytes. */
 const TEXT_MAX: u32 = 256;
 
-// A text as bytes.
+// Converts a text into bytes.
 function spoken<T>(text: T): Bytes {
   if (isString<T>()) {
     const words = changetype<string>(text);
@@ -346,7 +346,7 @@ function spoken<T>(text: T): Bytes {
   return changetype<Bytes>(text);
 }
 
-// Fills in what was handed over of a value; the length of the whole, or -1.
+// Sets the length to the copied part of a value; returns the whole length, or -1.
 function found(into: Bytes, from: u32, length: i32): i32 {
   into.length = length > <i32>from ? min<u32>(<u32>length - from, into.capacity) : 0;
   return length;
@@ -354,11 +354,11 @@ function found(into: Bytes, from: u32, length: i32): i32 {
 
 /** State of mode `kv`: a map of bytes, ordered by key. */
 export namespace state {
-  /** The value of a key from a byte on, as far as it fits; returns its whole length, or -1. */
+  /** Copies the value of a key from byte `from` on, as much as fits; returns its whole length, or -1. */
   export function get(key: Bytes, into: Bytes, from: u32 = 0): i32 {
     return found(into, from, host_state_get(key.ptr, key.length, from, into.ptr, into.capacity));
   }
-  /** Sets a key. */
+  /** Sets the value of a key. */
   export function put(key: Bytes, value: Bytes): void {
     host_state_put(key.ptr, key.length, value.ptr, value.length);
   }
@@ -366,27 +366,27 @@ export namespace state {
   export function remove(key: Bytes): void {
     host_state_delete(key.ptr, key.length);
   }
-  /** The smallest key after the given one (none: the first); returns its whole length, or -1. */
+  /** Copies the smallest key after `key` (empty: the first); returns its whole length, or -1. */
   export function next(key: Bytes, into: Bytes): i32 {
     return found(into, 0, host_state_next(key.ptr, key.length, into.ptr, into.capacity));
   }
 }
 
-/** The topic's own keys, as its readers see them, this call's records included. */
+/** The topic's own keys as its readers see them, including the records of this call. */
 export namespace keys {
-  /** The value of a key from a byte on, as far as it fits; returns its whole length, or -1. */
+  /** Copies the value of a key from byte `from` on, as much as fits; returns its whole length, or -1. */
   export function get(key: Bytes, into: Bytes, from: u32 = 0): i32 {
     return found(into, from, host_key_get(key.ptr, key.length, from, into.ptr, into.capacity));
   }
-  /** Offset of the record with the key's value; 0 without one. */
+  /** Offset of the record with the value of the key; 0 if it has none. */
   export function offset(key: Bytes): u64 {
     return <u64>host_key_offset(key.ptr, key.length);
   }
 }
 
-/** What a JSON value is. */
+/** The type of a JSON value. */
 export enum Kind {
-  /** There is none. */
+  /** There is no value. */
   None = 0,
   Null = 1,
   False = 2,
@@ -397,17 +397,17 @@ export enum Kind {
   Object = 7,
 }
 
-/** Looking into JSON without reading it: the store does it. */
+/** Finds values in JSON; the store parses it. */
 export namespace json {
-  /** Room for what is found by so many paths. */
+  /** Creates `Bytes` with room for the results of this number of paths. */
   export function room(paths: u32): Bytes {
     return bytes(12 * paths);
   }
   /**
-   * Finds values in the written value by their paths (names and indexes of JSONPath, RFC 9535),
-   * which stand on lines. The whole value is checked. Returns how many were found; -1 for a value that
-   * is not JSON, then `fault` says from which byte on; -2 for paths that are not understood, that have
-   * no room, or are more than 64.
+   * Finds values in the written value by their paths (names and indexes of JSONPath, RFC 9535), one
+   * on each line. Checks the whole value. Returns the number of found values. Returns -1 if the
+   * value is not JSON; `fault` is then the first wrong byte. Returns -2 if a path is invalid, or if
+   * there are more paths than fit or than 64.
    */
   export function find(paths: Bytes, into: Bytes): i32 {
     let count: u32 = 1;
@@ -418,25 +418,25 @@ export namespace json {
     into.length = answer >= 0 ? 12 * count : answer == -1 ? 4 : 0;
     return answer;
   }
-  /** First byte at fault in a value that is not JSON. */
+  /** Index of the first wrong byte of a value that is not JSON. */
   export function fault(found: Bytes): u32 {
     return word(found, 0);
   }
-  /** What the value of a path is, counted from 0. */
+  /** Type of the value at a path; paths are counted from 0. */
   export function kind(found: Bytes, path: u32): Kind {
     return word(found, 12 * path);
   }
-  /** First byte of its literal in the written value. */
+  /** Index of the first byte of its literal in the written value. */
   export function at(found: Bytes, path: u32): u32 {
     return word(found, 12 * path + 4);
   }
-  /** Bytes of its literal. */
+  /** Length of its literal in bytes. */
   export function length(found: Bytes, path: u32): u32 {
     return word(found, 12 * path + 8);
   }
 }
 
-// The little-endian number at a place; one after the end is a trap.
+// The little-endian number at an index; traps after the end.
 function word(found: Bytes, at: u32): u32 {
   if (at > found.length || found.length - at < 4) trap();
   return load<u32>(found.ptr + at);
@@ -449,17 +449,17 @@ function digest(algorithm: u32, bytes: Bytes, into: Bytes): Bytes {
   return into;
 }
 
-/** SHA-256, into at least 32 bytes of room. */
+/** SHA-256, into a capacity of at least 32 bytes. */
 export function sha256(bytes: Bytes, into: Bytes): Bytes {
   return digest(1, bytes, into);
 }
 
-/** BLAKE3, into at least 32 bytes of room. */
+/** BLAKE3, into a capacity of at least 32 bytes. */
 export function blake3(bytes: Bytes, into: Bytes): Bytes {
   return digest(2, bytes, into);
 }
 
-/** How much a line of `log` matters. */
+/** The severity of a line of `log`. */
 export enum Level {
   Error = 1,
   Warn = 2,
@@ -469,7 +469,7 @@ export enum Level {
 }
 
 /**
- * Writes a line to the log of the operator, a string or `Bytes`; it is no part of the
+ * Writes a line to the log of the operator, a string or `Bytes`. The line is not part of the
  * outcome.
  */
 export function log<T>(level: Level, text: T): void {
@@ -477,9 +477,9 @@ export function log<T>(level: Level, text: T): void {
   host_log(level, words.ptr, words.length);
 }
 
-/** What an `assert` or `throw` does that fails: `asconfig.json` names it. */
+/** Called by a failed `assert` or a `throw`: `asconfig.json` names it. */
 export function aborted(message: string | null, file: string | null, line: u32, column: u32): void {
-  // What the program took of the memory is given up with the call.
+  // The memory of the program is no longer needed, because the call ends.
   free = (__heap_base + 7) & ~7;
   const words = bytes(ABORT_MAX);
   words.addText("aborted");
@@ -489,10 +489,10 @@ export function aborted(message: string | null, file: string | null, line: u32, 
   trap();
 }
 
-/** Bytes of what is said of an abort. */
+/** Maximum size of the message of an abort, in bytes. */
 const ABORT_MAX: u32 = 1024;
 
-// Adds the beginning of a text: 300 units of UTF-16 always have room.
+// Appends the beginning of a text: 300 units of UTF-16 always fit.
 function add(words: Bytes, text: string): Bytes {
   const length = min(text.length, 300);
   const bytes = String.UTF8.encodeUnsafe(changetype<usize>(text), length, words.ptr + words.length);
@@ -500,7 +500,7 @@ function add(words: Bytes, text: string): Bytes {
   return words;
 }
 
-/** Ends the call as a trap: for what can never be. */
+/** Ends the call as a trap: for states that cannot occur. */
 export function trap(): void {
   unreachable();
 }

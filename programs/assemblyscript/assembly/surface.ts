@@ -1,5 +1,5 @@
-// `surface`: calls every function that the store offers and emits what each
-// answered. It exists in each language, and one script fits them all.
+// `surface`: calls every function of the interface and emits the results. It exists in each
+// language, and one script tests them all.
 
 import {
   ABI, Bytes, Level, Op, blake3, bytes, emitDelete, emitInput, emitPut, emitValue, input, json, keys,
@@ -27,7 +27,7 @@ function name(text: string): Bytes {
   return bytes(16).text(text);
 }
 
-// The header again, big-endian.
+// The header in big-endian order.
 function header(): Bytes {
   const flags = <u32>input.inTransaction() | (<u32>input.hasPrincipal() << 1);
   return bytes(88)
@@ -40,12 +40,12 @@ function header(): Bytes {
     .add<u32>(input.step()).add<u32>(input.steps());
 }
 
-// What was found, or a dash.
+// Emits a result, or a dash if there is none.
 function emitFound(what: string, found: Bytes, length: i32): void {
   emitPut(name(what), length < 0 ? bytes(1).text("-") : found);
 }
 
-// Kind, place and length of the value and of its `a`, a byte each; one byte where it is not JSON.
+// Kind, position and length of the value and of its `a`, one byte each; one byte if it is not JSON.
 function shape(): Bytes {
   const found = json.room(2);
   const shown = bytes(6);

@@ -1,5 +1,5 @@
-//! `audit`: the write as it is, and behind it under the key `.audit` who wrote
-//! and when: time (u64, big-endian), client id, principal.
+//! `audit`: emits each write unchanged, then a record under the key `.audit` with its time (u64,
+//! big-endian), client id and principal.
 #![no_std]
 #![forbid(unsafe_code)]
 

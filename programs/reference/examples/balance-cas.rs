@@ -1,10 +1,10 @@
-//! `balance-cas`: accounts in bounded memory. Only the accounts that changed
-//! last are remembered; for the others the client says what it has seen.
+//! `balance-cas`: accounts in bounded memory. The program stores only the accounts
+//! that changed last; for the others, the client sends the balance that it has
+//! seen.
 //!
-//! Arguments: how many accounts are remembered, 2 bytes, big-endian, at least
-//! 2 (at most 100 fit). Key: source, 32 bytes. Value: destination (32), last
-//! offset seen (u64), amount, balance of source and of destination as seen
-//! (i32 each).
+//! Arguments: the number of stored accounts, 2 bytes, big-endian, from 2 to 100.
+//! Key: source, 32 bytes. Value: destination (32), last offset seen (u64), then the
+//! amount and the balances of source and destination as seen (i32 each).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ fn init(input: &Input) -> Outcome {
     Ok(())
 }
 
-/// Whether anything was ever dropped, then the entries, newest first.
+/// Whether any entry was ever dropped, then the entries, newest first.
 struct List {
     bytes: [u8; 1 + (ENTRIES_MAX + 2) * ENTRY],
     len: usize,

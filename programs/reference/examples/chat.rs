@@ -1,9 +1,9 @@
-//! `chat`: a room with manners. Key: the user's name; value: the last offset
-//! that the user has seen (u64, big-endian), then the text. Arguments, all
-//! big-endian: max_lag, min_interval_ms, max_text (u32 each), own_name (u8).
+//! `chat`: a room with rules. Key: the name of the user. Value: the last offset that the user has
+//! seen (u64, big-endian), then the text. Arguments, all big-endian: max_lag, min_interval_ms,
+//! max_text (u32 each), own_name (u8).
 //!
-//! A text has at most 4,088 bytes, whatever max_text says. What is kept of a
-//! user, the time of the last text, stays when the user's name is deleted.
+//! A text has at most 4,088 bytes, even if max_text is larger. The stored time of a user's last
+//! text remains when the name of the user is deleted.
 #![no_std]
 #![forbid(unsafe_code)]
 

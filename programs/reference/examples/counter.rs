@@ -1,4 +1,4 @@
-//! `counter`: a value is what to add (i64, big-endian); the record has the sum.
+//! `counter`: a value is the number to add (i64, big-endian); the record has the sum.
 #![no_std]
 #![forbid(unsafe_code)]
 

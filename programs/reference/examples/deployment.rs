@@ -1,5 +1,5 @@
-//! `deployment`: counts. Its start emits 0 under the key in its arguments,
-//! each write the next number, modulo 256, under the written key.
+//! `deployment`: counts. Its start emits 0 under the key in its arguments. Each write emits the
+//! next number, modulo 256, under the written key.
 #![no_std]
 #![forbid(unsafe_code)]
 

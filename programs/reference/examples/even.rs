@@ -1,6 +1,6 @@
-//! `even`: takes the writes at even offsets. At an odd one it changes its
-//! state and emits a record before it rejects, so that a store which forgets
-//! to undo either fails the very next call.
+//! `even`: accepts the writes at even offsets. At an odd offset it changes its state
+//! and emits a record before it rejects. If a store does not undo both, the next call
+//! fails.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! `json-shape`: values are JSON of a given shape. Arguments: a line for each
-//! rule, words with one blank between, the path last:
+//! `json-shape`: values are JSON with a given shape. The arguments have one rule per line: words
+//! with one blank between them, the path last:
 //!
 //! ```text
 //! string 1..64 $.id
@@ -7,11 +7,11 @@
 //! ? string =open|closed $.state
 //! ```
 //!
-//! `?` first: there need be none. Then what it is (`string`, `number`,
-//! `integer`, `boolean`, `null`, `array`, `object`, `any`); then, if wanted, a
-//! range with both ends (`1..`, `..9`, `0.5..2e3`), of numbers by value, of
-//! strings by characters; or `=` and the words that a string may be. At most 32
-//! rules in 4,000 bytes. Without a rule a value only has to be JSON.
+//! `?` at the start: the value is optional. Next is the type (`string`, `number`, `integer`,
+//! `boolean`, `null`, `array`, `object`, `any`). Then there may be a range (`1..`, `..9`,
+//! `0.5..2e3`), which includes both ends: of the value of numbers, or of the length of strings in
+//! characters. Or there may be `=` and the permitted strings. At most 32 rules in 4,000 bytes.
+//! Without rules, a value must only be JSON.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -22,14 +22,14 @@ use weir_guest::{Input, Op, Outcome, emit_input, reject};
 
 weir_guest::program!(apply, init = init);
 
-/// Most rules.
+/// Maximum number of rules.
 const RULES: usize = 32;
-/// Most bytes of arguments.
+/// Maximum size of the arguments in bytes.
 const ARGS: usize = 4000;
-/// Most bytes of a number, and of a string with a list of words.
+/// Maximum size of a number, and of a string with a list of words, in bytes.
 const LITERAL: usize = 256;
 
-/// One line.
+/// One rule.
 struct Rule<'a> {
     optional: bool,
     kind: &'a [u8],
@@ -43,7 +43,7 @@ enum Limit<'a> {
     Words(&'a [u8]),
 }
 
-/// The first word, and what stands behind the blank.
+/// The first word, and the rest after the blank.
 fn word(line: &[u8]) -> (&[u8], &[u8]) {
     match line.iter().position(|&byte| byte == b' ') {
         Some(at) => (&line[..at], &line[at + 1..]),
@@ -90,12 +90,12 @@ fn rule(line: &[u8]) -> Option<Rule<'_>> {
     })
 }
 
-/// A decimal number: its digits as they stand, and where the first that is not
-/// zero belongs.
+/// A decimal number: its digits as written, and the position of the first digit that is not
+/// zero.
 struct Decimal<'a> {
     negative: bool,
     digits: &'a [u8],
-    /// Power of ten of the first digit; nothing for zero.
+    /// Power of ten of the first digit that is not zero; `None` for zero.
     power: Option<i64>,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// Whether a number lies between two others, either of which may be left out.
+/// Whether a number is in a range whose ends are both optional.
 fn between(number: &Decimal<'_>, low: &[u8], high: &[u8]) -> bool {
     let is = |bound: &[u8], wrong: Ordering| {
         Decimal::read(bound).is_none_or(|bound| number.compare(&bound) != wrong)
@@ -180,7 +180,7 @@ fn between(number: &Decimal<'_>, low: &[u8], high: &[u8]) -> bool {
     is(low, Ordering::Less) && is(high, Ordering::Greater)
 }
 
-/// Characters of a string literal that goes on so, quotes left out.
+/// Number of characters of a string literal, without its quotes.
 fn characters(input: &Input, found: &Found) -> usize {
     let (mut count, mut escape) = (0, 0_usize);
     let mut buffer = [0; LITERAL];
@@ -193,7 +193,7 @@ fn characters(input: &Input, found: &Found) -> usize {
         }
         for &byte in part {
             match escape {
-                // Behind a backslash: what it is.
+                // After a backslash: the kind of escape.
                 5 => escape = if byte == b'u' { 4 } else { 0 },
                 0 if byte == b'\\' => {
                     escape = 5;
@@ -208,7 +208,7 @@ fn characters(input: &Input, found: &Found) -> usize {
     count
 }
 
-/// Appends a number to a text.
+/// Converts a number into text.
 fn digits(mut number: usize, into: &mut [u8; 20]) -> &[u8] {
     let mut at = into.len();
     loop {
@@ -221,7 +221,7 @@ fn digits(mut number: usize, into: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// Says no: a sentence, and a number behind it.
+/// Rejects with a sentence and a number after it.
 fn no(code: u16, what: &str, number: usize) -> Outcome {
     let (mut text, mut room) = ([0; 80], [0; 20]);
     let number = digits(number, &mut room);
@@ -239,7 +239,7 @@ fn lines(args: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
-/// The arguments are read before there is anything to be judged.
+/// Validates the arguments before the first write.
 fn init(input: &Input) -> Outcome {
     let mut args = [0; ARGS];
     if input.args_len() > ARGS {
@@ -254,7 +254,7 @@ fn init(input: &Input) -> Outcome {
             return no(9, "not understood: rule ", at + 1);
         }
     }
-    // There is no value yet, but paths are read first.
+    // There is no value yet, but the host parses the paths first.
     match json::find::<RULES>(paths(args, &mut [0; ARGS])) {
         Err(Fault::Paths) => reject(9, "a path is not understood"),
         _ => Ok(()),
@@ -269,8 +269,8 @@ fn apply(input: &Input) -> Outcome {
     Ok(())
 }
 
-/// The paths of all rules, on lines. Without a rule the value itself is looked
-/// for.
+/// The paths of all rules, one on each line. Without rules, the path of the value
+/// itself.
 fn paths<'a>(args: &[u8], into: &'a mut [u8; ARGS]) -> &'a [u8] {
     let mut len = 0;
     for line in lines(args) {
@@ -325,7 +325,7 @@ fn check(input: &Input, rule: &Rule<'_>, found: &Found, number: usize) -> Outcom
     match rule.limit {
         Limit::None => Ok(()),
         Limit::Words(words) => {
-            // A longer one than fits is none of the words.
+            // A longer string than fits equals none of the words.
             let inside = literal.get(1..found.len - 1);
             let mut words = words.split(|&byte| byte == b'|');
             if words.any(|word| inside == Some(word)) {

@@ -1,9 +1,9 @@
-//! `lease`: resources that one holder has at a time, until a time of the log.
+//! `lease`: resources with one holder at a time, until a time of the log.
 //!
-//! Key: the resource. PUT value: action (1 acquire, 2 renew, 3 release), time
-//! to live in ms (u32, big-endian), holder. A PUT record has the fencing token
-//! (the offset of the acquiring write), the end in ms (u64 each) and the
-//! holder; a released resource is deleted.
+//! Key: the resource. PUT value: action (1 acquire, 2 renew, 3 release), time to live in ms
+//! (u32, big-endian), holder. A PUT record has the fencing token (the offset of the acquiring
+//! write) and the end in ms (u64 each), and the holder. A release deletes the key of the
+//! resource.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! `schema-size`: the smallest useful check. Arguments: the largest size of a
-//! value (u32, big-endian), then the byte that a value must start with, if
-//! any.
+//! `schema-size`: the smallest useful check. Arguments: the maximum size of a
+//! value (u32, big-endian), then optionally the byte with which each value must
+//! start.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `stutter`: each PUT twice, each DELETE once.
+//! `stutter`: emits each PUT twice and each DELETE once.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! `surface`: calls every function that the store offers and emits what each
-//! answered. It exists in each language, and one script fits them all.
+//! `surface`: calls every function of the interface and emits the results. It exists in each
+//! language, and one script tests them all.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ fn upgrade(input: &Input) -> Outcome {
     Ok(())
 }
 
-/// The header again, big-endian.
+/// The header in big-endian order.
 fn header(input: &Input) -> [u8; 88] {
     let op: u32 = match input.op() {
         Op::Init => 0,
@@ -63,8 +63,8 @@ fn header(input: &Input) -> [u8; 88] {
     bytes
 }
 
-/// Kind, place and length of the value and of its `a`, a byte each; one byte
-/// where it is not JSON.
+/// Kind, position and length of the value and of its `a`, one byte each; one byte if it is not
+/// JSON.
 fn shape(bytes: &mut [u8; 6]) -> &[u8] {
     match json::find::<2>(b"$\n$.a") {
         Ok(found) => {

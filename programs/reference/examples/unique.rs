@@ -1,4 +1,4 @@
-//! `unique`: the first PUT of a key wins. Keys of at most 1,024 bytes.
+//! `unique`: only the first PUT of a key is accepted. Keys of at most 1,024 bytes.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! `vanilla` through guest memory: key and value are read and emitted again.
-//! For measuring what the copies cost; at most 1 KiB of key and 4 KiB of value.
+//! `vanilla` with copies through guest memory: reads key and value and emits them again. For
+//! measurements of the copies; at most 1 KiB of key and 4 KiB of value.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `vanilla`: what a plain topic does, without a look at the bytes.
+//! `vanilla`: does what a topic without a program does, and does not read the bytes.
 #![no_std]
 
 use weir_guest::emit_input;
@@ -8,7 +8,7 @@ extern "C" fn weir_abi() -> i32 {
     1
 }
 
-// Not by `program!`, which asks for the header that this program never needs.
+// Without `program!`, which reads the header that this program does not need.
 #[unsafe(no_mangle)]
 extern "C" fn weir_apply() -> i32 {
     emit_input();

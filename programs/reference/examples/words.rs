@@ -1,9 +1,9 @@
-//! Keeps the words of a text, sorted, each once. It shows what a heap is for: `String`, `Vec` and
-//! `format!`.
+//! Emits the words of a text, sorted and without repetitions. It shows the use of a heap: `String`,
+//! `Vec` and `format!`.
 //!
-//! A key is any text, a value words with blanks between them; the record has the sorted words with
-//! one blank between two. A key that is a number asks for more words than that: fewer are a mistake
-//! of this program, which ends the call as a trap and says so.
+//! A key is any text, a value is words with blanks between them. The record has the sorted words
+//! with one blank between two. A key that is a number requires more words than that; with fewer, a
+//! bug of this program ends the call as a trap with a message.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use weir_guest::{Input, Op, Outcome, emit_input, emit_put, reject};
 
 weir_guest::program!(apply);
 
-/// Words of a text.
+/// Maximum number of words of a text.
 const WORDS_MAX: usize = 8;
 
 fn apply(input: &Input) -> Outcome {

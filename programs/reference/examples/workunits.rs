@@ -1,5 +1,5 @@
-//! `workunits`: workers race for numbered units of work; each number is given
-//! once, in order. The value of a PUT is the number, 4 bytes, big-endian.
+//! `workunits`: workers compete for numbered units of work. Each number is assigned once, in order.
+//! The value of a PUT is the number, 4 bytes, big-endian.
 #![no_std]
 #![forbid(unsafe_code)]
 

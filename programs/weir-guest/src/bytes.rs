@@ -1,8 +1,8 @@
-//! Big-endian numbers out of bytes that may be too short.
+//! Reads big-endian numbers from bytes that may be too short.
 
 macro_rules! be {
     ($($name:ident: $kind:ty;)*) => {$(
-        /// The number at a byte, big-endian; `None` after the end.
+        /// The big-endian number at an index; `None` after the end.
         #[must_use]
         pub fn $name(bytes: &[u8], at: usize) -> Option<$kind> {
             const N: usize = size_of::<$kind>();

@@ -1,23 +1,23 @@
 //! A heap for one call: `format!`, `vec!` and `String` work with it.
 //!
-//! An arena: memory is taken from the end of the program's data on, one piece after the other, and
-//! more pages where the module may have them. The newest piece grows in place and is given back at
-//! once; the others are given back together when none of them is in use. So a call that drops what
-//! it allocated leaves the arena empty, which matters in mode `memory`; in the other modes the store
-//! forgets the whole memory after each call anyway.
+//! An arena: it allocates consecutive pieces after the program's data, and adds pages if the module
+//! may have more. The newest piece grows in place and is freed immediately; the others are freed
+//! together when none of them is in use. So a call that drops its allocations leaves the arena
+//! empty. This matters in mode `memory`; in the other modes the store resets the whole memory after
+//! each call.
 //!
-//! Invariant: a piece that is in use is never handed out again, whatever a program keeps.
+//! Invariant: a piece in use is never allocated again, whatever allocations a program keeps.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32;
 use core::cell::UnsafeCell;
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
-/// Bytes of a page of memory.
+/// Size of a page of memory in bytes.
 const PAGE_BYTES: usize = 65_536;
 
 unsafe extern "C" {
-    /// The first byte after the data and the stack; the linker provides it.
+    /// The first byte after the data and the stack; the linker defines it.
     static __heap_base: u8;
 }
 
@@ -30,9 +30,9 @@ struct Heap(UnsafeCell<Arena>);
 unsafe impl Sync for Heap {}
 
 struct Arena {
-    /// First byte that is free; 0 before the first piece.
+    /// Address of the first free byte; 0 before the first allocation.
     next: usize,
-    /// Pieces in use.
+    /// Number of pieces in use.
     used: usize,
 }
 
@@ -41,7 +41,7 @@ fn base() -> usize {
     (&raw const __heap_base).expose_provenance()
 }
 
-/// Makes the memory reach to this byte; false where the module may not have so much.
+/// Grows the memory to this address; `false` if the module may not have so much.
 fn reach(end: usize) -> bool {
     let pages = wasm32::memory_size(0);
     let missing = end.div_ceil(PAGE_BYTES).saturating_sub(pages);

@@ -1,7 +1,7 @@
-//! The functions that the store offers (`weir1`), each behind a safe one.
+//! The functions of the store (`weir1`), each with a safe wrapper.
 //!
-//! The host checks every pointer itself; what is passed here always comes from
-//! a slice, so it cannot be wrong.
+//! The host checks every pointer. The pointers here always come from slices, so they are
+//! valid.
 
 #[cfg(target_arch = "wasm32")]
 #[link(wasm_import_module = "weir1")]
@@ -40,8 +40,8 @@ unsafe extern "C" {
     fn weir_log(level: u32, ptr: *const u8, len: usize);
 }
 
-/// Stands in for the host where there is none, so that the crate can be
-/// checked and documented on any machine.
+/// Replaces the host on other targets, so that the crate can be checked and documented on any
+/// machine.
 #[cfg(not(target_arch = "wasm32"))]
 macro_rules! nowhere {
     ($($name:ident($($arg:ident: $kind:ty),*) $(-> $ret:ty)?;)*) => {$(
@@ -71,8 +71,8 @@ nowhere! {
     weir_log(level: u32, ptr: *const u8, len: usize);
 }
 
-/// What was handed over of a value from byte `from` on, and the value's full
-/// length; `None` for -1.
+/// The copied part of a value from byte `from` on, and the full length of the value; `None` for
+/// -1.
 fn handed(into: &mut [u8], from: usize, len: i32) -> Option<(&[u8], usize)> {
     let len = usize::try_from(len).ok()?;
     let there = len.saturating_sub(from).min(into.len());
@@ -169,7 +169,7 @@ pub(crate) fn hash(alg: u32, bytes: &[u8]) -> [u8; 32] {
     out
 }
 
-/// `out` has a place for each line of `paths`, or nothing is asked.
+/// `out` must have an element for each line of `paths`; otherwise the host is not called.
 pub(crate) fn json_find(what: u32, flags: u32, paths: &[u8], out: &mut [[u8; 12]]) -> i32 {
     if paths.iter().filter(|&&byte| byte == b'\n').count() + 1 > out.len() {
         return -2;

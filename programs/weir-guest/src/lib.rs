@@ -1,6 +1,6 @@
-//! What a program of a topic needs: its input, its records, its state.
+//! The interface for a program of a topic: its input, its records, its state.
 //!
-//! A program is a function that looks at one write and says yes or no:
+//! A program is a function that checks one write and accepts or rejects it:
 //!
 //! ```ignore
 //! #![no_std]
@@ -18,19 +18,19 @@
 //! }
 //! ```
 //!
-//! Everything is kept or taken back as a whole: records and state of a call
-//! that is rejected, or that traps, never were. A panic is a trap; with the
-//! feature `panic-text` (default) its message and place become a line of
-//! [`log`], which `weir program trace` and `weir program logs` show.
+//! If a call is rejected or traps, none of its records and changes of the
+//! state remain. A panic is a trap; with the feature `panic-text` (default)
+//! its message and position become a line of [`log`], which `weir program
+//! trace` and `weir program logs` show.
 //!
-//! A caller that reads bytes lends the buffer for them and gets the filled part
-//! of it. With the feature `alloc` there is a heap as well, so that `format!`,
-//! `vec!` and `String` of the crate `alloc` work. The heap is empty again when all
-//! that was allocated is dropped: a program in mode `memory` that keeps one
-//! allocation from call to call fills the gaps never, so it keeps a fixed table
-//! instead. A pointer or a length that the host would refuse cannot be
-//! written in safe code; only `host.rs`, `heap.rs` and the macro [`program!`]
-//! hold unsafe code.
+//! A caller that reads bytes passes a buffer for them and gets the filled
+//! part of it. With the feature `alloc` there is a heap too, so `format!`,
+//! `vec!` and `String` of the crate `alloc` work. The heap is empty again
+//! when all allocations are dropped. If a program in mode `memory` keeps one
+//! allocation between calls, freed gaps are never reused; use a fixed table
+//! instead. Safe code cannot pass a pointer or length that the host would
+//! reject. Only `host.rs`, `heap.rs` and the macro [`program!`] contain
+//! unsafe code.
 #![no_std]
 #![deny(missing_docs)]
 
@@ -46,11 +46,11 @@ mod panics;
 
 pub use bytes::{be_i32, be_i64, be_u16, be_u32, be_u64};
 
-/// A program's verdict: `Ok`, or a code from 1 to 65,535.
+/// The verdict of a program: `Ok`, or a code from 1 to 65,535.
 pub type Outcome = Result<(), Reject>;
 
-/// A program says no, with a code from 1 to 65,535; 0 is a trap, because it
-/// would say yes.
+/// Rejects a call, with a code from 1 to 65,535. Code 0 is a trap, because it would mean
+/// VALID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject(pub u16);
 
@@ -60,27 +60,27 @@ pub fn reject(code: u16, text: &str) -> Outcome {
     Err(Reject(code))
 }
 
-/// What is asked of the program.
+/// The operation of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// The topic is created.
     Init,
-    /// A key shall have a value.
+    /// Sets the value of a key.
     Put,
-    /// A key shall have none.
+    /// Deletes a key.
     Delete,
-    /// The program takes the place of another one.
+    /// The program replaces another one.
     Upgrade,
 }
 
-/// The write to be judged, and what is known about it.
+/// The write of this call, and facts about it.
 #[derive(Clone, Copy)]
 pub struct Input {
     header: [u8; 128],
 }
 
 impl Input {
-    /// Asks the host.
+    /// Reads the header from the host.
     #[must_use]
     pub fn read() -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Input {
         u64::from_le_bytes(bytes)
     }
 
-    /// What is asked.
+    /// The operation of the call.
     #[must_use]
     pub fn op(&self) -> Op {
         match self.u32(0) {
@@ -117,19 +117,19 @@ impl Input {
         self.u32(4) & 1 != 0
     }
 
-    /// Whether the store knows who writes; then [`Input::principal`] says it.
+    /// Whether the store knows the principal of the write; [`Input::principal`] returns it.
     #[must_use]
     pub fn has_principal(&self) -> bool {
         self.u32(4) & 2 != 0
     }
 
-    /// Which step of its transaction the write is, from 0; 0 outside of one.
+    /// Index of the write in its transaction, from 0; 0 outside of a transaction.
     #[must_use]
     pub fn step(&self) -> u32 {
         self.u32(80)
     }
 
-    /// Number of steps of the transaction; 1 outside of one.
+    /// Number of steps of the transaction; 1 outside of a transaction.
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.u32(84)
@@ -141,31 +141,31 @@ impl Input {
         self.u64(8)
     }
 
-    /// Offset that the next emitted record gets.
+    /// Offset of the next emitted record.
     #[must_use]
     pub fn next_offset(&self) -> u64 {
         self.u64(16)
     }
 
-    /// Term of the leader that ordered the write; 1 in a store without cluster.
+    /// Term of the leader that ordered the write; 1 without a cluster.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.u64(24)
     }
 
-    /// Milliseconds since 1970, as stamped by the store: equal on every node.
+    /// Time stamp of the store in milliseconds since 1970; equal on every node.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.u64(32)
     }
 
-    /// The client's number of the write; 0 without session.
+    /// The client's nonce of the write; 0 without a session.
     #[must_use]
     pub fn nonce(&self) -> u64 {
         self.u64(40)
     }
 
-    /// Who writes, as it calls itself.
+    /// The client id of the write.
     #[must_use]
     pub fn client(&self) -> [u8; 16] {
         let mut id = [0; 16];
@@ -173,31 +173,31 @@ impl Input {
         id
     }
 
-    /// Bytes of the key.
+    /// Length of the key in bytes.
     #[must_use]
     pub fn key_len(&self) -> usize {
         self.u32(64) as usize
     }
 
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     #[must_use]
     pub fn value_len(&self) -> usize {
         self.u32(68) as usize
     }
 
-    /// Bytes of the arguments.
+    /// Length of the arguments in bytes.
     #[must_use]
     pub fn args_len(&self) -> usize {
         self.u32(72) as usize
     }
 
-    /// Bytes of the name of the authenticated principal; 0 without one.
+    /// Length of the name of the authenticated principal in bytes; 0 without one.
     #[must_use]
     pub fn principal_len(&self) -> usize {
         self.u32(76) as usize
     }
 
-    /// The key, as far as it fits.
+    /// The key, as much as fits.
     pub fn key<'a>(&self, into: &'a mut [u8]) -> &'a [u8] {
         host::input(0, 0, into)
     }
@@ -220,38 +220,38 @@ impl Input {
         bytes
     }
 
-    /// The key from a byte on, as far as it fits.
+    /// The key from byte `from` on, as much as fits.
     pub fn key_from<'a>(&self, from: usize, into: &'a mut [u8]) -> &'a [u8] {
         host::input(0, from, into)
     }
 
-    /// The value, as far as it fits.
+    /// The value, as much as fits.
     pub fn value<'a>(&self, into: &'a mut [u8]) -> &'a [u8] {
         host::input(1, 0, into)
     }
 
-    /// The value from a byte on, as far as it fits.
+    /// The value from byte `from` on, as much as fits.
     pub fn value_from<'a>(&self, from: usize, into: &'a mut [u8]) -> &'a [u8] {
         host::input(1, from, into)
     }
 
-    /// The arguments, as far as they fit.
+    /// The arguments, as much as fits.
     pub fn args<'a>(&self, into: &'a mut [u8]) -> &'a [u8] {
         host::input(2, 0, into)
     }
 
-    /// The arguments from a byte on, as far as they fit.
+    /// The arguments from byte `from` on, as much as fits.
     pub fn args_from<'a>(&self, from: usize, into: &'a mut [u8]) -> &'a [u8] {
         host::input(2, from, into)
     }
 
-    /// The principal, as far as it fits.
+    /// The principal, as much as fits.
     pub fn principal<'a>(&self, into: &'a mut [u8]) -> &'a [u8] {
         host::input(3, 0, into)
     }
 
-    /// SHA-256 of the code that this program takes the place of; `None` when
-    /// it is not asked to ([`Op::Upgrade`]).
+    /// SHA-256 of the code that this program replaces; `None` unless the operation is
+    /// [`Op::Upgrade`].
     #[must_use]
     pub fn replaced_code(&self) -> Option<[u8; 32]> {
         let mut hash = [0; 32];
@@ -259,22 +259,22 @@ impl Input {
     }
 }
 
-/// A PUT record.
+/// Emits a PUT record.
 pub fn emit_put(key: &[u8], value: &[u8]) {
     host::emit_put(key, value);
 }
 
-/// A DELETE record.
+/// Emits a DELETE record.
 pub fn emit_delete(key: &[u8]) {
     host::emit_delete(key);
 }
 
-/// The write itself as a record; its bytes are not copied.
+/// Emits the write itself as a record, without a copy of its bytes.
 pub fn emit_input() {
     host::emit_input();
 }
 
-/// A PUT record with a part of the written value, which is not copied.
+/// Emits a PUT record with a part of the written value, without a copy of its bytes.
 pub fn emit_value(key: &[u8], from: usize, len: usize) {
     host::emit_value(key, from, len);
 }
@@ -283,17 +283,17 @@ pub fn emit_value(key: &[u8], from: usize, len: usize) {
 pub mod state {
     use crate::host;
 
-    /// The value of a key, as far as it fits; its full length.
+    /// The value of a key, as much as fits, and its full length.
     pub fn get<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::state_get(key, 0, into)
     }
 
-    /// The value of a key from a byte on, as far as it fits; its full length.
+    /// The value of a key from byte `from` on, as much as fits, and its full length.
     pub fn get_from<'a>(key: &[u8], from: usize, into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::state_get(key, from, into)
     }
 
-    /// A value of exactly `N` bytes; `None` when there is none of that size.
+    /// A value of exactly `N` bytes; `None` if there is no value of that size.
     #[must_use]
     pub fn get_array<const N: usize>(key: &[u8]) -> Option<[u8; N]> {
         let mut bytes = [0; N];
@@ -311,7 +311,7 @@ pub mod state {
         Some(bytes)
     }
 
-    /// Sets a key.
+    /// Sets the value of a key.
     pub fn put(key: &[u8], value: &[u8]) {
         host::state_put(key, value);
     }
@@ -321,28 +321,28 @@ pub mod state {
         host::state_delete(key);
     }
 
-    /// The smallest key after the given one, as far as it fits; its full
-    /// length. An empty key comes before all others.
+    /// The smallest key after the given one, as much as fits, and its full length. An empty key is
+    /// before all others.
     pub fn next<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::state_next(key, into)
     }
 }
 
-/// The topic's own keys, as its readers see them, this call's records included.
+/// The topic's own keys as its readers see them, including the records of this call.
 pub mod keys {
     use crate::host;
 
-    /// The value of a key, as far as it fits; its full length.
+    /// The value of a key, as much as fits, and its full length.
     pub fn get<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::key_get(key, 0, into)
     }
 
-    /// The value of a key from a byte on, as far as it fits; its full length.
+    /// The value of a key from byte `from` on, as much as fits, and its full length.
     pub fn get_from<'a>(key: &[u8], from: usize, into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::key_get(key, from, into)
     }
 
-    /// A value of exactly `N` bytes; `None` when there is none of that size.
+    /// A value of exactly `N` bytes; `None` if there is no value of that size.
     #[must_use]
     pub fn get_array<const N: usize>(key: &[u8]) -> Option<[u8; N]> {
         let mut bytes = [0; N];
@@ -360,21 +360,21 @@ pub mod keys {
         Some(bytes)
     }
 
-    /// Offset of the record with the key's value; 0 without one.
+    /// Offset of the record with the value of the key; 0 if it has none.
     #[must_use]
     pub fn offset(key: &[u8]) -> u64 {
         host::key_offset(key)
     }
 }
 
-/// Looking into JSON without reading it: the store does it.
+/// Finds values in JSON; the store parses it.
 pub mod json {
     use crate::host;
 
-    /// What a value is.
+    /// The type of a value.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Kind {
-        /// There is none.
+        /// There is no value.
         Undefined,
         /// `null`.
         Null,
@@ -390,19 +390,19 @@ pub mod json {
         Object,
     }
 
-    /// A value: what it is, and where its literal stands.
+    /// A value: its type, and the position of its literal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Found {
-        /// What it is.
+        /// The type.
         pub kind: Kind,
-        /// First byte of its literal in the written value.
+        /// Index of the first byte of its literal in the written value.
         pub at: usize,
-        /// Bytes of its literal.
+        /// Length of its literal in bytes.
         pub len: usize,
     }
 
     impl Found {
-        /// Nothing.
+        /// No value.
         pub const NONE: Self = Self {
             kind: Kind::Undefined,
             at: 0,
@@ -410,17 +410,17 @@ pub mod json {
         };
     }
 
-    /// Why nothing was found.
+    /// Why a search failed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// The value is not JSON, from this byte on.
+        /// The value is not JSON; the index of the first wrong byte.
         NotJson(u32),
-        /// A path is not understood, or there are more than `N` or 64.
+        /// A path is invalid, or there are more paths than `N` or 64.
         Paths,
     }
 
-    /// Finds values in the written value by their paths (names and indexes of
-    /// JSONPath, RFC 9535), which stand on lines. The whole value is checked.
+    /// Finds values in the written value by their paths (names and indexes of JSONPath, RFC 9535),
+    /// one on each line. Checks the whole value.
     pub fn find<const N: usize>(paths: &[u8]) -> Result<[Found; N], Fault> {
         let mut out = [[0; 12]; N];
         let found = host::json_find(1, 1, paths, &mut out);
@@ -463,28 +463,28 @@ pub fn blake3(bytes: &[u8]) -> [u8; 32] {
     host::hash(2, bytes)
 }
 
-/// Writes a line to the log of the operator; it is no part of the outcome,
-/// and the program cannot learn whether anybody reads it.
+/// Writes a line to the log of the operator. The line is not part of the outcome, and the program
+/// cannot detect whether it was kept.
 pub fn log(level: Level, text: &str) {
     host::log(level as u32, text.as_bytes());
 }
 
-/// How much a line of [`log`] matters.
+/// The severity of a line of [`log`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Something is wrong.
+    /// An error.
     Error = 1,
-    /// Something may be wrong.
+    /// A possible error.
     Warn = 2,
     /// Worth knowing.
     Info = 3,
-    /// Helps to find a mistake.
+    /// Helps to find a bug.
     Debug = 4,
-    /// Everything.
+    /// Every detail.
     Trace = 5,
 }
 
-/// Ends the call as a trap: for what can never be.
+/// Ends the call as a trap: for states that cannot occur.
 pub fn trap() -> ! {
     #[cfg(target_arch = "wasm32")]
     core::arch::wasm32::unreachable();
@@ -492,7 +492,7 @@ pub fn trap() -> ! {
     panic!("trap")
 }
 
-/// Ends the call as a trap, after saying what the panic says.
+/// Ends the call as a trap, after it has logged the message of the panic.
 #[doc(hidden)]
 pub fn panicked(info: &core::panic::PanicInfo<'_>) -> ! {
     #[cfg(feature = "panic-text")]
@@ -502,7 +502,7 @@ pub fn panicked(info: &core::panic::PanicInfo<'_>) -> ! {
     trap()
 }
 
-/// The number that the host expects of an outcome.
+/// Converts an outcome into the number that the host expects.
 #[doc(hidden)]
 #[must_use]
 pub fn returned(outcome: Outcome) -> i32 {
@@ -513,11 +513,11 @@ pub fn returned(outcome: Outcome) -> i32 {
     }
 }
 
-/// Makes functions the entry points of the module: `program!(apply)`,
-/// `program!(apply, init = start)`, `program!(apply, upgrade = take_over)`.
-/// Each takes `&Input` and returns an [`Outcome`]. `state = 2`, after them, is the
-/// version of the layout of the state: a program of another version may take the
-/// place of this one only with `upgrade`. It is 0 if nothing says it.
+/// Exports functions as the entry points of the module: `program!(apply)`,
+/// `program!(apply, init = start)`, `program!(apply, upgrade = take_over)`. Each takes
+/// `&Input` and returns an [`Outcome`]. A final `state = 2` sets the version of the layout
+/// of the state (default 0). A program with another version can replace this one only with
+/// `upgrade`.
 #[macro_export]
 macro_rules! program {
     (

@@ -1,12 +1,12 @@
-//! Says what a panic says before it traps.
+//! Logs the message of a panic before the trap.
 
 use core::fmt::{Result, Write};
 use core::panic::PanicInfo;
 
-/// Bytes of a message that are kept.
+/// Maximum size of a message in bytes; the rest is cut off.
 const LINE_BYTES_MAX: usize = 256;
 
-/// A line in a buffer; what does not fit is dropped.
+/// A line in a buffer; text that does not fit is dropped.
 struct Line {
     bytes: [u8; LINE_BYTES_MAX],
     len: usize,
@@ -23,7 +23,7 @@ impl Write for Line {
     }
 }
 
-/// Writes the message and the place of a panic to the log of the operator.
+/// Writes the message and the position of a panic to the log of the operator.
 pub(crate) fn tell(info: &PanicInfo<'_>) {
     let mut line = Line {
         bytes: [0; LINE_BYTES_MAX],
