@@ -6,10 +6,10 @@
 //! `weir_upgrade`. `comptime { weir.program(); }` exports the version of the
 //! interface (`weir1`).
 //!
-//! If a call is rejected or traps, none of its records and changes of the state
-//! remain. With `pub const panic = weir.panic;` in the program, each failed safety
-//! check (an overflow, an index) and each `@panic` is a trap, and its message
-//! becomes a line of `log`, which `weir program trace` and `weir program logs` show.
+//! If a call is rejected or traps, none of its records and changes of the state remain. Set
+//! `pub const panic = weir.panic;` in the program. Then each failed safety check (an overflow, an
+//! index) and each `@panic` is a trap, and its message becomes a line of `log`. `weir program trace`
+//! and `weir program logs` show these lines.
 //!
 //! Nothing here allocates: a caller that reads bytes passes a buffer for them and
 //! gets the filled part of it.

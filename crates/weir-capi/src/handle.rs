@@ -90,8 +90,7 @@ impl Caller {
     ///
     /// # Safety
     /// Every pointer that is passed to the methods of this value was passed to this call, directly
-    /// or in a structure of the call, and conforms to the header. The value must not outlive the
-    /// call.
+    /// or in a structure. It conforms to the header. The value must not outlive the call.
     pub(crate) const unsafe fn new() -> Self {
         Self { _one_call: () }
     }

@@ -52,8 +52,8 @@ impl Store {
         Term::new(&self.scope, watch)
     }
 
-    /// The mark of a handle that is opened through this store. Its waits check the mark every
-    /// `every`.
+    /// The mark of a handle that is opened through this store. `every` is the pause between two
+    /// checks of the mark.
     pub(crate) fn mark(&self, every: Duration, unanswered: Option<Duration>) -> Arc<Mark> {
         Mark::new((&self.closed, &self.scope), every, unanswered)
     }

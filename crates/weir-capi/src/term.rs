@@ -194,8 +194,8 @@ impl CancelSource for Mark {
 }
 
 impl Mark {
-    /// The mark of a handle that is opened in this scope. Its waits check the mark every `every`.
-    /// `closed` is set when the store of the scope is closed.
+    /// The mark of a handle that is opened in this scope. `every` is the pause between two checks
+    /// of the mark. `closed` is set when the store of the scope is closed.
     pub(crate) fn new(
         (closed, scope): (&Arc<AtomicBool>, &Arc<Scope>),
         every: Duration,

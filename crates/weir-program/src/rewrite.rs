@@ -10,10 +10,10 @@
 //! - A function that calls others subtracts its units of stack from a global when it begins, and
 //!   adds them again when it ends. If there are too few units, it traps ([`depth`]). So calls nest
 //!   equally deep on every engine.
-//! - Parts that only increase the cost of compilation are removed: exports that are never called (a
-//!   compiler creates a bridge for each), the function that returns the version if it only returns
-//!   a literal and nothing calls it, and data segments. The host copies data segments into a new
-//!   memory itself, unless an instruction refers to one.
+//! - Parts that only increase the cost of compilation are removed. These are exports that are never
+//!   called (a compiler creates a bridge for each), and the function that returns the version, if
+//!   it only returns a literal and nothing calls it. Data segments are removed too, unless an
+//!   instruction refers to one; the host copies them into a new memory itself.
 //!
 //! Invariant: every write sets a mark.
 

@@ -1,8 +1,9 @@
 //! Checks whether code is a valid program: every rule, with an error that names the broken rule and
 //! the position.
 //!
-//! The rules exclude features that could make two nodes disagree (threads, relaxed SIMD, memory
-//! without a maximum) and modules that could cost too much (size, number of functions, tables).
+//! The rules exclude features that could make two nodes disagree: threads, relaxed SIMD, memory
+//! without a maximum. They also exclude modules that could cost too much: size, number of
+//! functions, tables.
 
 mod bodies;
 mod sections;

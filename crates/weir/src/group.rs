@@ -47,7 +47,7 @@ pub struct Group {
 
 impl Topic {
     /// Returns the group of this name. If it does not exist, creates it at the first record of the
-    /// topic. The topic must then exist.
+    /// topic; this fails if the topic does not exist.
     ///
     /// # Errors
     /// `Group` when the group has another mode, or cannot be created.

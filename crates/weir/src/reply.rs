@@ -76,8 +76,8 @@ thread_local! {
     static LOOK: RefCell<Option<(Look, Instant)>> = const { RefCell::new(None) };
 }
 
-/// Runs calls whose waits for a server can be cancelled. While this thread waits in such a call,
-/// `look` is called about every `every`. When `look` returns `true`, the call fails with `Remote`
+/// Runs calls whose waits for a server can be cancelled. While this thread waits in such a call, it
+/// calls `look` about once per `every`. When `look` returns `true`, the call fails with `Remote`
 /// and `Cancelled`. A read is then abandoned; a write may still be executed.
 pub fn interruptible<T>(
     every: Duration,

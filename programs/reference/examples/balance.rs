@@ -2,9 +2,9 @@
 //! keys, so all readers of the topic see them.
 //!
 //! Key: source, 32 bytes; 32 zero bytes are the bank. Value, big-endian: destination (32), amount
-//! (i64), and the offsets at which the client saw both balances (u64 each, 0: any). Arguments: byte
-//! 1 and the name of the only principal who may transfer money from the bank (an empty name:
-//! clients without a principal). Otherwise, everyone may.
+//! (i64), and the offsets at which the client saw both balances (u64 each, 0: any). Optional
+//! arguments: byte 1 and the name of the only principal who may transfer money from the bank. An
+//! empty name means clients without a principal. Without arguments, everyone may.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@ const TRIES: usize = 8;
 
 /// Whether a step may be sent again while its outcome is unknown.
 fn repeats(step: &GroupStep<'_>) -> bool {
-    // Another client may use the group between the first and the second execution.
+    // Not repeated: another client may use the group between the first and the second execution.
     !matches!(step, GroupStep::Delete | GroupStep::Reset { .. })
 }
 

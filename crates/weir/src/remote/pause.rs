@@ -49,7 +49,7 @@ impl BackOff {
         if asked.is_none() {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
-        // The random part prevents that all clients retry at once.
+        // A part of the pause is random, so that clients do not retry at the same time.
         let pause = pause.saturating_add(pause.mul_f64(chance() / 8.0));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         left.is_none_or(|left| pause < left).then_some(pause)

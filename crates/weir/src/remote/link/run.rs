@@ -124,7 +124,7 @@ pub(super) fn read(inner: &Inner) {
             state.give_up();
         }
         inner.news.notify_all();
-        // The random half prevents that all clients reconnect at once.
+        // Half of the pause is random, so that clients do not reconnect at the same time.
         let until = Instant::now() + wait / 2 + wait.mul_f64(chance() / 2.0);
         while state.dead.is_none() {
             let (next, goes_on) = inner.wait(state, Some(until));

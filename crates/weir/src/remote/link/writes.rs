@@ -363,7 +363,7 @@ impl State {
         if asked.is_none() {
             hold.pause = (hold.pause * 2).min(PAUSE_MAX);
         }
-        // The random part prevents that all clients resend at once.
+        // A part of the pause is random, so that clients do not resend at the same time.
         hold.until = now + pause + pause.mul_f64(chance() / 8.0);
         true
     }
