@@ -382,7 +382,7 @@ typedef struct weir_verdict {
     uint64_t offset;       /* of its first record; 0 if it has none */
     uint64_t nonce;        /* of the session; 0 without */
     uint64_t fuel;         /* that the program of the topic used */
-    uint64_t detail;       /* meaning depends on detail_kind */
+    uint64_t detail;       /* its meaning depends on detail_kind */
     uint32_t records;
     uint32_t flags;        /* 1: stored verdict of an earlier attempt with the same nonce */
     uint32_t detail_kind;  /* WEIR_DETAIL_... */
@@ -416,7 +416,7 @@ int32_t weir_pending_wait(weir_pending *pending, uint64_t timeout_ms, weir_verdi
 /* Waits until all intentions are queued for the log, or have verdicts: WEIR_OK or WEIR_TIMEOUT. A queued
  * intention is not durable. A server reports it before the verdicts only with WEIR_CONNECT_RECEIVED. */
 int32_t weir_pending_received(weir_pending *pending, uint64_t timeout_ms, weir_error *error);
-/* The intentions are still executed. */
+/* Releases the verdicts. The intentions are still executed. */
 void weir_pending_free(weir_pending *pending);
 
 /* Opens a session, which numbers its intentions: an intention that is resent is not executed again.

@@ -417,7 +417,7 @@ pub struct Verdict {
     pub nonce: u64,
     /// That the program of the topic used.
     pub fuel: u64,
-    /// Meaning depends on `detail_kind`.
+    /// Its meaning depends on `detail_kind`.
     pub detail: u64,
     /// Records.
     pub records: u32,

@@ -160,7 +160,7 @@ impl TopicQueryNews {
         self.backend.is_local()
     }
 
-    /// Whether news are reported. If not, call the query again from time to time.
+    /// Whether [`wait`](Self::wait) detects new records. If not, call the query periodically.
     #[must_use]
     pub fn tells(&self) -> bool {
         self.is_near() || self.idle.tells
