@@ -44,9 +44,9 @@ fn abi() callconv(.c) i32 {
     return 1;
 }
 
-/// Exports `weir_state`, the version of the layout of the state (default 0): `comptime {
-/// weir.stateVersion(2); }`. A program with another version can replace this one only if it exports
-/// `weir_upgrade`.
+/// Exports `weir_state`, the version of the layout of the state (default 0):
+/// `comptime { weir.stateVersion(2); }`. A program with another version can replace this one only
+/// if it exports `weir_upgrade`.
 pub fn stateVersion(comptime version: i32) void {
     const teller = struct {
         fn tell() callconv(.c) i32 {
@@ -185,8 +185,8 @@ pub fn emitValue(name: []const u8, from: usize, len: usize) void {
     host.emit_value(name.ptr, name.len, from, len);
 }
 
-/// Rejects the call, with a text for the caller (at most 256 bytes): `return
-/// weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it would mean
+/// Rejects the call, with a text for the caller (at most 256 bytes):
+/// `return weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it would mean
 /// VALID.
 pub fn reject(code: u16, text: []const u8) i32 {
     if (code == 0) trap();

@@ -18,10 +18,10 @@
 //! }
 //! ```
 //!
-//! If a call is rejected or traps, none of its records and changes of the
-//! state remain. A panic is a trap; with the feature `panic-text` (default)
-//! its message and position become a line of [`log`], which `weir program
-//! trace` and `weir program logs` show.
+//! If a call is rejected or traps, none of its records and changes of the state
+//! remain. A panic is a trap; with the feature `panic-text` (default) its
+//! message and position become a line of [`log`], which
+//! `weir program trace` and `weir program logs` show.
 //!
 //! A caller that reads bytes passes a buffer for them and gets the filled
 //! part of it. With the feature `alloc` there is a heap too, so `format!`,
