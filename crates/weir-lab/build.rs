@@ -1,11 +1,11 @@
-//! Hands versions and the build profile to the program: a contender says how
-//! it was built, and is refused when it was not optimised.
+//! Passes versions and the build profile to the program. A contender reports how it was built, and
+//! the lab refuses one that is not optimised.
 
 use std::env;
 use std::fs;
 use std::process::Command;
 
-/// Libraries that are contenders, with the variable their version goes to.
+/// Libraries that are contenders, each with the variable for its version.
 const LIBRARIES: [(&str, &str); 2] = [
     ("quick-xml", "WEIR_LAB_QUICK_XML"),
     ("serde_json", "WEIR_LAB_SERDE_JSON"),

@@ -1,4 +1,4 @@
-//! Counts what a contender takes from the heap.
+//! Counts the heap allocations of a contender.
 //!
 //! Counting is off except inside [`count`], so that it costs the timed loops
 //! one predictable load per allocation. Invariant: every call reaches the
@@ -53,8 +53,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocations, and bytes asked for, of all threads while `work` ran. Zero in
-/// a program that does not install [`Counting`].
+/// Allocations, and allocated bytes, of all threads while `work` ran. Zero in a program that does
+/// not install [`Counting`].
 pub fn count<T>(work: impl FnOnce() -> T) -> (T, u64, u64) {
     let calls = CALLS.load(Relaxed);
     let bytes = BYTES.load(Relaxed);

@@ -1,4 +1,4 @@
-//! The canary's readings, before and after each block.
+//! Readings of the canary, before and after each block.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// Starts it from the lab's own program `lab`.
+    /// Starts a canary from the program `lab`.
     pub fn start(lab: &str, cpu: Option<usize>) -> Result<Canary> {
         let words = [lab.to_owned(), "contender".to_owned(), "canary".to_owned()];
         let launch = Launch {
@@ -39,12 +39,12 @@ impl Canary {
         Ok(Canary { child })
     }
 
-    /// Process id, which counts as ours.
+    /// Process id of the canary, whose CPU time does not count as foreign.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// Takes a reading: the quickest of three each.
+    /// Takes a reading: the smallest of three times for each piece of work.
     pub fn read(&mut self) -> Result<Reading> {
         Ok(Reading {
             integer_ms: self.quickest(0)?,

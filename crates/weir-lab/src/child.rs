@@ -1,14 +1,14 @@
-//! A contender as a resident child: started, pinned, asked, ended.
+//! Starts, pins, drives and ends a contender that runs as a resident child.
 //!
-//! Invariants: a child runs in a process group of its own, which is killed
-//! when the [`Child`] is dropped, so nothing outlives the lab; and it was
-//! pinned before its first instruction, so all its threads are.
+//! Invariants: a child runs in its own process group, which is killed when the [`Child`] is
+//! dropped, so no process outlives the lab. A child is pinned before its first instruction, so all
+//! of its threads are pinned.
 //!
-//! A lab that is killed drops nothing. A [`Reaper`], a process of its own, then kills
-//! the groups of its children.
+//! A lab that is killed drops no [`Child`]. Then a [`Reaper`], a separate process, kills the groups
+//! of its children.
 //!
-//! A server that a contender starts is not of its group. It is started through
-//! [`guarded`], so that the kernel ends it with its parent, even if that is killed.
+//! A server that a contender starts is not in the group of the contender. It is started through
+//! [`guarded`], so that the kernel kills it when its parent ends, even if the parent is killed.
 //!
 //! Invariant: every wait has a deadline.
 
@@ -31,7 +31,7 @@ use crate::protocol::{Answer, Fields, Hello, Request, Timed};
 /// Environment variable whose random length moves the child's stack.
 const PADDING: &str = "WEIR_LAB_PADDING";
 
-/// What a child gets for cleaning up after the end of its input.
+/// Time that a child gets to clean up after the end of its input.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A process that kills the groups of children when the lab ends without doing so.
@@ -42,7 +42,7 @@ pub struct Reaper {
 }
 
 impl Reaper {
-    /// Starts one. `lab` is this program.
+    /// Starts a reaper. `lab` is this program.
     pub fn start(lab: &Path) -> Result<Reaper> {
         let words = [lab.display().to_string(), "reap".to_owned()];
         let mut command = command(&words, 0);
@@ -57,21 +57,21 @@ impl Reaper {
         self.send(&format!("+{pid}\n"));
     }
 
-    /// Removes the group of `pid`, which was ended.
+    /// Removes the group of `pid`, which has ended.
     pub fn remove(&self, pid: u32) {
         self.send(&format!("-{pid}\n"));
     }
 
     fn send(&self, line: &str) {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without it the run is as good; only a killed lab would leave children.
+        // A run works without a reaper; only a killed lab would leave children.
         let _ = input.as_mut().map(|input| input.write_all(line.as_bytes()));
     }
 }
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The reaper ends with its input.
         drop(self.input.lock().map(|mut input| input.take()));
         let _ = self.process.wait();
     }
@@ -81,7 +81,7 @@ impl Drop for Reaper {
 /// and kills the groups that are left at its end.
 pub fn reap(input: impl BufRead) {
     let mut groups = BTreeSet::new();
-    // A line that ends early was being written by a lab that was killed.
+    // A line without an end was being written when the lab was killed.
     for line in input.lines().map_while(std::io::Result::ok) {
         let (sign, pid) = line.split_at(line.len().min(1));
         match (sign, pid.parse::<u32>()) {
@@ -98,9 +98,9 @@ pub fn reap(input: impl BufRead) {
 pub struct Launch {
     /// Kills the child if the lab is killed.
     pub reaper: Option<Arc<Reaper>>,
-    /// CPU to run on; none leaves it to the kernel.
+    /// CPU to run on; `None` leaves the choice to the kernel.
     pub cpu: Option<usize>,
-    /// Longest answer.
+    /// Time limit for an answer.
     pub timeout: Duration,
     /// Length of the padding variable.
     pub padding: usize,
@@ -129,8 +129,8 @@ pub fn command(words: &[String], padding: usize) -> Command {
     command
 }
 
-/// The words that run `words` so that it is killed when the thread that starts
-/// it ends, or its process does. `lab` is this program.
+/// The command line that runs `words` so that the process is killed when the thread that starts it,
+/// or its process, ends. `lab` is this program.
 pub fn guarded(lab: &Path, words: &[String]) -> Vec<String> {
     let me = std::process::id().to_string();
     let own = [
@@ -142,19 +142,19 @@ pub fn guarded(lab: &Path, words: &[String]) -> Vec<String> {
     own.into_iter().chain(words.iter().cloned()).collect()
 }
 
-/// Becomes `words`, to be killed when process `parent`, which started this one,
-/// ends. Returns only if it cannot.
+/// Replaces this process by `words`, which is killed when process `parent`, which started it, ends.
+/// Returns only if it fails.
 pub fn guard(parent: u32, words: &[String]) -> Result<()> {
     let failed = |source| LabError::Start {
         contender: "guard".to_owned(),
         program: words.first().cloned().unwrap_or_default(),
         source,
     };
-    // The kernel keeps this over the change of programs.
+    // The kernel keeps this setting across `exec`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
     let there = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
     if there != Some(parent) {
-        // It ended before that was said.
+        // The parent ended before the setting was made.
         return Err(failed(std::io::ErrorKind::NotFound.into()));
     }
     let mut words = words.iter();
@@ -162,8 +162,8 @@ pub fn guard(parent: u32, words: &[String]) -> Result<()> {
     Err(failed(command.args(words).exec()))
 }
 
-/// Spawns `command` on `cpu`: this thread moves there for the moment of the
-/// fork, since a child inherits the mask.
+/// Spawns `command` on `cpu`. This thread moves to `cpu` during the fork, because a child inherits
+/// the mask.
 pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> std::io::Result<std::process::Child> {
     let Some(cpu) = cpu else {
         return command.spawn();
@@ -235,7 +235,7 @@ impl Child {
         Ok(child)
     }
 
-    /// What it said first.
+    /// The greeting of the contender.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -256,7 +256,7 @@ impl Child {
         }
     }
 
-    /// Does input `input` once, untimed.
+    /// Executes input `input` once, untimed.
     pub fn check(&mut self, input: usize) -> Result<Answer> {
         let line = self.ask(&Request::Check(input))?;
         Answer::parse(&line).map_err(|error| self.complain(error))
@@ -302,8 +302,7 @@ impl Child {
         }
     }
 
-    /// How the child, whose output is closed, ended. Its status can come a moment
-    /// after the end of its output.
+    /// How the child ended. Its output is closed, but its exit status can arrive a moment later.
     fn end(&mut self) -> String {
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
@@ -319,20 +318,20 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The end of its input asks it to clean up and end; its output ends
-        // with it, or it is killed.
+        // The end of its input asks the child to clean up and end. Its output ends with it;
+        // otherwise it is killed.
         drop(self.input.take());
         while self.lines.recv_timeout(GRACE).is_ok() {}
         end_group(self.process.id());
         if let Some(reaper) = &self.reaper {
             reaper.remove(self.process.id());
         }
-        // Reaps; the group was just killed, so this cannot wait long.
+        // Reaps the child. Its group was just killed, so this cannot block long.
         let _ = self.process.wait();
     }
 }
 
-/// Kills the process group of `pid`. That it is already gone is no error.
+/// Kills the process group of `pid`. It is no error if the group no longer exists.
 pub fn end_group(pid: u32) {
     if let Some(group) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(group, Signal::KILL);

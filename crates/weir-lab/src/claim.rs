@@ -1,12 +1,11 @@
 //! Decides a claim from paired blocks.
 //!
-//! Per block the claimed figure is one number: a ratio (the first reference
-//! by the best of the others, or by a bound), a difference, or a value. Its median over the
-//! blocks gets a bootstrap interval, and the claim *holds* when the whole
-//! interval is on the right side of the bar, *does not hold* when it is
-//! wholly on the other side, and is *cannot tell* otherwise. Fewer than
-//! [`BLOCKS_MIN`] blocks never decide: below that no paired test can reach
-//! five percent.
+//! In each block, the claimed figure is one number: a ratio (the first reference divided by the
+//! best of the others, or by a bound), a difference, or a value. Its median over the blocks gets a
+//! bootstrap interval. The claim *holds* if the whole interval is on the right side of the limit,
+//! and *does not hold* if the interval is wholly on the other side. Otherwise the outcome is
+//! *cannot tell*. Fewer than [`BLOCKS_MIN`] blocks never decide, because no paired test of so few
+//! can reach five percent.
 
 use crate::experiment::reference::{Reference, matches};
 use crate::experiment::{ClaimSpec, Expect};
@@ -18,22 +17,22 @@ use crate::stats::wilcoxon::signed_rank_p;
 /// Fewest blocks that decide.
 pub const BLOCKS_MIN: usize = 6;
 
-/// What the measurements say about a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The whole interval is on the right side of the bar.
+    /// The whole interval is on the right side of the limit.
     Holds,
     /// The whole interval is on the wrong side.
     DoesNotHold,
-    /// The interval contains the bar, or there are too few blocks.
+    /// The interval contains the limit, or there are too few blocks.
     CannotTell,
     /// Nothing was measured for it in this run.
     NotMeasured,
 }
 
 impl Verdict {
-    /// The word a table shows.
+    /// The word for the outcome in a table.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -47,25 +46,25 @@ impl Verdict {
 /// A decided claim at one workload.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Decision {
-    /// The claim's sentence.
+    /// Sentence of the claim.
     pub text: String,
-    /// What was compared, as the file names it.
+    /// The compared references, as in the experiment file.
     pub compared: String,
-    /// The workload; empty when every reference names its own.
+    /// The workload; empty if every reference names a workload.
     pub workload: String,
-    /// Whether the figures are ratios (else values in the metric's unit).
+    /// Whether the figures are ratios; otherwise they are values in the unit of the metric.
     pub ratio: bool,
     /// Metric of the first reference.
     pub metric: String,
-    /// The bar.
+    /// The limit.
     pub bar: f64,
-    /// Which side holds.
+    /// The side of the limit on which the claim holds.
     pub at_most: bool,
     /// One figure a block.
     pub figures: Vec<f64>,
     /// Median and interval.
     pub interval: Option<Interval>,
-    /// Wilcoxon signed rank of the figures against the bar.
+    /// Wilcoxon signed rank of the figures against the limit.
     pub p: Option<f64>,
     /// The outcome.
     pub verdict: Verdict,
@@ -100,7 +99,7 @@ pub fn judge(
     (Some(interval), p, verdict)
 }
 
-/// Decides `claim` at every workload it is about.
+/// Decides `claim` at each of its workloads.
 pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> {
     let parse = |text: &String| Reference::parse(text, &claim.metric);
     let compare: Vec<Reference> = claim.compare.iter().map(parse).collect();
@@ -192,7 +191,7 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
     decisions
 }
 
-/// The hardest of the others to beat.
+/// The best of the other references.
 fn best(values: Vec<f64>, expect: Expect) -> Option<f64> {
     let mut values = values.into_iter();
     let first = values.next()?;
@@ -221,7 +220,7 @@ fn bar_of(claim: &ClaimSpec, noise_floor: f64) -> (f64, bool) {
     )
 }
 
-/// What is compared, for a table.
+/// The compared references, for a table.
 fn compared(claim: &ClaimSpec) -> String {
     let first = claim.compare.first().cloned().unwrap_or_default();
     let rest = claim.compare.get(1..).unwrap_or_default();

@@ -7,7 +7,7 @@ pub fn wall_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
-/// Nanoseconds of CPU this process has used, all threads together.
+/// Nanoseconds of CPU time that this process has used, over all threads.
 pub fn process_cpu_ns() -> u64 {
     read(ClockId::ProcessCPUTime)
 }

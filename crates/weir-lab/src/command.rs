@@ -1,4 +1,4 @@
-//! The commands of `weir-lab`, apart from the parsing of words.
+//! The commands of `weir-lab`, without the parsing of arguments.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,14 +39,13 @@ pub struct Comparing {
 /// How samples are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Fields apart by commas (RFC 4180), with a line of names.
+    /// Comma-separated fields (RFC 4180), with a header line.
     Csv,
     /// One JSON object a line.
     Json,
 }
 
-/// Finds the repository from the current directory upward, and the places
-/// that go with it.
+/// Finds the repository from the current directory upward, and the directories of the lab in it.
 pub fn places() -> Result<Places> {
     let here = std::env::current_dir().map_err(LabError::io("."))?;
     let root = here
@@ -81,8 +80,8 @@ pub fn experiments(places: &Places) -> Result<Vec<(PathBuf, Experiment)>> {
         .collect()
 }
 
-/// The files of the experiments called `name`, by name, alias or path. Only an alias
-/// can name several. They are in order of name.
+/// The files of the experiments called `name`, by name, alias or path, in order of name. Only an
+/// alias can match several files.
 pub fn find_all(places: &Places, name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
@@ -112,8 +111,8 @@ pub fn find(places: &Places, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Prints the words that `lab/peers/install.sh` takes for the experiment `name`,
-/// or for all of them: one a line, nothing when everything is built in.
+/// Prints the groups that `lab/peers/install.sh` must build for the experiment `name`, or for all
+/// experiments, one a line. Prints nothing if all contenders are built in.
 pub fn peers(name: Option<&str>, places: &Places, out: &mut dyn Write) -> Result<()> {
     let wanted: Vec<Experiment> = match name {
         Some(name) => {
@@ -181,7 +180,7 @@ pub fn check(name: &str, options: &Options, places: &Places, out: &mut dyn Write
     Err(LabError::Unable { what: first.what })
 }
 
-/// Samples where contenders spend their CPU time.
+/// Samples where contenders use CPU time.
 pub fn profile(
     name: &str,
     options: &Options,
@@ -220,9 +219,8 @@ fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
     table.render() + &skipped + &absent
 }
 
-/// Runs an experiment, or all of an alias in turn, or goes on with a result set, and
-/// reports. Of several experiments, one that fails does not keep the others from
-/// running; the first failure is returned.
+/// Runs an experiment, or all experiments of an alias in turn, or resumes a result set, and
+/// reports. If one of several experiments fails, the others still run; the first error is returned.
 pub fn run(
     name: Option<&str>,
     resume: Option<&Path>,
@@ -315,8 +313,8 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Makes `summary.json`, `report.md`, `report.html` and `figures.csv` of a result
-/// set again and prints the report.
+/// Regenerates `summary.json`, `report.md`, `report.html` and `figures.csv` of a result set, and
+/// prints the report.
 pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     let set = ResultSet::open(dir)?;
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
@@ -335,8 +333,7 @@ pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     print(out, &text)
 }
 
-/// Prints what changed from the result set `old` to `new`. With `gate`, a
-/// regression is an error.
+/// Prints the changes from the result set `old` to `new`. With `gate`, a regression is an error.
 pub fn compare(old: &Path, new: &Path, wanted: Comparing, out: &mut dyn Write) -> Result<()> {
     let compared = compare::compare(old, new, wanted.across)?;
     let text = if wanted.json {
@@ -356,8 +353,8 @@ pub fn compare(old: &Path, new: &Path, wanted: Comparing, out: &mut dyn Write) -
     }
 }
 
-/// Prints every sample of a result set, one a line: as CSV, or as one JSON object a
-/// line. A sample's totals are of all its iterations.
+/// Prints every sample of a result set, one a line: as CSV, or as one JSON object a line. The
+/// totals of a sample cover all of its iterations.
 pub fn export(dir: &Path, format: Format, out: &mut dyn Write) -> Result<()> {
     let set = ResultSet::open(dir)?;
     let plan: Plan = set.read_json("plan.json")?;
@@ -405,8 +402,8 @@ pub fn export(dir: &Path, format: Format, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Prints one cell, `CONTENDER@WORKLOAD` or `CONTENDER@WORKLOAD:METRIC`: its figure in each
-/// block, percentiles of its samples, and how they are spread.
+/// Prints one cell, `CONTENDER@WORKLOAD` or `CONTENDER@WORKLOAD:METRIC`: its figure in each block,
+/// and percentiles and a histogram of its samples.
 pub fn show(dir: &Path, cell: &str, out: &mut dyn Write) -> Result<()> {
     let set = ResultSet::open(dir)?;
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
@@ -432,7 +429,7 @@ pub fn show(dir: &Path, cell: &str, out: &mut dyn Write) -> Result<()> {
     print(out, &text)
 }
 
-/// The flame graphs in `dir` by name, in order; none when it is not there.
+/// The flame graphs in `dir`, in order of name; none if `dir` does not exist.
 fn flames(dir: &Path) -> Result<Vec<(String, String)>> {
     let Ok(entries) = fs::read_dir(dir) else {
         return Ok(Vec::new());
@@ -448,10 +445,9 @@ fn flames(dir: &Path) -> Result<Vec<(String, String)>> {
     paths.iter().map(read).collect()
 }
 
-/// Copies what belongs in the repository (summary, report, plan, fingerprint
-/// and the samples, compressed) from a result set to `to`. A set that is not
-/// whole is refused: a quick run, a run of some contenders, a block or a
-/// contender that is missing, a claim for which nothing was measured.
+/// Copies the parts of a result set that are committed (summary, report, plan, fingerprint and the
+/// compressed samples) to `to`. Refuses an incomplete set: a quick run, a run of some contenders, a
+/// missing block or contender, or a claim that was not measured.
 pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     make_report(dir, &mut std::io::sink())?;
     let set = ResultSet::open(dir)?;
@@ -499,7 +495,7 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     print(out, &format!("recorded in {}\n", to.display()))
 }
 
-/// What a result set lacks to be a record.
+/// The parts that a result set lacks to be recorded.
 fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
     if plan.quick {
         return Some("it was a quick run".to_owned());
@@ -519,7 +515,7 @@ fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
         .or_else(|| absent.map(|absent| format!("{} was left out", absent.contender)))
 }
 
-/// The first claim for which nothing was measured.
+/// The first claim that was not measured.
 fn unmeasured(summary: &Summary) -> Option<String> {
     let mut claims = summary.claims.iter();
     let claim = claims.find(|claim| claim.verdict == Verdict::NotMeasured)?;
@@ -534,7 +530,7 @@ pub fn contender(name: &str) -> Result<()> {
     let mut contender = known(name)?;
     let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
     match crate::contender::serve(contender.as_mut(), input, output) {
-        // The parent has ended, so nobody can read the error.
+        // The parent has ended, so no process can read the error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(LabError::io("pipe")),
     }
@@ -585,7 +581,7 @@ name = "long-loop"
 params = { units = 100000 }
 "#;
 
-/// Measures twins: the difference this machine shows where there is none.
+/// Measures twins: the difference that this machine shows between equal work.
 pub fn noise(options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
     let experiment = Experiment::parse(NOISE, Path::new("noise"))?;
     let set = runner::start(NOISE, experiment, options, places, stop_flag()?, out)?;

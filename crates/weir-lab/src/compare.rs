@@ -1,13 +1,12 @@
-//! Compares two result sets of one experiment: cell by cell, the figures of the
-//! blocks of one against those of the other.
+//! Compares two result sets of one experiment, cell by cell: the figures of the blocks of both
+//! sets.
 //!
-//! The sets are of different times, so the blocks are no pairs: the ratio is
-//! Hodges and Lehmann's shift of the logarithms, the test Mann and Whitney's,
-//! corrected for the number of cells (Holm). The first metric that the
-//! experiment shows is the primary one; the others are shown and decide nothing.
+//! The sets were measured at different times, so the blocks are not pairs. The ratio is the shift
+//! of the logarithms by Hodges and Lehmann. The test is that of Mann and Whitney, corrected for the
+//! number of cells (Holm). Only the first metric that the experiment shows can decide; the others
+//! are only shown.
 //!
-//! Invariant: a difference that the twins of either set show too decides
-//! nothing.
+//! Invariant: a difference that the twins of either set also show does not decide.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,12 +24,12 @@ use crate::results::{Plan, ResultSet, SCHEMA};
 use crate::stats::mann_whitney::{holm, shift};
 use crate::stats::median;
 
-/// Corrected p below which lists differ.
+/// Corrected p below which two lists differ.
 const SIGNIFICANT: f64 = 0.05;
-/// Parts of a fingerprint that are of the builds, not of the machine.
+/// Parts of a fingerprint that describe the builds, not the machine.
 const OF_BUILDS: [&str; 3] = ["contender ", "program ", "lab"];
 
-/// What became of a cell.
+/// The change of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -38,11 +37,11 @@ pub enum Change {
     Regressed,
     /// Better, by more than noise.
     Improved,
-    /// The whole interval is within the noise.
+    /// The whole interval is within the noise floor.
     Equal,
-    /// Neither is shown.
+    /// The interval shows neither a change nor equality.
     CannotTell,
-    /// A figure is missing, or is zero or less and has no ratio.
+    /// A figure is missing, or has no ratio because it is at most zero.
     NotComparable,
 }
 
@@ -55,7 +54,7 @@ impl Change {
         Change::NotComparable,
     ];
 
-    /// The word a table shows.
+    /// The word for the change in a table.
     pub fn word(self) -> &'static str {
         match self {
             Change::Regressed => "REGRESSED",
@@ -76,7 +75,7 @@ pub struct Row {
     pub contender: String,
     /// The metric.
     pub metric: String,
-    /// Whether the metric decides.
+    /// Whether this metric can decide.
     pub primary: bool,
     /// Median over the blocks of the old set.
     pub old: Option<f64>,
@@ -84,9 +83,9 @@ pub struct Row {
     pub new: Option<f64>,
     /// New by old: centre, and both ends of the 95 % interval.
     pub ratio: Option<[f64; 3]>,
-    /// Of Mann and Whitney's test, corrected over the cells of the metric.
+    /// p of the test of Mann and Whitney, corrected over the cells of the metric.
     pub p: Option<f64>,
-    /// What became of it.
+    /// The change.
     pub change: Change,
 }
 
@@ -146,15 +145,14 @@ impl Side {
             .collect()
     }
 
-    /// Whether a larger figure of `metric` is the better one, by its claims.
+    /// Whether a larger figure of `metric` is better, according to the claims.
     fn larger_is_better(&self, metric: &str) -> bool {
         let mut claims = self.experiment.claims.iter();
         claims.any(|claim| claim.metric == metric && claim.expect == Expect::Higher)
     }
 }
 
-/// Compares the result sets `old` and `new`. Sets of different machines are
-/// compared only when that is wanted (`across`).
+/// Compares the result sets `old` and `new`. Sets of different machines need `across`.
 pub fn compare(old: &Path, new: &Path, across: bool) -> Result<Comparison> {
     let usage = |what: String| LabError::Usage { what };
     let (old, new) = (Side::read(old)?, Side::read(new)?);
@@ -231,8 +229,7 @@ fn differences(old: &BTreeMap<&str, &str>, new: &BTreeMap<&str, &str>) -> Vec<St
         .collect()
 }
 
-/// The row of a cell, still without a decision, and whether it has blocks enough
-/// for one.
+/// The row of a cell without a decision, and whether the cell has enough blocks for a decision.
 fn row(cell: (&str, &str), metric: &str, primary: bool, old: &[f64], new: &[f64]) -> (Row, bool) {
     let logs = |values: &[f64]| {
         let logs = values.iter().map(|v| (*v > 0.0).then(|| v.ln()));
@@ -274,7 +271,7 @@ fn change(row: &Row, enough: bool, noise: f64, larger_is_better: bool) -> Change
 }
 
 impl Comparison {
-    /// How many cells of the primary metric became `change`.
+    /// Number of cells of the primary metric with this `change`.
     pub fn count(&self, change: Change) -> usize {
         let rows = self.rows.iter().filter(|row| row.primary);
         rows.filter(|row| row.change == change).count()

@@ -1,11 +1,9 @@
-//! The contender's side: what the lab drives, and the loop that serves it.
+//! The side of the contender: the trait that the lab drives, and the loop that serves it.
 //!
-//! A [`Contender`] is one peer with some loaded inputs. [`by_name`] knows the
-//! ones built into this program; all others are programs of their own that
-//! speak [`crate::protocol`].
+//! A [`Contender`] is one peer with its loaded inputs. [`by_name`] returns the contenders that are
+//! built into this program. All others are separate programs that implement [`crate::protocol`].
 //!
-//! Invariant: the timed part has no work that a program of a user would not
-//! need.
+//! Invariant: the timed part does only work that a program of a user would also need.
 
 pub mod canary;
 pub mod floor;
@@ -32,13 +30,13 @@ pub trait Contender {
     }
     /// Prepares input `input` from its parameters.
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError>;
-    /// Does the input's work once, outside of any timing, and says what came out.
+    /// Executes the work of the input once, untimed, and returns its answer.
     fn check(&mut self, input: usize) -> Result<Answer, ContenderError>;
-    /// Does the input's work `iterations` times and times it.
+    /// Executes the work of the input `iterations` times, and returns the time.
     fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError>;
 }
 
-/// Why a contender could not do what it was asked.
+/// Why a contender could not execute a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContenderError {
@@ -53,14 +51,14 @@ pub enum ContenderError {
     Io {
         /// The file.
         path: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// The peer refused its input.
     #[error("the peer refused the input: {0}")]
     Refused(String),
-    /// The lab sent something else than a request.
+    /// The lab sent a line that is not a request.
     #[error(transparent)]
     Protocol(#[from] Malformed),
 }
@@ -76,7 +74,7 @@ pub fn parameter<T: std::str::FromStr>(
         .ok_or(ContenderError::Parameter(name))
 }
 
-/// The value of a parameter that may be absent; an error if it is there and cannot be read.
+/// The value of an optional parameter. A value that cannot be parsed is an error.
 pub fn optional<T: std::str::FromStr>(
     fields: &Fields,
     name: &'static str,
@@ -98,7 +96,7 @@ pub fn profile() -> String {
     }
 }
 
-/// The contenders built into this program, with what each of them is.
+/// The built-in contenders, each with a description.
 pub const BUILT_IN: [(&str, &str); 29] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (

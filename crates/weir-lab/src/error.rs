@@ -1,4 +1,4 @@
-//! Everything that can go wrong in the lab, and the exit code it ends in.
+//! The errors of the lab, and their exit codes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ pub enum LabError {
     /// A file or directory could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was touched.
+        /// The path.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// An experiment file is not what the schema asks for.
+    /// An experiment file does not match the schema.
     #[error("{}: {source}", path.display())]
     Schema {
         /// The file.
         path: PathBuf,
-        /// The place and the reason.
+        /// The position and the reason.
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// An experiment file is well-formed but means nothing.
+    /// An experiment file is well-formed but contradictory.
     #[error("experiment `{experiment}`: {what}")]
     Experiment {
         /// Name of the experiment or path of the file.
@@ -36,20 +36,20 @@ pub enum LabError {
         /// The reason.
         what: String,
     },
-    /// The command line asked for something that does not exist.
+    /// The command line names something that does not exist.
     #[error("{what}")]
     Usage {
         /// The reason.
         what: String,
     },
-    /// A stored file of a result set could not be understood.
+    /// A stored file of a result set could not be parsed.
     #[error("{}:{line}: {source}", path.display())]
     Stored {
         /// The file.
         path: PathBuf,
         /// Line, counted from 1.
         line: usize,
-        /// What was wrong with it.
+        /// The problem.
         #[source]
         source: serde_json::Error,
     },
@@ -62,7 +62,7 @@ pub enum LabError {
         contender: String,
         /// First word of its command.
         program: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -71,7 +71,7 @@ pub enum LabError {
     Contender {
         /// Name of the contender.
         contender: String,
-        /// What it did.
+        /// The problem.
         what: String,
     },
     /// A contender is not an optimised build.
@@ -81,7 +81,7 @@ pub enum LabError {
     Unoptimised {
         /// Name of the contender.
         contender: String,
-        /// What it said about itself.
+        /// The profile that it reported.
         profile: String,
     },
     /// Contenders that should agree gave different answers.
@@ -100,10 +100,10 @@ pub enum LabError {
         /// Its answer.
         right_answer: String,
     },
-    /// A contender does not do what all of them must do.
+    /// A contender does not behave as all contenders must.
     #[error("{what}")]
     Unlike {
-        /// Which, and what it does instead.
+        /// The contender, and its behaviour.
         what: String,
     },
     /// Contenders failed; the others were measured.
@@ -114,16 +114,16 @@ pub enum LabError {
         /// The result set.
         dir: PathBuf,
     },
-    /// No contender could be measured; what the first one did.
+    /// No contender could be measured; the error of the first one.
     #[error("{what}")]
     Unable {
-        /// The contender and what it did.
+        /// The contender and its error.
         what: String,
     },
-    /// Cells became worse from one result set to another.
+    /// Cells regressed from one result set to another.
     #[error("{cells} cells regressed")]
     Regressed {
-        /// How many of the primary metric.
+        /// Number of regressed cells of the primary metric.
         cells: usize,
     },
     /// Too many blocks were disturbed by other work on the machine.
@@ -141,7 +141,7 @@ pub enum LabError {
     /// The user interrupted the run before its first block.
     #[error("interrupted while contenders were checked; no block was measured")]
     Cancelled,
-    /// The user interrupted the run; what was measured is stored.
+    /// The user interrupted the run; the measured blocks are stored.
     #[error("interrupted; go on with: weir-lab run --resume {}", dir.display())]
     Interrupted {
         /// The result set.
@@ -158,7 +158,7 @@ impl LabError {
         }
     }
 
-    /// A complaint about contender `name`.
+    /// An error of contender `name`.
     pub fn contender(name: &str, what: impl Into<String>) -> LabError {
         LabError::Contender {
             contender: name.to_owned(),
@@ -166,7 +166,7 @@ impl LabError {
         }
     }
 
-    /// A complaint about experiment `name`.
+    /// An error of experiment `name`.
     pub fn experiment(name: &str, what: impl Into<String>) -> LabError {
         LabError::Experiment {
             experiment: name.to_owned(),
@@ -174,7 +174,7 @@ impl LabError {
         }
     }
 
-    /// Whether one contender failed by itself, so that the others can be measured.
+    /// Whether only one contender failed, so that the others can be measured.
     pub fn is_of_one_contender(&self) -> bool {
         matches!(self, LabError::Start { .. } | LabError::Contender { .. })
     }

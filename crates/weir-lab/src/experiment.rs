@@ -1,9 +1,8 @@
-//! Experiment files: what is compared, how, and what would be claimed.
+//! Experiment files: contenders, workloads, measurement settings and claims.
 //!
-//! TOML with a fixed schema; an unknown field is an error, so a misspelt
-//! bound cannot silently claim nothing. [`Experiment::read`] checks that
-//! every name a claim mentions exists. The fields are explained in
-//! `docs/guide/lab.md`.
+//! The format is TOML with a fixed schema. An unknown field is an error, so a misspelt limit cannot
+//! be ignored silently. [`Experiment::read`] checks that every name in a claim exists.
+//! `docs/guide/lab.md` explains the fields.
 
 pub mod matrix;
 pub mod reference;
@@ -18,11 +17,11 @@ use crate::contender::BUILT_IN;
 use crate::error::{LabError, Result};
 use reference::Reference;
 
-/// Most contenders, workloads or claims of one file.
+/// Maximum number of contenders, workloads or claims in a file.
 pub const ENTRIES_MAX: usize = 256;
-/// Most blocks of one run.
+/// Maximum number of blocks of a run.
 pub const BLOCKS_MAX: usize = 1_000;
-/// Most samples of one cell in one block.
+/// Maximum number of samples of a cell in a block.
 pub const SAMPLES_MAX: usize = 10_000;
 
 /// A whole file.
@@ -62,7 +61,7 @@ pub enum Mode {
 pub enum Pin {
     /// On this CPU.
     Cpu(usize),
-    /// `"none"`: wherever the kernel puts them, for contenders with threads.
+    /// `"none"`: not pinned, for contenders with threads.
     Named(PinName),
 }
 
@@ -86,7 +85,7 @@ pub struct Header {
     pub title: String,
     /// The question the claims answer.
     pub question: String,
-    /// Another name, usually of the study it repeats.
+    /// Another name, usually of the study that it repeats.
     pub alias: Option<String>,
     /// How contenders are driven.
     pub mode: Mode,
@@ -99,8 +98,8 @@ pub struct Header {
     /// Shortest batch, microseconds (`inproc`).
     #[serde(default = "default_batch_us")]
     pub batch_us: u64,
-    /// Warm-up of each cell in each block, milliseconds (`inproc`); 0 runs
-    /// every sample as it comes, one iteration a batch.
+    /// Warm-up of each cell in each block, in milliseconds (`inproc`). With 0, each sample is one
+    /// iteration without a warm-up.
     #[serde(default = "default_warmup_ms")]
     pub warmup_ms: u64,
     /// Seed of every random draw.
@@ -111,26 +110,25 @@ pub struct Header {
     pub pin: Pin,
     /// Contender that gets a twin, for the noise floor.
     pub twin: Option<String>,
-    /// Share of foreign CPU time above which a block is disturbed; 1 never.
+    /// Share of foreign CPU time above which a block is disturbed; 1: never.
     #[serde(default = "default_foreign_max")]
     pub foreign_max: f64,
-    /// What its contenders are built from, by the words of `lab/peers/install.sh`;
-    /// none means that everything is built in.
+    /// The groups that its contenders need, as words of `lab/peers/install.sh`; empty if all
+    /// contenders are built in.
     #[serde(default)]
     pub peers: Vec<Peers>,
     /// Whether the canary is read around each block; for tests of the lab.
     #[serde(default = "default_true")]
     pub canary: bool,
-    /// Longest answer of a contender, seconds.
+    /// Time limit for an answer of a contender, in seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u64,
-    /// Metrics the tables show, of `wall`, `cpu`, `max_rss` and what
-    /// contenders report.
+    /// Metrics in the tables: `wall`, `cpu`, `max_rss`, and those that contenders report.
     #[serde(default = "default_show")]
     pub show: Vec<String>,
 }
 
-/// A group of programs that `lab/peers/install.sh` gets and builds.
+/// A group of programs that `lab/peers/install.sh` downloads and builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Peers {
@@ -203,18 +201,18 @@ pub struct ContenderSpec {
     pub builtin: Option<String>,
     /// Or a program with its arguments.
     pub command: Option<Vec<String>>,
-    /// Which of a workload's files it reads.
+    /// The syntax of the input files that it reads.
     pub syntax: Option<String>,
     /// Contenders of one answer group must give equal answers.
     pub answers: Option<String>,
-    /// Patterns of the workloads it takes part in; none means all.
+    /// Patterns of the workloads in which it takes part; empty means all.
     #[serde(default)]
     pub workloads: Vec<String>,
-    /// Parameters it gets with every workload.
+    /// Parameters that it gets with every workload.
     #[serde(default)]
     pub params: BTreeMap<String, toml::Value>,
-    /// What its program needs to be built. Where the program is not there, the
-    /// contender is left out and reports say so; without this it is an error.
+    /// What its program needs to be built. If the program is missing, the contender is left out and
+    /// reports say so. Without this field, a missing program is an error.
     pub needs: Option<String>,
 }
 
@@ -227,25 +225,24 @@ pub struct WorkloadSpec {
     /// Input file by syntax, relative to the repository.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Inputs made at run time instead: `binary-packet`.
+    /// Inputs that are generated at run time instead: `binary-packet`.
     pub generate: Option<String>,
     /// Repeats the workload for each size.
     #[serde(default)]
     pub sizes: Vec<u64>,
-    /// Units of work in one iteration, which times are divided by: a number,
-    /// or `"size"`.
+    /// Units of work in one iteration, by which times are divided: a number, or `"size"`.
     #[serde(default)]
     pub items: Items,
-    /// Parameters every contender gets.
+    /// Parameters for every contender.
     #[serde(default)]
     pub params: BTreeMap<String, toml::Value>,
-    /// Samples of its cells in each block, at most the experiment's; for
-    /// workloads whose single iteration takes long.
+    /// Samples of its cells in each block, at most those of the experiment; for workloads with long
+    /// iterations.
     pub samples: Option<usize>,
-    /// Whether requests wait for answers.
+    /// Whether a request waits for the previous answer.
     #[serde(default)]
     pub load: Load,
-    /// Whether `--quick` runs it.
+    /// Whether `--quick` runs this workload.
     #[serde(default = "default_true")]
     pub quick: bool,
 }
@@ -257,8 +254,8 @@ pub enum Load {
     /// Each caller sends its next request after the answer to the one before.
     #[default]
     Closed,
-    /// Requests are sent at their times, whether or not answers came. A latency counts
-    /// from the time the request was due.
+    /// Requests are sent at fixed times, whether or not answers have arrived. A latency counts from
+    /// the time when the request was due.
     Open,
 }
 
@@ -276,7 +273,7 @@ impl Load {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum Items {
-    /// As many.
+    /// A fixed number.
     Count(u64),
     /// `"size"`: the member of `sizes`.
     Named(String),
@@ -300,31 +297,30 @@ pub struct Skip {
     pub reason: String,
 }
 
-/// Which way a claim points.
+/// The direction of a claim.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Expect {
-    /// The value or ratio stays at or below the bar.
+    /// The value or ratio must be at most the limit.
     Lower,
-    /// The value or ratio stays at or above the bar.
+    /// The value or ratio must be at least the limit.
     Higher,
 }
 
-/// `[[claim]]`. The claimed figure is the first of `compare`, divided by the
-/// best of the others, or by the sum of `bound`; or what it has more than the
-/// best of the others, against `max_more`; or alone against `max_value` or
-/// `min_value`.
+/// `[[claim]]`. The claimed figure is computed from the first reference of `compare`: divided by
+/// the best of the others or by the sum of `bound`, minus the best of the others (`max_more`), or
+/// alone (`max_value`, `min_value`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimSpec {
-    /// What is claimed, as a sentence.
+    /// The claim as a sentence.
     pub text: String,
-    /// References; the first against the rest.
+    /// References; the first is compared with the others.
     pub compare: Vec<String>,
-    /// Metric of references that name none.
+    /// Metric of references without a metric.
     #[serde(default = "default_metric")]
     pub metric: String,
-    /// Which way.
+    /// The direction.
     pub expect: Expect,
     /// Highest ratio that holds.
     pub max_ratio: Option<f64>,
@@ -336,13 +332,12 @@ pub struct ClaimSpec {
     pub max_value: Option<f64>,
     /// Lowest value that holds.
     pub min_value: Option<f64>,
-    /// How much more than the best of the others the first may have, in the
-    /// metric's unit.
+    /// Maximum difference between the first and the best of the others, in the unit of the metric.
     pub max_more: Option<f64>,
-    /// A sum of products the first is compared with.
+    /// A sum of products with which the first reference is compared.
     #[serde(default)]
     pub bound: Vec<Term>,
-    /// Patterns of the workloads that references without one are taken over.
+    /// Patterns of the workloads for references without a workload.
     #[serde(default)]
     pub workloads: Vec<String>,
 }
@@ -357,7 +352,7 @@ fn default_metric() -> String {
 pub struct Term {
     /// Constant.
     pub factor: f64,
-    /// References whose values are multiplied with it.
+    /// References by whose values the constant is multiplied.
     pub of: Vec<String>,
 }
 
@@ -368,7 +363,7 @@ impl Experiment {
         Experiment::parse(&text, path)
     }
 
-    /// Reads and checks `text`; `path` is for messages.
+    /// Reads and checks `text`; `path` is for error messages.
     pub fn parse(text: &str, path: &Path) -> Result<Experiment> {
         let experiment: Experiment = toml::from_str(text).map_err(|source| LabError::Schema {
             path: path.to_owned(),
@@ -378,7 +373,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// The load of the workload called `workload`, its size filled in.
+    /// The load of the workload `workload`, whose size is filled in.
     pub fn load_of(&self, workload: &str) -> Load {
         let named = |spec: &&WorkloadSpec| {
             let sizes = spec.sizes.iter().map(u64::to_string);

@@ -1,12 +1,11 @@
 //! Figures of a result set, by block, cell and metric.
 //!
-//! A figure of a cell in a block is the median over its samples there.
-//! Metrics: `wall` and `cpu` are nanoseconds a unit of work; `wall_total` and
-//! `cpu_total` nanoseconds an iteration; `allocations` and `allocated_bytes`
-//! are what the check counted; every other name is what the contender
-//! reported, an iteration.
+//! The figure of a cell in a block is the median over its samples in the block. Metrics: `wall` and
+//! `cpu` are nanoseconds for each unit of work. `wall_total` and `cpu_total` are nanoseconds for
+//! each iteration. `allocations` and `allocated_bytes` were counted in the check. Every other name
+//! is a metric that the contender reported, for each iteration.
 //!
-//! Invariant: no figure is of a disturbed block.
+//! Invariant: disturbed blocks have no figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +14,7 @@ use crate::experiment::reference::Reference;
 use crate::results::{Block, Plan, Sample};
 use crate::stats::{median, percentile_of_sorted, sorted};
 
-/// Smallest noise floor that is believed.
+/// Minimum noise floor.
 pub const NOISE_FLOOR_MIN: f64 = 0.01;
 
 /// Figures of a result set by block.
@@ -45,7 +44,7 @@ pub(crate) fn metric_of(sample: &Sample, items: u64, metric: &str) -> Option<f64
 const ALWAYS: [&str; 4] = ["wall", "cpu", "wall_total", "cpu_total"];
 
 impl Figures {
-    /// Takes the figures of the undisturbed of `blocks`.
+    /// Computes the figures of the undisturbed `blocks`.
     pub fn new(plan: &Plan, blocks: &[Block]) -> Figures {
         let mut workloads: Vec<String> = Vec::new();
         let mut cells = BTreeMap::new();
@@ -76,7 +75,7 @@ impl Figures {
         self.workloads.iter()
     }
 
-    /// Half-width of the band in which twins differ, as a share.
+    /// Half-width of the noise floor (the differences of twins), as a share.
     pub fn noise_floor(&self) -> f64 {
         self.noise_floor
     }
@@ -100,7 +99,7 @@ impl Figures {
             .copied()
     }
 
-    /// `each` of every block that has it.
+    /// The values of `each` for every block that has one.
     pub fn per_block(&self, each: impl Fn(usize) -> Option<f64>) -> Vec<f64> {
         (0..self.blocks.len())
             .filter_map(each)
@@ -117,8 +116,7 @@ impl Figures {
             .collect()
     }
 
-    /// 95th percentile of how far twins are apart, never below
-    /// [`NOISE_FLOOR_MIN`].
+    /// 95th percentile of the differences of twins, at least [`NOISE_FLOOR_MIN`].
     fn measure_noise(&self) -> f64 {
         let mut distances = Vec::new();
         for (number, cell) in self.plan.cells.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! The circumstances of a run: machine, builds, file system, commit.
 //!
-//! Two parts: `stable` decides whether a run may be resumed (its hash is in
-//! the plan), `moment` is what changes from run to run.
+//! It has two parts. `stable` decides whether a run may be resumed (the plan has its hash).
+//! `moment` changes from run to run.
 //!
-//! Invariant: it never has a host name, a user name, an address, a path or the
-//! value of an environment variable.
+//! Invariant: a fingerprint has no host name, user name, address, path or value of an environment
+//! variable.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,24 +20,23 @@ use crate::protocol::Fields;
 use crate::rng::{fnv1a64, fnv1a64_more};
 use crate::stats::{percentile_of_sorted, sorted};
 
-/// Data syncs timed for the fingerprint.
+/// Number of data syncs that are timed.
 const SYNCS: u64 = 100;
-/// Bytes written before each of them.
+/// Bytes written before each sync.
 const SYNC_BYTES: usize = 4_096;
 
 /// Machine, builds and moment of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// What two comparable runs share.
+    /// The part that comparable runs share.
     pub stable: BTreeMap<String, String>,
-    /// What belongs to this run alone.
+    /// The part of this run alone.
     pub moment: BTreeMap<String, String>,
 }
 
 impl Fingerprint {
-    /// Looks at the machine; `scratch` is the directory whose file system
-    /// counts, `contenders` what each said about itself, `programs` the
-    /// executables measured.
+    /// Inspects the machine. `scratch` is the directory whose file system is described,
+    /// `contenders` the reports of the contenders, and `programs` the measured executables.
     pub fn take(
         root: &Path,
         scratch: &Path,
@@ -233,8 +232,7 @@ pub fn utc_now() -> String {
     utc(seconds)
 }
 
-/// `seconds` since 1970 as a date, by the civil-from-days algorithm with
-/// years that begin in March.
+/// `seconds` since 1970 as a date, by the civil-from-days algorithm with years that begin in March.
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

@@ -1,6 +1,6 @@
-//! What a result set says: figures by cell and metric, and decided claims.
+//! The content of a report: figures by cell and metric, and decided claims.
 //!
-//! Invariant: no figure is of a disturbed block.
+//! Invariant: disturbed blocks have no figures.
 
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ pub struct Summary {
     pub planned: usize,
     /// Whether this was a quick run.
     pub quick: bool,
-    /// How far twins are apart, as a share.
+    /// Difference of twins, as a share.
     pub noise_floor: f64,
     /// The decided claims.
     pub claims: Vec<Decision>,
@@ -49,7 +49,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums `blocks` up.
+    /// Summarises `blocks`.
     pub fn new(experiment: &Experiment, plan: &Plan, blocks: &[Block]) -> Summary {
         let figures = Figures::new(plan, blocks);
         let mut claims = Vec::new();

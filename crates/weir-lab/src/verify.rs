@@ -1,5 +1,5 @@
-//! Whether the HTTP contenders are what they say: the same answers from all of
-//! them, however a request comes in, and no request that waits for ever.
+//! Verifies the HTTP contenders: all give equal answers, however a request is split, and no request
+//! stalls.
 //!
 //! | module | room |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | `stall` | the ways in which servers are known to stall |
 //! | `faults` | servers that are wrong on purpose, and where each must stall |
 //!
-//! Invariants: a server counts as silent only after it has answered others
-//! meanwhile, so a slow machine cannot make a good one fail; and every fault
-//! must be seen where it is, so a check that sees nothing fails.
+//! Invariants: a server counts as silent only after it has answered on other connections meanwhile,
+//! so a good server on a slow machine does not fail. Every fault must be detected on its server, so
+//! a check that detects nothing fails.
 
 pub mod faults;
 pub mod pieces;
@@ -37,8 +37,8 @@ const VECTORS: &str = "lab/peers/bench.txt";
 /// The program with the faults, among the peers.
 const FAULTY: &str = "c-epoll-faulty";
 
-/// The servers of the experiment's contenders: name and words. The
-/// caller that starts a server replaces the last word by a port.
+/// The servers of the contenders of the experiment: name and words. The caller that starts a server
+/// replaces the last word by a port.
 fn servers(
     experiment: &Experiment,
     places: &Places,
@@ -59,8 +59,8 @@ fn servers(
     servers
 }
 
-/// Checks every contender of the experiment and prints what was seen. An error
-/// when one of them, or a faulty one, is not as it should be.
+/// Checks every contender of the experiment and prints the results. Fails if a contender, or a
+/// faulty server, does not behave as expected.
 pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
     let path = crate::command::find(places, EXPERIMENT)?;
     let experiment = Experiment::read(&path)?;

@@ -1,5 +1,5 @@
-//! The contenders of http-json answer as they should, and those that are wrong
-//! on purpose stall where they should: ours, and the one in C, built here.
+//! The contenders of http-json answer correctly, and the faulty servers stall where they should:
+//! ours, and the one in C, which is built here.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a failed set-up is a failed test
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,8 +14,7 @@ use weir_lab::verify::vector::Vector;
 use weir_lab::verify::{faults, pieces, vector};
 use weir_server::stack::{Response, Stack};
 
-/// What the contenders in Rust answer: a file of another workspace, with lints
-/// of its own.
+/// The answers of the contenders in Rust: a file of another workspace, with its own lints.
 #[allow(
     dead_code,
     unreachable_pub,
@@ -43,7 +42,7 @@ fn vectors() -> Vec<Vector> {
     vectors
 }
 
-/// Not a test of its own: the server of the one below.
+/// Not a separate test: the server of the test below.
 #[test]
 fn server_of_the_contender_test() {
     if std::env::var_os(SERVES).is_none() {
@@ -67,7 +66,7 @@ fn server_of_the_contender_test() {
             }
         };
         let stack = Stack::new(answer, bench::BODY_MAX);
-        // Until it is killed, or the test is gone and somebody connects no more.
+        // Runs until it is killed, or until the test has ended and no client connects.
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
@@ -90,7 +89,7 @@ fn ours() -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Builds `c-epoll` with these flags; the words that start it.
+/// Builds `c-epoll` with these flags. Returns the words that start it.
 fn c_epoll(dir: &TempDir, flags: &[&str]) -> Vec<String> {
     let program = dir.path().join("c-epoll");
     let built = Command::new("cc")
@@ -113,7 +112,7 @@ fn c_epoll(dir: &TempDir, flags: &[&str]) -> Vec<String> {
         .to_vec()
 }
 
-/// Everything a correct contender must pass.
+/// The checks that a correct contender must pass.
 fn passes(name: &str, words: &[String], vectors: &[Vector]) {
     let mut server = Running::start(name, words, PATIENCE).unwrap();
     let count = pieces::check(&mut server, vectors).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! How often the lab is right: many whole result sets of made-up samples,
-//! with the noise of a real machine and a truth that is known.
+//! Measures how often the lab decides correctly: many result sets of made-up samples, with the
+//! noise of a real machine and known true times.
 #![allow(clippy::unwrap_used)] // a failed set-up is a failed test
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use weir_lab::stats::wilcoxon::signed_rank_p;
 use weir_lab::summary::Summary;
 
 const SETS: u64 = 40;
-/// Sets in which both contenders do the same.
+/// Number of sets in which both contenders are equal.
 const EQUAL_SETS: u64 = 200;
 const BLOCKS: usize = 10;
 const SAMPLES: usize = 20;
@@ -54,8 +54,8 @@ expect = "lower"
 max_more = 20
 "#;
 
-/// One measured batch of a contender that takes `ns`: a few per cent of
-/// noise, now and then an interruption, and a block that is slow as a whole.
+/// One measured batch of a contender that takes `ns`, with a few per cent of noise, rare
+/// interruptions, and blocks that are slow as a whole.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // made-up nanoseconds
 fn sample(cell: usize, ns: f64, slow_block: f64, rng: &mut SplitMix64) -> Sample {
     let jitter = 1.0 + 0.03 * rng.unit();
@@ -74,8 +74,7 @@ fn sample(cell: usize, ns: f64, slow_block: f64, rng: &mut SplitMix64) -> Sample
     }
 }
 
-/// Verdicts of "b is quicker" and "b is slower" when b takes `factor` times
-/// as long as a.
+/// Verdicts on "b is quicker" and "b is slower" when b takes `factor` times as long as a.
 fn verdicts(set: u64, factor: f64) -> (Verdict, Verdict) {
     let summary = summary(set, factor);
     (summary.claims[0].verdict, summary.claims[1].verdict)
@@ -146,7 +145,7 @@ fn a_difference_is_judged_in_nanoseconds() {
     );
 }
 
-/// In how many of `sets` b is called quicker, and slower.
+/// The number of `sets` in which b is called quicker, and slower.
 fn called(factor: f64, sets: u64) -> (usize, usize) {
     let all: Vec<(Verdict, Verdict)> = (0..sets).map(|set| verdicts(set, factor)).collect();
     let holds = |pick: fn(&(Verdict, Verdict)) -> Verdict| {
@@ -214,7 +213,7 @@ fn a_disturbed_block_is_in_no_figure() {
     assert!((summary.rows[0].blocks.max - 100.0).abs() < 1e-9);
 }
 
-/// Numbers drawn at random, none of which is another.
+/// Distinct random numbers.
 fn drawn(count: usize, shift: f64, rng: &mut SplitMix64) -> Vec<f64> {
     (0..count).map(|_| rng.unit() - 0.5 + shift).collect()
 }
@@ -251,7 +250,7 @@ fn p_values_are_those_of_counting_every_case() {
         let p = signed_rank_p(&differences).unwrap();
         assert!((p - expected).abs() < 1e-9, "{set}: {p} for {expected}");
 
-        // No pairs: the second list has any of the ranks.
+        // Without pairs: the second list can have any of the ranks.
         let (first, second) = (4 + rng.below(2), 4 + rng.below(2));
         let (low, high) = (drawn(first, 0.0, &mut rng), drawn(second, 0.3, &mut rng));
         let shifted = shift(&low, &high).unwrap();

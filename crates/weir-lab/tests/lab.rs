@@ -1,5 +1,5 @@
-//! The program as a user meets it: whole runs with contenders whose truth is
-//! known, since they answer made-up times.
+//! The program as a user runs it: whole runs with contenders whose true times are known, because
+//! they return made-up times.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a failed set-up is a failed test
 
 use std::fs;
@@ -306,9 +306,9 @@ fn a_program_that_is_not_there_is_a_gap_with_a_name() {
         .find(|line| line.contains("than foreign"))
         .unwrap();
     assert!(row.contains("| not measured |"), "{row}");
-    // The bar of a ratio is a ratio, also when there is no figure.
+    // The limit of a ratio is a ratio, even without a figure.
     assert!(row.contains("| <= 1.00x "), "{row}");
-    // Who asks for it by name wants it, and is told.
+    // A contender that is named explicitly is an error if it is missing.
     let out = run(
         dir.path(),
         &["run", "t", "--allow-debug", "--only", "foreign"],
@@ -345,7 +345,7 @@ fn start_until(dir: &Path, blocks: usize) -> std::process::Child {
         .find(|line| line.as_ref().is_ok_and(|line| line.starts_with(&wanted)))
         .unwrap()
         .unwrap();
-    // Goes on reading, so that the run does not end by a closed pipe.
+    // Continues to read, so that a closed pipe does not end the run.
     std::thread::spawn(move || lines.for_each(drop));
     child
 }
@@ -369,7 +369,7 @@ fn a_killed_run_goes_on_where_it_was() {
     child.wait().unwrap();
     let set = result_set(dir.path());
     let first = fs::metadata(set.join("blocks/B000.jsonl")).unwrap().ino();
-    // What a crash in the middle of writing a block leaves behind.
+    // The state after a crash in the middle of writing a block.
     fs::write(set.join("blocks/B007.part"), "{\"schema\":1,\"blo").unwrap();
     let resumed = run(
         dir.path(),
@@ -388,7 +388,7 @@ fn a_killed_run_goes_on_where_it_was() {
     }
 }
 
-/// Waits up to `patience` for process `child` to end; whether it did.
+/// Waits up to `patience` for process `child` to end. Returns whether it did.
 fn ends_within(child: &std::process::Child, patience: Duration) -> bool {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
@@ -396,7 +396,8 @@ fn ends_within(child: &std::process::Child, patience: Duration) -> bool {
     poll(&mut ended, Some(&Timespec::try_from(patience).unwrap())).unwrap() == 1
 }
 
-/// How often [`a_run_killed_at_any_moment_goes_on`] kills; `WEIR_LAB_KILLS` asks for more.
+/// Number of kills in [`a_run_killed_at_any_moment_goes_on`]; `WEIR_LAB_KILLS` sets a larger
+/// number.
 fn kills() -> u64 {
     let asked = std::env::var("WEIR_LAB_KILLS").ok();
     asked.map_or(20, |asked| asked.parse().unwrap())
@@ -416,7 +417,7 @@ fn a_run_killed_at_any_moment_goes_on() {
     let mut rng = SplitMix64::new(7);
     let mut dir = laboratory(&experiment(1.5, ""));
     for kill in 0..=kills() {
-        // A set without a plan holds nothing to go on with.
+        // A set without a plan cannot be resumed.
         let sets = fs::read_dir(dir.path().join("lab/results"));
         let sets = sets.into_iter().flatten().map(|set| set.unwrap().path());
         let set = sets.into_iter().find(|set| set.join("plan.json").exists());
@@ -446,7 +447,7 @@ fn a_run_killed_at_any_moment_goes_on() {
 
 #[test]
 fn nothing_outlives_a_lab_that_is_killed() {
-    // The contender says who it is and then hears nothing any more.
+    // The contender sends its greeting, and then stops reading.
     let script = "echo $$ > {root}/new; mv {root}/new {root}/pid; exec sleep 600";
     for mode in ["inproc", "process"] {
         let contender = format!(
@@ -516,7 +517,7 @@ fn a_budget_ends_a_run_after_a_whole_block() {
 
 #[test]
 fn an_interrupt_before_the_first_block_ends_the_check() {
-    // The script interrupts the lab when it is checked.
+    // The script interrupts the lab during the check.
     let (dir, out) = run_beside("impatient", "[ $word = check ] && kill -INT $PPID");
     assert_eq!(out.status.code(), Some(130), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("no block was measured"));
@@ -537,7 +538,7 @@ fn each_row_states_its_loop() {
         let loops: Vec<_> = rows.filter_map(|mut row| row.nth(2)).collect();
         assert_eq!(loops, [words, words], "{workload}: {figures}");
     }
-    // What is sent at a rate says so.
+    // A workload with a rate is reported as such.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
     for entry in fs::read_dir(root).unwrap() {
         let file = fs::read_to_string(entry.unwrap().path()).unwrap();
@@ -560,7 +561,7 @@ fn an_alias_runs_each_of_its_experiments() {
     fs::write(other, aliased("b", "/bin/echo")).unwrap();
     let out = run(dir.path(), &["run", "study", "--blocks", "6"]);
     let stdout = text(&out.stdout);
-    // The first cannot be measured; the second is.
+    // The first contender cannot be measured; the second can.
     assert_eq!(out.status.code(), Some(1), "{stdout}");
     assert!(stdout.contains("t.toml: contender `one`"), "{stdout}");
     assert!(stdout.contains("| holds "), "{stdout}");
@@ -671,7 +672,7 @@ fn whole_processes_are_measured_and_compared() {
 
 #[test]
 fn a_guarded_server_ends_with_a_starter_that_is_killed() {
-    // The starter says who the server is, and waits for it.
+    // The starter reports the process id of the server, and waits for the server.
     let script = "\"$1\" guard $$ -- sleep 600 & echo $!; wait";
     let mut starter = Command::new("sh")
         .args(["-c", script, "sh", env!("CARGO_BIN_EXE_weir-lab")])
@@ -690,7 +691,7 @@ fn a_guarded_server_ends_with_a_starter_that_is_killed() {
     }
     starter.kill().unwrap();
     starter.wait().unwrap();
-    // A handle of a process becomes readable when that ends.
+    // The handle of a process becomes readable when the process ends.
     let mut ended = [PollFd::new(&handle, PollFlags::IN)];
     let patience = Timespec {
         tv_sec: 60,
@@ -816,7 +817,7 @@ fn a_contender_that_fails_the_check_is_a_row_and_the_rest_goes_on() {
         );
         assert!(row(&report, "quick is quicker").contains("| holds "));
         assert!(row(&report, &format!("quick beside {name}")).contains("not measured"));
-        // Publishing what is left is refused.
+        // An incomplete set cannot be recorded.
         let set = result_set(dir.path());
         let record = ["record", set.to_str().unwrap(), "lab/record/t"];
         let refused = run(dir.path(), &record);
@@ -838,7 +839,7 @@ fn a_contender_that_fails_twice_is_not_started_again() {
     let blocks: Vec<&str> = failures.filter_map(|line| line.split('|').nth(2)).collect();
     let blocks: Vec<&str> = blocks.iter().map(|block| block.trim()).collect();
     assert_eq!(blocks, ["3", "4"], "{report}");
-    // Two blocks have it: too few to decide, and no half block is among them.
+    // Two blocks are complete: too few to decide. No incomplete block is among them.
     let claim = row(&report, "quick beside tired");
     assert!(
         claim.contains("| 2   |") && claim.contains("cannot tell"),
@@ -917,7 +918,7 @@ fn an_experiment_names_the_peers_that_it_needs() {
     assert_eq!(peers(&["peers", "jiroscope"]), "emacs\n");
     let all = "libraries\nbrokers\nhttp\njson\nbindings\nemacs\n";
     assert_eq!(peers(&["peers"]), all);
-    // Who runs a program of the peers says which group builds it.
+    // The error for a missing program of the peers names the group that builds it.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
     for entry in fs::read_dir(root).unwrap() {
         let file = fs::read_to_string(entry.unwrap().path()).unwrap();

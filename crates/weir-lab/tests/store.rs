@@ -1,5 +1,4 @@
-//! The store contenders: they answer alike, notice a lost record, and leave
-//! nothing behind.
+//! The store contenders give equal answers, detect a lost record, and leave no files.
 #![allow(clippy::unwrap_used)] // a failed set-up is a failed test
 
 use std::fs;

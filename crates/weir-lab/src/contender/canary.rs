@@ -1,7 +1,6 @@
-//! The canary: two tiny pieces of fixed work that show what the machine does
-//! to everybody. The integer loop notices stolen CPU time and clock changes;
-//! the 32 MiB copy notices neighbours in caches and memory, which steal does
-//! not show.
+//! The canary: two short pieces of fixed work that show disturbances of the machine. The integer
+//! loop shows stolen CPU time and clock changes. The copy of 32 MiB shows other users of caches and
+//! memory, which the steal counter does not show.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

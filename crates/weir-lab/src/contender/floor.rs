@@ -1,10 +1,10 @@
-//! Floors of the store experiments: what the same bytes cost without a store.
+//! Floors of the store experiments: the cost of handling equal bytes without a store.
 //!
-//! - [`Floor::Copy`]: each message copied into a batch, the batch through CRC-32C.
-//!   No store that checks its bytes can use less CPU.
+//! - [`Floor::Copy`] copies each message into a batch, and computes the CRC-32C of the batch. A
+//!   store that checks its bytes cannot use less CPU.
 //! - [`Floor::Write`]: batches written to a file, never synced.
-//! - [`Floor::WriteSync`]: each write into a file that was filled before, followed by
-//!   `fdatasync`. No store that syncs before it answers can be quicker.
+//! - [`Floor::WriteSync`] writes into a preallocated file, and calls `fdatasync` after each write.
+//!   A store that syncs before it answers cannot be faster.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,10 +19,10 @@ use super::{Contender, ContenderError, parameter};
 use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Bytes that are summed and written together.
+/// Bytes that are checksummed and written together.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Which floor.
+/// The kind of a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
     /// Copy and checksum.
@@ -70,7 +70,7 @@ impl Contender for Bare {
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
         let load = Load::read(fields)?;
         let path = scratch(fields, "floor", input)?;
-        // Bytes of one synced write; a message unless given.
+        // Bytes of one synced write; by default one message.
         let bytes = parameter(fields, "sync_bytes").unwrap_or(load.bytes as u64);
         self.inputs.insert(input, (load, path, bytes));
         Ok(())

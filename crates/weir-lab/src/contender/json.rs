@@ -1,5 +1,5 @@
-//! JSON contenders: `serde_json` into an owned tree, and into one that
-//! borrows its strings from the packet where no escape stands in them.
+//! JSON contenders: `serde_json` with an owned tree, and with a tree that borrows strings without
+//! escapes from the packet.
 
 use std::borrow::Cow;
 use std::fmt;

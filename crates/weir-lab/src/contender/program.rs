@@ -1,8 +1,8 @@
-//! What the contenders of the program experiments share: the reference
-//! modules as they are checked in, and stores with one topic under a program.
+//! Shared parts of the contenders of the program experiments: the committed reference modules, and
+//! stores with one topic that has a program.
 //!
-//! A plain topic is the same contender with the program `plain`, so what a
-//! program adds is a difference between two cells that are alike in all else.
+//! A plain topic is the contender with the program `plain`. So the cost of a program is the
+//! difference of two cells that differ only in the program.
 
 pub mod deploy;
 pub mod hostile;
@@ -39,7 +39,7 @@ pub fn arguments(name: &str) -> &'static [u8] {
     }
 }
 
-/// A fresh store in `path` whose topic runs `code`; a plain one without code.
+/// A new store in `path` whose topic has the program `code`, or no program if `code` is empty.
 fn fresh(path: &Path, durability: Durability, code: &[u8]) -> Result<Weir, ContenderError> {
     remove(path)?;
     let weir = Weir::open_with(path, &options(durability)).map_err(failed)?;
@@ -47,7 +47,7 @@ fn fresh(path: &Path, durability: Durability, code: &[u8]) -> Result<Weir, Conte
     Ok(weir)
 }
 
-/// Makes `topic` with `code` and its arguments.
+/// Creates `topic` with `code` and its arguments.
 fn create(weir: &Weir, topic: &str, code: &[u8], args: &[u8]) -> Result<(), ContenderError> {
     let topic = weir.topic(topic).map_err(failed)?;
     let made = if code.is_empty() {

@@ -1,13 +1,11 @@
 //! PSYC contenders.
 //!
-//! [`Ours`] is the codec of this project over whole packets in memory, a
-//! fresh parser for each. [`OursStream`] is the same with one parser for all
-//! packets, as a connection has.
+//! [`Ours`] is the codec of this project over whole packets in memory, with a new parser for each
+//! packet. [`OursStream`] uses one parser for all packets, as a connection does.
 //!
-//! [`Lines`] reads a packet with nothing but searches for LF and TAB. It
-//! knows one packet at a time, in full, and takes well-formedness for
-//! granted: it is the oracle the real codec's answers are compared with, and
-//! a floor for what a scan of lines costs.
+//! [`Lines`] reads a packet only by searching for LF and TAB. It reads one whole packet at a time,
+//! and assumes that the packet is well-formed. It is the oracle for the answers of the codec, and a
+//! lower bound for the cost of a scan of lines.
 
 use weir_psyc::{Mode, ParseStep};
 
@@ -24,7 +22,7 @@ pub struct Ours;
 pub struct OursStream(weir_psyc::Parser);
 
 impl OursStream {
-    /// A parser that has seen nothing.
+    /// A new parser.
     pub fn new() -> OursStream {
         OursStream(weir_psyc::Parser::new(Mode::Full))
     }
@@ -36,12 +34,12 @@ impl Default for OursStream {
     }
 }
 
-/// What every form of `weir-psyc` reports as its version.
+/// The version that every form of `weir-psyc` reports.
 fn our_versions() -> Fields {
     Fields::from([("weir-psyc".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
 }
 
-/// Takes the steps of one packet and sums up what they touch.
+/// Parses one packet, and sums up the touched data.
 #[inline]
 fn steps(parser: &mut weir_psyc::Parser, packet: &[u8]) -> Result<u64, ContenderError> {
     let mut sum = 0u64;
@@ -175,7 +173,7 @@ fn refused(what: &str) -> ContenderError {
     ContenderError::Refused(what.to_owned())
 }
 
-/// Splits off the line at the front of `rest`.
+/// Splits the first line off `rest`.
 fn line<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ContenderError> {
     let end = memchr(b'\n', rest).ok_or_else(|| refused("a line without end"))?;
     let (line, after) = rest.split_at(end);

@@ -1,7 +1,8 @@
-//! Parsing a packet and writing it again from what was parsed, as a router does that looks inside.
+//! Parses a packet and renders it again from the parsed parts, as a router does that inspects
+//! packets.
 //!
-//! The content is that of the packet written, so that it equals the content of the packet read. Our
-//! codec writes each item with or without its length as it was parsed: the bytes are the same.
+//! The content is that of the written packet, which must equal the content of the read packet. Our
+//! codec writes the length of each item if the parsed item had a length, so the bytes are equal.
 
 use quick_xml::events::Event;
 use quick_xml::{Reader, Writer};
@@ -14,10 +15,10 @@ use super::wire::{Parser, touch};
 use super::xml::QuickXml;
 use crate::protocol::Fields;
 
-/// Modifiers of each header of a packet that [`Ours`] writes.
+/// Maximum number of modifiers in each header of a packet that [`Ours`] writes.
 const MODIFIERS_MAX: usize = 8;
 
-/// A parser that can write what it parsed.
+/// A parser that can render the packet that it parsed.
 pub trait Writing: Parser {
     /// Parses `packet` and appends it to `out`.
     fn write(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), ContenderError>;
@@ -31,7 +32,7 @@ pub struct Rendering<P> {
 }
 
 impl<P: Writing> Rendering<P> {
-    /// One that has written nothing.
+    /// A contender with an empty buffer.
     pub fn new(parser: P) -> Self {
         let out = Vec::new();
         Self { parser, out }

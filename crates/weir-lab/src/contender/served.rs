@@ -1,8 +1,8 @@
-//! This project's server behind its native port, driven like its rivals: one
-//! process on a CPU of its own, clients that send everything before they wait.
+//! The server of this project behind its native port, measured like the other servers: one process
+//! on a separate CPU, and clients that send everything before they wait.
 //!
-//! The server is the program `weir` beside this one. While others are measured
-//! it is stopped, and what was written before is synced before a timed part.
+//! The server is the program `weir` beside this one. It is stopped while others are measured.
+//! Before each timed part, earlier writes are synced.
 
 pub mod idle;
 pub mod readers;
@@ -28,13 +28,13 @@ use crate::child::{guarded, spawn_on};
 use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Most messages of a call.
+/// Maximum number of messages in a call.
 const CALL_MESSAGES_MAX: usize = 1_000;
 
-/// Puts of `producers` clients over the native port into a server at the
-/// durability `level` (as `weir serve` calls it), `batch` messages a call, all
-/// calls sent before the first answer is awaited. Reports `server_us` (CPU of the
-/// server, microseconds a message) and `idle` (share of all CPUs).
+/// Puts of `producers` clients over the native port into a server at the durability `level` (a name
+/// of `weir serve`), with `batch` messages in a call. All calls are sent before the first answer is
+/// awaited. Reports `server_us` (CPU of the server, microseconds a message) and `idle` (idle share
+/// of all CPUs).
 #[derive(Debug, Default)]
 pub struct Served {
     inputs: BTreeMap<usize, (Load, String)>,
@@ -42,8 +42,8 @@ pub struct Served {
     passes: u64,
 }
 
-/// What the server is told besides where to listen: all connections of the lab
-/// come from one address, and wait while others are measured.
+/// Options of the server besides its addresses. All connections of the lab come from one address,
+/// and wait while others are measured.
 const SETTINGS: [(&str, &str); 3] = [
     ("WEIR_SERVE_CONNECTIONS_MAX", "20000"),
     ("WEIR_SERVE_CONNECTIONS_PER_ADDRESS_MAX", "20000"),
@@ -99,7 +99,7 @@ impl Server {
                 break url.to_owned();
             }
         };
-        // Whatever else it says must not block it.
+        // Further output of the server must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let server = Server {
             process,
@@ -118,13 +118,13 @@ impl Server {
         kill_process(id.ok_or_else(|| failed("no process"))?, signal).map_err(failed)
     }
 
-    /// A field of its status, bytes.
+    /// A field of the status of the server, in bytes.
     fn status(&self, name: &str) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         status_in(&text.unwrap_or_default(), name)
     }
 
-    /// CPU time of all its threads, nanoseconds.
+    /// CPU time of all threads of the server, in nanoseconds.
     fn cpu_ns(&self) -> u64 {
         let threads = fs::read_dir(format!("/proc/{}/task", self.process.id()));
         let time = |thread: fs::DirEntry| -> Option<u64> {
@@ -143,7 +143,7 @@ impl Drop for Server {
     }
 }
 
-/// The lowest CPU that this process is not pinned to; none if it is on all.
+/// The lowest CPU that this process is not pinned to; `None` if it may run on all.
 fn free_cpu() -> Result<Option<usize>, ContenderError> {
     let mine = sched_getaffinity(None).map_err(failed)?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -152,7 +152,7 @@ fn free_cpu() -> Result<Option<usize>, ContenderError> {
     Ok((0..count).find(|cpu| cpus < count && !mine.is_set(*cpu)))
 }
 
-/// Nanoseconds that all CPUs together have idled, and how many there are.
+/// Idle nanoseconds of all CPUs together, and the number of CPUs.
 fn idle_ns() -> (u64, u64) {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let cpus = text.matches("\ncpu").count() as u64;
@@ -215,7 +215,7 @@ impl Served {
         Ok((*load, server.ok_or(ContenderError::NotLoaded(input))?))
     }
 
-    /// Puts `load` into a topic of its own; with `read` its content, too.
+    /// Puts `load` into a new topic; with `read`, also returns its content.
     #[allow(clippy::cast_precision_loss)] // nanoseconds below 2^53
     fn pass(
         server: &Server,

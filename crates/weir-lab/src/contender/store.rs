@@ -1,12 +1,10 @@
-//! What all store contenders share: the load they put on, and their scratch
-//! directories.
+//! Shared parts of the store contenders: their load, and their scratch directories.
 //!
-//! A load is `messages` messages of `bytes` bytes from `producers` producers,
-//! handed over `batch` at a time with at most `window` calls unanswered. The
-//! messages are fixed: number i of producer p is the `SplitMix64` sequence
-//! seeded with p x 2^32 + (i mod [`DISTINCT`]), each number low byte first,
-//! cut to length. The content of a check is the wrapping sum of FNV-1a over
-//! `r` and each message read back, in any order.
+//! A load is `messages` messages of `bytes` bytes from `producers` producers, in calls of `batch`
+//! messages with at most `window` unanswered calls. The messages are fixed: message i of producer p
+//! is the `SplitMix64` sequence with the seed p x 2^32 + (i mod [`DISTINCT`]), each number low byte
+//! first, cut to length. The content of a check is the wrapping sum of FNV-1a over `r` and each
+//! message that was read back, in any order.
 
 pub mod keys;
 pub mod listen;
@@ -27,25 +25,25 @@ use crate::clock::Stopwatch;
 use crate::protocol::Fields;
 use crate::rng::SplitMix64;
 
-/// Distinct messages of a producer, after which they repeat.
+/// Number of distinct messages of a producer, after which they repeat.
 pub const DISTINCT: usize = 4_096;
-/// Topic everything goes to.
+/// The topic of all messages.
 pub const TOPIC: &str = "lab";
-/// Most messages a check writes.
+/// Maximum number of messages that a check writes.
 pub const CHECK_MESSAGES_MAX: u64 = 20_000;
 
-/// What is put on a store.
+/// The load of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Threads.
     pub producers: u64,
-    /// Messages of all of them together.
+    /// Messages of all producers together.
     pub messages: u64,
     /// Bytes of a message.
     pub bytes: usize,
-    /// Messages of a call.
+    /// Messages in a call.
     pub batch: usize,
-    /// Calls of a producer that may wait for their answer.
+    /// Maximum unanswered calls of a producer.
     pub window: usize,
 }
 
@@ -57,7 +55,7 @@ pub struct Payload {
 }
 
 impl Load {
-    /// Reads it from the parameters of an input.
+    /// Reads the load from the parameters of an input.
     pub fn read(fields: &Fields) -> Result<Load, ContenderError> {
         let load = Load {
             producers: parameter(fields, "producers")?,
@@ -83,7 +81,7 @@ impl Load {
         Ok(load)
     }
 
-    /// As `read`, with few enough messages for a check.
+    /// Reads a load like `read`, with few enough messages for a check.
     #[must_use]
     pub fn for_check(self) -> Load {
         let most = CHECK_MESSAGES_MAX / self.producers * self.producers;
@@ -112,7 +110,7 @@ impl Load {
 }
 
 impl Payload {
-    /// Message number `message`.
+    /// Returns message number `message`.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // a remainder by a small number
     pub fn message(&self, message: u64) -> &[u8] {
@@ -121,7 +119,7 @@ impl Payload {
     }
 }
 
-/// A path of this process alone below the scratch directory. Nothing is there.
+/// A path below the scratch directory that only this process uses. Nothing exists there.
 pub fn scratch(fields: &Fields, what: &str, input: usize) -> Result<PathBuf, ContenderError> {
     let dir: PathBuf = parameter(fields, "dir")?;
     let path = dir.join(format!("{what}-{}-{input}", std::process::id()));
@@ -157,7 +155,7 @@ pub fn durability(fields: &Fields) -> Result<Durability, ContenderError> {
     }
 }
 
-/// Options of a fresh store at a level.
+/// Options of a new store with this level.
 pub fn options(durability: Durability) -> OpenOptions {
     OpenOptions {
         durability,
@@ -165,9 +163,9 @@ pub fn options(durability: Durability) -> OpenOptions {
     }
 }
 
-/// Puts `load` on `weir` and waits for every answer; wall and CPU nanoseconds
-/// from the moment all producers are ready. `key` makes the key of a message,
-/// empty for none.
+/// Puts `load` into `weir` and waits for every answer. Returns wall and CPU nanoseconds from the
+/// moment when all producers are ready. `key` returns the key of a message, or an empty key for
+/// none.
 pub fn put_all(
     weir: &Weir,
     load: Load,
@@ -196,7 +194,7 @@ pub fn put_all(
     })
 }
 
-/// One producer's part.
+/// The part of one producer.
 fn produce(
     weir: &Weir,
     load: Load,
@@ -226,7 +224,7 @@ fn produce(
     waiting.into_iter().try_for_each(settle)
 }
 
-/// Hands over the messages of one call.
+/// Sends the messages of one call.
 fn call(
     weir: &Weir,
     payload: &Payload,
@@ -245,7 +243,7 @@ fn call(
     weir.propose(&calls).map_err(failed)
 }
 
-/// Waits for an answer; anything but VALID is an error here.
+/// Waits for an answer. Any verdict other than VALID is an error here.
 fn settle(proposal: Proposal) -> Result<(), ContenderError> {
     let outcomes = proposal.wait().map_err(failed)?;
     let valid = outcomes.runs().iter().all(|run| {
@@ -260,7 +258,7 @@ fn settle(proposal: Proposal) -> Result<(), ContenderError> {
     }
 }
 
-/// Sums `each` up over the values of all puts, from the first record on.
+/// Sums `each` over the values of all puts, from the first record on.
 pub fn read_all(weir: &Weir, each: impl Fn(&[u8]) -> u64) -> Result<u64, ContenderError> {
     let mut sum = 0u64;
     let topic = weir.topic(TOPIC).map_err(failed)?;

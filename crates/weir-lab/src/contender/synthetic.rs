@@ -1,9 +1,8 @@
-//! Contenders the lab tests itself with.
+//! Contenders with which the lab tests itself.
 //!
-//! [`Synthetic`] does no work and answers times drawn from its parameters:
-//! `ns` per iteration with a relative noise of `noise` around it and a common
-//! `drift` a run. So a test of the statistics knows the truth and depends on
-//! no clock. [`Spin`] does `units` steps of real work.
+//! [`Synthetic`] does no work, and returns times from its parameters: `ns` for each iteration, with
+//! a relative noise of `noise` and a common `drift` for each run. So a test of the statistics knows
+//! the true times and does not depend on a clock. [`Spin`] executes `units` steps of real work.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 use crate::rng::SplitMix64;
 
-/// Answers made-up times.
+/// Returns made-up times.
 #[derive(Debug)]
 pub struct Synthetic {
     inputs: BTreeMap<usize, Made>,
@@ -79,7 +78,7 @@ impl Contender for Synthetic {
     }
 }
 
-/// Spends `units` steps of integer arithmetic an iteration.
+/// Executes `units` steps of integer arithmetic for each iteration.
 #[derive(Debug, Default)]
 pub struct Spin {
     inputs: BTreeMap<usize, u64>,

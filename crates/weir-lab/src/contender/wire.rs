@@ -1,9 +1,8 @@
-//! The frame around every parser: loads a packet, checks it, times passes.
+//! The loop around every parser: loads a packet, checks it, and times passes.
 //!
-//! A [`Parser`] states two things of one packet: its *content* (a hash that
-//! does not depend on the parser, taken once before timing) and its *touch*
-//! (a sum over every slice a pass delivers, taken in every pass, so that no
-//! pass can be optimised away).
+//! A [`Parser`] computes two values of a packet. Its *content* is a hash that does not depend on
+//! the parser, computed once before the timing. Its *touch* is a sum over every slice that a pass
+//! returns, computed in every pass, so that the compiler cannot remove the pass.
 //!
 //! Content is the wrapping sum, over the parts of the packet in any order, of
 //! FNV-1a over a kind byte and the part's bytes, decoded ([`part`],
@@ -30,14 +29,14 @@ pub trait Parser {
     fn versions(&self) -> Fields {
         Fields::new()
     }
-    /// Parses `packet` once and sums up every delivered slice with [`touch`].
-    /// An error is a packet the parser refuses.
+    /// Parses `packet` once and sums up every returned slice with [`touch`]. Fails if the parser
+    /// refuses the packet.
     fn pass(&mut self, packet: &[u8]) -> Result<u64, ContenderError>;
     /// Hash of the content of `packet`.
     fn content(&mut self, packet: &[u8]) -> Result<u64, ContenderError>;
 }
 
-/// What touching `slice` adds to the sum: its length, first and last byte.
+/// The value that `slice` adds to the touch: its length, first and last byte.
 #[inline]
 pub fn touch(slice: &[u8]) -> u64 {
     match (slice.first(), slice.last()) {
@@ -51,7 +50,7 @@ pub fn part(kind: u8, bytes: &[u8]) -> u64 {
     fnv1a64_more(fnv1a64(&[kind]), bytes)
 }
 
-/// Hash of a name with its value.
+/// Hash of a name and its value.
 pub fn pair(kind: u8, name: &[u8], value: &[u8]) -> u64 {
     fnv1a64_more(fnv1a64_more(part(kind, name), &[0]), value)
 }
@@ -64,7 +63,7 @@ pub struct Wire<P> {
 }
 
 impl<P: Parser> Wire<P> {
-    /// A contender without packets yet.
+    /// A contender without packets.
     pub fn new(parser: P) -> Wire<P> {
         Wire {
             parser,
@@ -106,7 +105,7 @@ impl<P: Parser> Contender for Wire<P> {
             .packets
             .get(&input)
             .ok_or(ContenderError::NotLoaded(input))?;
-        // The process was just switched in: its first passes meet cold caches.
+        // The process was just scheduled, so its first passes run with cold caches.
         for _ in 0..iterations / 16 {
             black_box(self.parser.pass(black_box(packet))?);
         }
@@ -125,7 +124,7 @@ impl<P: Parser> Contender for Wire<P> {
     }
 }
 
-/// The harness alone: hands the packet through and touches it as one slice.
+/// The harness alone: touches the packet as one slice, without parsing.
 #[derive(Debug)]
 pub struct Empty;
 
@@ -145,8 +144,7 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Content of `packet` by `parser`, after making sure that two passes
-    /// touch the same.
+    /// Content of `packet` by `parser`, after a check that two passes touch equal data.
     pub(crate) fn content<P: Parser>(mut parser: P, packet: &[u8]) -> u64 {
         assert_eq!(parser.pass(packet).unwrap(), parser.pass(packet).unwrap());
         parser.content(packet).unwrap()

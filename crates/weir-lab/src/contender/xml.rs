@@ -1,8 +1,8 @@
 //! XML contenders: quick-xml as a reader of events over a slice.
 //!
-//! The timed pass leaves entities as they stand, as that reader does unless
-//! asked, and does not look for attributes given twice; the content expands
-//! entities, so that it can be compared with parsers that always do.
+//! The timed pass does not expand entities, which is the default of that reader, and does not
+//! search for duplicate attributes. The content expands entities, so that it can be compared with
+//! parsers that always expand them.
 
 use std::fmt::Display;
 

@@ -13,9 +13,9 @@ use crate::error::{LabError, Result};
 use crate::inputs;
 use crate::protocol::Fields;
 
-/// Ending of a twin's name.
+/// Suffix of the name of a twin.
 pub const TWIN: &str = "~twin";
-/// Most cells of one experiment.
+/// Maximum number of cells of an experiment.
 pub const CELLS_MAX: usize = 4_096;
 
 /// A workload with its size filled in.
@@ -25,7 +25,7 @@ pub struct Workload {
     pub name: String,
     /// Units of work in one iteration.
     pub items: u64,
-    /// Samples of its cells in each block; none means the experiment's.
+    /// Samples of its cells in each block; `None` means those of the experiment.
     pub samples: Option<usize>,
     /// Input file by syntax.
     pub files: BTreeMap<String, PathBuf>,
@@ -42,22 +42,22 @@ pub struct Cell {
     pub workload: usize,
 }
 
-/// Everything a run goes through.
+/// All contenders, workloads and cells of a run.
 #[derive(Clone, Debug)]
 pub struct Matrix {
-    /// Contenders in file order, a twin after the rest.
+    /// Contenders in file order; a twin is last.
     pub contenders: Vec<ContenderSpec>,
-    /// Workloads in file order, sizes in theirs.
+    /// Workloads in file order, each with its sizes in order.
     pub workloads: Vec<Workload>,
     /// Cells in file order.
     pub cells: Vec<Cell>,
     /// Combinations left out, with the reason.
     pub skipped: Vec<(String, String, String)>,
-    /// Contenders left out because their program is not there.
+    /// Contenders that are left out because their program is missing.
     pub absent: Vec<Absent>,
 }
 
-/// A contender whose program is not there.
+/// A contender whose program is missing.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Absent {
     /// Its name.
@@ -66,20 +66,20 @@ pub struct Absent {
     pub needs: String,
 }
 
-/// What narrows a matrix.
+/// Restrictions of a matrix.
 #[derive(Clone, Debug, Default)]
 pub struct Narrow {
-    /// Contenders to run; none means all.
+    /// Contenders to run; empty means all.
     pub only: Vec<String>,
     /// Leaves workloads with `quick = false` out.
     pub quick: bool,
-    /// Directory of the peers: a contender that says what its program needs is
-    /// left out when that is not there, unless it was asked for by name.
+    /// Directory of the peers. If the program of a contender with `needs` is missing there, the
+    /// contender is left out, unless it was named explicitly.
     pub peers: PathBuf,
 }
 
 impl Absent {
-    /// A sentence for people.
+    /// A sentence for the user.
     pub fn line(&self) -> String {
         format!(
             "LEFT OUT: {}, whose program is not there (lab/peers/install.sh builds it; it needs {})",
@@ -89,7 +89,7 @@ impl Absent {
 }
 
 impl Narrow {
-    /// Why a contender is left out: its program is not there.
+    /// Why a contender is left out: its program is missing.
     fn missing(&self, contender: &ContenderSpec) -> Option<Absent> {
         let needs = contender.needs.clone()?;
         let program = contender.command.as_ref()?.first()?;
@@ -104,8 +104,8 @@ impl Narrow {
 }
 
 impl Matrix {
-    /// Expands `experiment`. Files are below `root`; generated inputs are
-    /// written to `generated` when they are not there yet.
+    /// Expands `experiment`. Files are below `root`; generated inputs are written to `generated` if
+    /// they do not exist there.
     pub fn expand(
         experiment: &Experiment,
         root: &Path,
@@ -221,7 +221,7 @@ impl Matrix {
         })
     }
 
-    /// What the contender of `cell` is loaded with.
+    /// The input of the contender of `cell`.
     pub fn fields(&self, cell: &Cell) -> Fields {
         let contender = self.contender(cell);
         let workload = self.workload(cell);
@@ -240,7 +240,7 @@ impl Matrix {
     }
 }
 
-/// A parameter as the protocol carries it: strings without quotes.
+/// A parameter in the form of the protocol: strings without quotes.
 fn plain(value: &toml::Value) -> String {
     value
         .as_str()

@@ -1,19 +1,18 @@
-//! References of claims: `contender@workload:metric`, where the last two may
-//! be left out.
+//! References of claims: `contender@workload:metric`, where workload and metric are optional.
 
-/// A reference, taken apart.
+/// A parsed reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Name of the contender.
     pub contender: String,
-    /// Name of the workload; none means the one the claim is at.
+    /// Name of the workload; `None` means the workload of the claim.
     pub workload: Option<String>,
     /// Name of the metric.
     pub metric: String,
 }
 
 impl Reference {
-    /// Takes `text` apart; `metric` is used when it names none.
+    /// Parses `text`; `metric` is the default metric.
     pub fn parse(text: &str, metric: &str) -> Reference {
         let (rest, metric) = text.rsplit_once(':').unwrap_or((text, metric));
         let (contender, workload) = match rest.split_once('@') {

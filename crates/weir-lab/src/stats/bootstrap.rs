@@ -1,8 +1,8 @@
 //! Percentile bootstrap of a median.
 //!
-//! Resample `values` with replacement, take the median, repeat; the interval
-//! is what the middle 95 % of those medians span (nearest rank). The draws
-//! come from a seed, so the same values give the same interval for ever.
+//! Resample `values` with replacement, take the median, repeat. The interval spans the middle 95 %
+//! of these medians (nearest rank). The draws come from a seed, so equal values always give an
+//! equal interval.
 
 use super::{median_of_mut, percentile_of_sorted, sorted};
 use crate::rng::SplitMix64;

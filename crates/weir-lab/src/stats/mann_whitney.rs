@@ -1,18 +1,18 @@
-//! Mann and Whitney's U for two lists that are not paired, and Hodges and
-//! Lehmann's shift between them with the interval that belongs to the test.
+//! The U of Mann and Whitney for two lists that are not paired, and the shift of Hodges and Lehmann
+//! between the lists, with the interval of the test.
 //!
-//! Exact without ties and up to [`EXACT_MAX`] values a list, else by the normal
-//! approximation, corrected for ties.
+//! The test is exact without ties and up to [`EXACT_MAX`] values in each list. Otherwise it is the
+//! normal approximation, corrected for ties.
 
 use super::wilcoxon::normal_tail;
 use super::{median_of_mut, sorted};
 
-/// Most values of a list for which the distribution is counted out.
+/// Maximum number of values in a list for the exact distribution.
 pub const EXACT_MAX: usize = 50;
 /// Standard deviations that leave 2.5 % beyond them.
 const NORMAL_TAIL: f64 = 1.959_963_984_540_054;
 
-/// How far the second list is from the first.
+/// The shift of the second list against the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
     /// Median of the differences of all pairs.
@@ -25,9 +25,8 @@ pub struct Shift {
     pub p: f64,
 }
 
-/// The shift from `first` to `second`; `None` when one of them is empty. With
-/// fewer than four values a list no interval reaches 95 %: it then spans all
-/// differences.
+/// The shift from `first` to `second`; `None` if one of them is empty. With fewer than four values
+/// in each list, no interval reaches 95 %; then the interval spans all differences.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -89,7 +88,7 @@ fn ties(values: &[f64]) -> f64 {
     sizes.map(|size| size * size * size - size).sum()
 }
 
-/// The share of orders of `m` and `n` values that have each U, from 0 to m n.
+/// For each U from 0 to m n, the share of the orders of `m` and `n` values that have this U.
 fn counted(m: usize, n: usize) -> Vec<f64> {
     // The number of ways is a Gaussian binomial: multiply by 1 - x^(n + i), divide by
     // 1 - x^i. Each step scales, so that the shares stay below 1.

@@ -5,11 +5,11 @@
 //! counted by their rank sum); otherwise it is the normal approximation with
 //! the tie correction and without a continuity correction, as in `SciPy`.
 
-/// Largest number of differences that is counted exactly.
+/// Maximum number of differences for the exact distribution.
 pub const EXACT_MAX: usize = 50;
 
-/// Probability, if the pairs did not differ, of a rank sum at least this far
-/// from its mean; `None` when no difference is left.
+/// Probability, if the pairs did not differ, of a rank sum at least this far from its mean; `None`
+/// if no difference is left.
 #[allow(clippy::cast_precision_loss)] // ranks of at most some thousand values
 pub fn signed_rank_p(differences: &[f64]) -> Option<f64> {
     let mut values: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();

@@ -1,5 +1,5 @@
-//! Servers that are wrong on purpose. They show that the checks see what they
-//! are for, and which client each mistake hides from.
+//! Deliberately faulty servers. They show that the checks detect stalls, and which clients do not
+//! notice each fault.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -9,17 +9,17 @@ use crate::error::{LabError, Result};
 
 use Outcome::{Good, Hangs, Some, Unasked};
 
-/// Answers on another line after which a faulty server counts as silent. It
-/// has one thread and takes events in turn, so a few would do.
+/// Answers on another connection after which a faulty server counts as silent. The server has one
+/// thread and handles events in turn, so a few answers suffice.
 const ROUNDS: u32 = 300;
 
-/// The faults by name, and what each of the columns must show.
+/// The faults by name, and the expected outcome in each column.
 ///
-/// - `stateless`: every read is taken for a whole request.
+/// - `stateless`: every read is treated as a whole request.
 /// - `edge-short-read`: edge-triggered, one short read an event.
-/// - `no-continue`: `Expect: 100-continue` is passed over.
+/// - `no-continue`: `Expect: 100-continue` is ignored.
 /// - `drop-rest`: bytes after the first request of a read are dropped.
-/// - `forget-write`: what a write did not take is forgotten.
+/// - `forget-write`: after a short write, the rest is dropped.
 /// - `accept-one`: an edge-triggered listener with one accept an event.
 pub const FAULTS: &[(&str, [Outcome; 7])] = &[
     ("none", [Good; 7]),
@@ -34,10 +34,9 @@ pub const FAULTS: &[(&str, [Outcome; 7])] = &[
     ("accept-one", [Good, Good, Good, Good, Good, Good, Some(1)]),
 ];
 
-/// What is seen of the server that `words` start. It and this thread share a CPU
-/// meanwhile: packets of one CPU arrive in the order in which they were sent,
-/// whatever connection they are of, and so the server has seen all that was
-/// sent before a question that it has answered.
+/// The outcomes of the server that `words` starts. The server and this thread share a CPU
+/// meanwhile. Packets on one CPU arrive in the order in which they were sent, over all connections.
+/// So before the server answers a question, it has received everything that was sent earlier.
 pub fn seen(name: &str, words: &[String]) -> Result<[Outcome; 7]> {
     let mask = sched_getaffinity(None).map_err(|error| LabError::io("CPU mask")(error.into()))?;
     let first = (0..CpuSet::MAX_CPU).find(|cpu| mask.is_set(*cpu));

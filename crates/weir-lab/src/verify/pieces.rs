@@ -1,17 +1,17 @@
-//! Every vector in every form in which it may arrive: the same answer.
+//! Sends every vector in every split, and expects equal answers.
 
 use super::server::{Line, Running};
 use super::vector::Vector;
 use crate::error::Result;
 
-/// How many requests are sent at once.
+/// Number of requests that are sent at once.
 const TOGETHER: [usize; 4] = [2, 3, 16, 64];
 /// Bytes of the large body.
 const LARGE_BYTES: usize = 1 << 20;
 /// A declared length that every contender refuses.
 const REFUSED_BYTES: usize = (4 << 20) + 1;
 
-/// Sends all vectors in all forms; how many answers were compared.
+/// Sends all vectors in all forms. Returns the number of compared answers.
 pub fn check(server: &mut Running, vectors: &[Vector]) -> Result<u64> {
     let mut count = 0;
     for vector in vectors {
@@ -36,7 +36,7 @@ pub fn check(server: &mut Running, vectors: &[Vector]) -> Result<u64> {
     Ok(count + large(server)? + refused(server)?)
 }
 
-/// A large body, cut in many places.
+/// A large body, cut at many positions.
 fn large(server: &mut Running) -> Result<u64> {
     let body: Vec<u8> = (0..=250).cycle().step_by(7).take(LARGE_BYTES).collect();
     let head = format!(
@@ -63,7 +63,7 @@ fn large(server: &mut Running) -> Result<u64> {
     Ok(cuts.len() as u64)
 }
 
-/// A length beyond the limit is refused before the body comes.
+/// A length over the limit is refused before the body arrives.
 fn refused(server: &mut Running) -> Result<u64> {
     let request = format!(
         "POST /bench/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {REFUSED_BYTES}\r\n\r\n"
@@ -89,8 +89,8 @@ fn refused(server: &mut Running) -> Result<u64> {
     Ok(1)
 }
 
-/// Sends pieces, each when the server has seen the one before, and compares
-/// the answers, after which there is nothing more.
+/// Sends pieces, each after the server has received the previous one, and compares the answers.
+/// After these, the server must send nothing.
 fn exchange(
     server: &mut Running,
     line: &mut Line,

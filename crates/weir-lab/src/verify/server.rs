@@ -1,8 +1,7 @@
-//! A server process, and lines to it on which nothing waits.
+//! A server process, and non-blocking connections to it.
 //!
-//! Invariant: every wait ends. A line counts as silent if it has received
-//! nothing after the server has answered on another line for a given number of
-//! times, or for a given time.
+//! Invariant: every wait ends. A connection counts as silent if it receives nothing while the
+//! server answers a given number of times on another connection, or for a given time.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,22 +12,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{LabError, Result};
 
-/// Longest wait for an answer that is certain to come.
+/// Time limit for an answer that must arrive.
 const CERTAIN: Duration = Duration::from_secs(30);
 /// Most bytes of an answer.
 const ANSWER_MAX: usize = 64 << 20;
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
-/// What the other line asks.
+/// The request on the other connection.
 const PROBE: &[u8] = b"GET /bench/json HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// When a line counts as silent.
+/// When a connection counts as silent.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// After so many answers on the other line. Enough for a server on one
-    /// thread that takes what comes in turn: it has seen all there was.
+    /// After this number of answers on the other connection. This suffices for a server with one
+    /// thread that handles events in turn: it has received everything that was sent.
     Rounds(u32),
-    /// After so many seconds, for any server.
+    /// After this number of seconds, for any server.
     Seconds(u64),
 }
 
@@ -37,14 +36,14 @@ pub enum Patience {
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its fields, names in lower case.
+    /// Its fields, with names in lower case.
     pub fields: Vec<(String, String)>,
     /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// The first field called `name`, in lower case.
+    /// The first field with this `name`, which is in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str())
@@ -61,13 +60,13 @@ pub struct Line {
 }
 
 impl Line {
-    /// Sends what the socket takes at once; how much that is.
+    /// Sends the bytes that the socket accepts at once. Returns their number.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
-        // A server that has closed the connection shows as silence.
+        // A server that has closed the connection appears as silent.
         self.stream.write(bytes).unwrap_or(0)
     }
 
-    /// Reads what is there; whether anything was.
+    /// Reads the available bytes. Returns whether there were any.
     fn pull(&mut self) -> bool {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => {
@@ -88,7 +87,7 @@ impl Line {
         }
     }
 
-    /// Takes the answer at the start of what came, if it is whole.
+    /// Removes the answer at the start of the received bytes, if it is complete.
     fn take(&mut self) -> Option<Answer> {
         let end = self.input.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(self.input.get(..end)?).into_owned();
@@ -110,7 +109,7 @@ impl Line {
         })
     }
 
-    /// Whether something came that was not taken.
+    /// Whether unread bytes were received.
     pub fn has_more(&self) -> bool {
         !self.input.is_empty()
     }
@@ -121,7 +120,7 @@ impl Line {
 pub struct Running {
     name: String,
     child: Child,
-    /// Kept open, or the server could not speak any more.
+    /// Kept open, because the server could not write to a closed pipe.
     _output: Option<BufReader<ChildStdout>>,
     address: SocketAddr,
     patience: Patience,
@@ -129,8 +128,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a server, in whose words `{port}` is 0, and which says on its
-    /// standard output where it is `listening on`.
+    /// Starts a server. In its words, `{port}` is replaced by 0, and the server prints its address
+    /// after `listening on` to standard output.
     pub fn start(name: &str, words: &[String], patience: Patience) -> Result<Running> {
         let complain = |what: &str| LabError::contender(name, what);
         let words: Vec<String> = words.iter().map(|w| w.replace("{port}", "0")).collect();
@@ -174,13 +173,13 @@ impl Running {
         Ok(server)
     }
 
-    /// A complaint about it.
+    /// An error of this server.
     pub fn complain(&self, what: impl Into<String>) -> LabError {
         LabError::contender(&self.name, what)
     }
 
-    /// A new connection, on which one request was answered already: the server
-    /// has accepted it, and what is sent next is seen in the order of sending.
+    /// A new connection on which one request was answered already. So the server has accepted the
+    /// connection, and receives further bytes in the order of sending.
     pub fn connect(&mut self) -> Result<Line> {
         let mut line = self.connect_only()?;
         self.send(&mut line, PROBE)?;
@@ -207,8 +206,8 @@ impl Running {
         })
     }
 
-    /// Returns when the server has dealt with what it was sent before, as far as
-    /// it will: it has answered on another line, twice.
+    /// Returns when the server has handled all earlier bytes as far as it will: it has answered
+    /// twice on another connection.
     pub fn settle(&mut self) -> Result<()> {
         for _ in 0..2 {
             let sent = self.probe.write_all(PROBE);
@@ -226,8 +225,8 @@ impl Running {
         Ok(())
     }
 
-    /// Repeats `step` until it gives a value; `None` when it has not moved for
-    /// longer than patience allows. `step` says whether it has moved.
+    /// Repeats `step` until it returns a value. Returns `None` after a time without progress.
+    /// `step` reports progress.
     fn until<T>(&mut self, mut step: impl FnMut() -> (bool, Option<T>)) -> Result<Option<T>> {
         let (mut rounds, mut moved) = (0, Instant::now());
         loop {
@@ -251,7 +250,7 @@ impl Running {
         }
     }
 
-    /// Sends all of `bytes`; whether the server took them.
+    /// Sends all of `bytes`. Returns whether the server accepted them.
     pub fn send(&mut self, line: &mut Line, bytes: &[u8]) -> Result<bool> {
         let mut sent = 0;
         let done = self.until(|| {
@@ -263,7 +262,7 @@ impl Running {
         Ok(done.is_some())
     }
 
-    /// The next answer, whatever its status; `None`: there is none.
+    /// The next answer, whatever its status; `None` if there is none.
     pub fn next(&mut self, line: &mut Line) -> Result<Option<Answer>> {
         self.until(|| match line.take() {
             Some(answer) => (true, Some(answer)),
@@ -281,12 +280,12 @@ impl Running {
         }
     }
 
-    /// Stops the process, so that what is sent meanwhile is there at once.
+    /// Stops the process, so that bytes that are sent meanwhile arrive at once.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub fn thaw(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -303,7 +302,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // What is already gone need not end.
+        // A process that has already ended cannot be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

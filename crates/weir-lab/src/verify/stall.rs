@@ -1,4 +1,4 @@
-//! Request patterns under which a server stalls that works with a browser.
+//! Request patterns under which a faulty server stalls, although it works with a browser.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// All patterns. Each needs a server of its own.
+/// All patterns. Each needs a separate server.
 pub const COLUMNS: [(&str, Check); 7] = [
     ("one write", one_write),
     ("head, then body", head_then_body),
@@ -85,7 +85,7 @@ fn head_then_body(server: &mut Running) -> Result<Outcome> {
     echo(server, &mut line, 50)
 }
 
-/// Sends in one write more than the server reads at once.
+/// Sends more in one write than the server reads at once.
 fn large_write(server: &mut Running) -> Result<Outcome> {
     let mut line = server.connect()?;
     server.freeze()?;

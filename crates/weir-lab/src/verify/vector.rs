@@ -1,5 +1,5 @@
-//! What is sent to a contender, and what must come back: the form of
-//! `lab/peers/bench.txt`, which explains itself.
+//! Requests to a contender and the expected answers, in the form of `lab/peers/bench.txt`, which
+//! describes itself.
 
 use std::io::{Read, Write};
 
@@ -12,13 +12,13 @@ use crate::error::{LabError, Result};
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 7;
-/// Most bytes that an answer may inflate to.
+/// Maximum number of bytes of an inflated answer.
 const PLAIN_MAX: u64 = 64 << 20;
 
 /// A request and its answer.
 #[derive(Clone, Debug)]
 pub struct Vector {
-    /// Its first line, for people.
+    /// Its first line, as a title.
     pub name: String,
     /// The bytes of the request.
     pub request: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Vector {
     pub media_type: String,
     /// Its body, inflated.
     pub body: Vec<u8>,
-    /// The field `allow` it must have.
+    /// The expected value of the field `allow`.
     pub allow: Option<String>,
     /// Whether bodies are deflated.
     pub deflated: bool,
@@ -129,7 +129,7 @@ fn one(lines: &[&str]) -> Option<Vector> {
     })
 }
 
-/// A time as HTTP writes it: `Fri, 20 Nov 2026 15:42:38 GMT`.
+/// A time in the format of HTTP: `Fri, 20 Nov 2026 15:42:38 GMT`.
 fn is_date(text: &str) -> bool {
     let form = "Aaa, 00 Aaa 0000 00:00:00 GMT";
     text.len() == form.len()
@@ -142,7 +142,7 @@ fn is_date(text: &str) -> bool {
 }
 
 impl Vector {
-    /// What is wrong with an answer; `None`: nothing.
+    /// The error of an answer; `None` if it is correct.
     pub fn complaint(&self, answer: &Answer) -> Option<String> {
         if answer.status != self.status {
             return Some(format!("status {}", answer.status));

@@ -1,4 +1,4 @@
-//! What it costs to deploy modules, and to have many of them.
+//! The cost of deploying modules, and of having many modules.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,14 +12,13 @@ use crate::contender::store::{failed, options, remove, scratch};
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Makes `topics` topics, each with a module of its own: `program` with a
-/// custom section that tells it apart. Reports `cpu_per_kib` (of module,
-/// nanoseconds) and `bytes_per_topic` (resident, after all are made, above
-/// what an empty store had).
+/// Creates `topics` topics, each with a different module: `program` with a custom section that
+/// makes it unique. Reports `cpu_per_kib` (nanoseconds for each KiB of module) and
+/// `bytes_per_topic` (resident bytes for each topic, above those of an empty store).
 #[derive(Debug, Default)]
 pub struct Deploy {
     inputs: BTreeMap<usize, (String, usize, PathBuf)>,
-    /// Modules made so far: what was compiled once is not compiled again.
+    /// Number of modules so far, because a module that was compiled once is not compiled again.
     made: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What a hostile module costs: wall time of one intention at default fuel,
-//! and what writers, readers and listeners of another topic notice.
+//! The cost of a hostile module: wall time of one intention at the default fuel, and the effect on
+//! writers, readers and listeners of another topic.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,22 +16,22 @@ use crate::contender::store::{durability, failed, options, remove, scratch};
 use crate::contender::{Contender, ContenderError, optional, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Topic of the hostile module, and of its neighbour.
+/// Topics of the hostile module and of its neighbour.
 const BAD: &str = "bad";
 const GOOD: &str = "good";
 
-/// What a hostile module consists of beside its memory.
+/// The parts of a hostile module except its memory.
 #[derive(Default)]
 struct Parts {
     functions: String,
-    /// What the memory begins with, and the arguments of the topic.
+    /// The initial memory, and the arguments of the topic.
     data: String,
     args: String,
     init: &'static str,
     body: &'static str,
 }
 
-/// Entries of the state of `lookup`, and of `undo`, whose values are large.
+/// Entries of the state for `lookup`, and for `undo`, whose values are large.
 const LOOKUP_INIT: &str = "(local $n i32) (loop $l
     (i32.store (i32.const 0) (i32.mul (local.get $n) (i32.const 0x9e3779b1)))
     (call $state_put (i32.const 0) (i32.const 64) (i32.const 0) (i32.const 8))
@@ -43,7 +43,7 @@ const UNDO_INIT: &str = "(local $n i32) (loop $l
     (local.set $n (i32.add (local.get $n) (i32.const 1)))
     (br_if $l (i32.lt_u (local.get $n) (i32.const 1000)))) (i32.const 0)";
 
-/// What `weir_apply` of a module of this kind does.
+/// The body of `weir_apply` in a module of this kind.
 fn calls(kind: &str) -> Option<Parts> {
     let mut parts = Parts::default();
     parts.body = match kind {
@@ -106,7 +106,7 @@ fn calls(kind: &str) -> Option<Parts> {
     Some(parts)
 }
 
-/// What makes a compiler slow, as much of it as is accepted.
+/// Code that is slow to compile, as large as the limits allow.
 fn bomb(kind: &str) -> Option<Parts> {
     let function = |locals: &str, body: &str| format!("(func (local {locals}) {body})");
     let functions = match kind {
@@ -129,7 +129,7 @@ fn bomb(kind: &str) -> Option<Parts> {
     })
 }
 
-/// A module that means harm, and the arguments of its topic.
+/// A hostile module, and the arguments of its topic.
 fn hostile(kind: &str) -> Result<(Vec<u8>, String), ContenderError> {
     let parts = calls(kind).or_else(|| bomb(kind));
     let parts = parts.ok_or(ContenderError::Parameter("kind"))?;
@@ -164,11 +164,13 @@ fn hostile(kind: &str) -> Result<(Vec<u8>, String), ContenderError> {
     Ok((wat::parse_str(text).map_err(failed)?, args))
 }
 
-/// Sends intentions to a hostile module, one after the other; each ends with ERROR, and `wall` is the time of one.
-/// A `bomb` is deployed instead, a new one each time. With `neighbour = "put"`, `"get"` or `"listen"`, the time is
-/// that of an operation on a plain topic, while `writers` threads (default 1) send to the hostile module: a put, a
-/// look-up of a key, or a put until a listener has its record. `worst` is the slowest. With `kind = "none"` nobody
-/// is hostile.
+/// Sends intentions to a hostile module, one after the other. Each ends with ERROR, and `wall` is
+/// the time of one intention. A `bomb` is deployed instead, a new one each time.
+///
+/// With `neighbour = "put"`, `"get"` or `"listen"`, the time is that of an operation on a plain
+/// topic: a put, a look-up of a key, or a put until a listener has its record. Meanwhile `writers`
+/// threads (default 1) send to the hostile module. `worst` is the slowest operation. With `kind =
+/// "none"` there is no hostile module.
 #[derive(Debug, Default)]
 pub struct Hostile {
     inputs: BTreeMap<usize, Input>,
@@ -183,11 +185,11 @@ struct Input {
     messages: u64,
     durability: weir::Durability,
     path: PathBuf,
-    /// Bombs made so far: no two are alike.
+    /// Number of bombs so far, because each bomb must be different.
     bombs: AtomicUsize,
 }
 
-/// What the neighbour does.
+/// The operation of the neighbour.
 #[derive(Clone, Copy, Debug)]
 enum Neighbour {
     Put,
@@ -208,7 +210,7 @@ impl std::str::FromStr for Neighbour {
     }
 }
 
-/// Waits until the listener has a record, and passes over it.
+/// Waits until the listener has a record, and skips the record.
 fn delivered(listener: &mut TopicReader) -> Result<(), ContenderError> {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
@@ -221,7 +223,7 @@ fn delivered(listener: &mut TopicReader) -> Result<(), ContenderError> {
     }
 }
 
-/// Puts one message; whether it was VALID, and how long it took.
+/// Puts one message. Returns whether it was VALID, and its duration.
 fn put(weir: &Weir, topic: &str) -> Result<(bool, u64), ContenderError> {
     let start = wall_ns();
     let put = Operation::Put {
@@ -243,7 +245,7 @@ impl Input {
         self.kind.starts_with("bomb")
     }
 
-    /// One hostile act, and how long it took.
+    /// Sends one hostile intention, and returns its duration.
     fn attack(&self, weir: &Weir, code: &[u8]) -> Result<u64, ContenderError> {
         if self.is_bomb() {
             let number = self.bombs.fetch_add(1, Ordering::Relaxed);
@@ -297,7 +299,7 @@ impl Input {
         })
     }
 
-    /// Times of what the neighbour does while the hostile topic is kept busy.
+    /// Durations of the operations of the neighbour while the hostile topic is kept busy.
     fn beside(
         &self,
         weir: &Weir,
@@ -310,7 +312,7 @@ impl Input {
         };
         let writers = if self.kind == "none" { 0 } else { self.writers };
         let done = AtomicBool::new(false);
-        // The neighbour begins when every writer has had an answer.
+        // The neighbour begins when every writer has received an answer.
         let busy = Barrier::new(writers + 1);
         std::thread::scope(|scope| {
             let attack = || {
@@ -336,7 +338,7 @@ impl Input {
     }
 }
 
-/// Times of `messages` operations of one neighbour.
+/// Durations of `messages` operations of one neighbour.
 fn calm(weir: &Weir, neighbour: Neighbour, messages: u64) -> Result<Vec<u64>, ContenderError> {
     let good = weir.topic(GOOD).map_err(failed)?;
     good.put("k", [7; 100]).map_err(failed)?;
@@ -427,7 +429,7 @@ mod tests {
 
     use super::*;
 
-    /// A call that ends for another reason than its fuel measures nothing.
+    /// A call that ends for another reason than lack of fuel is no valid measurement.
     #[test]
     fn json_is_looked_through_until_the_fuel_ends() {
         let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Writes to a topic under a program, all answers awaited.
+//! Writes to a topic with a program, until all answers have arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use crate::rng::SplitMix64;
 
 /// Bytes of an account of `balance`.
 const ACCOUNT_BYTES: usize = 32;
-/// Puts of a call while the state is filled.
+/// Puts in one call while the state is filled.
 const FILL_BATCH: usize = 1_000;
 
-/// What the puts look like. Key n is the same in every form, so a plain topic
-/// and one under a program get the same bytes.
+/// The form of the puts. Key n is equal in every form, so a plain topic and a topic with a program
+/// get equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// 100 random bytes under a key of 20.
@@ -30,9 +30,9 @@ enum Form {
     Transfer,
 }
 
-/// One producer puts `messages` messages, `batch` a call, with at most
-/// `window` calls unanswered, into a topic whose program is `program`, after
-/// it has got one put for each of `entries` keys. Reports `fuel`.
+/// One producer puts `messages` messages into a topic with the program `program`: `batch` in a
+/// call, with at most `window` unanswered calls. Before, the topic gets one put for each of
+/// `entries` keys. Reports `fuel`.
 #[derive(Debug, Default)]
 pub struct ProgramPut {
     inputs: BTreeMap<usize, Input>,
@@ -50,7 +50,7 @@ struct Input {
     path: PathBuf,
 }
 
-/// Key and value of every put, made before the clock starts.
+/// Key and value of every put, created before the clock starts.
 struct Puts {
     keys: Vec<u8>,
     key_bytes: usize,
@@ -90,7 +90,7 @@ impl Input {
         Ok(read)
     }
 
-    /// `count` puts; key n is that of entry n, in turn and scattered.
+    /// Creates `count` puts. Key n is that of entry n, in scattered order.
     fn puts(&self, count: usize, scattered: bool) -> Puts {
         let mut rng = SplitMix64::new(7);
         let mut puts = Puts {
@@ -158,7 +158,7 @@ impl Puts {
     }
 }
 
-/// Puts all of it; the fuel that was used.
+/// Puts all messages. Returns the used fuel.
 fn put(weir: &Weir, puts: &Puts, batch: usize, window: usize) -> Result<u64, ContenderError> {
     let mut fuel = 0;
     let mut waiting: VecDeque<Proposal> = VecDeque::with_capacity(window);
@@ -180,7 +180,7 @@ fn put(weir: &Weir, puts: &Puts, batch: usize, window: usize) -> Result<u64, Con
     Ok(fuel)
 }
 
-/// Waits for an answer; anything but VALID is an error here.
+/// Waits for an answer. Any verdict other than VALID is an error here.
 fn settle(proposal: Proposal) -> Result<u64, ContenderError> {
     let outcomes = proposal.wait().map_err(failed)?;
     let mut fuel = 0;

@@ -1,5 +1,5 @@
-//! What a connection costs that does nothing: resident memory of the server
-//! while many are open, each of which has been answered once.
+//! The cost of an idle connection: resident memory of the server while many connections are open,
+//! each of which has been answered once.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -14,34 +14,34 @@ use crate::contender::store::failed;
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Connections that have come and gone before the first figure is taken, so
-/// that what the server makes once is made.
+/// Connections that are opened and closed before the first figure, so that one-time allocations of
+/// the server are not counted.
 const BEFORE: usize = 64;
-/// Most bytes of an answer.
+/// Maximum bytes of an answer.
 const ANSWER_MAX: usize = 64 << 10;
-/// Descriptors that a process needs besides its connections.
+/// File descriptors that a process needs besides its connections.
 const SPARE: u64 = 256;
 
-/// `connections` connections to `port` (`http` or `native`), idle behind their
-/// first answer. Reports `bytes_each` (what the server's resident memory grew by,
-/// for each) and `server_rss` (bytes).
+/// `connections` connections to `port` (`http` or `native`) that are idle after their first answer.
+/// Reports `bytes_each` (growth of the resident memory of the server for each connection) and
+/// `server_rss` (bytes).
 #[derive(Debug, Default)]
 pub struct Idle {
     inputs: BTreeMap<usize, One>,
 }
 
-/// A server for each input: what one kind of connection leaves behind must not
-/// serve another.
+/// One server for each input, so that memory from one kind of connection is not reused by another.
 #[derive(Debug)]
 struct One {
     server: Server,
     http: bool,
     connections: usize,
-    /// Resident bytes before there was a connection.
+    /// Resident bytes before the first connection.
     base: u64,
 }
 
-/// Lets this process and its children open as many connections.
+/// Raises the limit of descriptors, so that this process and its children can open as many
+/// connections.
 fn allow(connections: usize) -> Result<(), ContenderError> {
     let need = connections as u64 + SPARE;
     let limit = getrlimit(Resource::Nofile);
@@ -84,7 +84,7 @@ impl One {
         Ok(one)
     }
 
-    /// Opens so many connections, each after its first answer.
+    /// Opens this number of connections, each until after its first answer.
     fn open(&self, count: usize) -> Result<Vec<TcpStream>, ContenderError> {
         let mut open = Vec::with_capacity(count);
         for _ in 0..count {
@@ -137,7 +137,7 @@ content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
         self.server.signal(Signal::CONT)?;
         let (cpu, wall) = (process_cpu_ns(), wall_ns());
         let mut open = self.open(count)?;
-        // After this, every other connection rests.
+        // From here on, all other connections are idle.
         if let (true, Some(first)) = (self.http, open.first_mut()) {
             self.ask(first)?;
         }

@@ -1,10 +1,9 @@
-//! Writes of one client beside many that read pages over HTTP/1.
+//! Writes of one client beside many clients that read pages over HTTP/1.
 //!
-//! One thread puts records over the native port, one after the other, each
-//! synced; one drives all readers through epoll, at a lower priority, so that the
-//! client's own work is not what the writes wait for. A reader asks for the next
-//! page of a topic, takes the answer whole, and asks again: at a fixed rate of
-//! all readers together, or at once.
+//! One thread puts records over the native port, one after the other, each synced. Another thread
+//! drives all readers through epoll, at a lower priority, so that the writes do not wait for the
+//! work of the client. A reader requests the next page of a topic, reads the whole answer, and
+//! requests again: at a fixed rate for all readers together, or at once.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -31,19 +30,18 @@ const RECORDS: u64 = 10_000;
 const PAGE_RECORDS: u64 = 100;
 /// Bytes of a record's value.
 const VALUE_BYTES: usize = 100;
-/// Bytes taken from a reader at once.
+/// Bytes read from a reader's connection at once.
 const READ_BYTES: usize = 64 << 10;
-/// Longest head of an answer, bytes.
+/// Maximum bytes of the head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Longest wait for events; then the writer is looked at again.
+/// Maximum time to wait for events before the writer is checked again.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How much less than the writer the readers' thread weighs.
+/// Nice value of the thread of the readers, above that of the writer.
 const NICE: i32 = 10;
 
-/// `puts` writes beside `readers` connections that read `rate` pages a second
-/// together, or as many as they can for a rate of 0. Reports `p50`, `p99` and
-/// `worst` (nanoseconds a write), `pages` (a second) and `server_us` (CPU of the
-/// server, microseconds a page).
+/// `puts` writes beside `readers` connections. These read `rate` pages a second together, or as
+/// fast as possible if `rate` is 0. Reports `p50`, `p99` and `worst` (nanoseconds a write), `pages`
+/// (a second) and `server_us` (CPU of the server, microseconds a page).
 #[derive(Debug, Default)]
 pub struct Readers {
     inputs: BTreeMap<usize, Load>,
@@ -60,9 +58,9 @@ struct Load {
 
 struct Reader {
     stream: TcpStream,
-    /// The head of the answer, as far as it has come.
+    /// The received part of the head of the answer.
     head: Vec<u8>,
-    /// Bytes of the body that are to come; none: the head is not complete.
+    /// Remaining bytes of the body; `None` while the head is incomplete.
     body: Option<u64>,
     busy: bool,
     page: u64,
@@ -79,7 +77,7 @@ impl Reader {
             busy: false,
             page: number % (RECORDS / PAGE_RECORDS),
         };
-        // A connection without a request is closed when many others are opened.
+        // The server closes a connection without a request when many others are opened.
         reader.ask()?;
         let mut buffer = vec![0; READ_BYTES];
         while !reader.take(&mut buffer)? {}
@@ -87,7 +85,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Asks for the next page. A request fits the buffer of an idle connection.
+    /// Requests the next page. A request fits the buffer of an idle connection.
     fn ask(&mut self) -> Result<(), ContenderError> {
         let after = self.page * PAGE_RECORDS;
         self.page = (self.page + 1) % (RECORDS / PAGE_RECORDS);
@@ -98,7 +96,7 @@ impl Reader {
         self.stream.write_all(request.as_bytes()).map_err(failed)
     }
 
-    /// Takes what is there. Returns whether the answer is complete.
+    /// Reads the available bytes. Returns whether the answer is complete.
     fn take(&mut self, buffer: &mut [u8]) -> Result<bool, ContenderError> {
         let read = match self.stream.read(buffer) {
             Ok(0) => return Err(failed("the server ended a reader")),
@@ -143,9 +141,9 @@ impl Reader {
     }
 }
 
-/// Reads until `done`. Pages that were read.
+/// Reads until `done`. Returns the number of pages.
 fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64, ContenderError> {
-    // Of this thread alone, on Linux.
+    // On Linux, this sets the priority of only this thread.
     setpriority_process(None, NICE).map_err(failed)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
     for (number, reader) in (0..).zip(readers.iter_mut()) {
@@ -165,7 +163,7 @@ fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64,
             let due = |turn: u64| start + turn * 1_000_000_000 / rate;
             while due(turn) <= wall_ns() {
                 let place = usize::try_from(turn % count).unwrap_or_default();
-                // One that still waits for its page misses its turn.
+                // A reader that still waits for its page skips its turn.
                 if let Some(reader) = readers.get_mut(place).filter(|reader| !reader.busy) {
                     reader.ask()?;
                 }
@@ -191,7 +189,7 @@ fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64,
     Ok(pages)
 }
 
-/// Puts records one after the other; nanoseconds each of them took.
+/// Puts records one after the other. Returns the nanoseconds of each.
 fn write_all(weir: &Weir, puts: u64, id: u64) -> Result<Vec<u64>, ContenderError> {
     let mut client = [9; 16];
     client
@@ -219,7 +217,7 @@ fn write_all(weir: &Weir, puts: u64, id: u64) -> Result<Vec<u64>, ContenderError
 }
 
 impl Readers {
-    /// Makes both topics, and fills the one that is read.
+    /// Creates both topics, and fills the one that is read.
     fn fill(server: &Server) -> Result<(), ContenderError> {
         let weir = Weir::connect(&server.url).map_err(failed)?;
         for name in [READ, WRITTEN] {

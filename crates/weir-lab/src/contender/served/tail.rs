@@ -1,9 +1,8 @@
 //! Many listeners of one topic over server-sent events, at a steady rate.
 //!
-//! One thread writes over the native port at the moments that are due; one
-//! reads all listeners through epoll. A record holds the moment at which it
-//! was due, so the backlog of a listener when a read returns is how late
-//! the newest record in it came: waiting for the writer counts.
+//! One thread writes over the native port when a record is due. Another thread reads all listeners
+//! through epoll. A record contains the time at which it was due. So when a read returns, the age
+//! of its newest record is the lag of the listener, including the delay of the writer.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -21,18 +20,18 @@ use crate::contender::store::failed;
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Bytes taken from a listener at once.
+/// Bytes read from a listener's connection at once.
 const READ_BYTES: usize = 256 << 10;
-/// Digits of a moment, between two `@`.
+/// Digits of a time, between two `@`.
 const DIGITS: usize = 20;
 /// Bytes of a record's value.
 const VALUE_BYTES: usize = 100;
-/// A run in which nothing arrives for so long has failed.
+/// A run fails if nothing arrives for this time.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// `listeners` listeners, `messages` records at `rate` a second. Reports
-/// `worst_ms` (the latest record of all listeners), `p99_ms` (of the reads),
-/// `server_rss` (bytes, at most), `server_us` (a delivery).
+/// `listeners` listeners, and `messages` records at `rate` a second. Reports `worst_ms` (the
+/// largest lag of all listeners), `p99_ms` (of the reads), `server_rss` (maximum, bytes) and
+/// `server_us` (microseconds for each delivery).
 #[derive(Debug, Default)]
 pub struct Tail {
     inputs: BTreeMap<usize, Load>,
@@ -49,7 +48,7 @@ struct Load {
 
 struct Listener {
     stream: TcpStream,
-    /// The end of the last read, which may be half a record.
+    /// The end of the last read, which may be an incomplete record.
     rest: Vec<u8>,
     seen: u64,
 }
@@ -64,7 +63,7 @@ impl Listener {
         .map_err(failed)?;
         let mut head = Vec::new();
         let mut byte = [0];
-        // Byte by byte, so that nothing after the head is taken.
+        // Reads byte by byte, so that nothing after the head is consumed.
         while !head.ends_with(b"\r\n\r\n") {
             stream.read_exact(&mut byte).map_err(failed)?;
             head.extend_from_slice(&byte);
@@ -80,7 +79,7 @@ impl Listener {
         })
     }
 
-    /// Takes what is there; nanoseconds by which the newest record was late.
+    /// Reads the available bytes. Returns the lag of the newest record in nanoseconds.
     fn take(&mut self, buffer: &mut [u8]) -> Result<Option<u64>, ContenderError> {
         let read = match self.stream.read(buffer) {
             Ok(0) => return Err(failed("the server ended a tail")),
@@ -120,7 +119,7 @@ impl Listener {
     }
 }
 
-/// Writes `load.messages` records at the moments they are due.
+/// Writes `load.messages` records when they are due.
 fn write_all(weir: &Weir, topic: &str, load: Load, id: u64) -> Result<(), ContenderError> {
     let mut client = [7; 16];
     client
@@ -152,8 +151,7 @@ fn write_all(weir: &Weir, topic: &str, load: Load, id: u64) -> Result<(), Conten
     Ok(())
 }
 
-/// Reads until every listener has seen every record; how late the newest
-/// record of each read was.
+/// Reads until every listener has every record. Returns the lag of the newest record of each read.
 fn read_all(listeners: &mut [Listener], messages: u64) -> Result<Vec<u64>, ContenderError> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
     for (number, listener) in (0..).zip(listeners.iter()) {

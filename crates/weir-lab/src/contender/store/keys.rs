@@ -1,4 +1,4 @@
-//! What a million keys cost in memory.
+//! The memory use of a million keys.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,9 +11,8 @@ use super::{Load, TOPIC, failed, put_all, remove, scratch};
 use crate::contender::{Contender, ContenderError};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Puts each message of a load under a key of its own, 20 bytes long, and
-/// reports `rss` (what is resident once all are answered), `rss_peak` and
-/// `rss_before`, bytes.
+/// Puts each message of a load under a separate key of 20 bytes. Reports `rss` (resident bytes
+/// after all answers), `rss_peak` and `rss_before`, in bytes.
 #[derive(Debug, Default)]
 pub struct Keys {
     inputs: BTreeMap<usize, (Load, PathBuf)>,
@@ -24,7 +23,7 @@ fn key(number: u64, into: &mut Vec<u8>) {
     into.extend_from_slice(format!("{number:020}").as_bytes());
 }
 
-/// A field of this process's status, bytes.
+/// A field of the status of this process, in bytes.
 pub fn status(name: &str) -> u64 {
     status_in(
         &fs::read_to_string("/proc/self/status").unwrap_or_default(),
@@ -32,7 +31,7 @@ pub fn status(name: &str) -> u64 {
     )
 }
 
-/// A field of the status of a process, bytes.
+/// A field of the status of a process, in bytes.
 pub fn status_in(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kibibytes =
@@ -111,7 +110,7 @@ mod tests {
 
     #[test]
     fn memory_is_read_and_keys_have_twenty_bytes() {
-        // One reading: between two of them other tests grow the process.
+        // A single reading, because other tests grow the process between two readings.
         let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
         assert!(status_in(&text, "VmRSS") > 1_000_000);
         assert!(status_in(&text, "VmHWM") >= status_in(&text, "VmRSS"));

@@ -1,5 +1,4 @@
-//! Reading a topic from its first record: what a listener does that starts
-//! from the beginning.
+//! Reading a topic from its first record, as a listener from the start does.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,8 +12,8 @@ use crate::contender::wire::{part, touch};
 use crate::contender::{Contender, ContenderError};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Listens to the messages of a [`Load`], which are put once when the input is
-/// first used. Every record's value is touched.
+/// Listens to the messages of a [`Load`], which are put once, when the input is first used. The
+/// value of every record is touched.
 #[derive(Debug, Default)]
 pub struct Listen {
     inputs: BTreeMap<usize, (Load, PathBuf, Option<Weir>)>,

@@ -1,8 +1,7 @@
 //! Opening a store whose process was killed.
 //!
-//! The image is made by a child of its own that puts the messages, gets every
-//! answer, and aborts without closing. Each iteration opens a fresh copy of
-//! the image; only the opening is timed.
+//! A child process creates the image: it puts the messages, receives every answer, and aborts
+//! without closing. Each iteration opens a fresh copy of the image; only the open is timed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +16,7 @@ use crate::clock::Stopwatch;
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Opens images of killed stores. Reports their `file_bytes`.
+/// Opens images of killed stores. Reports `file_bytes` of the image.
 #[derive(Debug, Default)]
 pub struct Open {
     inputs: BTreeMap<usize, Image>,
@@ -31,7 +30,7 @@ struct Image {
     made: bool,
 }
 
-/// What one opening took and found.
+/// Duration and result of one open.
 struct Opened {
     wall_ns: u64,
     cpu_ns: u64,
@@ -44,7 +43,7 @@ impl Image {
         self.path.with_extension("image")
     }
 
-    /// Makes the image, once.
+    /// Creates the image once.
     fn make(&mut self) -> Result<(), ContenderError> {
         if self.made {
             return Ok(());
@@ -89,7 +88,7 @@ impl Image {
     }
 }
 
-/// Copies a directory tree; bytes copied.
+/// Copies a directory tree. Returns the copied bytes.
 fn copy(from: &Path, to: &Path) -> std::io::Result<u64> {
     fs::create_dir_all(to)?;
     let mut bytes = 0;
@@ -127,7 +126,7 @@ impl Contender for Open {
             .get_mut(&input)
             .ok_or(ContenderError::NotLoaded(input))?;
         let records = image.open()?.records;
-        // One record made the topic.
+        // One record is the CREATE of the topic.
         if records != image.load.messages + 1 {
             let what = format!(
                 "{records} records after {} acknowledged puts",
@@ -169,8 +168,8 @@ impl Drop for Open {
     }
 }
 
-/// Puts a load into the directory `store` and ends the process without
-/// closing it. No snapshot is made on the way.
+/// Puts a load into the directory `store` and ends the process without closing the store. No
+/// snapshot is written meanwhile.
 #[derive(Debug, Default)]
 pub struct Crash {
     input: Option<(Load, Durability, PathBuf)>,

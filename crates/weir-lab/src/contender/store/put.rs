@@ -1,4 +1,4 @@
-//! Putting messages into a fresh store, all answers awaited.
+//! Puts messages into a new store, until all answers have arrived.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Put {
     inputs: BTreeMap<usize, (Load, Durability, PathBuf)>,
 }
 
-/// A fresh store in `path` with the topic of the lab.
+/// A new store in `path` with the topic of the lab.
 pub(super) fn fresh(path: &Path, durability: Durability) -> Result<Weir, ContenderError> {
     remove(path)?;
     let weir = Weir::open_with(path, &options(durability)).map_err(failed)?;
@@ -87,7 +87,7 @@ impl Contender for Put {
 impl Drop for Put {
     fn drop(&mut self) {
         for (_, _, path) in self.inputs.values() {
-            // Scratch: what cannot be removed is only in the way of nobody.
+            // Scratch files that cannot be removed do no harm.
             let _ = remove(path);
         }
     }
