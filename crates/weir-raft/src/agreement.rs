@@ -1,10 +1,11 @@
-//! Compares what this node has applied with the leader, and has it repaired if it differs.
+//! Compares the applied state of this node with that of the leader, and requests a repair if they
+//! differ.
 //!
-//! Nodes that apply one log have one state. A node that does not, because of a fault of its memory,
-//! its disk or a program, would answer reads with another history and could come to lead.
+//! Nodes that apply one log have one state. A fault of memory, disk or a program can make the state
+//! of a node differ. Such a node would return wrong reads, and could be elected leader.
 //!
-//! Invariants: what was found stays until the state was replaced, or the process ends; a state is only
-//! replaced if a majority has another one.
+//! Invariants: a divergence that was found is reported until the state is replaced or the process
+//! ends; a state is replaced only if a majority has a different state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +25,7 @@ use crate::wire::Agreement;
 /// Pause between two comparisons.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether this node has another state than a leader had, and how often it was repaired.
+/// Whether the state of this node differs from that of a leader, and how often it was repaired.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Diverged(Arc<(AtomicBool, AtomicU64)>);
 
@@ -47,8 +48,8 @@ impl Diverged {
     }
 }
 
-/// Compares the newest digest, which `sample` gives with its entry, with that of the leader, again
-/// and again.
+/// Repeatedly compares the newest digest, which `sample` returns with its entry, with that of the
+/// leader.
 pub(crate) async fn watch(
     sample: impl Fn() -> Option<(LogIndex, Digest)>,
     raft: Raft<Types, StateMachine>,
@@ -67,7 +68,7 @@ pub(crate) async fn watch(
         let Some((leader, mut peer)) = leader(&raft, &peers, known.take()) else {
             continue;
         };
-        // A leader that cannot be reached is asked again.
+        // An unreachable leader is asked again in the next round.
         let Ok(agreement) = peer.compare(index, digest).await else {
             continue;
         };
@@ -98,7 +99,8 @@ pub(crate) async fn watch(
     }
 }
 
-/// Whether a majority of the voters, the leader among them, has another state than this node.
+/// Whether a majority of the voters, including the leader, has a state that differs from that of
+/// this node.
 async fn is_outvoted(
     index: LogIndex,
     digest: Digest,
@@ -122,7 +124,7 @@ async fn is_outvoted(
     differing * 2 > voters.len()
 }
 
-/// A client for the leader, if there is one and this node is another.
+/// A client for the leader, if a leader is known and is another node.
 fn leader(
     raft: &Raft<Types, StateMachine>,
     peers: &Peers,

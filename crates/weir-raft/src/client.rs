@@ -1,7 +1,7 @@
-//! Requests to a peer over connections of our own.
+//! Requests to a peer over connections that this node opens.
 //!
-//! Each use of a peer (appends, heartbeats, votes) has a connection of its own, so
-//! that none waits for another. A connection on which anything fails is dropped.
+//! Each use of a peer (appends, heartbeats, votes) has its own connection, so no use waits for
+//! another. A connection on which anything fails is dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -30,22 +30,22 @@ use crate::transport::{Connection, Transport};
 use crate::types::{Member, Types, Vote};
 use crate::wire::{self, Agreement, Hello, SnapshotHead};
 
-/// How long a peer may take to sync what it was sent.
+/// Time limit for a peer to sync the entries of a request.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a peer may take to check and install a snapshot.
+/// Time limit for a peer to check and install a snapshot.
 const INSTALL_TIMEOUT: Duration = Duration::from_mins(10);
-/// The least time for a connection and a short request.
+/// The shortest time limit for a connection and a short request.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Makes clients for the peers of a node.
+/// Creates clients for the peers of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) cluster: [u8; 16],
     pub(crate) node: u64,
-    /// Which disk it has.
+    /// Incarnation of the disk of this node.
     pub(crate) incarnation: u64,
     pub(crate) transport: Arc<dyn Transport>,
-    /// What is known of the directories of the others, if this is a node.
+    /// Reports about the directories of the other nodes; `None` if this process is not a node.
     pub(crate) reports: Option<Arc<Reports>>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Peer {
 }
 
 impl Peers {
-    /// A client for the node `target`, which is this member.
+    /// A client for the node `target`, which is `member`.
     pub(crate) fn client(&self, target: u64, member: &Member) -> Peer {
         Peer {
             hello: Hello {
@@ -92,13 +92,13 @@ impl RaftNetworkFactory<Types> for Peers {
 }
 
 impl Peer {
-    /// Asks the leader what this node must have applied before it answers a read.
+    /// Asks the leader which entry this node must have applied before it returns a read.
     pub(crate) async fn read_index(&mut self) -> io::Result<LogIndex> {
         let answer = self.exchange(Kind::ReadIndex, &[]).await?;
         wire::decode_index(&answer)
     }
 
-    /// Asks the peer whether it had this state after an entry.
+    /// Asks the peer whether its state after an entry has this digest.
     pub(crate) async fn compare(
         &mut self,
         index: LogIndex,
@@ -109,7 +109,8 @@ impl Peer {
         wire::decode_agreement(&answer)
     }
 
-    /// Exchanges reports; returns that of the peer, and what it has seen of this node.
+    /// Exchanges reports. Returns the report of the peer, and the newest report of this node that
+    /// the peer has seen.
     pub(crate) async fn report(
         &mut self,
         own: &DirectoryReport,
@@ -120,7 +121,7 @@ impl Peer {
         wire::decode_reports(&answer)
     }
 
-    /// Takes note of what the peer has acknowledged, as far as it is committed.
+    /// Records the newest entry that the peer has acknowledged, as far as it is committed.
     fn note_acknowledged(&mut self, acknowledged: Option<EntryId>, committed: Option<EntryId>) {
         self.acknowledged = acknowledged.or(self.acknowledged);
         let (Some(acknowledged), Some(committed)) = (self.acknowledged, committed) else {
@@ -136,8 +137,8 @@ impl Peer {
         }
     }
 
-    /// Whether the peer has acknowledged an entry on its disk. openraft would send it again, and
-    /// count a vote that the peer has forgotten.
+    /// Whether the peer has acknowledged an entry on its disk. If the peer lost that entry,
+    /// openraft would send it again, and would count a vote that the peer has forgotten.
     fn has_acknowledged(&self, id: Option<EntryId>) -> bool {
         let reports = self.reports.as_ref();
         let counts = reports.is_some_and(|reports| reports.counts_acknowledged());
@@ -145,19 +146,19 @@ impl Peer {
         counts && index.is_some() && index <= self.acknowledged.map(|id| id.index)
     }
 
-    /// Asks the leader to let this node vote.
+    /// Asks the leader to make this node a voter.
     pub(crate) async fn promote(&mut self) -> io::Result<()> {
         let asked = self.exchange(Kind::Promote, &[]);
         timeout(APPEND_TIMEOUT, asked).await?.map(drop)
     }
 
-    /// Asks the peer which disk it has.
+    /// Asks the peer for the incarnation of its disk.
     pub(crate) async fn incarnation(&self) -> io::Result<u64> {
         let (_, incarnation) = timeout(APPEND_TIMEOUT, self.connect()).await??;
         Ok(incarnation)
     }
 
-    /// A connection, and which disk the peer has.
+    /// Opens a connection. Also returns the incarnation of the disk of the peer.
     async fn connect(&self) -> io::Result<(Box<dyn Connection>, u64)> {
         let mut stream = self.transport.connect(&self.address).await?;
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
@@ -172,7 +173,7 @@ impl Peer {
     }
 
     pub(crate) async fn exchange(&mut self, kind: Kind, body: &[u8]) -> io::Result<Bytes> {
-        // A connection to a process that has ended is found out by using it.
+        // A connection to a process that has ended fails only when it is used.
         if let Some(stream) = self.stream.take()
             && let Ok(answer) = self.exchange_on(stream, kind, body).await
         {
@@ -182,7 +183,7 @@ impl Peer {
         self.exchange_on(stream, kind, body).await?
     }
 
-    /// The inner error is the peer's answer, after which the connection is good.
+    /// An inner error is the reply of the peer; the connection is still usable after it.
     async fn exchange_on(
         &mut self,
         mut stream: Box<dyn Connection>,
@@ -205,15 +206,15 @@ impl Peer {
         Ok(result)
     }
 
-    /// Asks the leader to put its state in the place of that of this node, which has applied
-    /// nothing after `applied`.
+    /// Asks the leader to replace the state of this node, which has applied nothing after
+    /// `applied`.
     pub(crate) async fn repair(&mut self, applied: LogIndex) -> io::Result<()> {
         let body = wire::encode_index(applied);
         let answer = self.in_time(Kind::Repair, &body, INSTALL_TIMEOUT).await?;
         wire::decode_names(&answer).map(drop)
     }
 
-    /// Puts a snapshot in the place of the state of the peer. Returns the topics that differed.
+    /// Replaces the state of the peer with a snapshot. Returns the topics that differed.
     pub(crate) async fn restore(
         &mut self,
         vote: Vote,
@@ -224,7 +225,7 @@ impl Peer {
         wire::decode_names(&answer)
     }
 
-    /// Sends all files of a snapshot, one part after the other, and has them installed.
+    /// Sends all files of a snapshot, part by part, and has the peer install them.
     async fn send_snapshot(
         &mut self,
         vote: Vote,
@@ -286,7 +287,7 @@ impl Peer {
         if let Ok(result) = timeout(time, self.exchange(kind, body)).await {
             return result.map_err(unreachable_peer);
         }
-        // The answer may still come, and would be taken for that of another.
+        // A late reply would be read as the reply to the next request.
         self.stream = None;
         let error = io::Error::new(io::ErrorKind::TimedOut, "a peer did not answer");
         Err(unreachable_peer(error))
@@ -377,7 +378,7 @@ impl RaftNetworkV2<Types> for Peer {
             sent = self.send_snapshot(vote, snapshot.snapshot) => match sent {
                 Ok(vote) => Ok(SnapshotResponse { vote }),
                 Err(error) => {
-                    // The answer may still come, and would be taken for that of another.
+                    // A late reply would be read as the reply to the next request.
                     self.stream = None;
                     tracing::warn!(%error, peer = self.address, "a snapshot was not sent");
                     Err(StreamingError::Unreachable(Unreachable::new(&error)))

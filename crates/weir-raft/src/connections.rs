@@ -1,7 +1,7 @@
-//! The connections to the port for the other nodes, and which one gives way when there are too many.
+//! The connections to the peer port, and which of them is closed when there are too many.
 //!
-//! Invariants: a connection that has not said who it is keeps out no other one; the number of
-//! connections is bounded.
+//! Invariants: a connection without a completed greeting never keeps another connection out; the
+//! number of connections is bounded.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-/// Connections at a time that have not said who they are. Of one more, the oldest gives way that comes
-/// from the address with the most.
+/// Limit on connections without a completed greeting. At one more, the oldest connection from the
+/// address that has the most is closed.
 const UNKNOWN_MAX: usize = 64;
-/// Connections of nodes at a time: seven nodes need about forty. Of one more, the oldest gives way:
-/// mostly one whose other end has lost its power. A node that still uses it connects again.
+/// Limit on connections of nodes: seven nodes need about forty. At one more, the oldest is closed:
+/// mostly one whose other end has lost power. A node that still uses the connection reconnects.
 const KNOWN_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections(Arc<Mutex<Table>>);
 
-/// The place of a connection until it is dropped.
+/// The slot of a connection, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Slot {
     number: u64,
@@ -62,7 +62,7 @@ fn end(entry: &Entry) {
 }
 
 impl Connections {
-    /// Takes a connection from this address, which has not said who it is.
+    /// Registers a connection from this address, which has not completed the greeting.
     pub(crate) fn enter(&self, from: IpAddr) -> Slot {
         let mut table = self.0.lock();
         table.next += 1;
@@ -83,12 +83,12 @@ impl Connections {
         }
     }
 
-    /// Notes the task of a connection that was entered.
+    /// Records the task of a registered connection.
     pub(crate) fn started(&self, number: u64, task: AbortHandle) {
         let mut table = self.0.lock();
         let Table { unknown, known, .. } = &mut *table;
         let mut all = unknown.iter_mut().chain(known);
-        // It may have ended already.
+        // The connection may have ended already.
         if let Some(entry) = all.find(|entry| entry.number == number) {
             entry.task = Some(task);
         }
@@ -100,7 +100,7 @@ impl Slot {
         self.number
     }
 
-    /// The connection has said who it is, and is that of a node.
+    /// Records that the connection has completed the greeting, and belongs to a node.
     pub(crate) fn admitted(&self) {
         let mut table = self.connections.0.lock();
         let is_this = |entry: &Entry| entry.number == self.number;
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(counts(&connections), (UNKNOWN_MAX, 0));
         alone.admitted();
         assert_eq!(counts(&connections), (UNKNOWN_MAX - 1, 1));
-        // One that gave way is no node's.
+        // A closed connection cannot be admitted as that of a node.
         many[0].admitted();
         assert_eq!(counts(&connections), (UNKNOWN_MAX - 1, 1));
         let nodes: Vec<_> = (0..=KNOWN_MAX)

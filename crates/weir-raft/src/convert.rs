@@ -1,7 +1,6 @@
-//! Between the words of openraft and those of the store.
+//! Converts between the types of openraft and those of the store.
 //!
-//! openraft counts entries from 0, the log from 1; nothing outside of this file
-//! adds or subtracts that one.
+//! openraft counts entries from 0, the log from 1. Only this file adds or subtracts this 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,9 +17,10 @@ use crate::types::{Batch, Entry, LogId, Member, Membership, StoredMembership, Ty
 
 type LeaderId = openraft::alias::LeaderIdOf<Types>;
 
-/// Nodes in a membership, learners included. A membership with more cannot be read.
+/// Limit on nodes in a membership, learners included. A membership with more cannot be read.
 pub(crate) const NODES_MAX: usize = 64;
-/// Numbers of removed nodes that a membership keeps; with as many, no number can be wanted.
+/// Limit on numbers of removed nodes in a membership. At this limit, no directory can request a
+/// number.
 pub(crate) const REMOVED_MAX: u64 = 1024;
 
 pub(crate) fn io_error(error: StoreError) -> io::Error {
@@ -57,7 +57,7 @@ pub(crate) fn stored_vote(vote: &Vote) -> StoredVote {
     }
 }
 
-/// An entry as the log keeps it.
+/// An entry in the form of the log.
 pub(crate) fn stored_entry(entry: Entry) -> ReplicaEntry {
     let id = entry_id(&entry.log_id());
     let body = match entry.payload {
@@ -68,7 +68,7 @@ pub(crate) fn stored_entry(entry: Entry) -> ReplicaEntry {
     ReplicaEntry { id, body }
 }
 
-/// An entry as openraft knows it.
+/// An entry in the form of openraft.
 pub(crate) fn entry(entry: ReplicaEntry) -> io::Result<Entry> {
     let payload = match entry.body {
         EntryBody::Blank => EntryPayload::Blank,
@@ -163,13 +163,13 @@ fn read_members(bytes: &[u8]) -> Result<Members, Short> {
         };
         nodes.insert(node, member);
     }
-    // Those that were written before there were incarnations end here.
+    // Memberships that were written before incarnations existed end here.
     if !reader.is_empty() {
         for member in nodes.values_mut() {
             member.incarnation = reader.u64()?;
         }
     }
-    // Those of a cluster that has removed no node end here.
+    // Memberships of a cluster that has removed no node end here.
     if !reader.is_empty() {
         for member in nodes.values_mut() {
             for _ in 0..up_to(reader.varint()?, REMOVED_MAX)? {

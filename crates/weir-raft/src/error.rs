@@ -1,8 +1,8 @@
-//! Why a node does not do what it was asked to.
+//! Errors of a node.
 
 use weir_store::StoreError;
 
-/// Why a node does not do what it was asked to.
+/// An error of a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -12,13 +12,13 @@ pub enum NodeError {
     /// The system refused a thread or an address.
     #[error("cannot start the node: {0}")]
     Io(#[from] std::io::Error),
-    /// The consensus refused, or has ended.
+    /// The consensus has rejected the request, or has ended.
     #[error("the consensus refused: {0}")]
     Consensus(String),
-    /// The cluster does not take the node, or does not make the change.
+    /// The cluster has rejected the node or the change.
     #[error("{0}")]
     Refused(String),
-    /// No leader has answered.
+    /// No leader has replied.
     #[error("no leader of the cluster has answered: {0}")]
     Unreachable(String),
 }

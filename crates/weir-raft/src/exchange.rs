@@ -1,4 +1,4 @@
-//! Exchanges reports with the other nodes: before this one takes part, and then again and again.
+//! Exchanges reports with the other nodes: once before this node takes part, then periodically.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::types::{Member, Types};
 
 /// Pause between two rounds.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long one exchange may take.
+/// Time limit for one exchange.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether the other node has answered.
+/// Exchanges reports once. Returns whether the other node has replied.
 async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> bool {
     let (report, seen) = reports.ours(node);
     match timeout(EXCHANGE_TIMEOUT, peer.report(&report, &seen)).await {
@@ -33,7 +33,7 @@ async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> bool {
     false
 }
 
-/// Asks all members that answer what they have seen, before this node takes part.
+/// Asks all reachable members what they have seen of this node, before this node takes part.
 ///
 /// # Errors
 /// A sentence, if the directory is an older copy.
@@ -49,7 +49,7 @@ pub(crate) async fn greet(reports: &Arc<Reports>, peers: &Peers) -> Result<(), S
         .filter(|(node, _)| **node != reports.node())
         .map(|(node, member)| (*node, peers.client(*node, member)))
         .collect();
-    // The first round asks, the second one reports.
+    // The first round asks; the second round sends the report of this node.
     for _ in 0..2 {
         let mut asked = JoinSet::new();
         for (node, mut peer) in clients.drain(..) {
@@ -70,8 +70,8 @@ pub(crate) async fn greet(reports: &Arc<Reports>, peers: &Peers) -> Result<(), S
     Ok(())
 }
 
-/// Exchanges reports with all members, again and again. Ends the consensus of a node whose
-/// directory is an older copy.
+/// Periodically exchanges reports with all members. Ends the consensus if the directory of this
+/// node is an older copy.
 pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>, peers: Peers) {
     let mut older = reports.subscribe();
     let mut clients: BTreeMap<u64, (Member, Peer)> = BTreeMap::new();
@@ -100,6 +100,6 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
     if let Some(why) = reports.older() {
         tracing::error!("{why}");
     }
-    // A core that has ended already needs no end.
+    // Shutdown fails if the core has already ended.
     drop(raft.shutdown().await);
 }

@@ -1,7 +1,7 @@
 //! Frames between peers (docs/formats/cluster.md, "Peer protocol").
 //!
-//! Invariants: no byte of a frame is used before its checksum holds; a length that
-//! is only declared reserves at most 64 KiB.
+//! Invariants: no byte of a frame is used before its checksum is verified; a declared length
+//! reserves at most 64 KiB before the bytes arrive.
 
 use std::io;
 
@@ -11,47 +11,47 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Bytes before the body.
 pub(crate) const HEAD_BYTES: usize = 20;
-/// Bytes of the longest body: an entry of the largest batch, with room.
+/// Bytes of the longest body: an entry of the largest batch, and some reserve.
 pub(crate) const BODY_BYTES_MAX: usize = 96 << 20;
 /// Bytes of the longest body before the handshake has ended.
 pub(crate) const HELLO_BYTES_MAX: usize = 1 << 10;
-/// Bytes that are reserved before they have come.
+/// Bytes that are reserved before they have arrived.
 const RESERVED_BYTES_MAX: usize = 64 << 10;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     Hello = 1,
     Welcome = 2,
-    /// The peer does not talk; the body says why.
+    /// The peer rejects the connection; the body has the reason.
     Refused = 3,
-    /// A process asks for a number for its directory.
+    /// A process requests a number for its directory.
     Join = 4,
     Append = 16,
     Vote = 17,
     PreVote = 18,
     Transfer = 19,
-    /// A learner asks to vote.
+    /// A learner asks to become a voter.
     Promote = 20,
-    /// A node asks what it must have applied before it answers a read.
+    /// A node asks which entry it must have applied before it returns a read.
     ReadIndex = 21,
     /// A leader begins to send a snapshot.
     Snapshot = 22,
-    /// Bytes of a file of it.
+    /// Bytes of a file of the snapshot.
     Part = 23,
-    /// All of it was sent.
+    /// The leader has sent the whole snapshot.
     Install = 24,
     /// A node asks whether the receiver had the same state after an entry.
     Compare = 25,
-    /// A node reports how far its directory is, and what it has seen of the receiver.
+    /// A node reports the progress of its directory, and what it has seen of the receiver.
     Report = 26,
-    /// A node with another state than the leader asks for the leader's.
+    /// A node whose state differs from that of the leader requests the state of the leader.
     Repair = 27,
-    /// All of a snapshot was sent that is to take the place of the state.
+    /// The leader has sent a whole snapshot, which replaces the state.
     Restore = 28,
     Answer = 32,
-    /// The request could not be carried out; the body says why.
+    /// The request has failed; the body has the reason.
     Failed = 33,
 }
 
@@ -82,11 +82,11 @@ impl Kind {
     }
 }
 
-/// A frame that was read and checked.
+/// A frame that was read, with a verified checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
-    /// Of the request; its answer repeats it.
+    /// Number of the request; the reply repeats it.
     pub(crate) number: u64,
     pub(crate) body: Bytes,
 }
@@ -126,7 +126,7 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     stream.flush().await
 }
 
-/// The start of a frame, whose body has not come yet.
+/// The head of a frame, whose body has not been read yet.
 pub(crate) struct Head {
     bytes: [u8; HEAD_BYTES],
     kind: Kind,
@@ -134,8 +134,8 @@ pub(crate) struct Head {
     pub(crate) len: usize,
 }
 
-/// Reads a frame with a body of at most `most` bytes; `None` when the stream ended
-/// before it.
+/// Reads a frame with a body of at most `most` bytes. Returns `None` if the stream ends before the
+/// frame.
 pub(crate) async fn read<R: AsyncRead + Unpin>(
     stream: &mut R,
     most: usize,
@@ -146,8 +146,8 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
     }
 }
 
-/// Reads the start of a frame with a body of at most `most` bytes; `None` when the stream ended
-/// before it.
+/// Reads the head of a frame with a body of at most `most` bytes. Returns `None` if the stream ends
+/// before the frame.
 pub(crate) async fn read_head<R: AsyncRead + Unpin>(
     stream: &mut R,
     most: usize,

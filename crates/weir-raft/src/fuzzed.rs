@@ -1,4 +1,4 @@
-//! What the fuzz target of the peer port needs.
+//! Functions for the fuzz target of the peer port.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::wire::{self, Hello, Join, JoinAnswer};
 
-/// The result of a future over bytes that are all there, which never waits.
+/// The result of a future over bytes in memory, which never waits.
 fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
@@ -16,12 +16,12 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// The bytes of a frame of this kind; of a HELLO for a kind that does not exist.
+/// The bytes of a frame of `kind`; if that kind does not exist, of a HELLO.
 #[must_use]
 pub fn peer_frame(kind: u8, number: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let kind = Kind::from_byte(kind).unwrap_or(Kind::Hello);
-    // A longer body than a frame has gives no bytes.
+    // A body that exceeds the limit of a frame yields no bytes.
     drop(ready(frame::write(&mut bytes, kind, number, body)));
     bytes
 }
@@ -39,14 +39,14 @@ pub fn peer_hello(cluster: [u8; 16], from: u64, to: u64) -> Vec<u8> {
     hello.encode()
 }
 
-/// Whether this is the body of a request to join, which has an effect.
+/// Whether `body` is the body of a request to join, which has an effect.
 #[must_use]
 pub fn is_join(body: &[u8]) -> bool {
     Join::decode(body).is_ok()
 }
 
-/// Reads bytes as a stream of a peer, and every body as each kind of message; returns how many
-/// frames there were.
+/// Reads bytes as a stream of a peer, and every body as each kind of message. Returns the number of
+/// frames.
 #[must_use]
 pub fn read_as_peer(bytes: &[u8]) -> usize {
     let mut stream = bytes;

@@ -1,14 +1,14 @@
-//! Bounds the entries that a node applies, while its state is replaced.
+//! Limits the entries that a node applies while its state is being replaced.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use weir_store::LogIndex;
 
-/// Open: there is no limit.
+/// The value of an open gate: no limit.
 const OPEN: u64 = u64::MAX;
 
-/// Up to which entry a node applies. A node whose gate is not open waits for another state.
+/// The last entry that a node may apply. A node whose gate is closed waits for another state.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<watch::Sender<u64>>);
 
@@ -19,21 +19,21 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Waits until an entry may be applied, and returns the last one that may.
+    /// Waits until the entry at `index` may be applied. Returns the last entry that may be applied.
     pub(crate) async fn pass(&self, index: LogIndex) -> LogIndex {
         let mut limit = self.0.subscribe();
         let passed = limit.wait_for(|limit| index.0 <= *limit).await;
-        // The sender lives as long as the gate.
+        // The sender lives as long as the gate, so the wait cannot fail.
         LogIndex(passed.map_or(OPEN, |limit| *limit))
     }
 
-    /// Lets nothing more be applied, until the guard is dropped.
+    /// Stops the apply of further entries until the guard is dropped.
     pub(crate) fn close(&self) -> Closed {
         self.0.send_replace(0);
         Closed(self.clone())
     }
 
-    /// Lets everything up to an entry be applied, if the gate is closed. Returns whether it is.
+    /// Permits the apply up to an entry, if the gate is closed. Returns whether the gate is closed.
     pub(crate) fn raise(&self, index: LogIndex) -> bool {
         self.0.send_if_modified(|limit| {
             let is_closed = *limit != OPEN;
@@ -45,7 +45,7 @@ impl Gate {
     }
 }
 
-/// A gate that is not open, until this is dropped.
+/// A closed gate, which opens on drop.
 pub(crate) struct Closed(Gate);
 
 impl Drop for Closed {

@@ -1,4 +1,4 @@
-//! Asking a cluster for a place in it.
+//! Requests to join a cluster.
 
 use std::io;
 use std::time::Duration;
@@ -14,26 +14,25 @@ use crate::secure::{self, PeerTls};
 use crate::types::Member;
 use crate::wire::{Join, JoinAnswer};
 
-/// How long one member may take to answer: a change of the members is committed
-/// before.
+/// Time limit for the reply of one member, which first commits a change of the members.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before the same is asked again.
+/// Pause before the request is repeated.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a process asks of a cluster.
+/// A request of a process to join a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRequest {
-    /// The node that the directory is already; `None` for an empty directory.
+    /// The node identity in the directory; `None` for an empty directory.
     pub known: Option<NodeIdentity>,
-    /// Number that an empty directory wants; `None` for any.
+    /// The number that an empty directory requests; `None` for any.
     pub node: Option<u64>,
-    /// Where the node will be.
+    /// The addresses of the node.
     pub member: Member,
     /// [`fingerprint`] of the options with which the directory is opened.
     pub engine: String,
 }
 
-/// What decides the outcome of programs: the engine, its meter, and the features of the
+/// Everything that decides the outcome of programs: the engine, its meter, and the features of the
 /// CPU. Empty without an engine.
 #[must_use]
 pub fn fingerprint(options: &OpenOptions) -> String {
@@ -41,12 +40,12 @@ pub fn fingerprint(options: &OpenOptions) -> String {
     engine.map_or_else(String::new, |engine| engine.fingerprint())
 }
 
-/// Asks the members at these peer addresses for a number for a directory, or tells
-/// them where its node is now, until the leader has answered. The node is then a
-/// member that does not vote.
+/// Requests a number for an empty directory from the members at these peer addresses, or reports
+/// the new addresses of an existing node. Repeats the request until the leader replies. The node is
+/// then a member that does not vote.
 ///
 /// # Errors
-/// When the cluster refuses, or no leader has answered within `patience`.
+/// Fails if the cluster rejects the request, or no leader replies within `patience`.
 pub async fn join(
     members: &[String],
     request: &JoinRequest,
@@ -58,7 +57,7 @@ pub async fn join(
 /// As [`join`], with TLS.
 ///
 /// # Errors
-/// As for [`join`]; a certificate that is not accepted is refused at once.
+/// As for [`join`]. A rejected certificate fails at once.
 pub async fn join_by(
     members: &[String],
     request: &JoinRequest,
@@ -66,7 +65,7 @@ pub async fn join_by(
     tls: Option<&PeerTls>,
 ) -> Result<NodeIdentity, NodeError> {
     let until = Instant::now() + patience;
-    // An empty directory gets it when it is opened.
+    // An empty directory gets its incarnation when it is opened.
     let known = request.known.map(|known| known.incarnation);
     let incarnation = known.unwrap_or_else(new_incarnation);
     let wanted = Join {

@@ -1,14 +1,13 @@
 //! Orders the batches of a store by consensus over openraft.
 //!
-//! A [`Node`] is a store in a directory, a task of openraft, and a port for the
-//! other nodes. It is a log provider for `weir-store` (docs/decisions/0064):
-//! openraft decides what follows what, the log of the store keeps it, the machine of
-//! the store applies it. The bytes on disk and between nodes are in
-//! docs/formats/cluster.md, the settings in docs/decisions/0066.
+//! A [`Node`] is a store in a directory, a task of openraft, and a port for the other nodes. It is
+//! a log provider for `weir-store` (docs/decisions/0064): openraft decides the order of the
+//! entries, the log of the store persists them, and the machine of the store applies them.
+//! docs/formats/cluster.md specifies the bytes on disk and between nodes; docs/decisions/0066 gives
+//! the settings.
 //!
-//! Invariants: no other crate sees openraft; an index of openraft is the index of
-//! the log minus one, and only `convert.rs` knows that; a proposal is answered
-//! once.
+//! Invariants: no other crate sees openraft; an index of openraft is the index of the log minus
+//! one, and only `convert.rs` converts between them; a proposal is answered once.
 #![forbid(unsafe_code)]
 
 mod agreement;
@@ -48,11 +47,11 @@ pub use node::{Node, NodeConfig, Role, Status};
 pub use secure::{PeerConfigs, PeerTls};
 pub use types::Member;
 
-/// What the fuzz target of the port for peers needs; for tests alone.
+/// Functions for the fuzz target of the peer port; for tests only.
 #[doc(hidden)]
 pub use fuzzed::{is_join, peer_frame, peer_hello, read_as_peer};
 
-/// What openraft's storage suite needs; for tests alone.
+/// Types for openraft's storage suite; for tests only.
 #[doc(hidden)]
 pub mod suite {
     pub use crate::machine::{StateMachine, StateMachineSnapshot};

@@ -19,7 +19,7 @@ use crate::convert::{entry_id, io_error, log_id, stored_entry, stored_membership
 use crate::gate::Gate;
 use crate::types::{LogId, StoredMembership, Types};
 
-/// Entries that are applied before openraft hears of them.
+/// Entries that are applied before the result is reported to openraft.
 const ENTRIES_AT_ONCE: usize = 64;
 /// Bytes of a snapshot that are read or sent at a time.
 pub(crate) const PART_BYTES: usize = 1 << 20;
@@ -31,32 +31,31 @@ struct Job {
     done: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// The machine of a node. Entries are applied by a thread of its own, which has
-/// the stack that programs need.
+/// The machine of a node. A separate thread applies the entries; it has the stack size that
+/// programs need.
 #[derive(Debug)]
 pub struct StateMachine {
     replica: Replica,
-    /// To the thread that applies; none if the caller does.
+    /// Sends jobs to the apply thread; `None` if the caller applies.
     jobs: Option<mpsc::Sender<Job>>,
-    /// The newest entry of the snapshot that openraft knows, as an index of the log.
+    /// Log index of the newest entry in the snapshot that openraft knows.
     known: Arc<AtomicU64>,
     gate: Gate,
 }
 
-/// A snapshot of a state machine: the files of this node, or those that another one
-/// has sent.
+/// A snapshot of a state machine: the files of this node, or files that another node has sent.
 #[derive(Clone, Debug)]
 pub struct StateMachineSnapshot(Arc<Content>);
 
 #[derive(Debug)]
 enum Content {
     Shipped(ShippedSnapshot),
-    /// `None` after it was installed.
+    /// `None` after the installation.
     Staged(Mutex<Option<StagedSnapshot>>),
 }
 
 impl StateMachineSnapshot {
-    /// A snapshot of this node.
+    /// A snapshot that this node has written.
     pub(crate) fn of(shipped: ShippedSnapshot) -> Self {
         Self(Arc::new(Content::Shipped(shipped)))
     }
@@ -66,7 +65,7 @@ impl StateMachineSnapshot {
         Self(Arc::new(Content::Staged(Mutex::new(Some(staged)))))
     }
 
-    /// The files, if they are those of this node.
+    /// The files, if this node has written them.
     pub(crate) fn shipped(&self) -> Option<&ShippedSnapshot> {
         match &*self.0 {
             Content::Shipped(shipped) => Some(shipped),
@@ -74,7 +73,7 @@ impl StateMachineSnapshot {
         }
     }
 
-    /// Puts it in the place of the state of `replica`.
+    /// Replaces the state of `replica` with this snapshot.
     fn install(&self, replica: &Replica) -> io::Result<()> {
         let staged = match &*self.0 {
             Content::Staged(staged) => staged.lock().take(),
@@ -100,13 +99,13 @@ pub(crate) fn copy(shipped: &ShippedSnapshot, replica: &Replica) -> io::Result<S
     Ok(staged)
 }
 
-/// What a snapshot covers.
+/// The metadata of a snapshot.
 pub(crate) fn meta(
     id: EntryId,
     membership: Option<(EntryId, Bytes)>,
 ) -> io::Result<SnapshotMetaOf<Types>> {
     Ok(SnapshotMeta {
-        // One of the empty state covers nothing.
+        // A snapshot of the empty state covers no entry.
         last_log_id: (id.index > LogIndex::ZERO).then(|| log_id(id)),
         last_membership: stored_membership(membership)?,
     })
@@ -118,7 +117,7 @@ fn snapshot_of(shipped: ShippedSnapshot) -> io::Result<SnapshotOf<Types, StateMa
     Ok(SnapshotOf::<Types, _> { meta, snapshot })
 }
 
-/// Runs work that waits for a disk.
+/// Runs work that waits for a disk, outside of the async threads.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -130,7 +129,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.map_err(io::Error::other)?
 }
 
-/// Finds the newest snapshot, and makes one if openraft knows it already.
+/// Finds the newest snapshot, and writes a new one if openraft already knows the newest.
 #[derive(Debug)]
 pub struct SnapshotBuilder {
     replica: Replica,
@@ -138,10 +137,10 @@ pub struct SnapshotBuilder {
 }
 
 impl StateMachine {
-    /// Starts the thread that applies.
+    /// Starts the apply thread.
     ///
     /// # Errors
-    /// When the system has no thread.
+    /// Fails if the system cannot start a thread.
     pub fn new(replica: Replica) -> io::Result<Self> {
         let (jobs, received) = mpsc::channel::<Job>();
         let applier = replica.clone();
@@ -150,7 +149,7 @@ impl StateMachine {
             .stack_size(PROGRAM_STACK_BYTES)
             .spawn(move || {
                 for job in received {
-                    // openraft may be gone; then nobody wants to know.
+                    // If openraft has ended, nobody waits for the result.
                     drop(job.done.send(apply(&applier, job.entries)));
                 }
             })?;
@@ -162,7 +161,7 @@ impl StateMachine {
         })
     }
 
-    /// A machine that applies on the thread of its caller, for simulations.
+    /// A machine that applies on the caller's thread, for simulations.
     #[cfg(feature = "sim")]
     pub(crate) fn inline(replica: Replica) -> Self {
         Self {
@@ -173,7 +172,7 @@ impl StateMachine {
         }
     }
 
-    /// What bounds the entries that are applied.
+    /// The gate that limits the entries that are applied.
     pub(crate) fn gate(&self) -> Gate {
         self.gate.clone()
     }

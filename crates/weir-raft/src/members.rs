@@ -1,8 +1,7 @@
 //! Changes of the members of a cluster, one at a time.
 //!
-//! Invariants: a number that a member has or had is given to no other directory; a
-//! learner votes only after it has caught up; every change is committed before it
-//! is reported.
+//! Invariants: a number that a member has or had is never assigned to another directory; a learner
+//! votes only after it has caught up; every change is committed before it is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,42 +20,42 @@ use crate::machine::StateMachine;
 use crate::types::{LogId, Member, Membership, Types};
 use crate::wire::{Join, JoinAnswer};
 
-/// Bytes of a peer address.
+/// Limit on the bytes of a peer address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 255;
-/// Entries that a learner may lack when it becomes a voter.
+/// Limit on the entries that a learner may lag when it becomes a voter.
 const LAG_MAX: u64 = 64;
 
-/// How long new voters may take to catch up.
+/// Time limit for new voters to catch up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a change may take until it is committed.
+/// Time limit for the commit of a change.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the voters that stay may take to answer before one leaves.
+/// Time limit for the remaining voters to reply before a voter is removed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause before an unfinished change is continued again.
+/// Pause before an unfinished change is resumed.
 const FINISH_PAUSE: Duration = Duration::from_millis(100);
-/// The highest number that a directory may ask for: higher ones leave none for the others.
+/// The highest number that a directory may request: a higher one would leave no numbers for others.
 const NODE_MAX: u64 = 1 << 63;
-/// How long this node may take to show a change that is committed.
+/// Time limit for this node to show a committed change.
 const SHOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a change is not made: a sentence.
+/// Why a change is rejected: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Declined {
     /// The call may succeed later.
     Later(String),
     /// Another node leads; its peers connect to this address.
     Elsewhere(String),
-    /// It will not succeed.
+    /// The call will not succeed.
     Never(String),
 }
 
-/// The members that a change is based on.
+/// The members before a change.
 struct Current {
     nodes: BTreeMap<u64, Member>,
     voters: BTreeSet<u64>,
-    /// The voters after a change that is committed by half; `None` if there is no such change.
+    /// The voters after a change that is half committed; `None` if there is no such change.
     joint: Option<BTreeSet<u64>>,
-    /// The membership entry that says so.
+    /// The membership entry of these members.
     entry: Option<LogId>,
 }
 
@@ -66,13 +65,13 @@ impl Declined {
     }
 }
 
-/// The members, as the leader changes them.
+/// The members. The leader changes them.
 pub(crate) struct Members {
     identity: NodeIdentity,
     raft: Raft<Types, StateMachine>,
     /// Fingerprint of the engine for programs of this node.
     engine: String,
-    /// Held while a change is under way.
+    /// Held during a change.
     changes: Mutex<()>,
 }
 
@@ -112,7 +111,8 @@ impl Members {
         }
     }
 
-    /// Which disk a member has, if it is one; 0: not known yet.
+    /// The incarnation of the disk of a member; 0 if not known yet. `None` if the node is not a
+    /// member.
     pub(crate) fn incarnation_of(&self, node: u64) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -120,7 +120,7 @@ impl Members {
         members.get_node(&node).map(|member| member.incarnation)
     }
 
-    /// Where the peers of a member connect, if it is one.
+    /// The peer address of a member; `None` if the node is not a member.
     pub(crate) fn address_of(&self, node: u64) -> Option<String> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -128,7 +128,7 @@ impl Members {
         members.get_node(&node).map(|member| member.peer.clone())
     }
 
-    /// Whether this node leads, and no change of the voters is unfinished.
+    /// Checks that this node leads, and no change of the voters is unfinished.
     fn leads(&self) -> Result<(), Declined> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
@@ -148,7 +148,7 @@ impl Members {
         }
     }
 
-    /// Gives a directory a number, or takes note of where its node is now.
+    /// Assigns a number to a directory, or records the new addresses of its node.
     pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, Declined> {
         let changing = self.changes.lock().await;
         match self.leads() {
@@ -246,8 +246,8 @@ impl Members {
         Ok(JoinAnswer::Joined { cluster, node })
     }
 
-    /// A number that no node ever had: the log is longer than when the last one was
-    /// given.
+    /// A number that no node ever had. The log is longer than it was when the last number was
+    /// assigned.
     fn unused(&self, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
@@ -257,8 +257,8 @@ impl Members {
         unused.ok_or_else(|| Declined::Never("no node number is left".to_owned()))
     }
 
-    /// Keeps a number for a node that will listen at a peer address. Its disk is not known yet, so
-    /// an empty directory may join under the number, from that address alone.
+    /// Reserves a number for a node that will listen at a peer address. The disk of that node is
+    /// not known yet, so an empty directory may join under this number from that address only.
     pub(crate) async fn expect(&self, peer: &str) -> Result<u64, Declined> {
         let port = peer.rsplit_once(':').and_then(|(host, port)| {
             let port = port.parse::<u16>().ok().filter(|port| *port > 0);
@@ -288,7 +288,7 @@ impl Members {
         Ok(node)
     }
 
-    /// Makes these members the voters; the others leave.
+    /// Makes these members the voters and removes all other members.
     pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), Declined> {
         let changing = self.changes.lock().await;
         self.leads()?;
@@ -370,8 +370,8 @@ impl Members {
         changed
     }
 
-    /// Makes a change, if the members still are those that it is based on: another leader may
-    /// have changed them meanwhile.
+    /// Commits a change, if the members are still those before the change. Another leader may have
+    /// changed them since.
     async fn change(
         &self,
         change: ChangeMembers<u64, Member>,
@@ -387,15 +387,15 @@ impl Members {
             return Err(Declined::Later(text.to_owned()));
         };
         let changed = changed.map_err(|error| declined(&error))?;
-        // The next change is based on this one.
+        // The next change starts from the members of this change.
         self.until_shown(|metrics| {
             metrics.membership_config.log_id().as_ref() >= Some(changed.log_id())
         })
         .await
     }
 
-    /// Waits until a majority of these voters has answered a request that begins now. Without one, making
-    /// them the voters would end all writes, and could not be taken back.
+    /// Waits until a majority of these voters has replied to a request that begins now. Without a
+    /// majority, this change of voters would end all writes, and could not be reverted.
     async fn until_answered(&self, voters: &BTreeSet<u64>) -> Result<(), Declined> {
         let begun = InstantOf::<Types>::now();
         let answers = |metrics: &RaftMetrics<Types>, node: u64| {
@@ -423,8 +423,8 @@ impl Members {
         )))
     }
 
-    /// Finishes every change of the voters that its leader, or the caller of this one, has left
-    /// committed by half. Ends with the consensus.
+    /// Finishes every change of the voters that its leader, or its caller on this node, has left
+    /// half committed. Ends with the consensus.
     pub(crate) async fn finish_changes(&self) {
         let mut metrics = self.raft.server_metrics();
         loop {
@@ -439,7 +439,7 @@ impl Members {
                 }
                 continue;
             }
-            // A caller that is still there finishes it.
+            // A caller that still waits finishes its own change.
             let changing = self.changes.lock().await;
             let current = self.current();
             if let Some(voters) = &current.joint {
@@ -472,7 +472,8 @@ impl Members {
 }
 
 impl Current {
-    /// The number that an empty directory got from a join whose answer was lost.
+    /// The number that an earlier join assigned to an empty directory, if the reply to that join
+    /// was lost.
     fn joined_as(&self, join: &Join) -> Option<u64> {
         let Member {
             peer, incarnation, ..
@@ -483,15 +484,15 @@ impl Current {
         join.cluster.is_none().then_some(*joined.0)
     }
 
-    /// Whether the number that an empty directory wants is kept for its address: that of a node
-    /// which has not joined yet.
+    /// Whether the number that an empty directory requests is reserved for its address, for a node
+    /// that has not joined yet.
     fn is_kept_for(&self, join: &Join) -> bool {
         let is_same = |member: &Member| member.incarnation == 0 && member.peer == join.member.peer;
         !self.voters.contains(&join.node) && self.nodes.get(&join.node).is_some_and(is_same)
     }
 }
 
-/// Whether the cluster takes one more node.
+/// Fails if the cluster has no room for another node.
 fn has_place(nodes: &BTreeMap<u64, Member>) -> Result<(), Declined> {
     if nodes.len() < NODES_MAX {
         return Ok(());
@@ -501,13 +502,13 @@ fn has_place(nodes: &BTreeMap<u64, Member>) -> Result<(), Declined> {
     )))
 }
 
-/// Whether a learner has caught up with the log.
+/// Fails if a learner has not caught up with the log.
 fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), Declined> {
     let replication = metrics.replication.as_ref();
     let matching = replication.and_then(|nodes| nodes.get(&node)?.as_ref());
     let matching = matching.map_or(0, |id| index_of(id.index).0);
     let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
-    // A node that has nothing may not run at all.
+    // A node without any entry may not be running at all.
     if matching == 0 || matching + LAG_MAX < last {
         let text = format!("node {node} has entry {matching} of {last}");
         return Err(Declined::Later(text));
@@ -527,7 +528,7 @@ pub(crate) fn is_removed(node: u64, members: &Membership) -> bool {
     members.get_node(&node).is_none() && noted.any(|removed| *removed == node)
 }
 
-/// A number that an empty directory wants, unless a removed node may have had it.
+/// The number that an empty directory requests. Fails if a removed node may have had it.
 fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
     if wanted > NODE_MAX {
         let text = format!("node number {wanted} is too large; the limit is {NODE_MAX}");
@@ -549,9 +550,9 @@ fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Decl
     Ok(wanted)
 }
 
-/// The member that stays and has the lowest number, with a note of the nodes that are to be
-/// removed and of all nodes that were removed before. The note is committed before the
-/// removal: there is no moment without it. `None` if nothing is to be noted.
+/// The remaining member with the lowest number, with a note of all removed nodes and of the nodes
+/// to remove. The note is committed before the removal, so a removed node is always noted. `None`
+/// if there is nothing to note.
 fn note_removal(
     leave: &BTreeSet<u64>,
     nodes: &BTreeMap<u64, Member>,
@@ -573,7 +574,7 @@ fn note_removal(
     Some(BTreeMap::from([(*keeper, member)]))
 }
 
-/// Why a node is refused that has another disk than the member of its number.
+/// The reason why a node is rejected whose disk is not that of the member with its number.
 pub(crate) fn other_disk(node: u64) -> String {
     format!(
         "node {node} has another disk than the one that the cluster knows: it has forgotten its \

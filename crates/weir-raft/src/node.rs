@@ -1,4 +1,4 @@
-//! A node: a store, its consensus and its port.
+//! A node: a store, its consensus and its peer port.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,87 +42,86 @@ use crate::storage::LogStore;
 use crate::transport::{Acceptor, Tcp, Transport};
 use crate::types::{Batch, Member, Membership, OnResult, Types};
 
-/// Which node of which cluster a directory is. A number is never given to another
+/// The cluster and the number of the node in a directory. A number is never assigned to another
 /// node.
 pub use weir_store::replica::NodeIdentity as NodeConfig;
 
-/// How long a proposal may be without an answer. After it, its callers learn that
-/// nobody knows what becomes of it: a leader that has lost its majority takes
-/// proposals until it notices.
+/// Time limit for the answer to a proposal. After it, callers get an unknown outcome. A leader that
+/// has lost its majority accepts proposals until it notices the loss.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a node tells the others that its addresses have changed.
+/// How long a node retries to report its changed addresses.
 const MOVE_PATIENCE: Duration = Duration::from_mins(10);
-/// How long a change that an operator asks for may take.
+/// Time limit for a change that an operator requests.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one round of a linearizable read may take.
+/// Time limit for one round of a linearizable read.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause before the next round after one that failed.
+/// Pause before the next round after a failed round.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(20);
-/// How long openraft may take to learn of a snapshot that is on the disk.
+/// Time limit for openraft to register a snapshot that is on the disk.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause before a learner asks again to vote.
+/// Pause before a learner repeats its request to vote.
 const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a node does at present.
+/// The current role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It decides the order.
+    /// The node decides the order of the entries.
     Leader,
-    /// It follows a leader and votes.
+    /// The node follows a leader and votes.
     Follower,
-    /// It asks for votes.
+    /// The node requests votes.
     Candidate,
-    /// It follows a leader and does not vote.
+    /// The node follows a leader and does not vote.
     Learner,
-    /// Its disk is full: it neither leads nor votes until there is space.
+    /// The disk of the node is full: the node neither leads nor votes until there is space.
     Full,
-    /// Its consensus has ended; the process has to be started again.
+    /// The consensus of the node has ended; the process must be restarted.
     Ended,
 }
 
-/// Where a node stands.
+/// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Its number.
+    /// Number of the node.
     pub node: u64,
-    /// What it does.
+    /// Role of the node.
     pub role: Role,
-    /// The leader that it knows.
+    /// The leader, if the node knows one.
     pub leader: Option<u64>,
-    /// Its term.
+    /// Term of the node.
     pub term: u64,
-    /// The newest entry that its log has let go.
+    /// The newest entry that was purged from the log of the node.
     pub purged: Option<EntryId>,
-    /// The newest entry of its log.
+    /// The newest entry of the log of the node.
     pub last: Option<EntryId>,
-    /// The newest entry that it knows to be committed.
+    /// The newest entry that the node knows to be committed.
     pub committed: Option<EntryId>,
-    /// The newest entry that it has applied.
+    /// The newest entry that the node has applied.
     pub applied: Option<EntryId>,
-    /// The members, and whether each one votes.
+    /// The members, and whether each member votes.
     pub members: BTreeMap<u64, (Member, bool)>,
-    /// Whether a change of the voters is committed by half: both the voters before and those after
-    /// it have to agree to every write. Its leader finishes it.
+    /// Whether a change of the voters is half committed: each write then needs a majority of the
+    /// voters before and of the voters after the change. The leader of the change finishes it.
     pub joint: bool,
     /// On a leader: the newest entry that each member is known to have.
     pub matching: BTreeMap<u64, Option<EntryId>>,
-    /// Time since a leader was heard of; on a leader, since a majority was. `None`
-    /// before the first time.
+    /// Time since the last contact with a leader; on a leader, with a majority. `None` before the
+    /// first contact.
     pub contact: Option<Duration>,
-    /// Whether it was found to have another state than a leader, and did not get that of the
-    /// leader since.
+    /// Whether the state of this node was found to differ from that of a leader, and was not
+    /// replaced since.
     pub diverged: bool,
-    /// How often the state of a leader has taken the place of its own, since it was opened.
+    /// How often the state of a leader has replaced the state of this node since the open.
     pub repairs: u64,
 }
 
-/// Hands batches of the store to openraft, and what the store needs no more.
+/// Sends batches of the store to openraft, and the positions up to which the log may be purged.
 struct Proposals {
     batches: mpsc::UnboundedSender<ProposedBatch>,
     purges: mpsc::UnboundedSender<EntryId>,
 }
 
-/// What a store has handed over, in its order.
+/// The batches and purge positions of a store, in order.
 pub(crate) struct Received {
     batches: mpsc::UnboundedReceiver<ProposedBatch>,
     purgeable: mpsc::UnboundedReceiver<EntryId>,
@@ -141,7 +140,7 @@ pub(crate) fn proposals() -> (Arc<dyn IntentionLog>, Received) {
 
 impl IntentionLog for Proposals {
     fn propose(&self, batch: ProposedBatch) {
-        // After the end, dropping the batch answers those who wait.
+        // After the end, dropping the batch answers its waiting callers.
         drop(self.batches.send(batch));
     }
 
@@ -157,8 +156,8 @@ impl IntentionLog for Proposals {
     }
 }
 
-/// An open node of a cluster. [`close`](Self::close) it; dropping it is what a
-/// crash of the process is, but for the store, which closes.
+/// An open node of a cluster. Call [`close`](Self::close) to close it. Dropping it acts as a crash
+/// of the process, except that the store closes.
 pub struct Node {
     store: Arc<Store>,
     pub(crate) replica: Replica,
@@ -173,31 +172,31 @@ pub struct Node {
     pub(crate) repairs: Arc<Repairs>,
 }
 
-/// What a node is made of beside its store.
+/// The parts of a node besides its store.
 pub(crate) struct Parts {
     pub(crate) machine: StateMachine,
     pub(crate) transport: Arc<dyn Transport>,
-    /// TLS for connections of peers; the transport has it for its own.
+    /// TLS for accepted connections of peers; the transport has its own for opened connections.
     pub(crate) tls: Option<PeerTls>,
     pub(crate) acceptor: Box<dyn Acceptor>,
     pub(crate) room: Arc<Room>,
-    /// The fingerprint of what runs programs.
+    /// The fingerprint of the engine of programs.
     pub(crate) engine: String,
 }
 
 /// Linearizable reads that wait for a round.
 #[derive(Default)]
 struct Reads {
-    /// How many were asked for so far.
+    /// Number of reads that were requested so far.
     asked: AtomicU64,
     turn: tokio::sync::Mutex<Turn>,
 }
 
 #[derive(Default)]
 struct Turn {
-    /// How many of them a round has confirmed.
+    /// Number of reads that a round has confirmed.
     confirmed: u64,
-    /// A connection to the leader of this number.
+    /// A connection to a leader, with the number of that leader.
     peer: Option<(u64, Peer)>,
 }
 
@@ -225,9 +224,8 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Opens the node in `directory`, or makes it, and serves its peers on
-    /// `listener`. It belongs to no cluster before it was initialized or added to
-    /// one.
+    /// Opens the node in `directory`, creating it if it does not exist, and serves its peers on
+    /// `listener`. A new node belongs to no cluster until it is initialized or added to one.
     pub async fn open(
         directory: &Path,
         options: &OpenOptions,
@@ -373,8 +371,8 @@ impl Node {
         })
     }
 
-    /// Makes a store of its own in `directory` the first node of a cluster, whose
-    /// id is that of the store.
+    /// Makes a standalone store in `directory` the first node of a cluster. The id of the cluster
+    /// is that of the store.
     pub fn convert(
         directory: &Path,
         options: &OpenOptions,
@@ -403,7 +401,7 @@ impl Node {
         })
     }
 
-    /// Makes an empty directory the node that a cluster has taken, and does not open it.
+    /// Makes an empty directory the node that a cluster has accepted, without opening it.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -428,20 +426,20 @@ impl Node {
         Ok(store.close()?)
     }
 
-    /// The store. Writes succeed on the leader; reads are those of this node.
+    /// The store. Writes succeed only on the leader; reads return the state of this node.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Where its peer port listens.
+    /// The address of the peer port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Forms a cluster of these members, this node among them. Each of them has to
-    /// run already, and none may belong to a cluster.
+    /// Forms a cluster of these members, which include this node. Each member must be running, and
+    /// none may belong to a cluster.
     pub async fn initialize(&self, mut members: BTreeMap<u64, Member>) -> Result<(), NodeError> {
         if members.len() > NODES_MAX {
             let text = format!("a cluster has at most {NODES_MAX} nodes");
@@ -454,7 +452,7 @@ impl Node {
         done.map_err(|error| NodeError::consensus(&error))
     }
 
-    /// Asks a node that is to be a member which disk it has.
+    /// Asks a future member for the incarnation of its disk.
     async fn ask_disk(&self, node: u64, member: &mut Member) -> Result<(), NodeError> {
         let identity = self.port.identity;
         if node == identity.node {
@@ -467,8 +465,8 @@ impl Node {
         Ok(())
     }
 
-    /// Adds a member that gets the log and does not vote. Returns after it has
-    /// caught up.
+    /// Adds a member that receives the log and does not vote. Returns after the member has caught
+    /// up.
     pub async fn add_learner(&self, node: u64, mut member: Member) -> Result<(), NodeError> {
         self.ask_disk(node, &mut member).await?;
         let added = self.raft.add_learner(node, member, true).await;
@@ -477,7 +475,7 @@ impl Node {
             .map_err(|error| NodeError::consensus(&error))
     }
 
-    /// Makes these nodes, which are members already, the voters; the others leave.
+    /// Makes these members the voters and removes all other members.
     ///
     /// # Errors
     /// As for [`remove`](Self::remove).
@@ -490,27 +488,26 @@ impl Node {
         changed.await.map_err(not_changed)
     }
 
-    /// Keeps a number for a node that will listen for its peers at `peer`. Returns it after it
-    /// was committed.
+    /// Reserves a number for a node that will listen for its peers at `peer`. Returns the number
+    /// after its commit.
     ///
-    /// # Errors
-    /// As for [`remove`](Self::remove); `Refused` for an address that is none, or that a member
-    /// has.
+    /// As for [`remove`](Self::remove); `Refused` for an invalid address, or the address of a
+    /// member.
     pub async fn expect(&self, peer: &str) -> Result<u64, NodeError> {
         self.lead(CHANGE_TIMEOUT).await?;
         let added = self.port.members.expect(peer).await;
         added.map_err(not_changed)
     }
 
-    /// Waits until the members are others than `known`, or have other addresses; returns them.
+    /// Waits until the members or their addresses differ from `known`; returns the members.
     ///
     /// # Errors
-    /// When the consensus has ended.
+    /// Fails if the consensus has ended.
     pub async fn members_other_than(
         &self,
         known: &BTreeMap<u64, Member>,
     ) -> Result<BTreeMap<u64, Member>, NodeError> {
-        // Unlike all metrics, these change with the members, the term and the leader alone.
+        // These metrics change only with the members, the term and the leader.
         let mut metrics = self.raft.server_metrics();
         loop {
             let members = metrics
@@ -529,13 +526,13 @@ impl Node {
         }
     }
 
-    /// Has another voter lead.
+    /// Transfers the leadership to another voter.
     pub async fn transfer(&self, to: u64) -> Result<(), NodeError> {
         let asked = self.raft.trigger().transfer_leader(to).await;
         asked.map_err(|error| NodeError::consensus(&error))
     }
 
-    /// Where the node stands.
+    /// The status of the node.
     #[must_use]
     pub fn status(&self) -> Status {
         let log = self.replica.log_state();
@@ -580,7 +577,7 @@ impl Node {
         }
     }
 
-    /// Where the leader is that this node knows: its number and itself.
+    /// The leader that this node knows: its number and its member.
     #[must_use]
     pub fn leader(&self) -> Option<(u64, Member)> {
         let metrics = self.raft.metrics();
@@ -590,18 +587,18 @@ impl Node {
         Some((leader, members.get_node(&leader)?.clone()))
     }
 
-    /// Whether this node leads, as far as it knows.
+    /// Whether this node believes that it leads.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.status().role == Role::Leader
     }
 
-    /// Waits until this node has applied everything that was acknowledged anywhere
-    /// before the call: a read after it is linearizable. A majority confirms the leader
-    /// in a round that begins after the call; calls that wait share a round.
+    /// Waits until this node has applied everything that any node acknowledged before the call. A
+    /// read after it is linearizable. A majority confirms the leader in a round that begins after
+    /// the call; waiting calls share a round.
     ///
     /// # Errors
-    /// `Remote` with `NoLeader` when no leader was confirmed within `patience`.
+    /// `Remote` with `NoLeader` if no leader is confirmed within `patience`.
     pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
         let mine = self.reads.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let rounds = async {
@@ -610,7 +607,7 @@ impl Node {
                 if turn.confirmed >= mine {
                     return;
                 }
-                // All of these were asked before the round begins.
+                // All these reads were requested before the round begins.
                 let upto = self.reads.asked.load(Ordering::SeqCst);
                 match self.confirm(&mut turn).await {
                     Ok(()) => turn.confirmed = upto,
@@ -625,14 +622,15 @@ impl Node {
         confirmed.map_err(|_| no_leader("no majority has confirmed a leader in time"))
     }
 
-    /// One round: the index that the leader names is applied here after it.
+    /// Runs one round: asks the leader for its index, and waits until this node has applied that
+    /// index.
     async fn confirm(&self, turn: &mut Turn) -> Result<(), NodeError> {
         let (leader, member) = self
             .leader()
             .ok_or_else(|| NodeError::Unreachable("no leader is known at present".to_owned()))?;
         if leader == self.port.identity.node {
             let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
-            // Without a majority it does not return by itself.
+            // Without a majority, the call does not return by itself.
             let confirmed = tokio::time::timeout(ROUND_TIMEOUT, confirmed).await;
             let confirmed = confirmed.map_err(|error| NodeError::consensus(&error))?;
             return confirmed
@@ -656,11 +654,11 @@ impl Node {
             .map_err(|error| NodeError::consensus(&error))
     }
 
-    /// Whether this node leads, and a majority has followed it within its lease; it
-    /// has then applied everything that it has acknowledged.
+    /// Checks that this node leads, and a majority has followed it within its lease. This node has
+    /// then applied everything that it has acknowledged.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Remote` with `NoLeader` when none is known.
+    /// `Elsewhere` if another node leads; `Remote` with `NoLeader` if no leader is known.
     pub async fn lease(&self, patience: Duration) -> Result<(), StoreError> {
         let confirmed = self.raft.ensure_linearizable(ReadPolicy::LeaseRead);
         match tokio::time::timeout(patience, confirmed).await {
@@ -679,10 +677,11 @@ impl Node {
         }
     }
 
-    /// As [`linearize`](Self::linearize), for what only the leader answers.
+    /// As [`linearize`](Self::linearize), for requests that only the leader answers.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Remote` with `NoLeader` as there.
+    /// `Elsewhere` if another node leads; `Remote` with `NoLeader` as for
+    /// [`linearize`](Self::linearize).
     pub async fn lead(&self, patience: Duration) -> Result<(), StoreError> {
         match self.leader() {
             Some((node, member)) if node != self.port.identity.node => {
@@ -693,8 +692,8 @@ impl Node {
         }
     }
 
-    /// Waits until this node votes, and asks the leader for it meanwhile. Returns at
-    /// once if it is no member of a cluster.
+    /// Waits until this node votes, and repeats the request to the leader meanwhile. Returns at
+    /// once if this node is not a member of a cluster.
     pub async fn become_voter(&self) -> Result<(), NodeError> {
         loop {
             let status = self.until(|status| !status.members.is_empty()).await?;
@@ -722,8 +721,8 @@ impl Node {
         }
     }
 
-    /// What a node does after it was opened: if its addresses are not those that the
-    /// cluster knows, it tells the leader; if it does not vote, it asks to.
+    /// Runs after the open of a node. Reports the addresses of the node to the leader if they
+    /// differ from those in the cluster. Requests to vote if the node does not vote.
     pub async fn settle(&self, member: &Member) {
         let identity = self.port.identity;
         let member = Member {
@@ -748,7 +747,7 @@ impl Node {
                 member,
                 engine: self.port.members.engine().to_owned(),
             };
-            // Its own port answers as well: this node may lead.
+            // The list includes the port of this node, because this node may lead.
             let mut peers: Vec<_> = peers.collect();
             peers.push(self.address.to_string());
             if let Err(error) =
@@ -762,22 +761,22 @@ impl Node {
         }
     }
 
-    /// Removes a node from the cluster, which is committed when this returns.
+    /// Removes a node from the cluster. The removal is committed when the call returns.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Refused` for one that is no member or the
-    /// only voter, or while another change is under way.
+    /// `Elsewhere` if another node leads; `Refused` if the node is not a member or is the only
+    /// voter, or during another change.
     pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
         self.lead(CHANGE_TIMEOUT).await?;
         let removed = self.port.members.remove(node).await;
         removed.map_err(not_changed)
     }
 
-    /// Hands the lead over to another voter, which leads when this returns.
+    /// Transfers the leadership to another voter, which leads when the call returns.
     ///
     /// # Errors
-    /// `Elsewhere` when another node leads; `Refused` for one that does not vote, or
-    /// did not take the lead in time.
+    /// `Elsewhere` if another node leads; `Refused` if the target does not vote, or did not become
+    /// leader in time.
     pub async fn hand_over(&self, to: u64) -> Result<(), NodeError> {
         if self.leader().is_some_and(|(leader, _)| leader == to) {
             return Ok(());
@@ -798,8 +797,8 @@ impl Node {
         in_time.map_err(late)?.map(drop)
     }
 
-    /// Waits until the status is as wanted, and returns it. Fails when the consensus
-    /// has ended before.
+    /// Waits until the status satisfies `wanted`, and returns it. Fails if the consensus ends
+    /// before.
     pub async fn until(&self, wanted: impl Fn(&Status) -> bool) -> Result<Status, NodeError> {
         let mut metrics = self.raft.metrics();
         loop {
@@ -834,11 +833,10 @@ impl Node {
         self.shut_down().await
     }
 
-    /// As [`close`](Self::close), for a node that is shared. Then nothing else can be
-    /// done with it.
+    /// As [`close`](Self::close), for a shared node. The node cannot be used after it.
     pub async fn shut_down(&self) -> Result<(), NodeError> {
         self.abort_tasks();
-        // A core that has ended already needs no end.
+        // Shutdown fails if the core has already ended.
         drop(self.raft.shutdown().await);
         self.port.reports.save().await;
         let store = Arc::clone(&self.store);
@@ -854,7 +852,7 @@ impl Drop for Node {
     }
 }
 
-/// The leader that is known. A core that waits for space knows itself, or one of before.
+/// The known leader. A core that waits for space reports itself or an earlier leader.
 fn leader_of(metrics: &RaftMetrics<Types>, room: &Room) -> Option<u64> {
     if room.is_full() {
         let before = metrics.current_leader.filter(|node| *node != metrics.id);
@@ -863,7 +861,7 @@ fn leader_of(metrics: &RaftMetrics<Types>, room: &Room) -> Option<u64> {
     metrics.current_leader
 }
 
-/// Answers a proposal on a full disk: the core does not take it.
+/// Rejects a proposal on a full disk; the core does not see the proposal.
 fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, room: &Room) {
     let metrics = raft.metrics().borrow_watched().clone();
     let members = metrics.membership_config.membership();
@@ -875,8 +873,8 @@ fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, room: &Room) 
     }
 }
 
-/// Purges the log up to what the store needs no more. openraft purges what is in a
-/// snapshot that it knows, so it is shown the newest one first.
+/// Purges log entries that the store no longer needs. openraft purges only entries in a snapshot
+/// that it knows, so the newest snapshot is registered first.
 async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types, StateMachine>) {
     while let Some(mut id) = purgeable.recv().await {
         while let Ok(newer) = purgeable.try_recv() {
@@ -887,8 +885,8 @@ async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types
             let newest = metrics.snapshot.as_ref();
             newest.is_some_and(|newest| newest.index >= raft_index)
         };
-        // To ask for one that is known writes another one, which names the same entries again:
-        // without an end for as long as a peer that does not answer holds up the purge.
+        // A request for a known snapshot writes another snapshot of the same entries. While an
+        // unreachable peer holds up the purge, this would repeat without end.
         let knows = is_known(&raft.metrics().borrow_watched());
         if !knows && raft.trigger().snapshot().await.is_err() {
             return;
@@ -901,7 +899,7 @@ async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types
     }
 }
 
-/// The waiters of a proposal, until one of two takes them: the answer, or the time.
+/// The waiters of a proposal, until the answer or the timeout takes them.
 type Slot = Arc<Mutex<Option<Waiters>>>;
 
 fn take(slot: &Slot) -> Option<Waiters> {
@@ -926,7 +924,7 @@ async fn propose(
             biased;
             () = late => {
                 if let Some((_, slot)) = waiting.pop_front() {
-                    // Dropping them says that nobody knows.
+                    // Dropping the waiters reports an unknown outcome.
                     drop(take(&slot));
                 }
                 continue;
@@ -964,7 +962,7 @@ async fn propose(
     }
 }
 
-/// Answers those who wait for a batch.
+/// Answers the waiting callers of a batch.
 fn settle(waiters: Waiters, result: ClientWriteResult<Types>) {
     #[cfg(feature = "sim")]
     let Some(waiters) = crate::planted::settle(waiters, &result) else {
@@ -979,7 +977,7 @@ fn settle(waiters: Waiters, result: ClientWriteResult<Types>) {
             }
             None => waiters.refuse(ErrorCode::NoLeader, "no leader is known at present"),
         },
-        // It was appended, and taken back here: others may have it (INDETERMINATE).
+        // The entry was appended, and truncated here: other nodes may have it (INDETERMINATE).
         Err(_) => drop(waiters),
     }
 }

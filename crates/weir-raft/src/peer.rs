@@ -1,7 +1,7 @@
 //! The port for the other nodes.
 //!
-//! Invariants: nothing is done for a connection that has not said of which cluster it
-//! is and whom it looks for; a connection holds one request at a time.
+//! Invariants: no request is served on a connection before its greeting names the right cluster and
+//! the right receiver; a connection has one request at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -32,21 +32,22 @@ use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
 
-/// How long a connection may take to say who it is.
+/// Time limit for the greeting of a connection.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be without a request, and a request may take to come whole. The peer
-/// connects again.
+/// Time limit for a connection without a request, and for the arrival of a whole request. The peer
+/// reconnects.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of the bodies of all requests that are in memory at a time; two of the longest ones fit.
+/// Limit on the bytes of all request bodies in memory; two of the longest bodies fit.
 pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
-/// Bytes of a body that is not counted: heartbeats and votes do not wait for the long ones.
+/// Bodies up to this many bytes are not counted, so heartbeats and votes do not wait for long
+/// bodies.
 const SHORT_BYTES: usize = 64 << 10;
-/// How long a leader may take for the next part of a snapshot.
+/// Time limit for the next part of a snapshot.
 const PART_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause after an accept that failed, for want of a descriptor.
+/// Pause after an accept that failed because no descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the connections of peers share.
+/// State that the connections of peers share.
 pub(crate) struct Port {
     pub(crate) identity: NodeIdentity,
     pub(crate) raft: Raft<Types, StateMachine>,
@@ -58,17 +59,17 @@ pub(crate) struct Port {
     pub(crate) peers: Peers,
     pub(crate) replica: Replica,
     pub(crate) tls: Option<PeerTls>,
-    /// Bytes that the bodies of long requests may still take.
+    /// Bytes that are still free for the bodies of long requests.
     pub(crate) bodies: Semaphore,
-    /// Whether the log says already that a disk was refused.
+    /// Whether the rejection of a disk was already logged.
     pub(crate) has_warned: AtomicBool,
 }
 
-/// When a leader was heard of last.
+/// The time of the last contact with a leader.
 #[derive(Debug)]
 pub(crate) struct Contact {
     begun: Instant,
-    /// Milliseconds since then, and one; 0: not yet.
+    /// Milliseconds from the start to the last contact, plus one; 0: no contact yet.
     last_ms: AtomicU64,
 }
 
@@ -88,7 +89,7 @@ impl Contact {
         self.last_ms.store(self.now_ms() + 1, Ordering::Relaxed);
     }
 
-    /// Time since then; `None` before the first time.
+    /// Time since the last contact; `None` before the first contact.
     pub(crate) fn age(&self) -> Option<Duration> {
         let last_ms = self.last_ms.load(Ordering::Relaxed).checked_sub(1)?;
         Some(Duration::from_millis(self.now_ms().saturating_sub(last_ms)))
@@ -148,7 +149,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
     frame::write(&mut stream, Kind::Welcome, hello.number, &welcome).await?;
     let mut incoming = None;
     loop {
-        // A snapshot on its way keeps space, and others from being received.
+        // A snapshot in transfer uses space, and blocks the transfer of others.
         let patience = incoming.as_ref().map_or(IDLE_TIMEOUT, |_| PART_TIMEOUT);
         let next = timeout(patience, next_request(&mut stream, port)).await??;
         let Some((request, permit)) = next else {
@@ -170,7 +171,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
     }
 }
 
-/// The next request, and its share of the memory for bodies.
+/// The next request, and its part of the memory for bodies.
 async fn next_request<'a>(
     stream: &mut (impl AsyncRead + Unpin),
     port: &'a Port,
@@ -188,14 +189,14 @@ async fn next_request<'a>(
     Ok(Some((frame::read_body(stream, head).await?, permit)))
 }
 
-/// A snapshot that a leader sends, as far as it has come.
+/// A snapshot that a leader is sending.
 struct Incoming {
     vote: Vote,
     staged: StagedSnapshot,
 }
 
-/// Whether a leader may have sent a snapshot up to this entry. openraft asserts it, and would end
-/// the core of the node.
+/// Checks that a leader may send a snapshot up to this entry. openraft asserts it, and a failed
+/// assertion would end the core of the node.
 fn acceptable(vote: &Vote, id: EntryId, port: &Port) -> Result<(), &'static str> {
     let metrics = port.raft.metrics();
     let metrics = metrics.borrow_watched();
@@ -210,7 +211,7 @@ fn acceptable(vote: &Vote, id: EntryId, port: &Port) -> Result<(), &'static str>
     Ok(())
 }
 
-/// Takes a frame of a snapshot. After a failure the sender begins again.
+/// Processes a frame of a snapshot. After a failure the sender starts again.
 async fn receive(
     request: &Frame,
     incoming: &mut Option<Incoming>,
@@ -263,11 +264,11 @@ async fn receive(
         let restored = port.repairs.take(staged, &port.replica).await;
         return Ok(restored.map(|topics| wire::encode_names(&topics)));
     }
-    // Meanwhile another leader may have committed more.
+    // Another leader may have committed more meanwhile.
     if let Err(why) = acceptable(&vote, staged.id(), port) {
         return Ok(Err(why.to_owned()));
     }
-    // openraft takes an install that fails for the end of this node: all that can fail comes first.
+    // openraft ends this node if an install fails, so every step that can fail comes first.
     let replica = port.replica.clone();
     let described = blocking(move || {
         replica.check(&mut staged).map_err(io_error)?;
@@ -286,7 +287,7 @@ async fn receive(
     Ok(installed.map(|answer| wire::encode_snapshot_answer(&answer.vote)))
 }
 
-/// Answers a process that wants a number for its directory.
+/// Answers a process that requests a number for its directory.
 async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) -> (Kind, Vec<u8>) {
     if port.room.is_full() {
         return (Kind::Failed, FULL.into());
@@ -307,7 +308,7 @@ async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) ->
     }
 }
 
-/// The sentence for a node that has another disk; it is logged once.
+/// The sentence for a node with a different disk; logged once.
 fn refuse_disk(node: u64, port: &Port) -> String {
     let why = other_disk(node);
     if !port.has_warned.swap(true, Ordering::Relaxed) {
@@ -316,7 +317,7 @@ fn refuse_disk(node: u64, port: &Port) -> String {
     why
 }
 
-/// Returns the number of the peer.
+/// Checks a greeting. Returns the number of the peer.
 fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, String> {
     let identity = port.identity;
     if frame.kind != Kind::Hello {
@@ -332,7 +333,7 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, Strin
     if hello.from == identity.node {
         return Err("this node has the number of the caller".to_owned());
     }
-    // Of committed members only: until then, the node that is removed may lead.
+    // Uses committed members only: until the commit, a node that is being removed may still lead.
     let members = port.reports.members();
     if members.is_some_and(|members| is_removed(hello.from, &members)) {
         return Err(format!(
@@ -341,10 +342,10 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, Strin
         ));
     }
     if let Some(shown) = shown {
-        // A node that has not heard of the members yet believes any node.
+        // A node that does not know the members yet accepts any node.
         shown.check(port.members.address_of(hello.from).as_deref())?;
     }
-    // Its peers know another disk: this one has forgotten what they rely on.
+    // The peer expects another disk: this disk lacks votes or entries that the peer relies on.
     if ![0, identity.incarnation].contains(&hello.to_incarnation) {
         return Err(refuse_disk(identity.node, port));
     }
@@ -355,7 +356,7 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, Strin
     Ok(hello.from)
 }
 
-/// Takes the report of a member, and answers with that of this node.
+/// Processes the report of a member, and returns the report of this node.
 async fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
     let (report, of_us) = wire::decode_reports(&request.body)?;
     let known = port.members.incarnation_of(from);
@@ -380,7 +381,8 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     }
     if port.room.is_full() {
         if request.kind == Kind::Append {
-            // The core does not hear who leads; those who write here are sent there.
+            // The core does not see who leads, so this port records the leader for clients that
+            // write here.
             let request = wire::decode_append(&request.body)?;
             port.room.heard(request.vote.leader_id().voted_for);
         }
@@ -520,7 +522,7 @@ mod tests {
         VoteRequest::new(vote, None)
     }
 
-    /// openraft takes a network without the request for one that grants everything.
+    /// openraft grants every request that a network does not implement.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn pre_vote_is_answered_by_the_peer() {
         let directory = tempfile::tempdir().unwrap();
@@ -550,7 +552,7 @@ mod tests {
         node.close().await.unwrap();
     }
 
-    /// As a leader leaves it that ends between the two entries of a change.
+    /// This state remains if a leader ends between the two entries of a change.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_unfinished_change_of_the_voters_is_finished() {
         let directory = tempfile::tempdir().unwrap();
@@ -572,7 +574,7 @@ mod tests {
         node.close().await.unwrap();
     }
 
-    /// The answer to the first request was lost on its way.
+    /// The reply to the first request was lost.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_join_that_is_sent_again_gets_the_same_number() {
         let directory = tempfile::tempdir().unwrap();
@@ -623,13 +625,13 @@ mod tests {
             index = short.read_index() => drop(index.unwrap()),
         }
         drop(all);
-        // It is no comparison: the connection ends.
+        // The body is not a comparison, so the connection ends.
         assert!(answer.await.is_err());
         assert_eq!(node.port.bodies.available_permits(), BODIES_BYTES_MAX);
         node.close().await.unwrap();
     }
 
-    /// openraft ends the core of a node that is handed such a snapshot.
+    /// openraft ends the core of a node that receives such a snapshot.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_snapshot_that_contradicts_what_is_committed_is_refused() {
         let directory = tempfile::tempdir().unwrap();
@@ -803,7 +805,7 @@ mod tests {
             drop(stream.read_to_end(&mut said).await);
             assert!(said.is_empty());
         }
-        // A greeting, then bytes that are no request.
+        // A greeting, then bytes that are not a request.
         let mut stream = TcpStream::connect(node.address()).await.unwrap();
         frame::write(&mut stream, Kind::Hello, 0, &hello.encode())
             .await
@@ -817,7 +819,7 @@ mod tests {
             frame::read(&mut stream, BODY_BYTES_MAX).await.unwrap(),
             None
         );
-        // The last contact is a time and goes on.
+        // The time since the last contact increases, so it is not compared.
         let still = |status: crate::Status| crate::Status {
             contact: None,
             ..status

@@ -1,4 +1,4 @@
-//! Mistakes of a node that prove that a simulation finds them (docs/decisions/0079).
+//! Faults that are planted in a node, to prove that a simulation finds them (docs/decisions/0079).
 
 use std::cell::{Cell, RefCell};
 
@@ -8,10 +8,10 @@ use weir_store::replica::{AppliedState, Waiters};
 
 use crate::types::Types;
 
-/// A mistake that a simulation has to find.
+/// A fault that a simulation must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Votes are kept in memory alone.
+    /// Votes are kept only in memory.
     VoteNotSaved,
     /// A proposal whose entry was truncated is answered with the entry that is applied next.
     TruncationKeepsWaiters,
@@ -26,7 +26,7 @@ thread_local! {
     static KEPT: RefCell<Vec<Waiters>> = const { RefCell::new(Vec::new()) };
 }
 
-/// From now on, the nodes of this thread make a mistake.
+/// From now on, the nodes of this thread have this fault.
 pub fn plant(fault: Fault) {
     FAULT.set(Some(fault));
 }
@@ -35,7 +35,7 @@ pub(crate) fn is_planted(fault: Fault) -> bool {
     FAULT.get() == Some(fault)
 }
 
-/// The waiters that the result is for.
+/// The waiters that receive the result.
 pub(crate) fn settle(waiters: Waiters, result: &ClientWriteResult<Types>) -> Option<Waiters> {
     if !is_planted(Fault::TruncationKeepsWaiters) {
         return Some(waiters);

@@ -1,11 +1,12 @@
-//! Puts the state of the leader in the place of that of a node which has another one.
+//! Replaces the state of a node that differs from the state of the leader.
 //!
-//! The node stops applying, the leader sends its state after an entry that the node may have
-//! applied already, the node applies up to that entry and takes the state. A topic that differs a
-//! second time is stopped by the leader for all nodes: the same log has made two states of it again.
+//! The node stops applying. The leader sends its state after an entry that the node may have
+//! applied already. The node applies up to that entry, and then replaces its state. If a topic
+//! differs a second time, the leader stops it on all nodes: the same log has produced two different
+//! states again.
 //!
-//! Invariant: a state is only replaced by one after the same entry, so nothing is applied twice or
-//! left out.
+//! Invariant: the new state is after the same entry as the old one, so no entry is applied twice or
+//! skipped.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,16 +28,16 @@ use crate::gate::Gate;
 use crate::machine::{StateMachine, StateMachineSnapshot, blocking};
 use crate::types::Types;
 
-/// How long a node may take to apply up to the entry of a state.
+/// Time limit for a node to apply up to the entry of the new state.
 const APPLY_TIMEOUT: Duration = Duration::from_mins(1);
-/// Pause before it is looked at again.
+/// Pause between two checks of the applied entry.
 const APPLY_PAUSE: Duration = Duration::from_millis(5);
 
-/// What a node needs to repair others, and to be repaired.
+/// State for repairing other nodes, and for being repaired.
 pub(crate) struct Repairs {
     pub(crate) gate: Gate,
     pub(crate) store: Arc<Store>,
-    /// Topics that differed on a node since this one was opened.
+    /// Topics that differed on a node since this node was opened.
     differed: Mutex<BTreeSet<String>>,
 }
 
@@ -96,7 +97,7 @@ impl Repairs {
         Ok(topics)
     }
 
-    /// Stops a topic for all nodes.
+    /// Stops a topic on all nodes.
     async fn stop(&self, topic: &str) {
         let stop = Intention::new(topic, Operation::Quarantine { stopped: true });
         let stopped = match self.store.propose(&[stop]) {
@@ -109,7 +110,7 @@ impl Repairs {
         }
     }
 
-    /// Puts a state that the leader has sent in the place of that of this node.
+    /// Replaces the state of this node with the state that the leader has sent.
     pub(crate) async fn take(
         &self,
         staged: StagedSnapshot,
@@ -120,7 +121,8 @@ impl Repairs {
             return Err("this node has not asked for a state".to_owned());
         }
         let until = Instant::now() + APPLY_TIMEOUT;
-        // openraft learns of an entry only with those after it, which wait at the gate.
+        // openraft reports an entry as applied only with the entries after it, which wait at the
+        // gate.
         while replica.applied().last.is_none_or(|last| last.index < index) {
             if Instant::now() >= until {
                 return Err("this node did not get so far in time".to_owned());
@@ -133,7 +135,7 @@ impl Repairs {
     }
 }
 
-/// Asks the leader for its state, and has it take the place of that of this node.
+/// Requests the state of the leader, which then replaces the state of this node.
 pub(crate) async fn ask(
     repairs: &Repairs,
     raft: &Raft<Types, StateMachine>,
@@ -141,7 +143,7 @@ pub(crate) async fn ask(
 ) -> io::Result<()> {
     let closed = repairs.gate.close();
     let metrics = raft.metrics().borrow_watched().clone();
-    // What may be on its way to be applied.
+    // Includes entries that may be about to be applied.
     let committed = metrics.local_committed.as_ref();
     let applied = committed.map_or(LogIndex::ZERO, |id| entry_id(id).index);
     let members = metrics.membership_config.membership();
@@ -150,7 +152,7 @@ pub(crate) async fn ask(
     let repaired = match found {
         Some((node, member)) => {
             let mut peer = peers.client(node, member);
-            // A new leader, perhaps this node, must apply what it commits.
+            // A new leader, perhaps this node, must apply the entries that it commits.
             tokio::select! {
                 repaired = peer.repair(applied) => repaired,
                 () = until_another_leads(node, raft) => Err(io::Error::other("the leader has changed")),
@@ -162,7 +164,7 @@ pub(crate) async fn ask(
     repaired
 }
 
-/// Waits until this node does not follow the leader `node` any more.
+/// Waits until this node no longer follows the leader `node`.
 async fn until_another_leads(node: u64, raft: &Raft<Types, StateMachine>) {
     let mut metrics = raft.server_metrics();
     while metrics.borrow_and_update().current_leader == Some(node) {

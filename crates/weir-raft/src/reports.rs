@@ -1,12 +1,13 @@
 //! Finds an older copy of the directory of a node: a restored backup, a cloned disk, a snapshot of a
 //! virtual machine (docs/formats/cluster.md, "An older copy of a directory").
 //!
-//! Each node reports to all others how far its directory is, and they keep it on their disks. With
-//! its own report each side sends the newest one that it has seen of the other. A node that is
-//! behind what another one has seen of it has forgotten votes or entries that it acknowledged.
+//! Each node reports the progress of its directory to all others, which save the report on disk.
+//! With its own report, each side sends the newest report that it has seen of the other side. If
+//! another node has seen a newer report than the node has, the node has lost votes or entries that
+//! it acknowledged.
 //!
-//! Invariant: a node that has found out that its directory is an older copy answers no request,
-//! and asks for nothing.
+//! Invariant: a node that knows that its directory is an older copy answers no request, and sends
+//! none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,24 +22,26 @@ use crate::convert::decode_members;
 use crate::machine::blocking;
 use crate::types::Membership;
 
-/// What this node has seen of the others, and whether they have seen more of it than it has.
+/// The reports that this node has seen of the others, and whether another node has seen a newer
+/// report of this node.
 pub(crate) struct Reports {
     replica: Replica,
     seen: Arc<Mutex<Seen>>,
-    /// Held from the moment when records are taken from `seen` until they are on the disk.
+    /// Held from the removal of records from `seen` until they are on disk.
     saving: Arc<tokio::sync::Mutex<()>>,
-    /// Why this directory is an older copy; `None` as long as nobody has said so.
+    /// Why this directory is an older copy; `None` while no node has reported it.
     older: watch::Sender<Option<String>>,
 }
 
 #[derive(Default)]
 struct Seen {
     nodes: BTreeMap<u64, DirectoryReport>,
-    /// Nodes that have seen no later state of this directory, since it was opened.
+    /// Nodes that have confirmed, since the open, that they have seen no later state of this
+    /// directory.
     checked_by: BTreeSet<u64>,
-    /// Something is not saved yet.
+    /// Whether some change is not saved yet.
     is_changed: bool,
-    /// Another node was started again since the last save: this is synced.
+    /// Whether another node has restarted since the last save; the save must then be synced.
     has_new_run: bool,
 }
 
@@ -48,7 +51,7 @@ impl fmt::Debug for Reports {
     }
 }
 
-/// Whether a simulation plants nodes that do not compare what they have seen.
+/// Whether a simulation plants the fault that nodes do not compare reports.
 pub(crate) fn is_ignored() -> bool {
     #[cfg(feature = "sim")]
     if crate::planted::is_planted(crate::planted::Fault::ReportsIgnored) {
@@ -77,7 +80,7 @@ impl Reports {
         self.older.borrow().clone()
     }
 
-    /// Hears when this directory is known to be an older copy.
+    /// Receives a message when this directory is found to be an older copy.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<String>> {
         self.older.subscribe()
     }
@@ -87,14 +90,15 @@ impl Reports {
         self.replica.node()
     }
 
-    /// The members as they were applied last.
+    /// The members, as they were last applied.
     pub(crate) fn members(&self) -> Option<Membership> {
         let (_, body) = self.replica.applied().membership?;
         decode_members(&body).ok()
     }
 
-    /// The report of this node, and what it has seen of `node`. The first report to a node is
-    /// empty: if this directory is an older copy, nobody is to take it for a later state.
+    /// The report of this node, and the newest report that it has seen of `node`. The first report
+    /// to a node is empty: if this directory is an older copy, no node may record it as a later
+    /// state.
     pub(crate) fn ours(&self, node: u64) -> (DirectoryReport, DirectoryReport) {
         let seen = self.seen.lock();
         let is_checked = seen.checked_by.contains(&node);
@@ -108,7 +112,7 @@ impl Reports {
         (own, of_node)
     }
 
-    /// Takes the report of another node, and what that node has seen of this one.
+    /// Processes the report of another node, and the newest report that it has seen of this node.
     pub(crate) fn received(&self, node: u64, report: &DirectoryReport, of_us: &DirectoryReport) {
         if is_ignored() {
             return;
@@ -137,13 +141,13 @@ impl Reports {
         }
     }
 
-    /// Whether an entry that was acknowledged is on a disk. Otherwise a power cut may take it: that
-    /// is what the level says.
+    /// Whether an acknowledged entry is on disk. At other durability levels, a power cut may lose
+    /// it.
     pub(crate) fn counts_acknowledged(&self) -> bool {
         self.replica.is_synced() && !is_ignored()
     }
 
-    /// Takes note that a node has acknowledged an entry which is committed.
+    /// Records that a node has acknowledged a committed entry.
     pub(crate) fn acknowledged(&self, node: u64, id: EntryId) {
         if !self.counts_acknowledged() {
             return;
@@ -156,25 +160,26 @@ impl Reports {
         }
     }
 
-    /// Saves a report of a node that was started again, before it is answered: from then on that node
-    /// takes part, and a copy of its directory from before is to be found out.
+    /// Saves the report of a restarted node before the reply. After the reply that node takes part,
+    /// so an earlier copy of its directory must be detectable.
     pub(crate) async fn save_new_run(&self) {
         self.save_if(|seen| seen.has_new_run).await;
     }
 
-    /// Saves what was seen since the last time.
+    /// Saves the reports that changed since the last save.
     pub(crate) async fn save(&self) {
         self.save_if(|seen| seen.is_changed).await;
     }
 
-    /// Saves if this holds after the save that is under way.
+    /// Saves if `is_due` is true after the current save has ended.
     async fn save_if(&self, is_due: fn(&Seen) -> bool) {
         let saving = Arc::clone(&self.saving).lock_owned().await;
         if !is_due(&self.seen.lock()) {
             return;
         }
         let (replica, seen) = (self.replica.clone(), Arc::clone(&self.seen));
-        // The caller may be aborted meanwhile: this ends by itself, and holds the lock until then.
+        // The caller may be aborted meanwhile. This task still runs to its end, and holds the lock
+        // until then.
         let saved = blocking(move || {
             let (nodes, is_synced) = seen.lock().take_unsaved();
             let saved = replica.save_seen(nodes, is_synced);
@@ -193,7 +198,7 @@ impl Reports {
 }
 
 impl Seen {
-    /// The records, and whether they are to be synced. Counts them as saved.
+    /// The unsaved records, and whether they must be synced. Marks them as saved.
     fn take_unsaved(&mut self) -> (Vec<(u64, DirectoryReport)>, bool) {
         let is_synced = std::mem::take(&mut self.has_new_run);
         self.is_changed = false;
@@ -220,7 +225,7 @@ mod tests {
     use super::*;
     use crate::node::{Node, NodeConfig};
 
-    /// The reports of other nodes are saved meanwhile.
+    /// The reports of other nodes are saved at the same time.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_report_of_a_new_run_is_saved_before_it_is_answered() {
         let directory = tempfile::tempdir().unwrap();

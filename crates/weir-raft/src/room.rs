@@ -1,19 +1,19 @@
-//! Whether the disk of a node has space for what the node has to append.
+//! Tracks whether the disk of a node has space for the next append.
 //!
-//! openraft takes a failed append for the end of a node. A full disk is therefore kept
-//! from it: the append waits for space, and the core waits for the append. Meanwhile
-//! this node sends no heartbeats, its port refuses entries and votes, and the others
-//! elect a leader that has space. Reads of what was applied go on.
+//! openraft ends a node after a failed append. Therefore a full disk is hidden from openraft: the
+//! append waits for space, and the core waits for the append. Meanwhile this node sends no
+//! heartbeats, and its port rejects entries and votes, so the others elect a leader that has space.
+//! Reads of applied entries continue.
 //!
 //! Invariant: no entry, vote, join or proposal is sent to the core while the disk is full.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a peer reads that sends entries to a full node, or asks for its vote.
+/// The error for a peer that sends entries to a full node, or requests its vote.
 pub(crate) const FULL: &str =
     "the disk of this node is full: it takes no entries and does not vote until there is space";
-/// Pause before the next try to append.
+/// Pause before an append is retried.
 pub(crate) const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Shared by the log, the port and the proposals of a node.
@@ -21,7 +21,7 @@ pub(crate) const ROOM_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Room {
     is_full: AtomicBool,
     is_closing: AtomicBool,
-    /// The leader that was heard of since the disk is full; 0: none.
+    /// The leader that has made contact since the disk is full; 0: none.
     leader: AtomicU64,
 }
 
@@ -30,7 +30,7 @@ impl Room {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// An append has found no space. Returns whether to try again.
+    /// Records that an append has found no space. Returns whether to retry.
     pub(crate) fn filled(&self) -> bool {
         if self.is_closing.load(Ordering::Relaxed) {
             return false;
@@ -45,7 +45,7 @@ impl Room {
         true
     }
 
-    /// An append has succeeded.
+    /// Records that an append has succeeded.
     pub(crate) fn freed(&self) {
         if self.is_full() {
             self.is_full.store(false, Ordering::Relaxed);
@@ -53,17 +53,17 @@ impl Room {
         }
     }
 
-    /// Ends the wait for space: the node is closed.
+    /// Ends the wait for space, because the node is closed.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// A leader has sent something to a node whose core does not hear it.
+    /// Records that a leader has sent a request while the core cannot process it.
     pub(crate) fn heard(&self, leader: u64) {
         self.leader.store(leader, Ordering::Relaxed);
     }
 
-    /// The leader that was heard of since the disk is full.
+    /// The leader that has made contact since the disk is full.
     pub(crate) fn leader(&self) -> Option<u64> {
         Some(self.leader.load(Ordering::Relaxed)).filter(|leader| *leader > 0)
     }

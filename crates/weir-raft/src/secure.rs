@@ -1,9 +1,8 @@
 //! Connections between nodes, with TLS on both sides or without.
 //!
-//! Invariants: with TLS, no byte of a frame is sent or believed before both sides have
-//! shown a certificate that the other one accepts; a certificate opens the port only for the node at
-//! the host that it names; a connection without TLS to a port
-//! that wants it gets a sentence and nothing else.
+//! Invariants: with TLS, no byte of a frame is sent or accepted before each side has verified the
+//! certificate of the other; a certificate admits only the node at the host that it names; a
+//! connection without TLS to a port that requires TLS receives only an error sentence.
 
 use std::fmt;
 use std::io;
@@ -18,34 +17,34 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::transport::{Connecting, Connection, Transport};
 
-/// First bytes of a connection with TLS: a handshake record, version 3. A frame of a
-/// greeting has a zero as its third byte.
+/// First bytes of a connection with TLS: a handshake record, version 3. In a greeting without TLS,
+/// the third byte is zero.
 const HANDSHAKE: [u8; 2] = [22, 3];
-/// What a process reads that connects without TLS.
+/// The error for a process that connects without TLS.
 pub(crate) const PLAIN: &str = "the nodes of this cluster talk with TLS: set peer_cert, peer_key and peer_ca, with a \
      certificate of the authority of the cluster";
 
-/// Certificates of a node, and what it accepts.
+/// Certificates of a node, and the certificates that it accepts.
 #[derive(Clone, Debug)]
 pub struct PeerConfigs {
-    /// For connections that it accepts. Must demand a certificate.
+    /// For connections that this node accepts. Must require a client certificate.
     pub server: Arc<ServerConfig>,
-    /// For connections that it opens. Must show a certificate.
+    /// For connections that this node opens. Must present a certificate.
     pub client: Arc<ClientConfig>,
-    /// Verifies that a process which has connected could be connected to: that its certificate is
-    /// one of a node, and names the host of its peer address.
+    /// Verifies the certificate of a process that has connected as if this node had connected to
+    /// it: the certificate is that of a node, and names the host of its peer address.
     pub verifier: Arc<dyn ServerCertVerifier>,
 }
 
 type Source = dyn Fn() -> io::Result<PeerConfigs> + Send + Sync;
 
-/// TLS between nodes. The source is asked for each connection, so that certificates can be
-/// renewed while a node runs.
+/// TLS between nodes. The source is called for each connection, so that certificates can be renewed
+/// while a node runs.
 #[derive(Clone)]
 pub struct PeerTls(Arc<Source>);
 
 impl PeerTls {
-    /// TLS with what `source` returns.
+    /// TLS with the configurations that `source` returns.
     pub fn new(source: impl Fn() -> io::Result<PeerConfigs> + Send + Sync + 'static) -> Self {
         Self(Arc::new(source))
     }
@@ -63,10 +62,10 @@ impl Transport for PeerTls {
     }
 }
 
-/// Connects to a peer address. The certificate of the peer must name the host in it.
+/// Connects to a peer address. The certificate of the peer must name the host of the address.
 ///
 /// # Errors
-/// `PermissionDenied` with a sentence when a certificate is not accepted.
+/// `PermissionDenied` with a sentence if a certificate is rejected.
 pub(crate) async fn connect(
     address: &str,
     tls: Option<&PeerTls>,
@@ -93,7 +92,7 @@ fn denied(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
-/// Says in a sentence what is wrong with a certificate. Other errors stay as they are.
+/// Describes a certificate error in a sentence. Returns other errors unchanged.
 pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
     match cause {
@@ -110,18 +109,18 @@ pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
     }
 }
 
-/// The certificate of a process that has connected, and those between it and its authority.
+/// The certificate chain of a process that has connected, without the root.
 pub(crate) struct Shown {
     chain: Vec<CertificateDer<'static>>,
     verifier: Arc<dyn ServerCertVerifier>,
 }
 
 impl Shown {
-    /// Whether it is the certificate of a node, and of the one at this peer address if that is
-    /// known.
+    /// Checks that the certificate is that of a node, and names the host of `address` if the
+    /// address is known.
     ///
     /// # Errors
-    /// A sentence for the process.
+    /// A sentence for the process that has connected.
     pub(crate) fn check(&self, address: Option<&str>) -> Result<(), String> {
         let host = address.map_or(NO_HOST, host_of);
         let refused = |why: &dyn fmt::Display| {
@@ -139,7 +138,7 @@ impl Shown {
             .verify_server_cert(own, between, &name, &[], UnixTime::now());
         match checked {
             Ok(_) => Ok(()),
-            // The name is compared last.
+            // The verifier compares the name last.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if address.is_none() => Ok(()),
@@ -157,15 +156,15 @@ fn host_of(address: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// What has connected.
+/// An accepted connection.
 pub(crate) enum Accepted {
-    /// As this node wants it; with TLS, the certificate that it has shown.
+    /// A connection in the required form; with TLS, also the certificate of the peer.
     Peer(Box<dyn Connection>, Option<Shown>),
-    /// Without TLS, where this node wants it.
+    /// A connection without TLS to a node that requires TLS.
     Plain(Box<dyn Connection>),
 }
 
-/// Ends the handshake of a connection to the own port.
+/// Completes the handshake of an accepted connection.
 pub(crate) async fn accept(
     mut stream: Box<dyn Connection>,
     tls: Option<&PeerTls>,

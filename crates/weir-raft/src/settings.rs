@@ -2,7 +2,7 @@
 
 use openraft::{Config, ConfigError, SnapshotPolicy};
 
-/// Entries in one request to a peer.
+/// Limit on entries in one request to a peer.
 const REQUEST_ENTRIES_MAX: u64 = 64;
 
 pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
@@ -30,7 +30,7 @@ pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
 mod tests {
     use super::*;
 
-    /// The table of decision 0066: a change here is a change there.
+    /// The table of decision 0066 must change together with these values.
     #[test]
     fn settings_are_what_the_decision_says() {
         let config = config([1; 16]).unwrap();

@@ -1,8 +1,8 @@
 //! A node inside a simulation: one thread, a simulated disk, network and clock
-//! (docs/decisions/0079). For tests alone.
+//! (docs/decisions/0079). For tests only.
 //!
-//! Invariants: when a call returns, every thread of the store is idle; nothing that a node
-//! does depends on how fast the machine is.
+//! Invariants: when a call returns, every thread of the store is idle; the actions of a node do not
+//! depend on the speed of the machine.
 
 use std::io;
 use std::pin::pin;
@@ -31,23 +31,23 @@ use crate::storage::{LogReader, LogStore};
 pub use crate::transport::{Accepting, Acceptor, Connecting, Connection, Transport};
 use crate::types::{Entry, LogId, Types, Vote};
 
-/// What a simulated node is made of.
+/// The parts of a simulated node.
 pub struct SimParts {
-    /// Its disk.
+    /// The disk of the node.
     pub disk: Arc<dyn Disk>,
-    /// How its store is opened.
+    /// The options for opening the store.
     pub options: OpenOptions,
-    /// Which node it is.
+    /// The identity of the node.
     pub config: NodeConfig,
-    /// Its way to its peers.
+    /// Opens connections to peers.
     pub transport: Arc<dyn Transport>,
-    /// Its port.
+    /// Accepts connections from peers.
     pub acceptor: Box<dyn Acceptor>,
-    /// How long the next sync of the disk takes.
+    /// Returns how long the next sync of the disk takes.
     pub sync_time: Box<dyn FnMut() -> Duration + Send + Sync>,
 }
 
-/// From now on, the random numbers that consensus draws on this thread follow from `seed`.
+/// From now on, the random numbers that the consensus draws on this thread follow from `seed`.
 pub fn seed_thread(seed: u64) {
     runtime::seed_thread(seed);
 }
@@ -56,7 +56,7 @@ impl Node {
     /// Opens a node of a simulation.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub async fn open_simulated(parts: SimParts) -> Result<Self, NodeError> {
         let NodeConfig {
             node,
@@ -85,17 +85,17 @@ impl Node {
         Self::start(store, replica, received, config, log, parts).await
     }
 
-    /// Waits until the threads of the store have nothing to do: a call that was made
-    /// before has reached the consensus.
+    /// Waits until the threads of the store are idle: every earlier call has then reached the
+    /// consensus.
     pub fn step(&self) {
         step(self.replica());
     }
 
-    /// Gives this node the state of another one after the same entry: a fault that the nodes of a
-    /// cluster have to find. Returns the topics that differ. Blocks.
+    /// Replaces the state of this node with that of another node after the same entry: a fault that
+    /// the nodes of a cluster must find. Returns the topics that differ. Blocks.
     ///
     /// # Errors
-    /// Those of the disks.
+    /// An error of a disk.
     pub fn take_state_of(&self, other: &Self) -> io::Result<Vec<String>> {
         let from = other.replica();
         from.checkpoint().map_err(io::Error::other)?;
@@ -105,21 +105,21 @@ impl Node {
         self.replica().restore(staged).map_err(io::Error::other)
     }
 
-    /// Writes a snapshot of the state, after which the log may be purged.
+    /// Writes a snapshot of the state. The log may be purged after it.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// An error of the disk.
     pub fn checkpoint_simulated(&self) -> Result<(), StoreError> {
         self.replica().checkpoint().map(drop)
     }
 
-    /// Ends a node. What it still writes goes to its disk, which the caller has replaced
-    /// before if this is a crash.
+    /// Ends a node. Remaining writes go to its disk; for a crash, the caller has replaced the disk
+    /// before.
     pub async fn end_simulated(&self) {
         self.abort_tasks();
-        // A core that has ended already needs no end.
+        // Shutdown fails if the core has already ended.
         drop(self.consensus().shutdown().await);
-        // The disk may be off.
+        // Shutdown fails if the disk is off.
         drop(self.store().shut_down());
     }
 }
@@ -132,10 +132,10 @@ impl Wake for Unpark {
     }
 }
 
-/// Blocks the thread, and with it the whole simulation, until another thread has done its
-/// work.
+/// Blocks the thread, and so the whole simulation, until another thread has finished its work.
 fn block_on<F: Future>(future: F) -> F::Output {
-    // Otherwise tokio stops a task that has done much, and the thread would wait for it.
+    // Without this, tokio pauses a task that has used up its budget, and the thread would wait for
+    // it.
     let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {
@@ -149,7 +149,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn step(replica: &Replica) {
     let (sender, receiver) = std::sync::mpsc::channel();
     replica.step(Box::new(move |result| drop(sender.send(result))));
-    // A closed store drops the sender.
+    // A closed store drops the sender, so the receive fails.
     drop(receiver.recv());
 }
 

@@ -18,7 +18,7 @@ use crate::convert::{
 use crate::room::{ROOM_PAUSE, Room};
 use crate::types::{Entry, LogId, Types, Vote};
 
-/// Payload bytes that one request to a peer carries, unless one entry is longer.
+/// Limit on the payload bytes of one request to a peer; a single longer entry is still sent.
 const REQUEST_BYTES: usize = 8 << 20;
 
 /// The log of a node.
@@ -36,13 +36,13 @@ impl LogStore {
         Self { replica, room }
     }
 
-    /// A log that reports in `room` whether the disk is full.
+    /// A log that reports to `room` whether the disk is full.
     pub(crate) fn within(replica: Replica, room: Arc<Room>) -> Self {
         Self { replica, room }
     }
 }
 
-/// Reads entries, each reader at its own place.
+/// Reads entries; each reader has its own position.
 #[derive(Debug)]
 pub struct LogReader {
     replica: Replica,
@@ -53,7 +53,7 @@ pub struct LogReader {
 async fn wait(act: impl FnOnce(Done)) -> io::Result<()> {
     let (sender, result) = oneshot::channel();
     act(Box::new(move |done| {
-        // The waiter may be gone.
+        // The waiter may have been dropped.
         drop(sender.send(done));
     }));
     result.await.map_err(|_| closed())?.map_err(io_error)
@@ -82,7 +82,7 @@ impl RaftLogReader<Types> for LogReader {
         };
         let last = match range.end_bound() {
             Bound::Included(last) => index_of(*last),
-            // The index of openraft that ends the range is ours of the entry before.
+            // The exclusive end of openraft, counted from 0, is our index of the last entry.
             Bound::Excluded(end) => LogIndex(*end),
             Bound::Unbounded => LogIndex(u64::MAX),
         };
@@ -146,7 +146,7 @@ impl RaftLogStorage<Types> for LogStore {
         loop {
             let (sender, written) = oneshot::channel();
             let written_to = Box::new(move |result| {
-                // The waiter may be gone.
+                // The waiter may have been dropped.
                 drop(sender.send(result));
             });
             self.replica.append(entries, written_to, durable);

@@ -1,4 +1,4 @@
-//! How bytes get from one node to another: TCP, or a simulated network.
+//! Transport of bytes between nodes: TCP, or a simulated network.
 #![cfg_attr(
     not(feature = "sim"),
     allow(unreachable_pub, reason = "a simulation implements the traits")
@@ -18,28 +18,28 @@ pub trait Connection: AsyncRead + AsyncWrite + Debug + Send + Sync + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Debug + Send + Sync + Unpin> Connection for T {}
 
-/// What connecting waits for.
+/// The future of a connect.
 pub type Connecting<'a> =
     Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send + 'a>>;
 
-/// What accepting waits for: a connection, and from where it comes.
+/// The future of an accept: a connection, and its source address.
 pub type Accepting<'a> =
     Pin<Box<dyn Future<Output = io::Result<(Box<dyn Connection>, IpAddr)>> + Send + 'a>>;
 
-/// Makes connections to peers.
+/// Opens connections to peers.
 pub trait Transport: Debug + Send + Sync {
-    /// Connects to the peer at `address`. The caller bounds the time.
+    /// Connects to the peer at `address`. The caller limits the time.
     fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a>;
 }
 
-/// Takes connections of peers.
+/// Accepts connections from peers.
 pub trait Acceptor: Send {
     /// The next connection.
     fn accept(&mut self) -> Accepting<'_>;
-    /// Where it listens.
+    /// The local address of the listener.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// An error of the operating system.
     fn address(&self) -> io::Result<SocketAddr>;
 }
 

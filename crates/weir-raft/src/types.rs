@@ -11,27 +11,27 @@ use openraft::raft::responder::Responder;
 use openraft::vote::RaftLeaderId;
 use weir_core::Outcomes;
 
-/// A member of the cluster, as the other members know it.
+/// A member of the cluster, as the membership describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Where its peer port listens, as `host:port`.
+    /// Peer address of the member, as `host:port`.
     pub peer: String,
-    /// Where its clients connect; empty if it is not known.
+    /// Address for clients; empty if unknown.
     pub client: String,
-    /// Which disk the node has: random, made with its directory. A process with another
-    /// disk is not this member. 0: not known yet.
+    /// Incarnation of the disk of the node: a random number, chosen when the directory is created.
+    /// A process with another incarnation is not this member. 0: not known yet.
     pub incarnation: u64,
-    /// Numbers of removed nodes that are noted with this member, ascending. What all members
-    /// have together are the numbers that no directory gets again.
+    /// Numbers of removed nodes that this member stores, ascending. The numbers in all members
+    /// together are never assigned again.
     pub removed: Vec<u64>,
 }
 
 /// A batch of intentions: what openraft calls application data.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Items in it.
+    /// Number of items in the batch.
     pub count: u32,
-    /// The payload of its log entry.
+    /// The payload of the log entry.
     pub payload: Bytes,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Batch {
     }
 }
 
-/// Called with what became of a proposal.
+/// Called with the result of a proposal.
 pub struct OnResult<T>(pub(crate) Box<dyn FnOnce(T) + Send>);
 
 impl<T: Send + 'static> Responder<Types, T> for OnResult<T> {
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Responder<Types, T> for OnResult<T> {
     }
 }
 
-/// Batches of a store, ordered by leaders that their term alone identifies.
+/// Batches of a store, ordered by leaders that only their term identifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Types;
 

@@ -20,22 +20,22 @@ use crate::convert::{
 use crate::frame::invalid;
 use crate::types::{Entry, LogId, Member, Types, Vote};
 
-/// Entries in one request; a leader sends at most 64.
+/// Limit on entries in one request; a leader sends at most 64.
 const ENTRIES_MAX: u64 = 4096;
-/// Files of a snapshot, and names of topics in an answer.
+/// Limit on the files of a snapshot, and on the topic names in a reply.
 const FILES_MAX: u64 = 1 << 20;
 const MAGIC: &[u8; 8] = b"WEIRPEER";
 const VERSION: u16 = 2;
 
-/// Who talks to whom.
+/// The greeting of a connection: its sender and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) cluster: [u8; 16],
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Which disk the sender has.
+    /// Incarnation of the disk of the sender.
     pub(crate) from_incarnation: u64,
-    /// Which disk the node that is looked for must have; 0: any.
+    /// Incarnation that the disk of the receiver must have; 0: any.
     pub(crate) to_incarnation: u64,
 }
 
@@ -48,7 +48,7 @@ impl Hello {
         out.extend_from_slice(&self.to.to_le_bytes());
         out.extend_from_slice(&self.from_incarnation.to_le_bytes());
         out.extend_from_slice(&self.to_incarnation.to_le_bytes());
-        // Kept for a fingerprint of the engine of programs.
+        // Reserved for a fingerprint of the engine of programs.
         out.extend_from_slice(&[0; 16]);
         out
     }
@@ -78,24 +78,24 @@ impl Hello {
     }
 }
 
-/// A process asks for a number for its directory, or says where its node is now.
+/// A process requests a number for its directory, or reports the addresses of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Join {
     /// Cluster of the directory; `None` for an empty one.
     pub(crate) cluster: Option<[u8; 16]>,
-    /// Number that it has or wants; 0 for any.
+    /// Number that the directory has or requests; 0 for any.
     pub(crate) node: u64,
     pub(crate) member: Member,
-    /// Fingerprint of its engine for programs; empty without one.
+    /// Fingerprint of the engine of programs; empty without an engine.
     pub(crate) engine: String,
 }
 
 /// The answer to a [`Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JoinAnswer {
-    /// It is this node of this cluster.
+    /// The directory is this node of this cluster.
     Joined { cluster: [u8; 16], node: u64 },
-    /// The leader listens for peers there.
+    /// The leader listens for peers at this address.
     Elsewhere(String),
 }
 
@@ -182,7 +182,7 @@ impl JoinAnswer {
     }
 }
 
-/// Which disk a node has that answers a greeting.
+/// The incarnation of the node that answers a greeting.
 pub(crate) fn encode_welcome(incarnation: u64) -> Vec<u8> {
     incarnation.to_le_bytes().to_vec()
 }
@@ -222,14 +222,14 @@ pub(crate) fn decode_names(body: &[u8]) -> io::Result<Vec<String>> {
     })
 }
 
-/// What the receiver of a comparison has.
+/// The result of a comparison at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
-    /// It does not remember that entry, or has not applied it.
+    /// The receiver does not remember that entry, or has not applied it.
     Unknown = 0,
-    /// The state of the sender.
+    /// The receiver has the state of the sender.
     Equal = 1,
-    /// Another state.
+    /// The receiver has a different state.
     Different = 2,
 }
 
@@ -256,7 +256,7 @@ pub(crate) fn decode_agreement(body: &[u8]) -> io::Result<Agreement> {
     })
 }
 
-/// The report of the sender, and what it has seen of the receiver.
+/// The report of the sender, and the newest report that it has seen of the receiver.
 pub(crate) fn encode_reports(own: &DirectoryReport, seen: &DirectoryReport) -> Vec<u8> {
     let mut out = Vec::new();
     for report in [own, seen] {
@@ -300,7 +300,7 @@ fn put_bool(out: &mut Vec<u8>, is_so: bool) {
     out.push(u8::from(is_so));
 }
 
-/// The number of what follows, at most this many.
+/// Reads a number of elements, at most `most`.
 fn read_count(reader: &mut Reader<'_>, most: u64) -> Result<u64, Short> {
     let count = reader.varint()?;
     if count > most { Err(Short) } else { Ok(count) }
@@ -322,7 +322,7 @@ fn read_vote(reader: &mut Reader<'_>) -> Result<Vote, Short> {
     }))
 }
 
-/// The last number has no successor, so it is no index.
+/// The largest number has no successor, so it is not an index.
 fn read_index(reader: &mut Reader<'_>) -> Result<LogIndex, Short> {
     match reader.varint()? {
         u64::MAX => Err(Short),
@@ -339,7 +339,7 @@ fn read_id(reader: &mut Reader<'_>) -> Result<Option<LogId>, Short> {
     Ok(Some(log_id(EntryId { term, index })))
 }
 
-/// Reads a whole body.
+/// Reads a body; fails if bytes remain after it.
 fn whole<T>(body: &[u8], read: impl FnOnce(&mut Reader<'_>) -> Result<T, Short>) -> io::Result<T> {
     let mut reader = Reader::new(body);
     let value = read(&mut reader);
@@ -464,9 +464,9 @@ pub(crate) fn decode_append_answer(body: &[u8]) -> io::Result<AppendEntriesRespo
 /// The first frame of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SnapshotHead {
-    /// Of the leader that sends it.
+    /// Vote of the leader that sends the snapshot.
     pub(crate) vote: Vote,
-    /// The newest entry in it.
+    /// The newest entry in the snapshot.
     pub(crate) id: EntryId,
     pub(crate) files: Vec<SnapshotFile>,
 }
@@ -514,7 +514,7 @@ pub(crate) fn decode_snapshot(body: &[u8]) -> io::Result<SnapshotHead> {
     })
 }
 
-/// Number of the file, place in it, content.
+/// Number of the file, offset in the file, content.
 pub(crate) fn encode_part(file: usize, at: u64, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(content.len() + 20);
     put_varint(&mut out, file as u64);
@@ -691,14 +691,14 @@ mod tests {
             panic!("{back:?}");
         };
         assert_eq!(members.get_node(&2).unwrap().client, "c");
-        // Without incarnations, as they were written once.
+        // Without incarnations, as in older memberships.
         assert_eq!(members.get_node(&2).unwrap().incarnation, 0);
         let mut with = [encode_members(members).as_ref()].concat();
         *with.last_mut().unwrap() = 9;
         let read = decode_members(&with).unwrap();
         assert_eq!(read.get_node(&2).unwrap().incarnation, 9 << 56);
         assert_eq!(encode_members(&read).as_ref(), with);
-        // A note of the removed nodes 3 and 300 with member 1.
+        // A note with member 1 of the removed nodes 3 and 300.
         with.extend([2, 3, 0xac, 2, 0]);
         let read = decode_members(&with).unwrap();
         assert_eq!(read.get_node(&1).unwrap().removed, [3, 300]);

@@ -1,4 +1,4 @@
-//! Clusters in one process: real directories, real connections.
+//! Tests of clusters in one process, with real directories and real connections.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ impl Cluster {
         self.nodes.remove(&node).unwrap().close().await.unwrap();
     }
 
-    /// The leader that a running node knows to run.
+    /// The leader that a running node reports, if that leader runs.
     async fn leader(&self) -> u64 {
         let any = self.nodes.values().next().unwrap();
         let runs = |status: &Status| status.leader.is_some_and(|id| self.nodes.contains_key(&id));
@@ -120,8 +120,8 @@ impl Cluster {
         self.write(nonce, Operation::Put { key: &key, value }).await;
     }
 
-    /// Waits until all running nodes have applied the same entry, the newest of each
-    /// log, and compares their digests.
+    /// Waits until all running nodes have applied the newest entry of their logs, and compares
+    /// their digests.
     async fn agreed(&self) {
         loop {
             let newest = self.nodes.values().map(|node| node.status().last).max();
@@ -188,14 +188,14 @@ async fn three_nodes_lose_their_leader_and_agree_after_its_return() {
     assert_ne!(cluster.leader().await, first);
     cluster.restart(first).await;
     cluster.agreed().await;
-    // A nonce that was sent before is answered from the session table.
+    // A nonce that was sent before returns the result in the session table.
     cluster.put(30).await;
     cluster.agreed().await;
     for node in cluster.nodes.values() {
         assert_eq!(records(node.store()), 100);
     }
 
-    // Everything again from the disks.
+    // Reopens all nodes from their disks.
     for node in 1..=3 {
         cluster.stop(node).await;
         let found = verify(&cluster.directory(node)).unwrap();
@@ -283,8 +283,8 @@ async fn a_follower_redirects_and_a_minority_does_not_answer() {
         }
     }
     let alone = &cluster.nodes[&follower];
-    // While its lease runs a leader still takes proposals. Each of them is answered in
-    // bounded time: nobody knows what becomes of it.
+    // During its lease, a leader still accepts proposals. Each of them gets an answer in bounded
+    // time: an unknown outcome.
     let first = propose(alone.store(), &put).await.unwrap_err().code();
     let expected = [ErrorCode::Indeterminate, ErrorCode::NoLeader];
     assert!(expected.contains(&first), "{first:?}");
@@ -299,7 +299,7 @@ async fn a_follower_redirects_and_a_minority_does_not_answer() {
     cluster.stop(follower).await;
 }
 
-/// Passes bytes on to an address while it is open.
+/// Forwards bytes to an address while it is open.
 struct Proxy {
     address: String,
     open: tokio::sync::watch::Sender<bool>,
@@ -333,7 +333,7 @@ impl Proxy {
 }
 
 impl Cluster {
-    /// Compacts the log of a node, and waits until entries are gone.
+    /// Compacts the log of a node, and waits until entries are purged.
     async fn purge(&self, node: u64) {
         let node = &self.nodes[&node];
         let store = std::sync::Arc::clone(node.store());
@@ -361,7 +361,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     if cluster.leader().await == follower {
         cluster.nodes[&follower].hand_over(1).await.unwrap();
     }
-    // The follower is cut off at its port, and not closed: its readers stay.
+    // The follower is isolated at its port, and not closed: its readers remain.
     let reader = {
         let store = cluster.nodes[&follower].store();
         let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
@@ -397,7 +397,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     assert_eq!((next.0, count > 0), (1002, true));
     assert!(cluster.nodes[&follower].status().purged.is_some());
 
-    // An empty directory under a new number, and all of it again from the disks.
+    // An empty directory under a new number; then all nodes reopen from their disks.
     cluster.add(4).await;
     let member = cluster.members[&4].clone();
     let leader = cluster.leader().await;
@@ -424,7 +424,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     }
 }
 
-/// Asks a member for a place; returns the sentence if there is none.
+/// Asks a member to join the cluster; returns the sentence of a rejection.
 async fn asks(peer: &str, request: &JoinRequest) -> Result<NodeConfig, String> {
     let joined = join(&[peer.to_owned()], request, Duration::from_secs(30)).await;
     joined.map_err(|error| match error {
@@ -461,7 +461,7 @@ async fn a_process_with_another_engine_does_not_join() {
     cluster.stop(1).await;
 }
 
-/// Each of them is refused with a sentence, and the cluster goes on.
+/// Each of these requests is rejected with a sentence, and the cluster continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
@@ -501,7 +501,7 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     assert_eq!(cluster.nodes[&leader].status().members.len(), 3);
     cluster.put(2).await;
 
-    // Nobody listens there: a learner that never catches up stops no write.
+    // No node listens at this address: a learner that never catches up blocks no write.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = port.local_addr().unwrap().to_string();
     drop(port);
@@ -509,10 +509,10 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     assert_eq!(cluster.nodes[&leader].status().members.len(), 4);
     cluster.put(3).await;
     cluster.nodes[&leader].remove(added.node).await.unwrap();
-    // Its number was removed: the directory does not come back under it.
+    // This number was removed: the directory cannot join again under it.
     let text = asks(&peer, &known(added.node, CLUSTER)).await.unwrap_err();
     assert!(text.contains("it was removed"), "{text}");
-    // Neither does an empty one, whichever members were removed after it.
+    // An empty directory cannot either, even if other members were removed after it.
     let mut again = empty_at(&nowhere);
     let newer = asks(&peer, &again).await.unwrap();
     cluster.nodes[&leader].remove(newer.node).await.unwrap();
@@ -530,7 +530,7 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     }
 }
 
-/// The joint membership could be committed by nobody, and not be taken back.
+/// No majority could commit the joint membership, and it could not be reverted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_voter_that_the_rest_needs_is_not_removed() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
@@ -559,7 +559,7 @@ async fn a_voter_that_the_rest_needs_is_not_removed() {
     }
 }
 
-/// A membership with more nodes could be read by none of them.
+/// No node could read a membership with more nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_cluster_of_64_nodes_takes_no_other_one() {
     let mut cluster = Cluster::start(1, CLUSTER).await;
@@ -600,7 +600,7 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     let empty = cluster.nodes.remove(&lost).unwrap();
     cluster.put(3).await;
     cluster.agreed().await;
-    // Whatever it is asked, it has not heard of a term.
+    // No request makes the node adopt a term.
     let status = empty.status();
     assert_eq!((status.term, status.last), (0, None));
     assert!(status.members.is_empty(), "{status:?}");
@@ -614,7 +614,7 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     cluster.nodes[&leader].change_voters(voters).await.unwrap();
     cluster.put(4).await;
     cluster.agreed().await;
-    // However a node was removed, its number is used once.
+    // The number of a removed node is never used again, however the node was removed.
     let third = lost % 3 + 1;
     let peer = cluster.members[&leader].peer.clone();
     let kept = cluster.nodes[&leader].expect("127.0.0.1:2").await.unwrap();
@@ -651,13 +651,13 @@ fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
 }
 
 impl Cluster {
-    /// Puts an older copy in the place of the directory of a node that is down.
+    /// Replaces the directory of a stopped node with an older copy.
     fn replace(&self, node: u64, copy: &std::path::Path) {
         std::fs::remove_dir_all(self.directory(node)).unwrap();
         copy_directory(copy, &self.directory(node));
     }
 
-    /// Opens a node that must be refused; returns the sentence.
+    /// Opens a node that must be rejected; returns the sentence.
     async fn refused(&self, node: u64) -> String {
         let listener = TcpListener::bind(&self.members[&node].peer).await.unwrap();
         let config = NodeConfig {
@@ -673,7 +673,7 @@ impl Cluster {
     }
 }
 
-/// A copy of a run before, and one of the last run, which lacks entries alone.
+/// One copy of the run before, and one of the last run, which lacks only entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_older_copy_of_a_directory_is_refused() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
@@ -690,7 +690,7 @@ async fn an_older_copy_of_a_directory_is_refused() {
     cluster.restart(old).await;
     cluster.put(3).await;
     cluster.agreed().await;
-    // Of the log of a process that runs: what it has not written yet is not in it.
+    // A copy of the log of a running process lacks the entries that are not written yet.
     copy_directory(&cluster.directory(old), &last);
     for nonce in 4..=20 {
         cluster.put(nonce).await;
@@ -713,7 +713,7 @@ async fn an_older_copy_of_a_directory_is_refused() {
         cluster.stop(old).await;
     }
 
-    // Those that saw the newer state have been started again since: it is on their disks.
+    // The nodes that saw the newer state have restarted since: the reports are on their disks.
     for node in 1..=3 {
         if node != old {
             cluster.stop(node).await;

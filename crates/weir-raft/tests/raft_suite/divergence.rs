@@ -1,4 +1,4 @@
-//! A node with another state than the leader, with real directories and connections.
+//! A node whose state differs from that of the leader, with real directories and connections.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ async fn create(node: &Node, topic: &str) {
     proposed(node, topic, operation).await.unwrap();
 }
 
-/// Gives a node, which has applied all of its log, the state of a node of its own that has
-/// another record in topic `odd`.
+/// Replaces the state of a node, which has applied all of its log, with a state that has another
+/// record in topic `odd`.
 async fn disturb(node: &Node) {
     let applied = node.status().applied.unwrap();
     let (_directory, other, member) = open(1).await;
@@ -74,10 +74,10 @@ async fn disturb(node: &Node) {
     other.close().await.unwrap();
 }
 
-/// Writes until a node was repaired as often as wanted.
+/// Writes until a node was repaired `times` times.
 async fn repaired(leader: &Node, node: &Node, times: u64) {
     while node.status().repairs < times {
-        // The topic may be stopped; the entry is appended all the same.
+        // The topic may be stopped; the entry is appended anyway.
         drop(put(leader, "t", "v").await);
     }
     let last = leader.status().last;

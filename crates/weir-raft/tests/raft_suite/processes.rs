@@ -1,7 +1,7 @@
-//! Real processes that are killed, one of them or all at once.
+//! Real processes that are killed, one at a time or all at once.
 //!
-//! A child is this test program itself, told by a variable of the environment to be
-//! a node. It takes commands on standard input and answers each with one line.
+//! A child process is this test program; an environment variable makes it a node. It reads commands
+//! from standard input and answers each with one line.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -20,14 +20,14 @@ use crate::cluster::{propose, records};
 const CHILD: &str = "WEIR_TEST_NODE";
 const CLUSTER: [u8; 16] = [0xd1; 16];
 const CLIENT: ClientId = ClientId([0x22; 16]);
-/// Leads every answer: the harness writes words of its own before.
+/// Starts every answer, because the test harness prints other text before.
 const MARK: &str = "node> ";
 const CYCLES: u64 = 6;
 const WRITES: u64 = 15;
-/// How long a node is given to be elected; it takes about a second.
+/// Time limit for an election; an election takes about a second.
 const LEAD_PATIENCE: Duration = Duration::from_secs(5);
 
-/// `directory node peer,peer,peer`
+/// Arguments: `directory node peer,peer,peer`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_is_a_node_until_it_is_killed() {
     let Ok(told) = std::env::var(CHILD) else {
@@ -92,7 +92,7 @@ async fn child_is_a_node_until_it_is_killed() {
     }
 }
 
-/// The first nonce creates the topic, the others put.
+/// The first nonce creates the topic; later nonces put a record.
 async fn write(node: &Node, nonce: u64) -> String {
     let (key, options) = (nonce.to_string(), TopicOptions::default());
     let operation = match nonce {
@@ -157,7 +157,7 @@ impl Process {
     }
 }
 
-/// Asks one node after the other until one has done it; returns that one.
+/// Asks one node after the other until one succeeds; returns that node.
 fn write_somewhere(nodes: &mut BTreeMap<u64, Process>, first: u64, nonce: u64) -> u64 {
     let mut node = first;
     loop {
@@ -170,7 +170,7 @@ fn write_somewhere(nodes: &mut BTreeMap<u64, Process>, first: u64, nonce: u64) -
     }
 }
 
-/// Three addresses that were free a moment ago.
+/// Three addresses that were free at the time of the check.
 fn free_addresses() -> String {
     let free: Vec<_> = (0..3)
         .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
@@ -198,7 +198,7 @@ fn killed_processes_lose_and_double_nothing() {
             nonce += 1;
             leader = write_somewhere(&mut nodes, leader, nonce);
         }
-        // The power of one process, or of all.
+        // Kills one process, or all.
         let gone: Vec<u64> = if cycle % 3 == 2 {
             vec![1, 2, 3]
         } else {
@@ -227,7 +227,7 @@ fn killed_processes_lose_and_double_nothing() {
         }
         std::thread::yield_now();
     };
-    // Each nonce has left one record, whatever was sent again.
+    // Each nonce has left one record, although some nonces were sent again.
     assert!(
         agreed.ends_with(&format!(" {nonce}")),
         "{agreed} after {nonce}"
@@ -237,8 +237,9 @@ fn killed_processes_lose_and_double_nothing() {
     }
 }
 
-/// A follower lacks what the two others have acknowledged. One of these loses its disk, the
-/// other one is down: if the empty disk voted, the follower would lead without these writes.
+/// A follower lacks writes that the two others have acknowledged. One of the others loses its disk,
+/// and the other one is down. If the empty disk voted, the follower would lead without these
+/// writes.
 #[test]
 fn an_empty_disk_under_an_old_number_takes_no_part() {
     let directories = tempfile::tempdir().unwrap();

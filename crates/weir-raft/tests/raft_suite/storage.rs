@@ -10,7 +10,7 @@ use weir_raft::suite::{LogStore, StateMachine, Types};
 use weir_store::replica::{EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch};
 use weir_store::{OpenOptions, Store};
 
-/// Nothing is proposed in the suite.
+/// The suite proposes nothing.
 struct Nobody;
 
 impl IntentionLog for Nobody {
@@ -49,7 +49,7 @@ impl StoreBuilder<Types, LogStore, StateMachine, (Store, TempDir)> for Directori
 
 type Tests = Suite<Types, LogStore, StateMachine, Directories, (Store, TempDir)>;
 
-/// One test on a store of its own.
+/// Runs one test on a separate store.
 async fn run<F, R>(test: impl FnOnce(LogStore, StateMachine) -> F) -> R
 where
     F: Future<Output = Result<R, io::Error>>,

@@ -1,4 +1,4 @@
-//! What connects to the port for peers and is none.
+//! Clients of the peer port that are not peers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ const CLUSTER: [u8; 16] = [5; 16];
 /// Kinds of frames (docs/formats/cluster.md).
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
-/// How long a connection may say nothing.
+/// Time limit for a connection that sends nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 
 async fn leader(directory: &std::path::Path) -> Node {
@@ -42,17 +42,17 @@ async fn connect(from: &str, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// Says who it is; returns the kind of the answer.
+/// Sends a greeting; returns the kind of the answer.
 async fn greet(stream: &mut TcpStream) -> u8 {
     let hello = peer_frame(HELLO, 0, &peer_hello(CLUSTER, 2, 1));
     stream.write_all(&hello).await.unwrap();
-    // The head, and the shortest body of an answer: that of a welcome.
+    // The head, and the shortest body of an answer: the body of a welcome.
     let mut answer = [0; 28];
     stream.read_exact(&mut answer).await.unwrap();
     answer[4]
 }
 
-/// More silent connections than the port holds keep no peer out, and it is theirs that are closed.
+/// Silent connections beyond the limit keep no peer out; the port closes only silent connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_keep_no_peer_out() {
     let directory = tempfile::tempdir().unwrap();
@@ -65,13 +65,13 @@ async fn silent_connections_keep_no_peer_out() {
     }
     let mut peer = connect("127.0.0.1:0", node.address()).await;
     assert_eq!(greet(&mut peer).await, WELCOME);
-    // One from another address is as good as before.
+    // A connection from another address still works.
     assert_eq!(greet(&mut elsewhere).await, WELCOME);
     for mut early in silent.drain(..200) {
         assert_eq!(early.read(&mut [0]).await.unwrap_or(0), 0);
     }
     assert!(begun.elapsed() < SILENCE, "they were not closed in time");
-    // Further ones replace those that are silent, not the peers.
+    // Further connections replace silent ones, not those of peers.
     for _ in 0..300 {
         silent.push(connect("127.0.0.1:0", node.address()).await);
     }
