@@ -1,4 +1,4 @@
-//! Changes of the members of a cluster, one after the other, each until it is made.
+//! Changes of the members of a cluster, one at a time; each one ends before the next begins.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::network::address;
 use crate::random::Random;
 use crate::report::Violation;
 
-/// Voters that a cluster has at least, and at most.
+/// The minimum and the maximum of voters in a cluster.
 const VOTERS: (usize, usize) = (3, 5);
-/// How long a leader may take for one step.
+/// Time limit for a leader to execute one step.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause before a change is tried again.
+/// Pause before a change is retried.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ enum Change {
     Remove(u64),
 }
 
-/// The change that is under way, and when the next one begins.
+/// The current change, and the time of the next one.
 pub(crate) struct Changes {
     cluster: Cluster,
     random: Random,
@@ -44,7 +44,7 @@ impl Changes {
         }
     }
 
-    /// Ends a change that is made, or begins one that is due.
+    /// Ends a finished change, or begins a change that is due.
     pub(crate) async fn tick(&mut self) -> Result<(), Violation> {
         self.collect().await;
         if self.current.is_some() || Instant::now() < self.next {
@@ -73,7 +73,7 @@ impl Changes {
         let Some((change, _)) = self.current.take_if(|(_, made)| made.is_finished()) else {
             return;
         };
-        // The removal is committed: nobody counts on the node.
+        // The removal is committed, so no node relies on the removed node.
         if let Change::Remove(id) = change {
             self.cluster.discard(id).await;
         }
@@ -81,7 +81,7 @@ impl Changes {
         self.next = Instant::now() + self.random.millis(100, 2_000);
     }
 
-    /// Waits for the change that is under way, after the faults.
+    /// Waits for the current change, after the faults.
     pub(crate) async fn end(&mut self, within: Duration) -> Result<(), Violation> {
         let until = Instant::now() + within;
         self.next = until + within;
@@ -99,10 +99,10 @@ impl Changes {
     }
 }
 
-/// Asks one leader after the other, until the change is committed.
+/// Asks one leader after the other until the change is committed.
 async fn make(cluster: Cluster, change: Change) {
     loop {
-        // The result of a step that was late is seen by the next one.
+        // The next step sees the result of a late step.
         if let Ok(true) = timeout(PATIENCE, step(&cluster, change)).await {
             return;
         }
@@ -137,7 +137,7 @@ async fn step(cluster: &Cluster, change: Change) -> bool {
             if members.contains_key(&id) {
                 return node.remove(id).await.is_ok();
             }
-            // An earlier step has removed it, perhaps in an entry that is not committed yet.
+            // An earlier step has removed the node, perhaps in an entry that is not committed yet.
             let last = node.status().last;
             let is_committed = |status: &weir_raft::Status| status.committed >= last;
             node.until(is_committed).await.is_ok() && node.is_leader()

@@ -1,4 +1,4 @@
-//! Clients, and what they know to be true.
+//! Clients, and the facts that their results prove.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::invariants::claims::Claims;
 use crate::random::Random;
 use crate::report::{Planted, Violation};
 
-/// How long a client waits for one answer.
+/// Time limit for one answer to a client.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What all clients together know of the store. Clones share it.
+/// The facts that all clients together know about the store. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Oracle(Arc<Mutex<OracleState>>);
 
@@ -25,7 +25,7 @@ pub(crate) struct Oracle(Arc<Mutex<OracleState>>);
 pub(crate) struct OracleState {
     pub(crate) acknowledged: Acknowledged,
     pub(crate) claims: Claims,
-    /// The newest offset that a write or a linear read has shown.
+    /// The newest offset that a write or a linear read has returned.
     newest: u64,
     pub(crate) linear_reads: u64,
     pub(crate) violation: Option<Violation>,
@@ -52,7 +52,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Writes and reads until the history is over.
+    /// Writes and reads until the history ends.
     pub(crate) async fn run(mut self) {
         let mut nonce = 0;
         while !self.oracle.is_over() {
@@ -116,7 +116,7 @@ impl Client {
                 }
                 Ok(())
             }
-            // The topic is not created yet: this nonce is used up without a record.
+            // The topic does not exist yet: this nonce is used up without a record.
             (_, Some(ErrorCode::NoTopic)) => Ok(()),
             (effect, reason) => Err(Violation::new(
                 "a write is valid",
@@ -132,8 +132,8 @@ impl Client {
         ClientId(client)
     }
 
-    /// Sends an intention under its nonce until a node has answered; `None` if the history is over
-    /// before.
+    /// Sends an intention under its nonce until a node has answered. Returns `None` if the history
+    /// ends before.
     pub(crate) async fn decide(
         &mut self,
         intention: &Intention<'_>,
@@ -150,7 +150,7 @@ impl Client {
                 Ok(proposal) => timeout(PATIENCE, proposal).await,
                 Err(error) => Ok(Err(error)),
             };
-            // A node that has crashed has not answered.
+            // A crashed node has not answered, even if a result arrives.
             let is_alive = self.cluster.is_alive(&running);
             if let (true, Ok(Ok(outcomes))) = (is_alive, answer)
                 && let Some(outcome) = outcomes.iter().next()
@@ -173,7 +173,7 @@ impl Client {
         Ok(None)
     }
 
-    /// Reads the newest offset, which is not before any that was shown earlier.
+    /// Reads the newest offset, which must not be before an offset that was returned earlier.
     async fn read(&mut self) -> Result<(), Violation> {
         let running = self.some_node().await;
         let (floor, begun) = (self.oracle.known().newest, Instant::now());

@@ -19,17 +19,17 @@ const CLUSTER: [u8; 16] = [0x51; 16];
 const SECTOR: usize = 512;
 /// docs/formats/log.md, "Batch".
 const BATCH_MAGIC: &[u8] = b"WBAT";
-/// Bytes that are not zero at the end of a log: mostly, one of them is flipped.
+/// Bytes before the zeros at the end of a log; most bit flips hit one of them.
 const NEWEST_BYTES: usize = 400;
 /// The name of the only topic.
 pub(crate) const TOPIC: &str = "ledger";
 /// The name of the only group.
 pub(crate) const GROUP: &str = "workers";
 
-/// What a crash leaves of a disk.
+/// The part of a disk that remains after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// What was synced, and any part of the rest.
+    /// Everything that was synced, and any part of the other writes.
     PowerCut,
     /// Everything that was written.
     Kill,
@@ -37,18 +37,18 @@ pub(crate) enum Crash {
 
 struct Place {
     disk: SimDisk,
-    /// What was on the disk when it was copied.
+    /// The content of the disk when it was copied.
     copy: Option<SimDisk>,
     clock: SimClock,
     running: Option<Running>,
     lives: u64,
-    /// Made with the disk.
+    /// Incarnation of the disk, chosen when the disk is created.
     incarnation: u64,
-    /// The disk was damaged: the node may refuse to open.
+    /// Whether the disk was damaged: the node may then refuse to open.
     is_damaged: bool,
-    /// The disk became what it was before: the node may refuse to open, or end.
+    /// Whether the disk was replaced by an older copy: the node may then refuse to open, or end.
     is_older: bool,
-    /// The node refused to open, or to its peers its disk is another one.
+    /// Whether the node refused to open, or its peers see that its disk is a new one.
     is_out: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Running {
 #[derive(Clone)]
 pub(crate) struct Cluster {
     places: Arc<Mutex<BTreeMap<u64, Place>>>,
-    /// How many places were made: the highest number of a node.
+    /// Number of nodes that were created, which is the highest number of a node.
     made: Arc<Mutex<u64>>,
     random: Arc<Mutex<Random>>,
     pub(crate) network: Network,
@@ -127,7 +127,7 @@ impl Cluster {
         self.places().keys().copied().collect()
     }
 
-    /// Makes a place for one more node, and returns its number, which no node had before.
+    /// Creates one more node that is not started. Returns its number, which no node had before.
     pub(crate) fn add(&self) -> u64 {
         let mut made = self.made.lock();
         *made += 1;
@@ -135,7 +135,7 @@ impl Cluster {
         *made
     }
 
-    /// Ends a node for good.
+    /// Ends a node permanently.
     pub(crate) async fn discard(&self, id: u64) {
         self.crash(id, Crash::Kill).await;
         self.places().remove(&id);
@@ -162,13 +162,13 @@ impl Cluster {
         places.values().filter_map(|p| p.running.clone()).collect()
     }
 
-    /// Whether this life of the node goes on.
+    /// Whether this life of the node has not ended.
     pub(crate) fn is_alive(&self, running: &Running) -> bool {
         let found = self.running(running.id);
         found.is_some_and(|found| found.life == running.life)
     }
 
-    /// Tells the clocks the time.
+    /// Sets the clocks of all nodes to the simulated time.
     pub(crate) fn set_clocks(&self) {
         let now_us = self.trace.now_us();
         for place in self.places().values() {
@@ -209,7 +209,7 @@ impl Cluster {
         }
     }
 
-    /// Ends a node that has found out that its disk is not what it was.
+    /// Ends the nodes that have found that their disk is an older copy.
     pub(crate) async fn end_refused(&self) {
         let ended = |running: &Running| running.node.status().role == weir_raft::Role::Ended;
         for running in self.all_running() {
@@ -219,7 +219,7 @@ impl Cluster {
         }
     }
 
-    /// Damages the disk of a node that is down.
+    /// Damages the disk of a stopped node.
     pub(crate) fn damage(&self, id: u64, fault: DiskFault) {
         let mut random = self.random().fork();
         let mut places = self.places();
@@ -242,7 +242,7 @@ impl Cluster {
             }
             DiskFault::FlippedBit | DiskFault::FlippedBitUnchecked => {
                 place.is_damaged = true;
-                // The reserved rest of a file is zero, and most of a short entry.
+                // The reserved end of a file is zero, and so are most bytes of a short entry.
                 let used = |file: &String| {
                     let content = place.disk.content(file).unwrap_or_default();
                     let bytes = content.iter().enumerate().filter(|(_, byte)| **byte != 0);
@@ -251,7 +251,7 @@ impl Cluster {
                 let mut logs = place.disk.files();
                 logs.retain(|file| file.starts_with("log/") && has_batches(&place.disk, file));
                 logs.sort();
-                // Mostly in the newest entries: a bad one there looks like a torn write.
+                // Prefers the newest entries: a bad entry there looks like a torn write.
                 let is_newest = random.chance(70);
                 let file = if is_newest {
                     logs.last()
@@ -270,14 +270,14 @@ impl Cluster {
         }
     }
 
-    /// Nodes that take part: all, but those whose disk was damaged or lost.
+    /// Nodes that take part: all except those whose disk was damaged or lost.
     pub(crate) fn usable(&self) -> Vec<u64> {
         let places = self.places();
         let usable = places.iter().filter(|(_, place)| !place.is_out);
         usable.map(|(id, _)| *id).collect()
     }
 
-    /// How many nodes do not take part.
+    /// Number of nodes that do not take part.
     pub(crate) fn out_count(&self) -> u64 {
         self.places()
             .values()
@@ -285,14 +285,14 @@ impl Cluster {
             .sum()
     }
 
-    /// Nodes that do not take part, but run.
+    /// Running nodes that do not take part.
     pub(crate) fn out(&self) -> Vec<Running> {
         let places = self.places();
         let out = places.values().filter(|place| place.is_out);
         out.filter_map(|place| place.running.clone()).collect()
     }
 
-    /// Starts a node, if it does not run.
+    /// Starts a node if it does not run.
     pub(crate) async fn start(&self, id: u64) -> Result<(), Violation> {
         self.set_clocks();
         let (disk, clock, life, incarnation) = {
@@ -315,7 +315,7 @@ impl Cluster {
                 _ => Durability::Group,
             },
             program: String::new(),
-            // Histories are short: a checkpoint purges nearly all.
+            // Histories are short; with small segments, a checkpoint purges nearly all entries.
             log_segment_bytes: 4 << 10,
             log_keep_bytes: Some(0),
             seed: Some((id << 32) | life),
@@ -340,7 +340,7 @@ impl Cluster {
         };
         let node = match Node::open_simulated(parts).await {
             Ok(node) => node,
-            // The power may be cut during a start as well.
+            // The power may also be cut during a start.
             Err(_) if self.off().contains(&id) => {
                 self.crash(id, Crash::PowerCut).await;
                 return Ok(());
@@ -361,13 +361,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the disk of a node became what it was before.
+    /// Whether the disk of a node was replaced by an older copy.
     pub(crate) fn is_older(&self, id: u64) -> bool {
         let places = self.places();
         places.get(&id).is_some_and(|place| place.is_older)
     }
 
-    /// Notes that a node did not open; whether its disk was damaged.
+    /// Records that a node did not open. Returns whether its disk was damaged.
     fn refuse(&self, id: u64) -> bool {
         let mut places = self.places();
         let place = places.get_mut(&id);
@@ -378,7 +378,7 @@ impl Cluster {
         })
     }
 
-    /// Ends a node as a power cut or the end of its process does.
+    /// Ends a node like a power cut or a killed process.
     pub(crate) async fn crash(&self, id: u64, crash: Crash) {
         self.trace
             .add("crash", &[id, u64::from(crash == Crash::Kill)], &[]);
@@ -391,7 +391,7 @@ impl Cluster {
             };
             place.running.take()
         });
-        // What it still does reaches neither the disk of its next life nor a peer.
+        // Later writes of this life reach neither the disk of the next life nor a peer.
         if let Some(running) = running {
             running.node.end_simulated().await;
         }

@@ -1,9 +1,9 @@
 //! Whole clusters in one process, under a simulated network, disk and clock.
 //!
-//! [`run`] executes one history that follows from its seed: the nodes are those of
-//! `weir-raft` over stores of `weir-store`, with the bytes that they would send over TCP.
-//! A safety phase injects faults; a liveness phase without faults follows, in which every
-//! client has to make progress and all nodes have to agree. See docs/decisions/0079.
+//! [`run`] executes one history that follows from its seed. The nodes are those of `weir-raft` over
+//! stores of `weir-store`, and exchange the bytes that they would send over TCP. A safety phase
+//! injects faults. A liveness phase without faults follows, in which every client must make
+//! progress and all nodes must agree. See docs/decisions/0079.
 //!
 //! Invariants: one thread runs at a time; nothing depends on the wall clock, on the random
 //! source of the system or on addresses in memory.

@@ -1,4 +1,4 @@
-//! Faults, one after the other.
+//! Injects faults, one after the other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,26 +10,27 @@ use crate::network::Weather;
 use crate::random::Random;
 use crate::report::{DiskFault, Violation};
 
-/// How often the nodes are looked at.
+/// Pause between two checks of the nodes.
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 
-/// How long a leader leads while leaders are short-lived.
+/// Time until a leader transfers its leadership during [`hurry`](Nemesis::hurry).
 const LEADERSHIP: Duration = Duration::from_millis(30);
 
-/// Injects faults; [`tick`](Self::tick) is called again and again.
+/// Injects faults; the caller calls [`tick`](Self::tick) repeatedly.
 pub(crate) struct Nemesis {
     cluster: Cluster,
     random: Random,
     next: Instant,
-    /// When which node starts again.
+    /// The time of each scheduled restart, and its node.
     restarts: Vec<(Instant, u64)>,
     /// Nodes whose power will be cut at one of their next writes.
     armed: BTreeSet<u64>,
-    /// Nodes that are still to be restarted, two at a time.
+    /// Nodes that must still be restarted, two at a time.
     rolling: Vec<u64>,
-    /// Until when every leader hands over, and when the next one does.
+    /// The end of the phase in which every leader transfers its leadership, and the time of the
+    /// next transfer.
     hasty: Option<(Instant, Instant)>,
-    /// When the disk of a node is damaged, and how.
+    /// The time and the kind of the damage to the disk of a node.
     disk_fault: Option<(Instant, DiskFault)>,
     /// The node whose disk was copied.
     copied: Option<u64>,
@@ -65,7 +66,7 @@ impl Nemesis {
         ids[which]
     }
 
-    /// Does what is due.
+    /// Executes the faults and restarts that are due.
     pub(crate) async fn tick(&mut self) -> Result<(), Violation> {
         for id in self.cluster.off() {
             self.crash(id, Crash::PowerCut).await;
@@ -106,7 +107,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Restarts the next two nodes of a rolling restart when all nodes run.
+    /// Restarts the next two nodes of a rolling restart if all nodes run.
     async fn roll(&mut self) {
         if self.rolling.is_empty() || !self.restarts.is_empty() {
             return;
@@ -117,7 +118,7 @@ impl Nemesis {
         }
     }
 
-    /// Lets the leader hand over every 30 ms.
+    /// Makes the leader transfer its leadership every 30 ms.
     async fn hurry(&mut self) -> Result<(), Violation> {
         let now = Instant::now();
         let Some((until, next)) = self.hasty.filter(|(_, next)| *next <= now) else {
@@ -129,7 +130,7 @@ impl Nemesis {
         let to = self.node();
         if let Some(leader) = leader.filter(|leader| leader.id != to) {
             self.transfers += 1;
-            // A core that has just ended cannot.
+            // The transfer fails if the core has just ended.
             drop(leader.node.transfer(to).await);
         }
         Ok(())
@@ -184,7 +185,7 @@ impl Nemesis {
             13 | 14 => {
                 for running in self.cluster.all_running() {
                     self.checkpoints += 1;
-                    // The power may be cut meanwhile.
+                    // The checkpoint fails if the power is cut meanwhile.
                     drop(running.node.checkpoint_simulated());
                 }
             }
@@ -195,7 +196,8 @@ impl Nemesis {
         }
     }
 
-    /// Two halves that see each other through `bridge` alone: of five nodes, two on each side.
+    /// Creates two halves that are connected only through `bridge`: of five nodes, two on each
+    /// side.
     fn bridge(&mut self, bridge: u64) {
         self.partitions += 1;
         let mut others = self.cluster.ids();
@@ -217,7 +219,7 @@ impl Nemesis {
         let network = self.cluster.network.clone();
         let shape = self.random.below(4);
         let ids = self.cluster.ids();
-        // In the last shape this node alone connects two halves.
+        // In the last shape only this node connects the two halves.
         let side: Vec<bool> = ids.iter().map(|_| self.random.chance(50)).collect();
         for (a, a_side) in ids.iter().zip(&side) {
             for (b, b_side) in ids.iter().zip(&side) {

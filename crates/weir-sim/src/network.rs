@@ -1,7 +1,7 @@
 //! The simulated network: connections with delays, losses and partitions.
 //!
-//! A connection is a stream, as TCP is: lost bytes come later, a cut link holds them back
-//! until it heals, and only the end of a node breaks a connection.
+//! A connection is a stream, like TCP. Lost bytes arrive later. A cut link delays bytes until it
+//! heals. Only the end of a node breaks a connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,14 +18,14 @@ use weir_raft::sim::{Accepting, Acceptor, Connecting, Connection, Transport};
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// Bytes that a connection holds on each side.
+/// Buffer size of each side of a connection, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Pause before a cut link is looked at again.
+/// Pause before a cut link is checked again.
 const CUT_PAUSE: Duration = Duration::from_millis(10);
-/// How late bytes come that were lost once.
+/// Delay of bytes that were lost once.
 const RESEND: Duration = Duration::from_millis(200);
 
-/// How the network behaves at present.
+/// The current behavior of the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     pub(crate) delay_us_max: u64,
@@ -42,10 +42,10 @@ impl Weather {
 struct State {
     random: Random,
     weather: Weather,
-    /// Links, each in one direction, over which nothing comes.
+    /// Cut links, each in one direction.
     cut: BTreeSet<(u64, u64)>,
     ports: BTreeMap<u64, mpsc::UnboundedSender<(u64, DuplexStream)>>,
-    /// How often each node was started.
+    /// Number of starts of each node.
     lives: BTreeMap<u64, u64>,
     pumps: BTreeMap<u64, Vec<AbortHandle>>,
     messages: u64,
@@ -90,7 +90,7 @@ impl Network {
         self.state.lock()
     }
 
-    /// The ends of a node that starts.
+    /// The transport and the acceptor of a node that starts.
     pub(crate) fn attach(&self, node: u64) -> (Arc<dyn Transport>, Box<dyn Acceptor>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.state();
@@ -127,7 +127,7 @@ impl Network {
         self.state().weather = weather;
     }
 
-    /// Pieces of connections that have come.
+    /// Number of pieces of connections that have arrived.
     pub(crate) fn messages(&self) -> u64 {
         self.state().messages
     }
@@ -170,7 +170,7 @@ impl Network {
         Ok(ours)
     }
 
-    /// Carries bytes in one direction until an end closes.
+    /// Copies bytes in one direction until an end closes.
     async fn pump(
         self,
         from: u64,
@@ -188,7 +188,7 @@ impl Network {
                 tokio::time::sleep(CUT_PAUSE).await;
             }
             let Some(piece) = buffer.get(..bytes).filter(|piece| !piece.is_empty()) else {
-                // The other side may be gone.
+                // The other side may have ended.
                 drop(write.shutdown().await);
                 return;
             };
@@ -201,7 +201,7 @@ impl Network {
     }
 }
 
-/// The way of one life of a node to its peers.
+/// The connections to peers of one life of a node.
 #[derive(Debug)]
 struct Link {
     network: Network,

@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A source of its own for a part of the simulation.
+    /// Creates an independent source for a part of the simulation.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -33,14 +33,14 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of these; `None` if there is none.
+    /// A random item; `None` if there are no items.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let count = items.len().max(1) as u64;
         let which = usize::try_from(self.below(count)).unwrap_or_default();
         items.get(which)
     }
 
-    /// Puts items into any order (Fisher and Yates).
+    /// Puts items into random order (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or_default();

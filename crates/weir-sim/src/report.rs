@@ -1,18 +1,18 @@
-//! The planted fault that a history begins with, and the report or violation it ends with.
+//! The planted fault at the start of a history, and the report or the violation at its end.
 
 use std::fmt;
 
-/// A mistake that is planted to prove that a simulation finds it.
+/// A fault that is planted to prove that a simulation finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// Votes are kept in memory alone.
+    /// Votes are kept only in memory.
     VoteNotSaved,
     /// Appends are acknowledged without a sync.
     SyncSkipped,
-    /// A linear read is answered from the state of any node.
+    /// Any node answers a linear read from its own state.
     LocalRead,
-    /// A node that thinks that it leads answers linear reads without asking a majority, as
-    /// one does that trusts its clock: after a partition there are two.
+    /// A node that believes that it leads answers linear reads without asking a majority, as if it
+    /// trusted its clock. After a partition there are two such nodes.
     LeaderByClock,
     /// A write whose entry was truncated is answered with the entry that is applied next.
     TruncationKeepsWaiters,
@@ -20,30 +20,30 @@ pub enum Planted {
     SnapshotWithoutMembership,
 }
 
-/// What happens to the disk of one node, once, beside the faults of every history.
+/// A fault of the disk of one node, once in a history, in addition to the usual faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
-    /// Everything on it is lost, and the node starts again under its old id.
+    /// Everything on the disk is lost, and the node restarts under its old id.
     Lost,
-    /// As `Lost`, and the new disk passes for the old one: what the incarnation of a disk
-    /// is there for.
+    /// As `Lost`, but the new disk has the incarnation of the old one. This shows why incarnations
+    /// exist.
     LostUnnoticed,
-    /// The disk becomes what it was some time before, as from a backup.
+    /// The disk is replaced by an older copy of its content, as from a backup.
     OlderCopy,
-    /// As `OlderCopy`, and no node compares what it has seen of the others.
+    /// As `OlderCopy`, but no node compares reports.
     OlderCopyUnnoticed,
-    /// One bit of a file of the log is flipped while the node is down.
+    /// One bit of a log file is flipped while the node is stopped.
     FlippedBit,
-    /// As `FlippedBit`, and logs are read without comparing the checksums of payloads.
+    /// As `FlippedBit`, but logs are read without a check of payload checksums.
     FlippedBitUnchecked,
 }
 
-/// An invariant that did not hold.
+/// An invariant that was violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// Name of the invariant.
     pub invariant: &'static str,
-    /// What was seen.
+    /// The observation that violates it.
     pub found: String,
 }
 
@@ -61,16 +61,16 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What a history has shown.
+/// The results of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Hash of everything that happened, with its time.
+    /// Hash of all events with their times.
     pub trace: u64,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
     /// Linear reads that were answered.
     pub linear_reads: u64,
-    /// Pieces of connections that came.
+    /// Pieces of connections that arrived.
     pub messages: u64,
     /// Power cuts of one node.
     pub power_cuts: u64,
@@ -78,14 +78,14 @@ pub struct Report {
     pub partitions: u64,
     /// Snapshots of other nodes that were installed.
     pub installs: u64,
-    /// Snapshots that a node was told to write.
+    /// Snapshots that a node was ordered to write.
     pub checkpoints: u64,
-    /// Leaders that were told to hand over.
+    /// Leadership transfers that were ordered.
     pub transfers: u64,
     /// Records that members of a group have claimed.
     pub claimed: u64,
     /// Nodes that were added or removed.
     pub changes: u64,
-    /// Nodes whose disk was damaged or lost, so that they took no part in the end.
+    /// Nodes that took no part in the end, because their disk was damaged or lost.
     pub out: u64,
 }

@@ -21,19 +21,20 @@ use crate::worker::Worker;
 
 /// Length of the phase with faults, in simulated time.
 const SAFETY: Duration = Duration::from_secs(8);
-/// How long the healed cluster may take to serve all clients, and then to catch up, in simulated time.
+/// Time limit for the healed cluster to serve all clients, and again for catching up, in simulated
+/// time.
 const LIVENESS: Duration = Duration::from_secs(20);
 const CLIENTS: u64 = 3;
 /// Members of the group, in histories that have one.
 const WORKERS: u64 = 2;
-/// How long a history may take by the clock of the machine: a hundred times as long as most. One that
-/// takes longer does not end: simulated time stands still in it.
+/// Time limit for a history in wall-clock time, a hundred times as long as most need. A history
+/// that exceeds it never ends, because its simulated time has stopped.
 const HISTORY_MAX: Duration = Duration::from_mins(5);
 
-/// Runs the history of `seed` on a thread of its own.
+/// Runs the history of `seed` on a separate thread.
 ///
 /// # Errors
-/// The first invariant that did not hold.
+/// The first invariant that was violated.
 pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
     run_thread(seed, planted, None)
 }
@@ -41,7 +42,7 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
 /// As [`run`], with a fault of the disk of one node.
 ///
 /// # Errors
-/// The first invariant that did not hold.
+/// The first invariant that was violated.
 pub fn run_with_disk_fault(seed: u64, fault: DiskFault) -> Result<Report, Violation> {
     run_thread(seed, None, Some(fault))
 }
@@ -55,7 +56,7 @@ fn run_thread(
     let (sender, result) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new().stack_size(8 << 20);
     let thread = thread.spawn(move || {
-        // Nobody waits for it any more if it is late.
+        // If the result is late, nobody waits for it any more.
         drop(sender.send(run_here(seed, planted, disk_fault)));
     });
     thread.map_err(|error| failed(&error))?;
@@ -113,7 +114,7 @@ async fn history(
     let network = Network::new(random.fork(), trace.clone());
     let nodes = if random.chance(70) { 3 } else { 5 };
     let cluster = Cluster::new(nodes, random.fork(), network, trace.clone(), planted);
-    // Every other history has a group, and changes of the members, as well.
+    // Every other history also has a group, and changes of the members.
     let has_more = seed % 2 == 1 && planted.is_none() && disk_fault.is_none();
     let result = phases(&cluster, &mut random, disk_fault, has_more).await;
     for id in cluster.ids() {

@@ -1,4 +1,4 @@
-//! What happened in a history, as one number.
+//! Combines the events of a history into one number.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Adds up everything that happens, with its time. Clones share the sum.
+/// Hashes all events with their times. Clones share the hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     begun: Instant,
@@ -16,7 +16,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Writes its events to the file that `WEIR_SIM_TRACE` names, if that is set.
+    /// Also writes the events to the file that `WEIR_SIM_TRACE` names, if that variable is set.
     pub(crate) fn new() -> Self {
         let file = std::env::var_os("WEIR_SIM_TRACE").and_then(|path| File::create(path).ok());
         Self {
@@ -43,7 +43,7 @@ impl Trace {
         bytes.iter().copied().for_each(&mut add);
         if let Some(file) = &self.file {
             let bytes = bytes.len();
-            // The history goes on if the file is full.
+            // The history continues if the file is full.
             drop(writeln!(
                 file.lock(),
                 "{time:>10} {what} {numbers:?} {bytes} bytes, sum {:016x}",

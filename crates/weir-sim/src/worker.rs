@@ -1,4 +1,4 @@
-//! Members of a group, which claim records and say that they are done.
+//! Members of a group, which claim records and report them as done.
 
 use tokio::time::sleep;
 use weir_core::group::Offsets;
@@ -9,19 +9,19 @@ use crate::client::Client;
 use crate::cluster::{GROUP, TOPIC};
 use crate::report::Violation;
 
-/// No lease ends within a history, unless a clock jumps.
+/// So long that no lease ends within a history, unless a clock jumps.
 const LEASE_MS: u64 = 24 * 3_600_000;
-/// Records of one claim.
+/// Limit on records of one claim.
 const CLAIM_MAX: u64 = 5;
 
-/// A member with a session.
+/// A member of the group with a session.
 pub(crate) struct Worker {
     pub(crate) client: Client,
     pub(crate) nonce: u64,
 }
 
 impl Worker {
-    /// Claims until the history is over.
+    /// Claims until the history ends.
     pub(crate) async fn run(mut self) {
         if let Err(violation) = self.work().await {
             let mut known = self.client.oracle.known();
@@ -57,7 +57,7 @@ impl Worker {
         while !self.client.oracle.is_over() {
             sleep(self.client.random.millis(20, 200)).await;
             let running = self.client.some_node().await;
-            // What this node has applied may be old: then the claim conflicts.
+            // The state of this node may be old; the claim then conflicts.
             let Some(seen) = running.node.store().group(TOPIC, GROUP) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! I2 and I6: an acknowledged write is there at its offset, and no write is there twice.
+//! I2 and I6: an acknowledged write is stored at its offset, and no write is stored twice.
 
 use std::collections::BTreeMap;
 

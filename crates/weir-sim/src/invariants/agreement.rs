@@ -1,4 +1,4 @@
-//! I1 and I4: offsets are dense, and equal logs give equal digests.
+//! I1 and I4: offsets have no gaps, and equal logs give equal digests.
 
 use weir_core::ConsequenceOffset;
 

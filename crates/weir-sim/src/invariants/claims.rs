@@ -1,19 +1,19 @@
-//! I2 for groups: a record that was claimed is with the group, and one that is done stays done.
+//! I2 for groups: a claimed record belongs to the group, and a record that is done stays done.
 
 use std::collections::BTreeMap;
 
 use crate::cluster::{GROUP, Running, TOPIC};
 use crate::report::Violation;
 
-/// Claims that were answered.
+/// Claims that were acknowledged.
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// For each record whether it is known to be done.
+    /// For each record, whether it is known to be done.
     records: BTreeMap<u64, bool>,
 }
 
 impl Claims {
-    /// A claim that was made from an old list passes over what others have.
+    /// A claim that was based on an old list skips records that other members have claimed.
     pub(crate) fn claimed(&mut self, offsets: &[u64]) {
         for offset in offsets {
             self.records.entry(*offset).or_default();
@@ -32,7 +32,7 @@ impl Claims {
         self.records.len()
     }
 
-    /// Compares with the group at a node that has applied everything.
+    /// Compares with the group on a node that has applied everything.
     pub(crate) fn check(&self, running: &Running) -> Result<(), Violation> {
         let Some((newest, _)) = self.records.last_key_value() else {
             return Ok(());

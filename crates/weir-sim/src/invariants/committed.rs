@@ -7,11 +7,11 @@ use weir_raft::{Role, Status};
 
 use crate::report::Violation;
 
-/// The term of each index that a node has called committed.
+/// The term of each index that a node has reported as committed.
 #[derive(Default)]
 pub(crate) struct CommittedStays {
     terms: BTreeMap<u64, u64>,
-    /// The highest committed index, and the term of the leader that was seen then.
+    /// The highest committed index, and the term of the leader at that time.
     newest: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A linear read shows everything that was acknowledged or shown before it began.
+//! A linear read returns everything that was acknowledged or returned before the read began.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! After the faults, every node knows the members, and that all of them vote.
+//! After the faults, every node knows the members, and all members vote.
 
 use weir_raft::Status;
 
@@ -19,7 +19,7 @@ pub(crate) fn check(states: &[Status], ids: &[u64]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// A node whose disk was lost has neither voted nor taken an entry.
+/// Checks that a node whose disk was lost has neither voted nor appended an entry.
 pub(crate) fn check_out(nodes: &[Running]) -> Result<(), Violation> {
     for running in nodes {
         let status = running.node.status();

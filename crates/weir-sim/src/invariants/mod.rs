@@ -1,4 +1,4 @@
-//! What holds in every history, one file for each invariant.
+//! The invariants of every history, one file for each.
 
 pub(crate) mod acknowledged;
 pub(crate) mod agreement;
@@ -20,7 +20,7 @@ use weir_store::replica::EntryId;
 use crate::cluster::Running;
 use crate::report::Violation;
 
-/// Those that hold at every moment.
+/// The invariants that hold at every moment.
 #[derive(Default)]
 pub(crate) struct Watch {
     leader: leader::OneLeaderPerTerm,
@@ -29,12 +29,12 @@ pub(crate) struct Watch {
     term: term::TermGrows,
     /// The newest entry of each log.
     last: BTreeMap<u64, u64>,
-    /// Snapshots of other nodes that were installed: a log was purged beyond its end.
+    /// Snapshots of other nodes that were installed, counted when a log was purged beyond its end.
     pub(crate) installs: u64,
 }
 
 impl Watch {
-    /// A node whose disk became what it was before may end, and has forgotten its term.
+    /// A node whose disk was replaced by an older copy may end, and has lost its term.
     pub(crate) fn check(
         &mut self,
         running: &Running,
@@ -44,7 +44,7 @@ impl Watch {
         let status: Status = running.node.status();
         ended::check(&status, is_off || is_older)?;
         if status.role == Role::Ended {
-            // Its status may show a vote that the cut kept from the disk.
+            // The status may show a vote that did not reach the disk before the power cut.
             return Ok(());
         }
         let index = |id: Option<EntryId>| id.map_or(0, |id| id.index.0);

@@ -1,4 +1,4 @@
-//! I3: applied, committed and last follow each other.
+//! I3: applied ≤ committed ≤ last.
 
 use weir_raft::Status;
 

@@ -8,11 +8,12 @@ use weir_store::Store;
 
 use crate::report::Violation;
 
-/// The digest after each index that was seen as the newest applied one.
+/// The digest of the state after each index, for each index that was seen as the newest applied
+/// one.
 #[derive(Default)]
 pub(crate) struct SameState {
     digests: BTreeMap<u64, (u64, Digest)>,
-    /// The life of each node that was compared last, and the index it had applied.
+    /// For each node, the life that was compared last, and its applied index then.
     compared: BTreeMap<u64, (u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! A node never forgets its term, not even in a power cut: the vote is synced.
+//! A node never forgets its term, not even after a power cut: the vote is synced.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct TermGrows(BTreeMap<u64, u64>);
 
 impl TermGrows {
     pub(crate) fn check(&mut self, status: &Status) -> Result<(), Violation> {
-        // A node that has just started has not said anything yet.
+        // A node that has just started has not reported a term yet.
         if status.term == 0 {
             return Ok(());
         }

@@ -103,13 +103,13 @@ fn a_seed_gives_the_same_history_again() {
     }
 }
 
-/// A leader whose peers were gone wrote one snapshot after the other: simulated time stood still.
+/// Regression test: a leader without peers wrote snapshots without end, so simulated time stopped.
 #[test]
 fn a_leader_without_peers_comes_to_rest_after_a_snapshot() {
     run(106, None).unwrap();
 }
 
-/// The first seed that finds a planted fault, with what it found.
+/// The violation of the first seed that finds a planted fault.
 fn found(planted: Planted, seeds_max: u64) -> Violation {
     for seed in 0..seeds_max {
         if let Err(violation) = run(seed, Some(planted)) {
@@ -156,7 +156,7 @@ fn a_local_read_as_a_linear_one_is_found() {
     );
 }
 
-/// How many histories a fault of the disk of one node breaks, and how many nodes it ends.
+/// How many histories a disk fault of one node breaks, and how many nodes it ends.
 fn broken(fault: DiskFault, seeds: u64) -> (usize, u64) {
     let (mut broken, mut out) = (0, 0);
     for seed in 0..seeds {
@@ -176,7 +176,7 @@ fn a_lost_disk_breaks_nothing() {
     assert_eq!(broken(DiskFault::Lost, 20), (0, 20));
 }
 
-/// Without the incarnation of a disk, an empty one under the old number breaks safety.
+/// Without incarnations of disks, an empty disk under the old number breaks safety.
 #[test]
 fn a_lost_disk_that_nobody_notices_is_found() {
     let (broken, _) = broken(DiskFault::LostUnnoticed, 20);
@@ -187,11 +187,11 @@ fn a_lost_disk_that_nobody_notices_is_found() {
 fn an_older_copy_of_a_disk_breaks_nothing() {
     let (broken, out) = broken(DiskFault::OlderCopy, 20);
     assert_eq!(broken, 0);
-    // Some copies lack nothing that counts.
+    // Some copies lack nothing relevant.
     assert!(out > 10, "{out} nodes were refused");
 }
 
-/// Without the reports of the nodes, an older copy of a directory breaks safety.
+/// Without the reports of nodes, an older copy of a directory breaks safety.
 #[test]
 fn an_older_copy_that_nobody_notices_is_found() {
     let (broken, _) = broken(DiskFault::OlderCopyUnnoticed, 20);
@@ -201,11 +201,11 @@ fn an_older_copy_that_nobody_notices_is_found() {
 #[test]
 fn a_flipped_bit_breaks_nothing() {
     let (broken, out) = broken(DiskFault::FlippedBit, 20);
-    // Every one of these nodes notices it, and refuses to open.
+    // Every such node detects the damage, and refuses to open.
     assert_eq!((broken, out), (0, 20));
 }
 
-/// Without checksums, a flipped bit makes two states of one log.
+/// Without checksums, a flipped bit produces two states from one log.
 #[test]
 fn a_flipped_bit_that_nobody_checks_is_found() {
     let (broken, _) = broken(DiskFault::FlippedBitUnchecked, 20);
