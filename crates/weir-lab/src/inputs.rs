@@ -1,10 +1,11 @@
-//! Inputs made at run time: the binary packets of 7 KB to 70 MB.
+//! Inputs that are generated at run time: the binary packets of 7 KB to 70 MB.
 //!
-//! Data of size N is the `SplitMix64` sequence seeded with N, each number low
-//! byte first, cut to N bytes; JSON and XML carry it in base64 without line
-//! breaks. `vectors/psyc/packets/binary-7K.*` is the first of the series.
+//! Data of size N is the `SplitMix64` sequence with the seed N, each number low byte first, cut to
+//! N bytes. JSON and XML contain the data in base64 without line breaks.
+//! `vectors/psyc/packets/binary-7K.*` is the first of the series.
 //!
-//! Invariant: a file is complete when it has its name (written aside, renamed).
+//! Invariant: a file under its final name is complete, because it is written under another name and
+//! renamed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{LabError, Result};
 use crate::rng::SplitMix64;
 
-/// Largest generated body, bytes.
+/// Maximum size of a generated body, in bytes.
 pub const BODY_BYTES_MAX: u64 = 70_000_000;
 
 /// The body of `size` bytes.
@@ -53,8 +54,8 @@ pub fn packet(size: u64, syntax: &str) -> Vec<u8> {
     }
 }
 
-/// Writes the packet of `size` in every syntax below `dir`, where it is not
-/// there yet, and returns the paths by syntax.
+/// Writes the packet of `size` in every syntax below `dir` if it does not exist there, and returns
+/// the paths by syntax.
 pub fn binary_packets(dir: &Path, size: u64) -> Result<BTreeMap<String, PathBuf>> {
     if size > BODY_BYTES_MAX {
         let what = format!("a body of {size} bytes; {BODY_BYTES_MAX} is the largest");

@@ -1,21 +1,18 @@
-//! The lab: runs contenders side by side and says how sure it is.
+//! Measures contenders side by side, and reports how certain each result is.
 //!
 //! An *experiment* is a TOML file that names contenders, workloads and
 //! claims. The runner checks that the contenders give equal answers, measures
 //! them in random interleaved *blocks*, keeps every raw sample, and decides
-//! each claim by a bootstrap interval over paired blocks. `docs/guide/lab.md`
-//! is the manual; this crate is the mechanism behind the `weir-lab` program.
+//! `docs/guide/lab.md` is the manual; this crate implements the program `weir-lab`.
 //!
 //! Invariants:
-//! - no time is taken before the answers were compared;
-//! - every number in a report can be computed again from the files of its
-//!   result set;
-//! - the same result set gives the same report, byte for byte: every random
-//!   draw comes from the seed of the experiment.
+//! - Answers are compared before any time is measured.
+//! - Every number in a report can be recomputed from the files of its result set.
+//! - Equal result sets give equal reports, byte for byte: every random draw comes from the seed of
+//!   the experiment.
 //!
-//! Invariants:
 //! - Every figure is stored with its circumstances.
-//! - No figure is of an unoptimised build.
+//! - No figure comes from an unoptimised build.
 //! - A block that lacks a sample never counts as complete.
 #![deny(unsafe_code)]
 

@@ -1,8 +1,7 @@
-//! What the machine did meanwhile: idle share, stolen time and the CPU time
-//! of others, from the kernel's own counters.
+//! The state of the machine during a block: idle share, stolen time and the CPU time of other
+//! processes, from the counters of the kernel.
 //!
-//! Ticks are 10 ms; over a block of a second the shares are good to about a
-//! percent.
+//! A tick is 10 ms, so over a block of a second the shares have an error of about a percent.
 
 use std::fs;
 
@@ -38,13 +37,12 @@ pub struct Shares {
     pub idle: f64,
     /// Taken by the hypervisor.
     pub steal: f64,
-    /// Used by neither us nor idling.
+    /// Used by other processes.
     pub foreign: f64,
 }
 
 impl Moment {
-    /// This moment with `ours_ns` more CPU time of ours, of processes that
-    /// have ended.
+    /// This moment, with `ours_ns` of CPU time added for our processes that have ended.
     #[must_use]
     pub fn with_ours(mut self, ours_ns: u64) -> Moment {
         self.ours += ours_ns;
@@ -52,7 +50,7 @@ impl Moment {
     }
 }
 
-/// Reads the counters of `cpus`; `pids` and this process are ours.
+/// Reads the counters of `cpus`. This process and `pids` count as ours.
 pub fn moment(cpus: &[usize], pids: &[u32], count_self: bool) -> Moment {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let mut now = Moment {
@@ -85,8 +83,8 @@ fn cpu_ticks(text: &str, cpu: usize) -> Option<(u64, u64)> {
     Some((ticks.get(3)? + ticks.get(4)?, *ticks.get(7)?))
 }
 
-/// CPU nanoseconds of `pid`: of its living threads to the nanosecond, or of
-/// all it ever had to the tick, whichever is more.
+/// CPU nanoseconds of `pid`: those of its living threads in nanoseconds, or those of all its
+/// threads in ticks, whichever is more.
 fn process_ns(pid: u32) -> u64 {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return 0;
@@ -102,14 +100,14 @@ fn process_ns(pid: u32) -> u64 {
 
 /// User and system ticks in the text of `/proc/<pid>/stat`.
 fn stat_ticks(text: &str) -> Option<u64> {
-    // The name may hold spaces; it ends at the last parenthesis.
+    // The name may contain spaces; it ends at the last parenthesis.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let user: u64 = fields.get(11)?.parse().ok()?;
     let system: u64 = fields.get(12)?.parse().ok()?;
     Some(user + system)
 }
 
-/// What happened on `cpus` CPUs between two moments.
+/// The shares of `cpus` CPUs between two moments.
 #[allow(clippy::cast_precision_loss)] // nanoseconds of minutes are far below 2^53
 pub fn between(from: Moment, to: Moment, cpus: usize) -> Shares {
     let whole = ((to.wall - from.wall) * cpus as u64).max(1) as f64;

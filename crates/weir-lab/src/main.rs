@@ -17,7 +17,7 @@ use weir_lab::runner::Options;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Measure Weir beside its peers, and say how sure the figures are.
+/// Measure Weir beside its peers, and report how certain the figures are.
 #[derive(Parser)]
 #[command(
     name = "weir-lab",
@@ -56,7 +56,7 @@ enum Verb {
         experiment: Option<String>,
         #[command(flatten)]
         choice: Choice,
-        /// Go on with an interrupted result set.
+        /// Resume an interrupted result set.
         #[arg(long, value_name = "DIR")]
         resume: Option<PathBuf>,
     },
@@ -66,17 +66,17 @@ enum Verb {
         experiment: String,
         #[command(flatten)]
         choice: Choice,
-        /// Only workloads like this; `*` stands for anything.
+        /// Only workloads that match this pattern; `*` stands for any text.
         #[arg(long, value_name = "PATTERN")]
         workload: Option<String>,
-        /// How long each cell runs.
+        /// Duration of each cell.
         #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
         /// Samples a second.
         #[arg(long, value_name = "HZ", default_value_t = 1_999, value_parser = clap::value_parser!(u32).range(1..=9_999))]
         rate: u32,
     },
-    /// Make the report of a result set again.
+    /// Regenerate the report of a result set.
     Report {
         /// The result set.
         dir: PathBuf,
@@ -87,7 +87,7 @@ enum Verb {
         old: PathBuf,
         /// The result set after.
         new: PathBuf,
-        /// End with code 3 when a cell of the first metric shown regressed.
+        /// Exit with code 3 if a cell of the first metric shown regressed.
         #[arg(long)]
         gate: bool,
         /// Compare sets of different machines.
@@ -113,7 +113,7 @@ enum Verb {
         #[arg(long, value_enum, default_value = "csv")]
         format: Format,
     },
-    /// Measure two copies of the same work: what this machine can resolve.
+    /// Measure two copies of the same work, which shows the noise of this machine.
     Noise {
         #[command(flatten)]
         choice: Choice,
@@ -158,13 +158,13 @@ struct Choice {
     /// Only these contenders.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
-    /// Blocks instead of the experiment's.
+    /// Number of blocks instead of that of the experiment.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     blocks: Option<u16>,
-    /// Seed instead of the experiment's.
+    /// Seed instead of that of the experiment.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Three short blocks: to check that it works, not to quote.
+    /// Run three short blocks, only to check that everything works.
     #[arg(long)]
     quick: bool,
     /// Time for the whole command, like 10m: no block is started that would probably
@@ -175,7 +175,7 @@ struct Choice {
     /// instead of the experiment's.
     #[arg(long, value_name = "SHARE")]
     foreign_max: Option<f64>,
-    /// Accept unoptimised contenders; the figures mean nothing.
+    /// Accept unoptimised contenders, whose figures mean nothing.
     #[arg(long, hide = true)]
     allow_debug: bool,
 }

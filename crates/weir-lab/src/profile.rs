@@ -1,10 +1,10 @@
-//! Where the CPU time of contenders goes: `perf` samples them in runs of their
-//! own, whose times are kept nowhere.
+//! Shows where contenders use CPU time: `perf` samples them in separate runs, whose times are not
+//! stored.
 //!
-//! `perf` starts the contender, so it sees the servers that the contender
-//! starts as well; each process is a root of its own. The clock is a software
-//! event, because virtual machines have no counters. Without `perf`, or without
-//! the right to use it, the command says so and does nothing.
+//! `perf` starts the contender, so it also samples the servers that the contender starts; each
+//! process has its own root. The clock is a software event, because virtual machines have no
+//! hardware counters. If `perf` is missing or not permitted, the command reports this and does
+//! nothing.
 //!
 //! Invariant: figures of profiled runs are never in a result set.
 
@@ -30,19 +30,20 @@ use crate::report::Table;
 use crate::rng::SplitMix64;
 use crate::runner::{Options, Places, Session};
 
-/// Share of samples without a name from which on shares are doubtful.
+/// Share of samples without a name above which the shares are marked as doubtful.
 const UNKNOWN_MAX: f64 = 0.05;
 
-/// Share of all samples from which on the functions of a process are listed, and how many.
+/// Share of all samples above which the functions of a process are listed, and the number of
+/// functions.
 const PROCESS_MIN: f64 = 0.1;
 const FUNCTIONS: usize = 20;
 
-/// What is profiled, and how.
+/// The contenders to profile, and the settings.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Pattern of the workloads; none means all.
+    /// Pattern of the workloads; `None` means all.
     pub workload: Option<String>,
-    /// How long each cell runs.
+    /// Duration of each cell.
     pub time: Duration,
     /// Samples a second.
     pub rate: u32,
@@ -67,7 +68,7 @@ pub fn run(
     let dir = places.results.join(name);
     fs::create_dir_all(&dir).map_err(LabError::io(&dir))?;
     let mut say = |line: &str| {
-        // Progress is a courtesy.
+        // Progress output is optional, so errors are ignored.
         let _ = writeln!(out, "{line}");
     };
     for absent in &session.matrix.absent {
@@ -105,7 +106,7 @@ pub fn run(
     Ok(())
 }
 
-/// Whether `perf` is there and may be used.
+/// Whether `perf` exists and is permitted.
 fn usable(scratch: &Path) -> Result<()> {
     let data = scratch.join(format!("perf-{}.probe", std::process::id()));
     let mut probe = perf(&data, 99);
@@ -129,7 +130,7 @@ fn usable(scratch: &Path) -> Result<()> {
     Err(LabError::Usage { what })
 }
 
-/// `perf` about to record to `data` whatever is appended.
+/// A `perf` command that records to `data`; the caller appends the command to record.
 fn perf(data: &Path, rate: u32) -> Command {
     let mut command = Command::new("perf");
     command.args(words(data, rate).iter().skip(1));
@@ -154,7 +155,7 @@ fn words(data: &Path, rate: u32) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Runs a cell for a while and reads where it was.
+/// Runs a cell for the configured time and reads its samples.
 fn sampled(session: &Session, cell: &Cell, wanted: &Wanted, dir: &Path) -> Result<Stacks> {
     let contender = session.matrix.contender(cell);
     let data: PathBuf = dir.join("perf.data");
@@ -167,7 +168,7 @@ fn sampled(session: &Session, cell: &Cell, wanted: &Wanted, dir: &Path) -> Resul
     while begun.elapsed() < wanted.time {
         child.run(0, 1)?;
     }
-    // `perf` writes the rest when its child has ended.
+    // `perf` writes the remaining samples after its child has ended.
     drop(child);
     let mut script = Command::new("perf");
     script

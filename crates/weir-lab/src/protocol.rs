@@ -1,9 +1,9 @@
-//! What the lab and a resident contender say to each other.
+//! The protocol between the lab and a resident contender.
 //!
-//! One line each way, fields apart by TAB, over the child's standard input
-//! and output. A contender is a program in any language:
+//! Each message is one line, with fields separated by TAB, over standard input and output of the
+//! child. A contender is a program in any language:
 //!
-//! | the lab says | the contender answers |
+//! | the lab sends | the contender answers |
 //! |---|---|
 //! | (start) | `hello` `1` `profile=optimised` `name=value` ... |
 //! | `load` K `name=value` ... | `ok` |
@@ -11,28 +11,28 @@
 //! | `run` K N | `time` WALL CPU TOUCH `name=value` ... |
 //! | `quit` | (ends) |
 //!
-//! K numbers an input, N counts iterations, WALL and CPU are nanoseconds of
-//! the measured part of all N, HASH (of the content, 16 hex digits) must be
-//! equal among the contenders of an answer group, TOUCH (hex) is the wrapping sum over
-//! what one iteration touched, and `run` answers N times it. A contender that
-//! cannot go on answers `error` and a sentence. End of input means `quit`.
+//! K is the number of an input, and N a number of iterations. WALL and CPU are nanoseconds of the
+//! measured part of all N iterations. HASH (of the content, 16 hex digits) must be equal among the
+//! contenders of an answer group. TOUCH (hex) is the wrapping sum over the data that one iteration
+//! read; the answer to `run` has N times this sum. A contender that cannot execute a line answers
+//! `error` and a sentence. End of input means `quit`.
 //!
-//! Invariant: no value has a TAB or LF in it.
+//! Invariant: no value contains TAB or LF.
 
 use std::collections::BTreeMap;
 
-/// Number in the greeting; another one is refused.
+/// Version in the greeting; other versions are refused.
 pub const VERSION: &str = "1";
-/// Longest line either side may send, bytes.
+/// Maximum length of a line in either direction, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Named values of a message, in a stable order.
 pub type Fields = BTreeMap<String, String>;
 
-/// What a contender says about itself first.
+/// The greeting of a contender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Hello {
-    /// `optimised`, or what else it was built as.
+    /// `optimised`, or the actual build profile.
     pub profile: String,
     /// Versions of compiler and libraries by name.
     pub versions: Fields,
@@ -47,7 +47,7 @@ pub struct Answer {
     pub touch: u64,
     /// Heap allocations of one iteration that is not the first.
     pub allocations: u64,
-    /// Bytes these asked for.
+    /// Bytes of these allocations.
     pub allocated_bytes: u64,
 }
 
@@ -64,20 +64,20 @@ pub struct Timed {
     pub extra: BTreeMap<String, f64>,
 }
 
-/// A line the lab sends.
+/// A line from the lab.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Prepare input K.
     Load(usize, Fields),
-    /// Do input K once and say what came out.
+    /// Execute input K once, and return its answer.
     Check(usize),
-    /// Do input K so many times and say how long it took.
+    /// Execute input K for a number of iterations, and return the time.
     Run(usize, u64),
     /// End.
     Quit,
 }
 
-/// Why a line was refused.
+/// Why a line was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed line: {0:?}")]
 pub struct Malformed(pub String);
@@ -93,7 +93,7 @@ impl Request {
         }
     }
 
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &str) -> Result<Request, Malformed> {
         let bad = || Malformed(line.to_owned());
         let mut words = line.split('\t');
@@ -130,7 +130,7 @@ impl Hello {
         )
     }
 
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &str) -> Result<Hello, Malformed> {
         let bad = || Malformed(line.to_owned());
         let mut words = line.split('\t');
@@ -152,7 +152,7 @@ impl Answer {
         )
     }
 
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &str) -> Result<Answer, Malformed> {
         let words: Vec<&str> = line.split('\t').collect();
         let ["answer", content, touch, allocations, bytes] = words.as_slice() else {
@@ -171,7 +171,7 @@ impl Answer {
 }
 
 impl Timed {
-    /// Adds what another run took.
+    /// Adds the times of another run.
     pub fn add(&mut self, other: Timed) {
         self.wall_ns += other.wall_ns;
         self.cpu_ns += other.cpu_ns;
@@ -197,7 +197,7 @@ impl Timed {
         )
     }
 
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &str) -> Result<Timed, Malformed> {
         let read = || {
             let mut words = line.split('\t');

@@ -1,8 +1,8 @@
-//! The report: claims first, then figures, then circumstances. The same text
-//! is shown in a terminal and stored as `report.md`; `report.html` has it with
-//! plots, and `figures.csv` the figures of each block.
+//! The report: first claims, then figures, then circumstances. The text is printed in a terminal
+//! and stored as `report.md`. `report.html` adds plots, and `figures.csv` has the figures of each
+//! block.
 //!
-//! Invariant: made from a result set alone, byte for byte the same each time.
+//! Invariant: a report depends only on its result set, byte for byte.
 
 mod cell;
 pub mod html;
@@ -21,7 +21,7 @@ pub(crate) use cell::cell;
 /// A piece of a section.
 #[derive(Debug)]
 pub enum Part {
-    /// A paragraph; `**` and backticks mark words.
+    /// A paragraph; `**` and backticks mark up words.
     Text(String),
     /// Points of a list.
     List(Vec<String>),
@@ -29,7 +29,7 @@ pub enum Part {
     Table(Table),
 }
 
-/// A part of the report under a heading of its own.
+/// A part of the report under its own heading.
 #[derive(Debug)]
 pub struct Section {
     heading: String,
@@ -61,7 +61,7 @@ impl Section {
     }
 }
 
-/// Text of the whole report.
+/// Text of the report.
 pub fn markdown(
     experiment: &Experiment,
     plan: &Plan,
@@ -80,7 +80,7 @@ pub fn markdown(
     text
 }
 
-/// The sections in their order; one without content is not there.
+/// The sections in order; sections without content are omitted.
 fn sections(
     experiment: &Experiment,
     plan: &Plan,
@@ -147,7 +147,7 @@ fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
     text
 }
 
-/// What a run of everything would have had and this one had not.
+/// The parts of a full run that this run lacks.
 fn gaps(plan: &Plan) -> Option<Section> {
     if plan.absent.is_empty() {
         return None;
@@ -161,7 +161,7 @@ fn gaps(plan: &Plan) -> Option<Section> {
     Some(Section::new("Gaps", vec![Part::List(lines.collect())]))
 }
 
-/// The contenders that failed: when, at what, and how.
+/// The contenders that failed: at which block and workload, and the error.
 fn failures(plan: &Plan, blocks: &[Block]) -> Option<Section> {
     let checked = plan
         .failed
@@ -177,7 +177,7 @@ fn failures(plan: &Plan, blocks: &[Block]) -> Option<Section> {
             failure.contender.clone(),
             block,
             failure.workload.clone(),
-            // A cell of the table is one line and has no bar.
+            // A table cell is one line and must not contain a bar character.
             failure.what.replace(['\n', '|'], " "),
         ]);
     }
@@ -221,8 +221,8 @@ fn claims(summary: &Summary) -> Option<Section> {
     Some(Section::new("Claims", parts))
 }
 
-/// What the figure of a claim says, apart from its bar. A ratio nearer to 1 than
-/// twins are apart, or of few blocks, tells nothing apart.
+/// The meaning of the figure of a claim without its limit. A ratio within the noise floor, or of
+/// few blocks, does not show a difference.
 fn in_words(claim: &Decision, noise_floor: f64) -> String {
     let Some(interval) = claim.interval else {
         return Verdict::NotMeasured.word().to_owned();
@@ -447,14 +447,14 @@ pub fn significant(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// A Markdown table whose columns are padded, so that it reads in a terminal.
+/// A Markdown table with padded columns, for reading in a terminal.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Creates a table with these headings.
     pub fn new(headings: &[&str]) -> Table {
         Table {
             rows: vec![
@@ -466,12 +466,12 @@ impl Table {
         }
     }
 
-    /// Adds a row; it has as many cells as there are headings.
+    /// Adds a row, which must have one cell for each heading.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The text.
+    /// Renders the table.
     pub fn render(&self) -> String {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! Result sets: one directory a run, readable after every block.
+//! Result sets: one directory for each run, readable after every block.
 //!
 //! ```text
 //! lab/results/<time>-<name>-<id>/
@@ -9,10 +9,9 @@
 //!   summary.json  report.md   made from the files above
 //! ```
 //!
-//! Invariants: a file is complete when it has its name (written aside,
-//! synced, renamed), so a crash loses at most the block in progress; a
-//! disturbed block that was repeated keeps its samples as
-//! `B000.disturbed.jsonl`.
+//! Invariants: a file under its final name is complete (written under another name, synced,
+//! renamed), so a crash loses at most the block in progress. A disturbed block that was repeated
+//! keeps its samples as `B000.disturbed.jsonl`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,10 +26,10 @@ use crate::experiment::matrix::Absent;
 use crate::machine::Shares;
 use crate::protocol::Answer;
 
-/// Number in every stored file; older ones stay readable.
+/// Version in every stored file; older versions stay readable.
 pub const SCHEMA: u32 = 1;
 
-/// What a run set out to do; fixed once the first block starts.
+/// The plan of a run; fixed once the first block starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// [`SCHEMA`].
@@ -41,37 +40,37 @@ pub struct Plan {
     pub blocks: usize,
     /// Samples of each cell in a block.
     pub samples: usize,
-    /// Whether this is a quick run, good for checking only.
+    /// Whether this is a quick run, which only checks that everything works.
     pub quick: bool,
     /// Share of foreign CPU time above which a block is disturbed.
     pub foreign_max: f64,
-    /// Contenders asked for; none means all.
+    /// Requested contenders; empty means all.
     pub only: Vec<String>,
     /// Short hash of the fingerprint.
     pub fingerprint: String,
     /// The cells, by number.
     pub cells: Vec<PlannedCell>,
-    /// Contenders that were left out because their program was not there.
+    /// Contenders that were left out because their program was missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Absent>,
-    /// Contenders that failed before anything was timed, and have no cells.
+    /// Contenders that failed before the first timing, and have no cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Failure>,
 }
 
-/// A contender that did not do its work.
+/// A contender that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Its name.
     pub contender: String,
-    /// The workload it was at.
+    /// The workload at which it failed.
     pub workload: String,
-    /// What it did, as a sentence.
+    /// The error, as a sentence.
     pub what: String,
 }
 
 impl Failure {
-    /// A sentence for people.
+    /// A sentence for the user.
     pub fn line(&self) -> String {
         format!("FAILED at {}: {}", self.workload, self.what)
     }
@@ -90,7 +89,7 @@ pub struct PlannedCell {
     pub iterations: u64,
     /// Samples in a block, at most the plan's.
     pub samples: usize,
-    /// What the check answered.
+    /// The answer to the check.
     pub answer: Answer,
 }
 
@@ -103,15 +102,15 @@ pub struct BlockHead {
     pub block: usize,
     /// 1, or 2 for a repetition.
     pub attempt: u32,
-    /// Whether other work took more than the experiment allows.
+    /// Whether the share of other work was above the limit of the experiment.
     pub disturbed: bool,
-    /// What the machine did.
+    /// The state of the machine during the block.
     pub shares: Shares,
-    /// Canary before.
+    /// Reading of the canary before the block.
     pub before: Reading,
-    /// Canary after.
+    /// Reading of the canary after the block.
     pub after: Reading,
-    /// Contenders of which the block has no samples.
+    /// Contenders without samples in this block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Failure>,
 }
@@ -123,19 +122,19 @@ pub struct Sample {
     pub cell: usize,
     /// Iterations.
     pub n: u64,
-    /// Wall nanoseconds of all of them.
+    /// Wall nanoseconds of all iterations.
     pub wall_ns: u64,
-    /// CPU nanoseconds of all of them.
+    /// CPU nanoseconds of all iterations.
     pub cpu_ns: u64,
-    /// Other metrics, totals.
+    /// Other metrics, as totals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
 }
 
-/// A block with its samples in the order they were taken.
+/// A block with its samples in the order of measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// About the block.
+    /// Description of the block.
     pub head: BlockHead,
     /// The samples.
     pub samples: Vec<Sample>,
@@ -148,7 +147,7 @@ pub struct ResultSet {
 }
 
 impl ResultSet {
-    /// Makes a new directory `dir`.
+    /// Creates a new directory `dir`.
     pub fn create(dir: &Path) -> Result<ResultSet> {
         let blocks = dir.join("blocks");
         fs::create_dir_all(&blocks).map_err(LabError::io(&blocks))?;
@@ -157,7 +156,7 @@ impl ResultSet {
         })
     }
 
-    /// Opens an existing one.
+    /// Opens an existing directory.
     pub fn open(dir: &Path) -> Result<ResultSet> {
         if !dir.join("plan.json").is_file() {
             let what = format!("{} holds no plan.json; it is no result set", dir.display());
@@ -178,7 +177,7 @@ impl ResultSet {
         self.dir.join(name)
     }
 
-    /// Writes `name` whole: aside, synced, renamed.
+    /// Writes `name` as a whole: under another name, synced, renamed.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
         let aside = path.with_extension("part");
@@ -218,12 +217,12 @@ impl ResultSet {
         format!("blocks/B{block:03}.jsonl")
     }
 
-    /// Whether block `block` is there.
+    /// Whether block `block` exists.
     pub fn has_block(&self, block: usize) -> bool {
         self.path(&Self::block_name(block)).is_file()
     }
 
-    /// Stores a block; `aside` keeps it as a disturbed first attempt.
+    /// Stores a block; with `aside`, as a disturbed first attempt.
     pub fn write_block(&self, block: &Block, aside: bool) -> Result<()> {
         let mut name = Self::block_name(block.head.block);
         if aside {
@@ -268,7 +267,7 @@ impl ResultSet {
         Ok(Block { head, samples })
     }
 
-    /// Reads every block of `plan` that is there, in order.
+    /// Reads every existing block of `plan`, in order.
     pub fn read_blocks(&self, plan: &Plan) -> Result<Vec<Block>> {
         (0..plan.blocks)
             .filter(|block| self.has_block(*block))

@@ -1,9 +1,8 @@
-//! `SplitMix64`: the lab's only source of randomness.
+//! `SplitMix64`: the only source of randomness of the lab.
 //!
-//! Everything random in a run (order, resamples, generated inputs) comes from
-//! a seed through this generator, so that a run can be told again. It is not
-//! for secrets. Source: the published constants of Steele, Lea and Flood,
-//! "Fast splittable pseudorandom number generators" (2014).
+//! Everything random in a run (order, resamples, generated inputs) comes from a seed through this
+//! generator, so that a run can be repeated. It is not suitable for secrets. Source: the published
+//! constants of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 
 /// A 64-bit generator with 64 bits of state and period 2^64.
 #[derive(Clone, Debug)]
@@ -17,8 +16,8 @@ impl SplitMix64 {
         SplitMix64 { state: seed }
     }
 
-    /// A generator for a named part of the work of `seed`, so that two parts
-    /// never share a sequence.
+    /// A generator for a named part of the work of `seed`, so that two parts never share a
+    /// sequence.
     pub fn derive(seed: u64, part: &str) -> SplitMix64 {
         SplitMix64::new(seed ^ fnv1a64(part.as_bytes()))
     }
@@ -55,13 +54,13 @@ impl SplitMix64 {
     }
 }
 
-/// FNV-1a over `bytes`, 64 bits: the checksum all contenders share, because
-/// it is five lines in every language.
+/// FNV-1a over `bytes`, 64 bits. All contenders use this checksum, because it takes five lines in
+/// every language.
 pub fn fnv1a64(bytes: &[u8]) -> u64 {
     fnv1a64_more(0xCBF2_9CE4_8422_2325, bytes)
 }
 
-/// Goes on with an FNV-1a sum.
+/// Continues an FNV-1a sum.
 pub fn fnv1a64_more(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)

@@ -1,20 +1,17 @@
-//! Runs an experiment: prepare, then block after block.
+//! Runs an experiment: prepares it, then measures block after block.
 //!
-//! Prepare starts every contender once, refuses unoptimised ones, compares
-//! the answers, finds the iterations of a batch, takes the fingerprint and
-//! writes the plan. Each block starts the contenders again (so that address
-//! layout is drawn anew), reads the canary, measures every cell in random
-//! order, reads the canary, and is stored. A block that other work disturbed
-//! is repeated once.
+//! The preparation starts every contender once, refuses unoptimised ones, compares the answers,
+//! finds the iterations of a batch, takes the fingerprint and writes the plan. Each block restarts
+//! the contenders (so that the address layout changes), reads the canary, measures every cell in
+//! random order, reads the canary again, and is stored. A block that other work disturbed is
+//! repeated once.
 //!
-//! A contender that fails (does not start, dies, hangs, complains) is ended, named
-//! in the report, and the others go on. One that fails in two blocks is not
-//! started again.
+//! A contender that fails (does not start, dies, hangs, or reports an error) is ended and named in
+//! the report, and the others continue. A contender that fails in two blocks is not started again.
 //!
-//! Invariants: no time is kept before the answers agreed; a stored block
-//! holds every sample of the plan of a contender or, when it failed, none; what a
-//! block draws depends only on the seed and its number, so a resumed run draws
-//! what an uninterrupted one does.
+//! Invariants: no time is stored before the answers agreed. A stored block has all planned samples
+//! of a contender or, if the contender failed, none. The random draws of a block depend only on the
+//! seed and the number of the block, so a resumed run draws what an uninterrupted run does.
 
 mod inproc;
 mod process;
@@ -41,51 +38,51 @@ use crate::results::{Block, BlockHead, Failure, Plan, PlannedCell, ResultSet, SC
 use crate::rng::SplitMix64;
 use crate::stats::median;
 
-/// Longest padding of a child's environment, bytes.
+/// Maximum padding of a child's environment, in bytes.
 const PADDING_MAX: usize = 4_096;
-/// Share of disturbed blocks above which a run decides nothing.
+/// Share of disturbed blocks above which a run decides no claim.
 const DISTURBED_MAX: f64 = 0.30;
-/// Blocks in which a contender may fail; then the rest of the blocks go without it.
+/// Number of blocks in which a contender may fail; later blocks run without it.
 const FAILURES_MAX: usize = 2;
 /// Blocks and samples of a quick run.
 const QUICK: (usize, usize) = (3, 5);
 
-/// What the command line adds to an experiment.
+/// Settings of the command line for an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Blocks instead of the experiment's.
+    /// Number of blocks instead of that of the experiment.
     pub blocks: Option<usize>,
-    /// Seed instead of the experiment's.
+    /// Seed instead of that of the experiment.
     pub seed: Option<u64>,
-    /// Three short blocks, for checking.
+    /// Three short blocks, only to check that everything works.
     pub quick: bool,
-    /// Contenders to run; none means all.
+    /// Contenders to run; empty means all.
     pub only: Vec<String>,
-    /// Share of foreign CPU time instead of the experiment's.
+    /// Limit on the share of foreign CPU time instead of that of the experiment.
     pub foreign_max: Option<f64>,
-    /// Time for the whole command. No block is started that would probably end
-    /// after it, but one block is always measured.
+    /// Time for the whole command. A block that would probably end later is not started, but one
+    /// block is always measured.
     pub budget: Option<Duration>,
     /// Accepts unoptimised contenders; for tests of the lab itself.
     pub allow_debug: bool,
 }
 
-/// Where things are.
+/// The directories of the lab.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The repository.
     pub root: PathBuf,
-    /// The lab's own program.
+    /// The program of the lab.
     pub lab: PathBuf,
-    /// Directory of the peers that are programs of their own.
+    /// Directory of the peers, which are separate programs.
     pub peers: PathBuf,
-    /// Where result sets go.
+    /// Directory of the result sets.
     pub results: PathBuf,
-    /// Where generated inputs and scratch files go.
+    /// Directory of generated inputs and scratch files.
     pub scratch: PathBuf,
 }
 
-/// Everything a block needs.
+/// The data that every block needs.
 pub(crate) struct Session {
     pub(crate) experiment: Experiment,
     pub(crate) matrix: Matrix,
@@ -97,14 +94,14 @@ pub(crate) struct Session {
     reaper: Arc<Reaper>,
 }
 
-/// Cells that must be measured, with what the check found.
+/// Cells that must be measured, with the results of the check.
 pub(crate) struct Prepared {
     pub(crate) cells: Vec<PlannedCell>,
     pub(crate) versions: BTreeMap<String, Fields>,
     pub(crate) failed: Vec<Failure>,
 }
 
-/// What a block gave.
+/// The result of a block.
 pub(crate) struct Measured {
     samples: Vec<Sample>,
     shares: Shares,
@@ -170,7 +167,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the budget has no room for a block as long as the longest of `times`.
+    /// Whether the remaining budget is too short for a block as long as the longest of `times`.
     fn is_over_budget(&self, times: &[f64]) -> bool {
         let longest = times.iter().copied().reduce(f64::max);
         let (Some(budget), Some(longest)) = (self.options.budget, longest) else {
@@ -207,7 +204,7 @@ impl Session {
         words.iter().map(|word| self.fill(word)).collect()
     }
 
-    /// Fills in `{lab}`, `{peers}`, `{root}` and `{dir}`.
+    /// Replaces `{lab}`, `{peers}`, `{root}` and `{dir}`.
     pub(crate) fn fill(&self, word: &str) -> String {
         word.replace("{lab}", &self.places.lab.display().to_string())
             .replace("{peers}", &self.places.peers.display().to_string())
@@ -215,7 +212,7 @@ impl Session {
             .replace("{dir}", &self.places.scratch.display().to_string())
     }
 
-    /// What the contender of `cell` is loaded with in `block`.
+    /// The input of the contender of `cell` in `block`.
     pub(crate) fn fields(&self, cell: &Cell, block: usize) -> Fields {
         let mut fields = self.matrix.fields(cell);
         fields.insert("block".to_owned(), block.to_string());
@@ -223,7 +220,7 @@ impl Session {
         fields
     }
 
-    /// The failure that `error` is, at `cell`; other errors end the run.
+    /// Converts `error` at `cell` to a failure of the contender; other errors end the run.
     pub(crate) fn failure(&self, cell: &Cell, error: LabError) -> Result<Failure> {
         if !error.is_of_one_contender() {
             return Err(error);
@@ -245,7 +242,7 @@ impl Session {
         })
     }
 
-    /// Cell `number` of the matrix as a plan has it.
+    /// Cell `number` of the matrix in the form of a plan.
     pub(crate) fn planned(&self, number: usize, iterations: u64, answer: Answer) -> PlannedCell {
         let cell = &self.matrix.cells[number];
         let workload = self.matrix.workload(cell);
@@ -259,8 +256,8 @@ impl Session {
         }
     }
 
-    /// Takes the cells of contenders that `failed` out of the matrix and of
-    /// `cells`. When nobody is left, the first failure is the error.
+    /// Removes the cells of contenders that `failed` from the matrix and from `cells`. If no
+    /// contender is left, returns the first failure as the error.
     pub(crate) fn keep(
         &mut self,
         mut cells: Vec<PlannedCell>,
@@ -285,8 +282,8 @@ impl Session {
         })
     }
 
-    /// Compares the answers of every answer group at every workload; a cell
-    /// without an answer is passed over.
+    /// Compares the answers of every answer group at every workload. A cell without an answer is
+    /// skipped.
     pub(crate) fn compare(&self, answers: &[Option<Answer>]) -> Result<()> {
         let mut first: BTreeMap<(String, usize), (usize, u64)> = BTreeMap::new();
         for (number, (cell, answer)) in self.matrix.cells.iter().zip(answers).enumerate() {
@@ -310,7 +307,7 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes of every program measured, by name.
+    /// Bytes of every measured program, by name.
     fn programs(&self) -> Result<BTreeMap<String, Vec<u8>>> {
         let mut programs = BTreeMap::new();
         for contender in &self.matrix.contenders {
@@ -328,8 +325,7 @@ impl Session {
     }
 }
 
-/// Checks that everything starts and answers equally; nothing is timed but
-/// the batch sizes.
+/// Checks that all contenders start and give equal answers. Only the batch sizes are timed.
 pub fn check(
     experiment: Experiment,
     options: &Options,
@@ -348,7 +344,7 @@ fn prepare(session: &mut Session) -> Result<Prepared> {
     }
 }
 
-/// Starts a new run of `text`, the experiment's file.
+/// Starts a new run of the experiment file `text`.
 pub fn start(
     text: &str,
     experiment: Experiment,
@@ -411,7 +407,7 @@ pub fn start(
     Ok(set)
 }
 
-/// Goes on with the run in `set`.
+/// Resumes the run in `set`.
 pub fn resume(
     set: ResultSet,
     options: &Options,
@@ -575,8 +571,8 @@ fn block_line(head: &BlockHead, blocks: usize) -> String {
     )
 }
 
-/// How long the blocks after `number` that are not there will probably take, from
-/// the median of `times`, in seconds; nothing when none is missing.
+/// Estimates the seconds for the missing blocks after `number` from the median of `times`; `None`
+/// if no block is missing.
 fn time_left(plan: &Plan, set: &ResultSet, number: usize, times: &[f64]) -> String {
     let missing = (number + 1..plan.blocks).filter(|block| !set.has_block(*block));
     let Some(left) = median(times).map(|time| time * missing.map(|_| 1.0).sum::<f64>()) else {
@@ -600,7 +596,7 @@ fn budget_line(plan: &Plan, set: &ResultSet) -> String {
     )
 }
 
-/// Progress is a courtesy: a closed terminal does not end a run.
+/// Progress output is optional: a closed terminal does not end a run.
 fn say(progress: &mut dyn Write, line: &str) {
     let _ = writeln!(progress, "{line}");
     let _ = progress.flush();
@@ -611,7 +607,7 @@ pub(crate) fn watched(session: &Session) -> Vec<usize> {
     session.cpu.map_or_else(allowed_cpus, |cpu| vec![cpu])
 }
 
-/// A moment of the watched CPUs with `pids` as ours.
+/// The counters of the watched CPUs at this moment, with `pids` as ours.
 pub(crate) fn moment(session: &Session, pids: &[u32]) -> machine::Moment {
     machine::moment(&watched(session), pids, session.cpu.is_none())
 }
@@ -627,7 +623,7 @@ pub(crate) fn sample(cell: usize, n: u64, timed: crate::protocol::Timed) -> Samp
     }
 }
 
-/// Keeps the lab's own thread off the measured CPU while it lives.
+/// Keeps the thread of the lab off the measured CPU during its lifetime.
 struct StandAside {
     before: Option<CpuSet>,
 }
@@ -646,7 +642,7 @@ impl StandAside {
         for other in others {
             set.set(other);
         }
-        // Standing aside is an improvement, not a condition.
+        // If the thread cannot move, the run is still valid.
         let _ = sched_setaffinity(None, &set);
         StandAside { before }
     }

@@ -1,14 +1,13 @@
-//! The statistics a report is made of.
+//! The statistics of a report.
 //!
-//! Definitions, so that another program can check them: percentiles are by
-//! nearest rank (the smallest value with at least that share of the values at
-//! or below it), except the median, which is the mean of the two middle
-//! values for an even count; MAD is the median distance from the median,
-//! unscaled; intervals are percentile bootstrap ([`bootstrap`]); the paired
-//! test is Wilcoxon's signed rank ([`wilcoxon`]), that of lists which are no pairs Mann and
-//! Whitney's ([`mann_whitney`]).
+//! These definitions allow another program to check the figures. Percentiles are by nearest rank:
+//! the smallest value with at least that share of the values at or below it. The median of an even
+//! number of values is the mean of the two middle values. MAD is the median distance from the
+//! median, unscaled. Intervals are percentile bootstrap ([`bootstrap`]). The test for pairs is the
+//! signed rank of Wilcoxon ([`wilcoxon`]); the test for unpaired lists is that of Mann and Whitney
+//! ([`mann_whitney`]).
 //!
-//! Invariant: all inputs are finite; callers refuse NaN and infinity.
+//! Invariant: all inputs are finite; callers reject NaN and infinity.
 
 pub mod bootstrap;
 pub mod mann_whitney;
@@ -60,10 +59,10 @@ pub fn percentile_of_sorted(sorted: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// What a table shows of one list of values.
+/// The values in a table for one list.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Spread {
-    /// How many values.
+    /// Number of values.
     pub n: usize,
     /// Median.
     pub median: f64,
@@ -80,7 +79,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Describes `values`; `None` when there are none.
+    /// Describes `values`; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let ordered = sorted(values);
         Some(Spread {
@@ -100,7 +99,7 @@ impl Spread {
 mod tests {
     use super::*;
 
-    /// Made with `NumPy` 2: `np.median`, `np.median(abs(x - median))` and
+    /// Expected values from `NumPy` 2: `np.median`, `np.median(abs(x - median))` and
     /// `np.percentile(x, q, method="inverted_cdf")`.
     #[test]
     fn spread_matches_numpy() {

@@ -1,4 +1,4 @@
-//! A flame graph as one SVG file: width is CPU time, a row is a depth of calls.
+//! Renders a flame graph as one SVG file. The width is CPU time; each row is a call depth.
 //!
 //! Invariants:
 //! - Equal stacks give equal bytes.
@@ -9,21 +9,21 @@ use std::fmt::Write;
 
 use super::stacks::{Stacks, class};
 
-/// Pixels: of the whole, of a row, of a letter.
+/// Sizes in pixels: of the graph, of a row, of a letter.
 const WIDTH: f64 = 1_200.0;
 const ROW: usize = 17;
 const LETTER: f64 = 6.6;
 /// Frames narrower than this are left out.
 const NARROWEST: f64 = 0.3;
 
-/// A frame with all that was called from it.
+/// A frame with the frames that it called.
 #[derive(Default)]
 struct Node {
     count: u64,
     inside: BTreeMap<String, Node>,
 }
 
-/// Draws the stacks.
+/// Renders the stacks.
 pub(super) fn svg(title: &str, stacks: &Stacks) -> String {
     let mut root = Node::default();
     for (stack, count) in stacks.iter() {
@@ -52,7 +52,7 @@ fn depth(node: &Node) -> usize {
     1 + node.inside.values().map(depth).max().unwrap_or(0)
 }
 
-/// Draws what is inside a node from `left` on; `path` leads to the node.
+/// Renders the children of a node from `left` on; `path` leads to the node.
 #[allow(clippy::cast_precision_loss)] // counts of samples
 fn draw(node: &Node, all: u64, mut left: f64, path: &mut Vec<String>, into: &mut String) {
     for (name, inner) in &node.inside {
@@ -79,7 +79,7 @@ fn draw(node: &Node, all: u64, mut left: f64, path: &mut Vec<String>, into: &mut
     }
 }
 
-/// As much of a name as there is room for.
+/// The part of a name that fits the width.
 fn label(name: &str, left: f64, y: usize, width: f64) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a few hundred letters
     let room = (width / LETTER) as usize;
@@ -95,7 +95,7 @@ fn label(name: &str, left: f64, y: usize, width: f64) -> String {
     )
 }
 
-/// A class has one colour in every graph.
+/// A class has the same colour in every graph.
 fn colour(class: &str) -> String {
     let sum = class.bytes().fold(7_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())

@@ -1,19 +1,19 @@
-//! Stacks as `perf script` prints them, folded, and the class of each.
+//! Reads the stacks that `perf script` prints, folds them, and classifies each.
 
 use std::collections::BTreeMap;
 
-/// Class of a sample in which no frame has one and the innermost has no name.
+/// Class of a sample without a classified frame, whose innermost frame has no name.
 pub(super) const UNKNOWN: &str = "unknown";
-/// Class of a sample in which no frame has one and the innermost is of the kernel.
+/// Class of a sample without a classified frame, whose innermost frame is in the kernel.
 const KERNEL: &str = "other kernel";
-/// Class of all other samples in which no frame has one.
+/// Class of all other samples without a classified frame.
 const OTHER: &str = "other functions";
-/// What `perf` says in place of a name.
+/// The text that `perf` prints instead of an unknown name.
 const NAMELESS: &str = "[unknown]";
-/// A stack beyond this many frames is cut at its root.
+/// Maximum number of frames; a longer stack is cut at its root.
 const FRAMES_MAX: usize = 256;
 
-/// Classes by parts of names of functions; the first rule that matches counts.
+/// Classes by parts of function names; the first matching rule counts.
 const RULES: &[(&str, &[&str])] = &[
     ("epoll_ctl", &["epoll_ctl"]),
     ("epoll_wait", &["epoll_wait", "ep_poll", "epoll_pwait"]),
@@ -65,11 +65,10 @@ const RULES: &[(&str, &[&str])] = &[
     ("handler", &["bench", "sieve"]),
 ];
 
-/// A process, its samples, and how many are of each class, most first.
+/// A process with its samples, and their number in each class, largest first.
 pub(super) type Share = (String, u64, Vec<(&'static str, u64)>);
 
-/// How often each stack was seen, outermost frame first; the process is the
-/// outermost of all.
+/// Number of samples of each stack, outermost frame first. The process is the outermost frame.
 #[derive(Debug, Default)]
 pub(super) struct Stacks(BTreeMap<Vec<String>, u64>);
 
@@ -79,7 +78,7 @@ fn rule(frame: &str) -> Option<&'static str> {
     RULES.iter().find(has).map(|(class, _)| *class)
 }
 
-/// Class of a stack, and of what is called within it.
+/// Class of a stack: that of its innermost classified frame.
 pub(super) fn class(stack: &[String]) -> &'static str {
     let frames = stack.get(1..).unwrap_or_default();
     let found = frames.iter().rev().find_map(|frame| rule(frame));
@@ -90,12 +89,12 @@ pub(super) fn class(stack: &[String]) -> &'static str {
     })
 }
 
-/// After the names of frames of the kernel.
+/// Suffix of the names of kernel frames.
 const KERNEL_MARK: &str = "_[k]";
 
 impl Stacks {
-    /// Reads what `perf script -F comm,ip,sym` prints: a line with the process,
-    /// lines with the frames, innermost first, an empty line.
+    /// Reads the output of `perf script -F comm,ip,sym`: a line with the process, lines with the
+    /// frames, innermost first, and an empty line.
     pub(super) fn read(text: &str) -> Stacks {
         let mut stacks = Stacks::default();
         for sample in text.split("\n\n") {
@@ -116,21 +115,21 @@ impl Stacks {
         self.0.values().sum()
     }
 
-    /// Each stack and how often it was seen.
+    /// Each stack and its number of samples.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], u64)> {
         self.0
             .iter()
             .map(|(stack, count)| (stack.as_slice(), *count))
     }
 
-    /// A line a stack, frames apart by `;`, and its count: what other tools
-    /// for flame graphs read.
+    /// One line for each stack, with frames separated by `;`, and its number of samples: the input
+    /// of other flame graph tools.
     pub(super) fn folded(&self) -> String {
         let line = |(stack, count): (&[String], u64)| format!("{} {count}\n", stack.join(";"));
         self.iter().map(line).collect()
     }
 
-    /// Of each process, the one with most samples first.
+    /// The processes, the one with most samples first.
     pub(super) fn shares(&self) -> Vec<Share> {
         let mut found: BTreeMap<&str, BTreeMap<&'static str, u64>> = BTreeMap::new();
         for (stack, count) in self.iter() {
@@ -155,7 +154,7 @@ impl Stacks {
     }
 }
 
-/// Functions that samples of a process ended in, the most frequent first, with their numbers.
+/// The innermost functions of the samples of a process with their numbers, most frequent first.
 pub(super) fn innermost(stacks: &Stacks, process: &str) -> Vec<(String, u64)> {
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     for (stack, count) in stacks.iter() {
@@ -176,13 +175,13 @@ pub(super) fn innermost(stacks: &Stacks, process: &str) -> Vec<(String, u64)> {
 /// `ffffffff81000c82 asm_exc_page_fault` as a name.
 fn frame(line: &str) -> Option<String> {
     let (address, name) = line.trim().split_once(' ')?;
-    // The upper half of addresses is the kernel's.
+    // Kernel addresses are in the upper half.
     let kernel = u64::from_str_radix(address, 16).is_ok_and(|address| address >> 63 == 1);
     let mark = if kernel { KERNEL_MARK } else { "" };
     Some(plain(name.trim()) + mark)
 }
 
-/// A name without what separates names.
+/// A name without separator characters.
 fn plain(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }

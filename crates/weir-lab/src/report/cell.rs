@@ -1,4 +1,4 @@
-//! One cell for a terminal: its blocks, its percentiles, its spread.
+//! Prints one cell in a terminal: its blocks, percentiles and histogram.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use crate::figures::{Figures, metric_of};
 use crate::results::{Block, Plan};
 use crate::stats::{median, percentile_of_sorted, sorted};
 
-/// Bars of the histogram.
+/// Number of bars of the histogram.
 const BARS: u32 = 20;
 /// Length of the longest bar.
 const LONGEST: usize = 50;
 
-/// The text for `cell` of `plan`; `None` when no sample has `metric`.
+/// The text for `cell` of `plan`; `None` if no sample has `metric`.
 pub(crate) fn cell(plan: &Plan, blocks: &[Block], cell: usize, metric: &str) -> Option<String> {
     let planned = plan.cells.get(cell)?;
     let samples = blocks

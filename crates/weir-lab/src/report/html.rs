@@ -1,8 +1,8 @@
-//! The report as one page that needs nothing else: the sections of the
-//! Markdown, plots between them, flame graphs and the figures as a download.
+//! The report as one self-contained page: the sections of the Markdown with plots between them,
+//! flame graphs, and the figures as a download.
 //!
-//! Invariants: no address of another file or site is in it; what is not the
-//! lab's own text is escaped; it can be read without its script, which sorts tables.
+//! Invariants: the page has no address of another file or site. Text that does not come from the
+//! lab is escaped. The page is readable without its script, which sorts tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,11 +16,11 @@ use crate::results::{Block, Plan};
 use crate::stats::{Spread, median};
 use crate::summary::Summary;
 
-/// Fewest samples of a cell that make a curve of percentiles.
+/// Minimum number of samples of a cell for a curve of percentiles.
 const SAMPLES_MIN: usize = 20;
-/// Fewest values of a parameter that make a line.
+/// Minimum number of values of a parameter for a line.
 const PLACES_MIN: usize = 3;
-/// Most bytes of flame graphs in a page; the others are named.
+/// Maximum bytes of flame graphs in a page; further graphs are only named.
 const FLAMES_MAX: usize = 3 << 20;
 
 const STYLE: &str = "
@@ -89,8 +89,8 @@ pub fn page(
     text
 }
 
-/// The figures of each block, one a line: block from 1, workload, contender, metric,
-/// figure in the metric's own unit.
+/// The figures of each block, one a line: block from 1, workload, contender, metric, and the figure
+/// in the unit of the metric.
 pub fn csv(experiment: &Experiment, plan: &Plan, blocks: &[Block]) -> String {
     let mut text = "block,workload,contender,metric,figure\n".to_owned();
     for block in blocks.iter().filter(|block| !block.head.disturbed) {
@@ -135,13 +135,13 @@ fn encoded(text: &str) -> String {
     url
 }
 
-/// A paragraph's text with its marks of Markdown.
+/// Text of a paragraph with its Markdown marks.
 fn inline(text: &str) -> String {
     let bold = marked(&escape(text), "**", "b");
     marked(&bold, "`", "code")
 }
 
-/// Text between two of `mark` becomes an element; marks without a partner stay.
+/// Turns text between two of `mark` into an element; an unpaired mark stays.
 fn marked(text: &str, mark: &str, element: &str) -> String {
     let pieces: Vec<&str> = text.split(mark).collect();
     if pieces.len().is_multiple_of(2) {
@@ -206,7 +206,7 @@ fn ratios(summary: &Summary) -> String {
     plot::forest(&measured)
 }
 
-/// The plots of a metric: lines over parameters, then runs and percentiles of
+/// The plots of a metric: lines over parameters, then the figures of each block and percentiles of
 /// each workload.
 fn plots(metric: &str, plan: &Plan, blocks: &[Block], figures: &Figures) -> String {
     let mut text = String::new();
@@ -262,8 +262,8 @@ fn samples(metric: &str, cell: usize, items: u64, blocks: &[Block]) -> Vec<f64> 
 
 type Lines = BTreeMap<String, Vec<(String, Vec<Point>)>>;
 
-/// Workloads whose names differ by the number at their end only, with the
-/// figures of each contender over that number.
+/// Workloads whose names differ only by the number at their end, with the figures of each contender
+/// over that number.
 fn parameters(metric: &str, plan: &Plan, figures: &Figures) -> Lines {
     let mut lines: Lines = BTreeMap::new();
     for (number, cell) in plan.cells.iter().enumerate() {
@@ -294,7 +294,7 @@ fn parameters(metric: &str, plan: &Plan, figures: &Figures) -> Lines {
     lines
 }
 
-/// The flame graphs, folded away.
+/// The flame graphs, collapsed.
 fn graphs(flames: &[(String, String)]) -> String {
     if flames.is_empty() {
         return String::new();
@@ -303,7 +303,7 @@ fn graphs(flames: &[(String, String)]) -> String {
     for (name, svg) in flames {
         bytes += svg.len();
         let name = escape(name);
-        // An XML declaration has no place within a page.
+        // An XML declaration is not allowed within a page.
         let svg = svg.find("<svg").and_then(|start| svg.get(start..));
         match svg {
             Some(svg) if bytes <= FLAMES_MAX => {

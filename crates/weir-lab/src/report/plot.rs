@@ -1,9 +1,9 @@
-//! Plots of a report as SVG text: every run, ratios with intervals, curves of
-//! percentiles, lines over a parameter.
+//! Renders the plots of a report as SVG: figures of each block, ratios with intervals, curves of
+//! percentiles, and lines over a parameter.
 //!
-//! Invariants: the same figures give the same bytes; text takes the colour of
-//! the page, so that a plot is readable in light and dark; a plot names its
-//! figures in words for those who do not see it.
+//! Invariants: equal figures give equal bytes. Text has the colour of the page, so a plot is
+//! readable in light and dark. A plot also describes its figures in words, for readers who cannot
+//! see it.
 
 use std::fmt::Write;
 
@@ -12,22 +12,22 @@ use crate::claim::Decision;
 
 /// Width of every plot, in its own units.
 const WIDTH: f64 = 880.0;
-/// Where names end and figures begin.
+/// Where names end and the plot area begins.
 const LEFT: f64 = 260.0;
-/// Right end of the figures.
+/// Right end of the plot area.
 const RIGHT: f64 = 850.0;
 /// Height of a row.
 const ROW: f64 = 22.0;
-/// Height of the figures of a curve.
+/// Height of the plot area of a curve.
 const TALL: f64 = 260.0;
-/// Ratio of largest to smallest from which an axis is logarithmic.
+/// Ratio of largest to smallest value above which an axis is logarithmic.
 const LOG_FROM: f64 = 20.0;
-/// Okabe and Ito's colours, without those that vanish on white or black.
+/// The colours of Okabe and Ito, without those that are invisible on white or black.
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999",
 ];
 
-/// Values under a name.
+/// A named list of values.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The name, usually of a contender.
@@ -36,7 +36,7 @@ pub struct Series {
     pub values: Vec<f64>,
 }
 
-/// A figure with its range at a place of a parameter.
+/// A figure with its range at one value of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// Value of the parameter.
@@ -45,7 +45,7 @@ pub struct Point {
     pub range: [f64; 3],
 }
 
-/// A scale from values to places.
+/// A scale from values to positions.
 struct Axis {
     log: bool,
     low: f64,
@@ -55,7 +55,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Covers `values`, from zero unless it is logarithmic.
+    /// Covers `values`; starts at zero unless it is logarithmic.
     fn over(values: impl Iterator<Item = f64>, start: f64, end: f64) -> Axis {
         let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
             (low.min(value), high.max(value))
@@ -109,7 +109,7 @@ impl Axis {
     }
 }
 
-/// Text as it stands in SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -121,7 +121,7 @@ fn colour(number: usize) -> &'static str {
     COLOURS[number % COLOURS.len()]
 }
 
-/// An SVG of `height` with `body`; `title` heads it, `words` say it.
+/// An SVG of `height` with `body`, the heading `title` and the description `words`.
 fn svg(height: f64, title: &str, words: &str, body: &str) -> String {
     format!(
         "<svg viewBox=\"0 0 {WIDTH:.0} {height:.0}\" role=\"img\" aria-label=\"{}\">\n<text class=\"t\" x=\"0\" y=\"16\">{}</text>\n{body}</svg>\n",
@@ -187,8 +187,7 @@ fn kind(axis: &Axis) -> &'static str {
     if axis.log { ", logarithmic axis" } else { "" }
 }
 
-/// Every run of each contender at one workload as a dot, with its median as a
-/// bar.
+/// The figure of each contender at one workload in every block as a dot, and its median as a line.
 pub fn runs(metric: &str, workload: &str, series: &[(Series, f64)]) -> String {
     let all = || series.iter().flat_map(|(series, _)| series.values.iter());
     let axis = Axis::over(all().copied(), LEFT, RIGHT);
@@ -214,12 +213,12 @@ pub fn runs(metric: &str, workload: &str, series: &[(Series, f64)]) -> String {
     svg(y + 16.0, &title, &words, &(grid + &body))
 }
 
-/// Ratios with their intervals, 1, and the bar of each.
+/// Ratios with their intervals, a line at 1, and the limit of each.
 pub fn forest(claims: &[&Decision]) -> String {
     let ends = claims
         .iter()
         .filter_map(|claim| claim.interval.map(|i| [i.low, i.high, claim.bar]));
-    // Ratios are read by factors, so their axis is always logarithmic.
+    // Ratios are compared as factors, so their axis is always logarithmic.
     let (low, high) = ends
         .flatten()
         .filter(|end| *end > 0.0)
@@ -315,8 +314,7 @@ pub fn percentiles(metric: &str, workload: &str, series: &[Series]) -> String {
     svg(TALL + 56.0, &title, &title, &body)
 }
 
-/// Figures over a parameter: medians as a line, from smallest to largest as a
-/// band.
+/// Figures over a parameter: medians as a line, and the range from smallest to largest as a band.
 pub fn lines(metric: &str, parameter: &str, series: &[(String, Vec<Point>)]) -> String {
     let all = || series.iter().flat_map(|(_, points)| points.iter());
     let up = Axis::over(all().flat_map(|point| point.range), 30.0 + TALL, 30.0);

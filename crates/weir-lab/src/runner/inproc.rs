@@ -1,4 +1,4 @@
-//! Blocks of resident contenders, measured batch by batch in turn.
+//! Blocks of resident contenders, which are measured batch by batch in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::protocol::Timed;
 use crate::results::{Failure, Plan, PlannedCell};
 use crate::rng::SplitMix64;
 
-/// Most iterations of a batch.
+/// Maximum iterations of a batch.
 const ITERATIONS_MAX: u64 = 1 << 32;
-/// Warm-up batches that must agree within [`STEADY`].
+/// Number of warm-up batches that must agree within [`STEADY`].
 const WINDOWS: usize = 3;
-/// Relative spread of the last windows that counts as steady.
+/// Maximum relative spread of the last batches that counts as steady.
 const STEADY: f64 = 0.02;
 
 /// The children of a block.
@@ -25,8 +25,8 @@ struct Children {
 }
 
 impl Children {
-    /// Starts the contenders of all cells but those in `without`, and hands each
-    /// cell its input.
+    /// Starts the contenders of all cells except those in `without`, and loads the input of each
+    /// cell.
     fn start(
         session: &Session,
         block: usize,
@@ -61,8 +61,8 @@ impl Children {
         Ok(children)
     }
 
-    /// What the contender of cell `number` answers to `question`; none when it
-    /// failed now or before. One that fails is ended.
+    /// The answer of the contender of cell `number` to `question`; `None` if the contender failed
+    /// now or before. A contender that fails is ended.
     fn ask<T>(
         &mut self,
         session: &Session,
@@ -84,7 +84,7 @@ impl Children {
     }
 }
 
-/// Starts everything, compares answers, finds the size of a batch.
+/// Starts all contenders, compares answers, and finds the batch sizes.
 pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "prepare");
     let mut children = Children::start(session, 0, &BTreeSet::new(), &mut rng)?;
@@ -131,8 +131,8 @@ fn batch(session: &Session, child: &mut Child, number: usize) -> Result<u64> {
     }
 }
 
-/// Measures one block, without the contenders in `without`. The samples of one
-/// that fails within it are dropped.
+/// Measures one block, without the contenders in `without`. If a contender fails in the block, its
+/// samples are dropped.
 pub(super) fn block(
     session: &Session,
     plan: &Plan,
@@ -168,7 +168,7 @@ pub(super) fn block(
     Ok(Measured::new(plan, samples, shares, children.failed))
 }
 
-/// Times a batch, whose work must be what the check said.
+/// Times a batch, whose TOUCH must match the check.
 fn once(child: &mut Child, cell: usize, planned: &PlannedCell) -> Result<Timed> {
     let timed = child.run(cell, planned.iterations)?;
     let expected = planned.answer.touch.wrapping_mul(planned.iterations);
@@ -182,7 +182,7 @@ fn once(child: &mut Child, cell: usize, planned: &PlannedCell) -> Result<Timed> 
     Err(LabError::contender(&planned.contender, what))
 }
 
-/// Runs batches until three in a row agree or the time is up.
+/// Runs batches until three in a row agree, or until the time is up.
 #[allow(clippy::cast_precision_loss)] // nanoseconds of a batch
 fn warm_up(session: &Session, child: &mut Child, cell: usize, planned: &PlannedCell) -> Result<()> {
     let header = &session.experiment.header;

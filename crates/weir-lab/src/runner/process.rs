@@ -1,7 +1,7 @@
 //! Blocks of whole processes: a command is run to its end for every sample.
 //!
-//! The answer of a command is what it prints. Metrics: `wall`, `cpu` (user
-//! and system), `max_rss` (bytes).
+//! The answer of a command is its output. Metrics: `wall`, `cpu` (user and system), `max_rss`
+//! (bytes).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -49,8 +49,8 @@ fn words(session: &Session, cell: &Cell, block: usize) -> Vec<String> {
     }
 }
 
-/// What `cell` says when it is run; none when its contender failed now, or before
-/// and is in `failed`.
+/// The output of the command of `cell`; `None` if its contender failed now, or is already in
+/// `failed`.
 fn attempt(
     session: &Session,
     cell: &Cell,
@@ -70,7 +70,7 @@ fn attempt(
     }
 }
 
-/// Runs every command once and compares what they print.
+/// Runs every command once and compares the outputs.
 pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "prepare");
     let mut answers = Vec::new();
@@ -102,8 +102,8 @@ pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     session.keep(cells, versions, failed)
 }
 
-/// Measures one block, without the contenders in `without`. The samples of one
-/// that fails within it are dropped.
+/// Measures one block, without the contenders in `without`. If a contender fails in the block, its
+/// samples are dropped.
 pub(super) fn block(
     session: &Session,
     plan: &Plan,
@@ -150,8 +150,7 @@ pub(super) fn block(
     ))
 }
 
-/// Runs the command of `cell` to its end; what it took and the hash of what
-/// it printed.
+/// Runs the command of `cell` to its end. Returns its times and the hash of its output.
 #[allow(clippy::cast_precision_loss)] // bytes of memory
 fn once(
     session: &Session,
@@ -177,7 +176,7 @@ fn once(
     })?;
     let pid = child.id();
     session.reaper.add(pid);
-    // The deadline is kept by a thread that kills the group when it passes.
+    // At the deadline, a separate thread kills the group.
     let (done, waiting) = sync_channel::<()>(1);
     let watchdog = thread::spawn(move || {
         if waiting.recv_timeout(launch.timeout) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
