@@ -571,8 +571,8 @@ fn block_line(head: &BlockHead, blocks: usize) -> String {
     )
 }
 
-/// Estimates the seconds for the missing blocks after `number` from the median of `times`; `None`
-/// if no block is missing.
+/// Estimates the seconds for the missing blocks after `number` from the median of `times`; empty if
+/// no block is missing.
 fn time_left(plan: &Plan, set: &ResultSet, number: usize, times: &[f64]) -> String {
     let missing = (number + 1..plan.blocks).filter(|block| !set.has_block(*block));
     let Some(left) = median(times).map(|time| time * missing.map(|_| 1.0).sum::<f64>()) else {
