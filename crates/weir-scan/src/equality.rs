@@ -1,10 +1,10 @@
 //! Equality of JSON values, and a fingerprint that equal values share.
 //!
-//! Numbers are equal by value, strings by their characters, arrays element by element, objects
-//! without regard to the order of members; of a repeated name the first counts.
+//! Numbers are equal by value, strings by their characters, arrays element by element. The order of
+//! members does not matter; of a repeated name only the first member counts.
 //!
 //! Invariants: recursion is bounded by the limit of nesting; work is n log n in the size of the
-//! values. What is not JSON equals nothing, itself included.
+//! values. A value that is not JSON equals no value, not even itself.
 
 use crate::children::{Child, Children, tag_of};
 use crate::error::ScanError;
@@ -20,12 +20,12 @@ use crate::token::blanks;
 use crate::walk::Walk;
 use std::cmp::Ordering;
 
-/// Whether two JSON values are equal. White space around them does not count.
+/// Whether two JSON values are equal. Surrounding white space is ignored.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
     equal_paid(a, b, &mut 0)
 }
 
-/// As [`equal`]; adds to `steps` the bytes that were passed over, once for each level around them.
+/// As [`equal`]. Adds the bytes that were read to `steps`, once for each nesting level around them.
 pub(crate) fn equal_paid(a: &[u8], b: &[u8], steps: &mut usize) -> bool {
     let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
     if long(a) || long(b) {
@@ -93,19 +93,19 @@ fn name_of<'a>(bytes: &'a [u8], child: &Child) -> Text<'a> {
     Text::new(child.name.unwrap_or_default().of(bytes))
 }
 
-/// Sorted by name, the first of each name.
+/// The members sorted by name; of each name only the first.
 fn unique(bytes: &[u8], mut members: Vec<Child>) -> Vec<Child> {
-    // Stable, so that of equal names the first stays in front.
+    // The sort is stable, so the first of several equal names stays first.
     members.sort_by(|x, y| name_of(bytes, x).cmp(&name_of(bytes, y)));
     members.dedup_by(|x, y| name_of(bytes, x) == name_of(bytes, y));
     members
 }
 
-/// A number that equal values share, made with `hash`; different values share it as rarely as `hash`
-/// repeats itself.
+/// A hash of the value, computed with `hash`. Equal values have equal fingerprints; different
+/// values collide as rarely as results of `hash` do.
 ///
 /// # Errors
-/// The value is not one JSON value, or nested deeper than the default limit.
+/// The value is not one JSON value, or exceeds the default limit of nesting.
 pub fn fingerprint(value: &[u8], hash: fn(&[u8]) -> u128) -> Result<u128, ScanError> {
     if value.len() as u64 > PAGE_BYTES_LIMIT {
         return Err(too_large(0, 0));
@@ -124,7 +124,7 @@ pub fn fingerprint(value: &[u8], hash: fn(&[u8]) -> u128) -> Result<u128, ScanEr
 
 fn digest(value: &[u8], hash: fn(&[u8]) -> u128, depth: u32) -> u128 {
     let tag = tag_of(value.first());
-    // One byte of type first, so that values of different types do not meet.
+    // The type byte comes first, so that values of different types do not collide.
     let mut bytes = vec![tag as u8];
     match tag {
         Tag::Number => canonical(value, &mut bytes),
@@ -149,7 +149,7 @@ fn digest(value: &[u8], hash: fn(&[u8]) -> u128, depth: u32) -> u128 {
     hash(&bytes)
 }
 
-/// One form for each number: sign, digits without zeros at either end, magnitude in decimal.
+/// Writes the unique form of a number: sign, digits without zeros at either end, decimal magnitude.
 fn canonical(literal: &[u8], out: &mut Vec<u8>) {
     let Some(number) = Number::parse(literal) else {
         return;
@@ -172,7 +172,7 @@ mod tests {
 
     use super::{equal, fingerprint};
 
-    /// FNV-1a, enough to tell test values apart.
+    /// FNV-1a, sufficient to distinguish test values.
     fn hash(bytes: &[u8]) -> u128 {
         bytes
             .iter()
@@ -181,7 +181,7 @@ mod tests {
             })
     }
 
-    /// What stands in one row is equal, rows differ.
+    /// Values in one row are equal; values in different rows differ.
     const ROWS: &[&[&str]] = &[
         &["null", " null\n"],
         &["false"],

@@ -1,19 +1,19 @@
-//! What can be wrong with a page, a path, a plan.
+//! Errors of a page, a path or a plan.
 //!
-//! Invariant: an error carries the place of the first offending byte, and nothing of the payload.
+//! Invariant: an error has the offset of the first offending byte, and no payload.
 
 use std::fmt;
 
-/// Why a page was refused, and where. Nothing of the page may be used.
+/// Why and where a page was rejected. No result of the page may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanError {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: ScanErrorKind,
-    /// Offset of the first offending byte in the page; the length of the page where it ends too
-    /// soon. For a string that is not closed: of its opening quote.
+    /// Offset of the first offending byte in the page; the length of the page if it ends too early.
+    /// For an unterminated string, the offset of its opening quote.
     pub offset: usize,
-    /// Index of the item it happened in, counted from 0 (bad items that were skipped included);
-    /// the number of items before the place if it lies outside of items.
+    /// Index of the item with the fault, counted from 0, skipped bad items included. Outside of
+    /// items, the number of items before the fault.
     pub item: usize,
 }
 
@@ -23,7 +23,7 @@ pub struct ScanError {
 pub enum ScanErrorKind {
     /// Bytes that are not UTF-8.
     NotUtf8,
-    /// A byte that RFC 8259 does not allow in this place, a byte order mark included.
+    /// A byte that RFC 8259 does not allow at this position, a byte order mark included.
     NotJson,
     /// An unescaped control character inside a string.
     ControlCharacter,
@@ -37,9 +37,9 @@ pub enum ScanErrorKind {
     TooDeep,
     /// The page or an item is larger than its limit.
     TooLarge,
-    /// The page is not an array, or the array is not where the shape says.
+    /// The page is not an array, or the path of the shape does not lead to an array.
     BadEnvelope,
-    /// Strict only: a member name occurs twice in an object that a path passes.
+    /// Strict only: an object on a path has the same member name twice.
     DuplicateName,
 }
 
@@ -63,10 +63,10 @@ impl fmt::Display for ScanError {
 
 impl std::error::Error for ScanError {}
 
-/// Why a path or expression was refused, and where in its text.
+/// Why a path or expression was rejected, and where in its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathError {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: PathErrorKind,
     /// Byte offset in the text.
     pub offset: usize,
@@ -76,15 +76,15 @@ pub struct PathError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PathErrorKind {
-    /// Not by the grammar of RFC 9535; what was expected here.
+    /// A violation of the grammar of RFC 9535, with the expected syntax.
     Syntax(&'static str),
-    /// A selector that can yield several nodes, where a singular query is needed.
+    /// A selector that can yield several nodes, but a singular query is required.
     NotSingular,
-    /// Longer, deeper or with more parts than this limit allows.
+    /// The length, depth or number of parts exceeds this limit.
     TooComplex(ExpressionLimit),
     /// A function that does not exist.
     UnknownFunction,
-    /// Something of another type than the place needs (RFC 9535, 2.4.3).
+    /// A type that this position does not allow (RFC 9535, 2.4.3).
     WrongType,
 }
 
@@ -98,9 +98,9 @@ pub enum ExpressionLimit {
     Steps,
     /// Different singular paths: [`PATHS_MAX`](crate::PATHS_MAX).
     Paths,
-    /// Brackets, negations, functions and filters inside of each other.
+    /// Nesting of brackets, negations, functions and filters.
     Nesting,
-    /// Walks inside of each other: `..`, and `$` in a filter selector.
+    /// Nesting of walks: `..`, and `$` in a filter selector.
     Walks,
     /// Selectors in a pair of brackets.
     Selectors,
@@ -109,7 +109,7 @@ pub enum ExpressionLimit {
 }
 
 impl ExpressionLimit {
-    /// What there is too much of, with the limit.
+    /// A description of the exceeded limit, with its value.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -143,19 +143,19 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// Why a plan cannot be made.
+/// Why a plan is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
     /// More than [`PATHS_MAX`](crate::PATHS_MAX) paths.
     TooManyPaths,
-    /// A limit above what the scanner can do.
+    /// A limit above the maximum of the scanner.
     LimitTooHigh,
     /// Level `none` is for framed and single items without paths.
     LevelNeedsChecks,
-    /// Bad items can be passed over only where items are framed independently: lines, frames.
+    /// Bad items can be skipped only in shapes with independent items: lines, frames.
     NotIndependent,
-    /// The kernel does not exist on this machine.
+    /// This machine lacks the kernel.
     NoKernel,
 }
 
@@ -173,8 +173,8 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// An expression would take more steps in an item than [`STEPS_PER_BYTE`](crate::STEPS_PER_BYTE) and
-/// its size allow, or nobody wants the answer any more.
+/// The evaluation would exceed the limit of steps ([`STEPS_PER_BYTE`](crate::STEPS_PER_BYTE) and
+/// the size of the item), or the caller has cancelled it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfSteps;
 

@@ -1,4 +1,4 @@
-//! Values in one item, or in each of several.
+//! Finds values in one item, or in each of several.
 
 use crate::error::ScanError;
 use crate::items::Value;
@@ -9,23 +9,23 @@ use crate::scan::{at_item, too_large};
 use crate::token::blanks;
 use crate::walk::Walk;
 
-/// Finds the values under `paths` in `item`, one JSON value with or without white space around it,
-/// and puts them into `out`, which gets as many entries as there are paths; spans count from the
-/// start of `item`. The search ends with the last value that is wanted: what a path walks through up to
-/// there is checked, and nothing after it is looked at. A path that leads nowhere is looked for to the
-/// end of the object or array in which it could continue.
+/// Finds the values under `paths` in `item`, one JSON value with or without surrounding white
+/// space. Writes one entry for each path to `out`; spans count from the start of `item`. The search
+/// ends with the last requested value: only the bytes up to it on the paths are checked. For a path
+/// without a value, the search continues to the end of the object or array that could contain the
+/// value.
 ///
 /// # Errors
-/// The item is not JSON where a path leads; `out` is then as if nothing had been found.
+/// The item is not JSON on a path; all entries of `out` are then undefined.
 pub fn find(item: &[u8], paths: &PathSet, out: &mut Vec<Value>) -> Result<(), ScanError> {
     out.clear();
     out.resize(paths.len(), Value::default());
     look(item, paths, true, out)
 }
 
-/// As [`find`] for each of `items`: a table of the values, with a row of [`PathSet::len`] entries for
-/// each item, in the order of the items. Spans count from the start of the item of their row. The row
-/// of an item that is not JSON where a path leads is undefined throughout.
+/// As [`find`] for each of `items`. Writes a table with a row of [`PathSet::len`] entries for each
+/// item, in order. Spans count from the start of the item of the row. If an item is not JSON on a
+/// path, its whole row is undefined.
 ///
 /// ```
 /// use weir_scan::{Path, PathSet, find_each};
@@ -48,12 +48,12 @@ pub fn find_each<'a>(
         let first = out.len();
         out.resize(first + paths.len(), Value::default());
         let row = out.get_mut(first..).unwrap_or_default();
-        // The row of an item that is refused was cleared.
+        // The row of a rejected item was cleared.
         let _ = look(item, paths, true, row);
     }
 }
 
-/// As [`find`], but the whole item is walked over: a fault after the last value counts.
+/// As [`find`], but reads the whole item: a fault after the last value is an error.
 pub(crate) fn find_in_whole(
     item: &[u8],
     paths: &PathSet,
@@ -64,7 +64,7 @@ pub(crate) fn find_in_whole(
     look(item, paths, false, out)
 }
 
-/// Writes the values to `out`, one place for each path, all undefined before.
+/// Writes the values to `out`, one entry for each path. All entries must be undefined before.
 fn look(item: &[u8], paths: &PathSet, ends: bool, out: &mut [Value]) -> Result<(), ScanError> {
     if item.len() as u64 > PAGE_BYTES_LIMIT {
         return Err(too_large(0, 0));

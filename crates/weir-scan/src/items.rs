@@ -1,11 +1,11 @@
-//! What a scan finds: items, and values in them, as spans.
+//! The results of a scan: items, and values in them, as spans.
 //!
 //! Invariants:
 //! - A span lies inside the page (I8).
 //! - An item costs 8 bytes, and 12 for each path.
 //! - No bytes of the page are stored.
 
-/// A run of bytes of a page.
+/// A range of bytes of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Offset of the first byte in the page.
@@ -15,8 +15,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// `start..end` of a page. Both are checked against the page before a scan begins, so that they
-    /// fit; what would not becomes an empty span at the end of all.
+    /// The span `start..end` of a page. Both are checked against the page before a scan begins, so
+    /// they fit in 32 bits. A value that would not fit becomes an empty span at the maximum.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "pages are at most u32::MAX bytes"
@@ -29,18 +29,18 @@ impl Span {
         }
     }
 
-    /// First byte after the span.
+    /// Offset of the first byte after the span.
     pub fn end(self) -> usize {
         self.offset as usize + self.len as usize
     }
 
-    /// The bytes in `page`; empty if the page is not the one that was scanned and too short.
+    /// The bytes in `page`; empty if the span is not inside `page`.
     pub fn of(self, page: &[u8]) -> &[u8] {
         page.get(self.offset as usize..self.end()).unwrap_or(&[])
     }
 }
 
-/// Type of a value, in the ascending order of values of different types.
+/// Type of a value. Values of different types sort in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Tag {
@@ -63,19 +63,19 @@ pub enum Tag {
     Object = 7,
 }
 
-/// A value in an item: its type and where it is. White space around it is not part of it.
+/// A value in an item: its type and position, without surrounding white space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value {
-    /// Where it is, in the page (or in the item, from [`find`](crate::find)); empty if undefined.
+    /// Position in the page (from [`find`](crate::find): in the item); empty if undefined.
     pub span: Span,
-    /// What it is.
+    /// Type of the value.
     pub tag: Tag,
-    /// For a string: whether it holds a backslash. Without one, its bytes are its characters.
+    /// Whether a string contains a backslash. Without one, its bytes are its characters.
     pub escaped: bool,
 }
 
-/// The items of a page, in their order, each with the values of the paths of the plan. Kept by the
-/// caller and used again for the next page, it allocates only to grow.
+/// The items of a page in order, each with the values of the paths of the plan. If the caller
+/// reuses it for the next page, it allocates only to grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Items {
     pub(crate) spans: Vec<Span>,
@@ -91,17 +91,17 @@ impl Items {
         self.spans.len()
     }
 
-    /// Whether the page held no item.
+    /// Whether the page had no item.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Where item `index` is.
+    /// Span of item `index`; `None` if there is no such item.
     pub fn item(&self, index: usize) -> Option<Span> {
         self.spans.get(index).copied()
     }
 
-    /// Where all items are.
+    /// Spans of all items.
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
@@ -125,12 +125,12 @@ impl Items {
         self.width
     }
 
-    /// Bad items that were left out (see [`BadItem::Skip`](crate::BadItem)).
+    /// Number of bad items that were skipped (see [`BadItem::Skip`](crate::BadItem)).
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// Gives back memory beyond what the items need: for those that are kept for long.
+    /// Releases unused memory, for items that are kept for a long time.
     pub fn shrink_to_fit(&mut self) {
         self.spans.shrink_to_fit();
         self.values.shrink_to_fit();

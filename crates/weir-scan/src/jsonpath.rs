@@ -1,11 +1,11 @@
-//! JSONPath (RFC 9535) over the bytes of an item: queries that yield values, filters that are true or
-//! false.
+//! JSONPath (RFC 9535) over the bytes of an item: queries that yield values, and filters that yield
+//! true or false.
 //!
 //! Invariants:
 //! - Each result is a span of the item.
 //! - A value that is missing, has the wrong type or is not JSON gives no result.
-//! - An evaluation fails only if it needs more steps than the item allows ([`STEPS_PER_BYTE`]),
-//!   which depends on expression and item alone.
+//! - An evaluation fails only if it exceeds the limit of steps ([`STEPS_PER_BYTE`]), which depends
+//!   only on expression and item.
 //! - The depth of recursion is bounded by the expression, not by the data.
 //! - No tree of the data is built.
 
@@ -29,41 +29,42 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Most steps of an evaluation, for each byte of the item and each walk of the expression (`..`, or `$`
-/// inside of a filter selector; one more for the rest). A step is a byte that is passed; a value that
-/// is looked at takes eight more.
+/// Limit on the steps of an evaluation, for each byte of the item and each walk of the expression.
+/// A walk is a `..`, or a `$` inside of a filter selector; the rest of the expression counts as one
+/// more. Each byte that is read costs one step; each value that is examined costs eight more.
 pub const STEPS_PER_BYTE: u64 = 128;
 
-/// Walks that count for [`STEPS_PER_BYTE`].
+/// Limit on the walks that count for [`STEPS_PER_BYTE`].
 pub const WALKS_PAID_MAX: u32 = 8;
 
-/// Steps that an evaluation may take in any item, however small: about ten milliseconds.
+/// Limit on steps that applies to any small item: about ten milliseconds.
 pub const STEPS_MIN: u64 = 4 << 20;
 
-/// Steps for an item of so many bytes.
+/// The limit on steps for an item of `bytes` bytes.
 fn steps(walks: u32, bytes: usize) -> u64 {
     let walks = u64::from(walks.saturating_add(1).min(WALKS_PAID_MAX));
     let steps = (bytes as u64).saturating_mul(walks * STEPS_PER_BYTE);
     steps.max(STEPS_MIN)
 }
 
-/// Values that an expression names and the item does not hold: `param(name)` and `meta(name)`.
+/// Values that an expression refers to outside of the item: `param(name)` and `meta(name)`.
 pub trait Bindings {
-    /// The bound value `name`, one JSON scalar as text; `None` if nothing is bound, which yields
-    /// nothing.
+    /// The parameter `name`, one JSON scalar as text; `None` if it is not bound, so that
+    /// `param(name)` yields nothing.
     fn param(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
-    /// The property `name` of the record, one JSON scalar as text; `None` if there is no such one.
+    /// The property `name` of the record, one JSON scalar as text; `None` if there is no such
+    /// property.
     fn meta(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
-    /// Whether the answer is still wanted: asked now and then in a long evaluation, which ends with
-    /// [`OutOfSteps`] where it is not.
+    /// Whether the caller still needs the result. A long evaluation calls this from time to time,
+    /// and ends with [`OutOfSteps`] if it returns `false`.
     fn wanted(&self) -> bool {
         true
     }
 }
 
-/// Nothing is bound.
+/// No parameter and no property is bound.
 impl Bindings for () {
     fn param(&self, _: &str) -> Option<Cow<'_, [u8]>> {
         None
@@ -83,10 +84,10 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads `$…`.
+    /// Parses `$…`.
     ///
     /// # Errors
-    /// With the byte where the text stops being a query of RFC 9535 or breaks its rules of types.
+    /// The offset of the first byte that violates the grammar or the type rules of RFC 9535.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let (segments, paths, walks) = parse::query(text)?;
         Ok(Self {
@@ -96,11 +97,11 @@ impl Query {
         })
     }
 
-    /// Visits the values in `item`, one JSON value with or without white space around it, until
+    /// Visits the values in `item`, one JSON value with or without surrounding white space, until
     /// `visit` breaks.
     ///
     /// # Errors
-    /// The item takes more than [`STEPS_PER_BYTE`]; what was visited counts as nothing then.
+    /// The evaluation exceeds [`STEPS_PER_BYTE`]; the caller must discard the visited values.
     pub fn visit(
         &self,
         item: &[u8],
@@ -119,7 +120,7 @@ impl Query {
     /// All values in `item`.
     ///
     /// # Errors
-    /// The item takes more than [`STEPS_PER_BYTE`].
+    /// The evaluation exceeds [`STEPS_PER_BYTE`].
     pub fn all(&self, item: &[u8], bindings: &dyn Bindings) -> Result<Vec<Value>, OutOfSteps> {
         let mut all = Vec::new();
         self.visit(item, bindings, |value| {
@@ -130,8 +131,8 @@ impl Query {
     }
 }
 
-/// A logical expression of RFC 9535: true or false of an item. `@` and `$` both stand for the item,
-/// except that inside of a filter selector `@` is the value under test.
+/// A logical expression of RFC 9535, true or false for an item. `@` and `$` both refer to the item;
+/// inside of a filter selector, `@` refers to the tested value.
 #[derive(Clone, Debug)]
 pub struct Filter {
     expression: Logical,
@@ -145,27 +146,27 @@ pub struct Filter {
 /// The pattern of a `match` or `search`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternText {
-    /// It stands in the expression.
+    /// A literal in the expression.
     Fixed(Box<str>),
-    /// It is the value of this parameter.
+    /// The value of this parameter.
     Param(Box<str>),
 }
 
-/// Why a text is no regular expression of RFC 9485 (I-Regexp), with what to write in its place; `None`
-/// if it is one. What is none matches nothing.
+/// Explains why a text is not a regular expression of RFC 9485 (I-Regexp), with a valid
+/// alternative; `None` if it is one. An invalid pattern matches nothing.
 #[must_use]
 pub fn pattern_fault(text: &str) -> Option<String> {
     regex::Regex::fault(text)
 }
 
 impl Filter {
-    /// Reads an expression, for example `@.status == 'open' && @.points >= 3`.
+    /// Parses an expression, for example `@.status == 'open' && @.points >= 3`.
     ///
     /// Functions are those of the standard (`length`, `count`, `value`, `match`, `search`) and
     /// `param(name)`, `meta(name)`, `starts(a, b)`, `type(x)`, `undefined(x)`.
     ///
     /// # Errors
-    /// With the byte where the text stops being a logical expression or breaks the rules of types.
+    /// The offset of the first byte that violates the grammar or the type rules.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let parsed = parse::filter(text)?;
         Ok(Self {
@@ -178,8 +179,8 @@ impl Filter {
         })
     }
 
-    /// The singular paths from the item that the expression looks at: a scan can find their values
-    /// on its way, for [`matches_found`](Self::matches_found).
+    /// The singular paths from the item in the expression. A scan can find their values for
+    /// [`matches_found`](Self::matches_found).
     pub fn paths(&self) -> &[Path] {
         &self.paths.list
     }
@@ -199,16 +200,17 @@ impl Filter {
         &self.patterns
     }
 
-    /// Whether the expression looks at more than what [`paths`](Self::paths) yield, so that it walks
-    /// over parts of the item.
+    /// Whether the expression needs more than the values of [`paths`](Self::paths), so that an
+    /// evaluation reads parts of the item.
     pub fn walks(&self) -> bool {
         self.expression.walks()
     }
 
-    /// Whether the expression is true of `item`, one JSON value with or without white space around.
+    /// Whether the expression is true for `item`, one JSON value with or without surrounding white
+    /// space.
     ///
     /// # Errors
-    /// The item takes more than [`STEPS_PER_BYTE`].
+    /// The evaluation exceeds [`STEPS_PER_BYTE`].
     pub fn matches(&self, item: &[u8], bindings: &dyn Bindings) -> Result<bool, OutOfSteps> {
         if item.len() as u64 > PAGE_BYTES_LIMIT {
             return Ok(false);
@@ -218,11 +220,11 @@ impl Filter {
         Evaluation::new(item, start, &found, bindings, steps).test(&self.expression)
     }
 
-    /// As [`matches`](Self::matches) for the item at `item` in `page`, where `found` are the values of
-    /// [`paths`](Self::paths) in it, in their order, with spans in the same page.
+    /// As [`matches`](Self::matches), for the item at `item` in `page`. `found` has the values of
+    /// [`paths`](Self::paths) in the item, in order, with spans in `page`.
     ///
     /// # Errors
-    /// The item takes more than [`STEPS_PER_BYTE`].
+    /// The evaluation exceeds [`STEPS_PER_BYTE`].
     pub fn matches_found(
         &self,
         page: &[u8],
@@ -239,7 +241,7 @@ impl Filter {
     }
 }
 
-/// Singular paths from the item, each once.
+/// Different singular paths from the item.
 #[derive(Clone)]
 struct Paths {
     list: Vec<Path>,
@@ -249,7 +251,7 @@ struct Paths {
 impl Paths {
     fn find(&self, item: &[u8]) -> Vec<Value> {
         let mut found = Vec::new();
-        // Where the item is not JSON there is nothing; the rest was cleared.
+        // If the item is not JSON, all entries are undefined.
         let _ = find_in_whole(item, &self.set, &mut found);
         found
     }

@@ -1,8 +1,8 @@
-//! The few loops that look at every byte, once for each instruction set, chosen at run time.
+//! The loops that read every byte, one version for each instruction set, chosen at run time.
 //!
-//! A kernel passes over a value without looking into it, finds the end of a string, finds the end of
-//! a line, checks UTF-8. It says where it got to, or that something is wrong; what is wrong and where
-//! is then found by the portable kernel, which therefore decides all errors.
+//! A kernel skips a value, finds the end of a string, finds the end of a line, and checks UTF-8. It
+//! returns a position, or that it found a fault. The portable kernel then finds the kind and the
+//! position of the fault, so it determines all errors.
 //!
 //! Invariants:
 //! - All kernels return equal results for equal inputs.
@@ -38,12 +38,12 @@ pub enum Simd {
     Sse42,
     /// 64-bit ARM.
     Neon,
-    /// No more than the language has.
+    /// Only portable code.
     Scalar,
 }
 
 impl Simd {
-    /// All there are, best first.
+    /// All kernels, fastest first.
     pub const ALL: &'static [Self] = &[
         Self::Avx512,
         Self::Avx2,
@@ -63,61 +63,62 @@ impl Simd {
         }
     }
 
-    /// Whether this machine has it.
+    /// Whether this machine has the instruction set.
     pub fn available(self) -> bool {
         Kernel::of(self).is_some()
     }
 }
 
-/// Brackets that are open where a run begins.
+/// The open brackets at the start of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// How many, of both kinds; at least 1.
+    /// Number of open brackets of both kinds; at least 1.
     pub(crate) total: u32,
-    /// How many of them are `{`.
+    /// Number of open `{`.
     pub(crate) curly: u32,
-    /// How many may be open at a time.
+    /// Limit on brackets that are open at a time.
     pub(crate) max: u32,
 }
 
-/// A run of bytes that was passed over.
+/// A run of bytes that was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// First byte after it.
+    /// Offset of the first byte after the run.
     pub(crate) end: usize,
-    /// Whether a byte that is not ASCII may have been in it. May be true without need, not the other
-    /// way: a kernel looks at whole blocks.
+    /// Whether the run may contain a byte that is not ASCII. May be true for an ASCII run, because
+    /// a kernel reads whole blocks; never false for another run.
     pub(crate) high: bool,
 }
 
-/// A string that was passed over.
+/// A string that was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PassedString {
-    /// Of its closing quote.
+    /// Offset of the closing quote.
     pub(crate) close: usize,
-    /// Whether a byte that is not ASCII may have been in it.
+    /// Whether the string may contain a byte that is not ASCII.
     pub(crate) high: bool,
-    /// Whether a backslash is in it.
+    /// Whether the string contains a backslash.
     pub(crate) escaped: bool,
 }
 
-/// The functions of one kernel. `None` and `false` mean: something is wrong. They are not safe to call
-/// on a machine that lacks the instruction set: `Kernel::of` is the only way to one, and asks first.
+/// The functions of one kernel. `None` and `false` report a fault. Calls are unsafe on a machine
+/// that lacks the instruction set; `Kernel::of`, which checks the machine, is the only way to get a
+/// kernel.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) simd: Simd,
-    /// From `at` to where the brackets that are open are closed.
+    /// Skips from `at` to after the bracket that closes all open ones.
     pass: unsafe fn(&[u8], usize, Open) -> Option<Passed>,
-    /// From after the opening quote at `at - 1` to the closing quote.
+    /// Skips from after the opening quote at `at - 1` to the closing quote.
     string: unsafe fn(&[u8], usize) -> Option<PassedString>,
-    /// From `at` to the next line feed, or the end.
+    /// Returns the position of the next line feed from `at`, or the end.
     line: unsafe fn(&[u8], usize) -> usize,
-    /// Whether all of it is UTF-8.
+    /// Whether all bytes are UTF-8.
     utf8: unsafe fn(&[u8]) -> bool,
 }
 
 impl Kernel {
-    /// The best that this machine has, or what `WEIR_SIMD` names if the machine has that.
+    /// The best kernel of this machine, or the kernel in `WEIR_SIMD` if the machine has it.
     pub(crate) fn chosen() -> &'static Self {
         static CHOSEN: OnceLock<&'static Kernel> = OnceLock::new();
         CHOSEN.get_or_init(|| {
@@ -149,32 +150,32 @@ impl Kernel {
         }
     }
 
-    /// Passes from `at` to after the bracket that closes the last of those that are `open`.
+    /// Skips from `at` to after the bracket that closes the last of those in `open`.
     pub(crate) fn pass(&self, bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
-        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.pass)(bytes, at, open) }
     }
 
-    /// Passes from `at`, just after an opening quote, to the closing one.
+    /// Skips from `at`, just after an opening quote, to the closing one.
     pub(crate) fn string(&self, bytes: &[u8], at: usize) -> Option<PassedString> {
-        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.string)(bytes, at) }
     }
 
     /// Offset of the next line feed from `at`, or the length.
     pub(crate) fn line(&self, bytes: &[u8], at: usize) -> usize {
-        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.line)(bytes, at) }
     }
 
     /// Whether `bytes` are UTF-8.
     pub(crate) fn utf8(&self, bytes: &[u8]) -> bool {
-        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.utf8)(bytes) }
     }
 }
 
-/// What this build uses on this machine, for reports: `weir-scan 0.1.0, kernel scalar`.
+/// Version and kernel in use, for reports: `weir-scan 0.1.0, kernel scalar`.
 pub fn build_info() -> String {
     format!(
         "weir-scan {}, kernel {}",
@@ -187,7 +188,7 @@ pub fn build_info() -> String {
 mod tests {
     use super::{Kernel, Open, Simd};
 
-    /// Each kernel of this machine says of `bytes` what the standard library says.
+    /// Checks that each kernel of this machine agrees with the standard library on `bytes`.
     fn check(kernels: &[&Kernel], bytes: &[u8]) {
         let expected = std::str::from_utf8(bytes).is_ok();
         for kernel in kernels {
@@ -207,7 +208,7 @@ mod tests {
             .iter()
             .filter_map(|simd| Kernel::of(*simd))
             .collect();
-        // Every beginning of a character, whole, cut and continued, ending at places around the
+        // Every start of a character: complete, cut and continued. They end at positions around the
         // boundaries of all vectors.
         let mut places = (12..20).chain(28..36).chain(60..68).cycle();
         let (first_step, second_step) = if cfg!(miri) { (17, 101) } else { (1, 1) };
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// A kernel that gives up needlessly would still give the right answers, slowly.
+    /// A kernel that reports needless faults would still give the right results, but slowly.
     #[test]
     fn no_kernel_gives_up_on_what_is_right() {
         let pieces = [

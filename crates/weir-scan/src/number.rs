@@ -1,14 +1,14 @@
-//! Numbers by their literals: exact, of any length, without floats.
+//! Exact comparison of numbers by their literals, of any length, without floats.
 //!
-//! A literal is seen as `0.d1d2d3… × 10^magnitude` with d1 not zero. Two numbers of one sign compare
-//! by magnitude, then digit by digit. An exponent may have any number of digits itself, so that
+//! A literal is interpreted as `0.d1d2d3… × 10^magnitude` with d1 not zero. Two numbers of one sign
+//! compare by magnitude, then digit by digit. An exponent may have any number of digits, so
 //! magnitudes are compared without being computed.
 //!
-//! Invariant: comparing takes time linear in the literals and no memory.
+//! Invariant: a comparison takes time linear in the literals, and allocates no memory.
 
 use std::cmp::Ordering;
 
-/// A number literal of RFC 8259, cut into its parts.
+/// A number literal of RFC 8259, split into its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number<'a> {
     negative: bool,
@@ -19,12 +19,12 @@ pub struct Number<'a> {
     exponent_negative: bool,
     /// Digits of the exponent without leading zeros.
     exponent: &'a [u8],
-    /// Zeros before the first digit that counts, in `whole` and `fraction` together.
+    /// Number of zeros before the first digit that is not zero, in `whole` and `fraction` together.
     leading: usize,
 }
 
 impl<'a> Number<'a> {
-    /// Cuts a literal. `None` if it is not a number by RFC 8259.
+    /// Splits a literal into its parts. `None` if it is not a number by RFC 8259.
     pub fn parse(literal: &'a [u8]) -> Option<Self> {
         if crate::token::number(literal, 0).ok()? != literal.len() {
             return None;
@@ -56,25 +56,25 @@ impl<'a> Number<'a> {
         })
     }
 
-    /// Whether it is 0, whatever its sign and exponent.
+    /// Whether the number is 0, with any sign and exponent.
     pub fn is_zero(&self) -> bool {
         self.leading == self.whole.len() + self.fraction.len()
     }
 
-    /// Whether it is below 0; -0 is not.
+    /// Whether the number is below 0; -0 is not.
     pub fn is_negative(&self) -> bool {
         self.negative && !self.is_zero()
     }
 
-    /// Its decimal digits, 0 to 9, from the first that is not 0; zeros may stand at the end. Empty
-    /// for 0.
+    /// The decimal digits, 0 to 9, from the first that is not 0; zeros may be at the end. Empty for
+    /// 0.
     pub fn digits(&self) -> impl Iterator<Item = u8> + use<'a> {
         let digits = self.whole.iter().chain(self.fraction);
         digits.skip(self.leading).map(|b| b.wrapping_sub(b'0'))
     }
 
-    /// The power of ten such that the value is `0.digits × 10^magnitude`; `None` if it is 0 or beyond
-    /// 64 bits.
+    /// The power of ten for which the value is `0.digits × 10^magnitude`. `None` if the value is 0
+    /// or the power exceeds 64 bits.
     pub fn magnitude(&self) -> Option<i64> {
         let text = std::str::from_utf8(self.exponent).ok()?;
         let exponent: i64 = match text {
@@ -89,8 +89,8 @@ impl<'a> Number<'a> {
         (!self.is_zero()).then(|| exponent.checked_add(self.shift()))?
     }
 
-    /// Appends the power such that the value is `d.ddd… × 10^power` with the first digit not 0, in
-    /// decimal, of whatever size. Not for 0.
+    /// Appends the power for which the value is `d.ddd… × 10^power` with the first digit not 0, in
+    /// decimal, of any size. The value must not be 0.
     pub fn write_power(&self, out: &mut Vec<u8>) {
         let before = out.len();
         self.write_exponent_and(self.shift().saturating_sub(1), out);
@@ -99,14 +99,15 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Appends the magnitude in decimal, of whatever size: the same bytes for the same magnitude.
+    /// Appends the magnitude in decimal, of any size. Equal magnitudes give equal bytes.
     pub(crate) fn write_magnitude(&self, out: &mut Vec<u8>) {
         self.write_exponent_and(self.shift(), out);
     }
 
-    /// Appends the sum of the exponent and the shift; nothing where it is 0.
+    /// Appends the sum of the exponent and the shift; appends nothing if it is 0.
     fn write_exponent_and(&self, shift: i64, out: &mut Vec<u8>) {
-        // The exponent as digits, least significant first; then the shift is added with its sign.
+        // The digits of the exponent, least significant first; then the shift is added with its
+        // sign.
         let same_sign = self.exponent_negative == (shift < 0);
         let mut shift = shift.unsigned_abs();
         let mut digits: Vec<i8> = Vec::with_capacity(self.exponent.len() + 20);
@@ -127,7 +128,8 @@ impl<'a> Number<'a> {
                 break;
             }
         }
-        // A borrow at the end: the shift was larger, and the sum has its sign. Complement to ten.
+        // A borrow at the end means that the shift was larger, so the sum has its sign. Takes the
+        // ten's complement.
         let mut negative = self.exponent_negative;
         if carry < 0 {
             negative = !negative;
@@ -147,15 +149,15 @@ impl<'a> Number<'a> {
         out.extend(digits.iter().rev().map(|d| b'0' + d.unsigned_abs()));
     }
 
-    /// What the place of the point adds to the exponent.
+    /// The amount that the position of the point adds to the exponent.
     fn shift(&self) -> i64 {
         let whole = i64::try_from(self.whole.len()).unwrap_or(i64::MAX);
         whole - i64::try_from(self.leading).unwrap_or(i64::MAX)
     }
 
     fn compare_magnitude(&self, other: &Number<'_>) -> Ordering {
-        // The sum of the shifts is far below this bound, and so are digits to come once the
-        // difference of the exponents, read from the front, is above it.
+        // The sum of the shifts is far below this bound. Once the difference of the exponents, read
+        // from the front, exceeds it, later digits cannot change the order.
         const DECIDED: i128 = 1 << 100;
         let length = self.exponent.len().max(other.exponent.len());
         let digit = |number: &Number<'_>, place: usize| {
@@ -178,7 +180,7 @@ impl<'a> Number<'a> {
         (difference + i128::from(self.shift()) - i128::from(other.shift())).cmp(&0)
     }
 
-    /// Order by mathematical value.
+    /// Orders by mathematical value.
     pub fn compare(&self, other: &Number<'_>) -> Ordering {
         let sign = |number: &Number<'_>| match (number.is_zero(), number.negative) {
             (true, _) => 0,
@@ -205,9 +207,11 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Compares two number literals by mathematical value, exactly. What is no number counts as 0.
+/// Compares two number literals exactly by mathematical value. A text that is not a number counts
+/// as 0.
 pub fn compare_numbers(a: &[u8], b: &[u8]) -> Ordering {
-    // Most numbers are short integers: the longer is larger, then the bytes decide.
+    // Most numbers are short integers: the longer one is larger; for equal lengths the bytes
+    // decide.
     let plain = |n: &[u8]| !n.is_empty() && n.iter().all(u8::is_ascii_digit);
     if a.len() < 20 && b.len() < 20 && plain(a) && plain(b) {
         return a.len().cmp(&b.len()).then_with(|| a.cmp(b));
@@ -226,7 +230,7 @@ mod tests {
     use super::{Number, compare_numbers};
     use std::cmp::Ordering;
 
-    /// Ascending; what stands in one row is equal.
+    /// The rows ascend; values in one row are equal.
     const ROWS: &[&[&str]] = &[
         &["-1e99999999999999999999999999999999999999999999999"],
         &["-10", "-1e1", "-10.00", "-100e-1"],

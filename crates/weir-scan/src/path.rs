@@ -1,25 +1,25 @@
 //! Singular paths: the queries of RFC 9535 that consist of names and indexes only.
 //!
-//! Invariant: what is printed reads back as the same path.
+//! Invariant: a printed path parses as the same path.
 
 use crate::cursor::Cursor;
 use crate::error::{ExpressionLimit, PathError, PathErrorKind};
 use std::fmt;
 use std::str::FromStr;
 
-/// Most bytes in the text of a path or expression.
+/// Limit on the bytes in the text of a path or expression.
 pub const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
-/// Most steps in a path.
+/// Limit on the steps in a path.
 pub const PATH_STEPS_MAX: usize = 64;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Into the member of an object with this name, compared after unescaping.
+    /// The member of an object with this name, compared after unescaping.
     Name(Box<str>),
-    /// To the element of an array: from the front, counted from 0; from the back if negative, -1
-    /// being the last, which costs a walk over that array.
+    /// The element of an array: from the front, counted from 0; if negative, from the back, -1
+    /// being the last. A negative index costs an additional walk over the array.
     Index(i64),
 }
 
@@ -30,11 +30,12 @@ pub struct Path {
 }
 
 impl Path {
-    /// Reads `$`, `$.a.b`, `$['a'][0]`, `@.a`: `@` and `$` both stand for the item.
+    /// Parses `$`, `$.a.b`, `$['a'][0]`, `@.a`: `@` and `$` both refer to the item.
     ///
     /// # Errors
-    /// With the byte where the text stops being a singular query; `NotSingular` at a selector that
-    /// may yield several nodes; `TooComplex` above [`PATH_STEPS_MAX`] or [`EXPRESSION_BYTES_MAX`].
+    /// The first byte that violates the grammar of a singular query; `NotSingular` at a selector
+    /// that may yield several nodes; `TooComplex` above [`PATH_STEPS_MAX`] or
+    /// [`EXPRESSION_BYTES_MAX`].
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let mut cursor = Cursor::new(text);
         if text.len() > EXPRESSION_BYTES_MAX {
@@ -62,7 +63,7 @@ impl Path {
         }
     }
 
-    /// A path of these steps.
+    /// Creates a path of these steps.
     ///
     /// # Errors
     /// `TooComplex` above [`PATH_STEPS_MAX`].
@@ -76,7 +77,7 @@ impl Path {
         Ok(Self { steps })
     }
 
-    /// Its steps, from the item inward.
+    /// The steps, from the item inward.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }

@@ -1,15 +1,15 @@
 //! Several paths joined into a tree, so that one walk over an item finds all of them.
 //!
-//! Invariant: node 0 is the item; a child has a higher number than its parent; the tree is at most
-//! `PATH_STEPS_MAX` deep, which bounds the recursion of a walk.
+//! Invariant: node 0 is the item; a child has a higher number than its parent; the depth of the
+//! tree is at most `PATH_STEPS_MAX`, which bounds the recursion of a walk.
 
 use crate::error::PlanError;
 use crate::path::{Path, Step};
 
-/// Most paths in one set. Members of one object that are wanted are kept in 64 bits.
+/// Limit on the paths in one set. The requested members of one object are tracked in 64 bits.
 pub const PATHS_MAX: usize = 64;
 
-/// What [`PathSet::work`] counts for a walk over a byte.
+/// The units that [`PathSet::work`] counts for one walk over a byte.
 pub const PASS_WORK: u64 = 8;
 
 /// Paths, compiled for [`find`](crate::find) and [`Plan`](crate::Plan).
@@ -19,33 +19,33 @@ pub struct PathSet {
     count: usize,
 }
 
-/// A place that at least one path passes or ends at.
+/// A node that at least one path passes or ends at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     /// Paths that end here.
     pub(crate) outputs: Vec<u8>,
-    /// Wanted members: at most 64.
+    /// Requested members: at most 64.
     pub(crate) names: Vec<Name>,
-    /// Their places in `names`, by the order of their texts.
+    /// Indexes in `names`, ordered by the texts of the names.
     pub(crate) sorted: Vec<u8>,
-    /// Wanted elements counted from the front, and the node of each.
+    /// Requested elements counted from the front, and the node of each.
     pub(crate) front: Vec<(u64, usize)>,
-    /// Wanted elements counted from the back, 1 being the last.
+    /// Requested elements counted from the back, 1 being the last.
     pub(crate) back: Vec<(u64, usize)>,
 }
 
-/// A wanted member.
+/// A requested member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// Its name, decoded.
+    /// Name of the member, decoded.
     pub(crate) text: Box<str>,
-    /// `"name"` as most pages write it; `None` if it cannot be written without an escape.
+    /// `"name"` as most pages write it; `None` if the name cannot be written without an escape.
     pub(crate) quoted: Option<Box<[u8]>>,
     pub(crate) node: usize,
 }
 
 impl PathSet {
-    /// Joins the paths. Values come out in this order; a path may occur twice.
+    /// Joins the paths. Values are returned in the order of `paths`; a path may occur twice.
     ///
     /// # Errors
     /// `TooManyPaths` above [`PATHS_MAX`].
@@ -66,7 +66,7 @@ impl PathSet {
         Ok(set)
     }
 
-    /// No path at all.
+    /// A set without paths.
     pub(crate) fn none() -> Self {
         Self {
             nodes: Vec::new(),
@@ -84,16 +84,16 @@ impl PathSet {
         self.count == 0
     }
 
-    /// The most that one byte of an item is worked on in a scan: [`PASS_WORK`] for each time that it is
-    /// walked over, and 1 for each name or index that what stands there is compared with. An array that is
-    /// counted from its end is walked over twice, and so is what stands in it, once more for each
-    /// such array on the way; what is wanted by its place from either end is walked over for each of them.
-    /// Depends on the paths alone. O(steps of all paths).
+    /// The maximum work for one byte of an item in a scan. Each walk over the byte counts
+    /// [`PASS_WORK`]; each comparison with a name or an index counts 1. An array with indexes from
+    /// its end is walked over twice, with its content; nested arrays of this kind multiply the
+    /// walks. An element that is requested from both ends is walked over for each of them. Depends
+    /// only on the paths. O(steps of all paths).
     pub fn work(&self) -> u64 {
         self.node_work(0)
     }
 
-    /// As deep as the longest path.
+    /// The recursion is as deep as the longest path is long.
     fn node_work(&self, node: usize) -> u64 {
         let Some(node) = self.nodes.get(node) else {
             return PASS_WORK;
@@ -125,7 +125,7 @@ impl PathSet {
                     let of =
                         |place: &u8| node.names.get(usize::from(*place)).map(|known| &known.text);
                     let place = node.sorted.partition_point(|known| of(known) < Some(name));
-                    // There are as many names as paths at most.
+                    // There are at most as many names as paths.
                     let number = u8::try_from(node.names.len()).unwrap_or(u8::MAX);
                     node.sorted.insert(place, number);
                     node.names.push(Name {
@@ -198,7 +198,7 @@ mod tests {
         check("$[-1].a", 2, 1);
         check("$.a[-1] $.b", 2, 1);
         check("$[-1][-1][-1]", 4, 1);
-        // The only element of an array is the first and the last.
+        // The only element of an array is both the first and the last.
         check("$[0][0] $[-1][0]", 3, 2);
         check("$[0][0] $[0][-1] $[-1][0] $[-1][-1]", 7, 0);
         let most = if cfg!(miri) { 4 } else { 64 };

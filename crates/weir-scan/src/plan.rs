@@ -1,61 +1,61 @@
-//! What to look for in a page, decided once and used for many pages.
+//! A plan: the items and values to find in a page, built once and used for many pages.
 //!
-//! Invariant: a plan that exists can be carried out; no combination is refused later.
+//! Invariant: every plan that exists can be executed; no combination fails later.
 
 use crate::error::PlanError;
 use crate::kernel::{Kernel, Simd};
 use crate::path::Path;
 use crate::path_set::PathSet;
 
-/// Pages are at most this large: spans count in 32 bits.
+/// Limit on the bytes of a page, because spans count in 32 bits.
 pub const PAGE_BYTES_LIMIT: u64 = u32::MAX as u64;
 
-/// Highest limit of nesting.
+/// The highest limit of nesting that a plan may have.
 pub const DEPTH_LIMIT: u32 = 1024;
 
-/// Where the items of a page are.
+/// The position of the items in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// Elements of the array that the page is.
+    /// The page is an array; its elements are the items.
     Array,
-    /// Elements of the array at this path; the rest of the envelope is passed over.
+    /// The elements of the array at this path; the rest of the envelope is skipped.
     Member(Path),
-    /// One value a line; blank lines are ignored, the last line feed may be missing. The span of an
-    /// item has no white space around it.
+    /// One value per line. Blank lines are ignored; the last line feed may be missing. The span of
+    /// an item has no surrounding white space.
     Lines,
-    /// Values one after the other, with white space between or without: as tools print them that lay
-    /// values out over several lines. Numbers and words (`true`) end at white space or at what begins
+    /// Values in sequence, with or without white space between them, as tools print values over
+    /// several lines. Numbers and words (`true`) end at white space, or at the first byte of
     /// another kind of value.
     Values,
     /// The page is one item; its span is the page, white space included.
     Single,
-    /// The caller says where items are, see [`scan_framed`](crate::scan_framed). Their spans stay as
-    /// they were given. In [`scan`](crate::scan) it is the same as `Single`.
+    /// The caller provides the spans of the items, see [`scan_framed`](crate::scan_framed). The
+    /// spans stay unchanged. In [`scan`](crate::scan), equal to `Single`.
     Framed,
 }
 
-/// How much is promised about every byte of a page.
+/// The level of checks for the bytes of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing; only for framed and single items without paths.
+    /// No checks; only for framed and single items without paths.
     None,
-    /// Items cannot disturb each other; see the table of the crate.
+    /// A faulty item cannot affect other items; see the table of the crate.
     #[default]
     Structural,
-    /// Each item obeys RFC 8259 entirely.
+    /// Each item conforms to RFC 8259 entirely.
     Strict,
 }
 
-/// What happens with an item that is not JSON, where items are framed independently.
+/// The treatment of an item that is not JSON, in shapes with independent items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadItem {
-    /// The page is refused.
+    /// The page is rejected.
     #[default]
     Error,
-    /// It is left out and counted.
+    /// The item is skipped and counted.
     Skip,
-    /// It is handed on, and all paths in it are undefined.
+    /// The item is returned, and all its paths are undefined.
     Undefined,
 }
 
@@ -64,10 +64,10 @@ pub enum BadItem {
 pub struct Limits {
     /// Bytes in a page, at most [`PAGE_BYTES_LIMIT`].
     pub page_bytes_max: u64,
-    /// Bytes in an item; of an item in an array it is known when its end was found.
+    /// Limit on the bytes in an item. In an array, the size of an item is known only at its end.
     pub item_bytes_max: u64,
-    /// Levels of nesting in an item (its own brackets are the first), and in the envelope; at most
-    /// [`DEPTH_LIMIT`].
+    /// Limit on the levels of nesting in an item (its own brackets are the first level), and in the
+    /// envelope; at most [`DEPTH_LIMIT`].
     pub depth_max: u32,
 }
 
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// A shape, a level and paths. Immutable and shared between threads as one likes.
+/// A shape, a level and paths. Immutable; threads may share it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) shape: Shape,
@@ -124,7 +124,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Sets what the plan does with bad items.
+    /// Sets the treatment of bad items.
     ///
     /// # Errors
     /// The shape is neither `Lines` nor `Framed`.
@@ -140,7 +140,7 @@ impl Plan {
     /// Sets the kernel, for tests and measurements. All kernels give equal results.
     ///
     /// # Errors
-    /// This machine does not have it.
+    /// This machine lacks the kernel.
     pub fn with_simd(mut self, simd: Simd) -> Result<Self, PlanError> {
         self.kernel = Kernel::of(simd).ok_or(PlanError::NoKernel)?;
         Ok(self)
@@ -151,17 +151,17 @@ impl Plan {
         &self.paths
     }
 
-    /// Where items are.
+    /// The position of the items.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// What happens with bad items.
+    /// The treatment of bad items.
     pub fn bad_item(&self) -> BadItem {
         self.bad_item
     }
 
-    /// What is checked.
+    /// The level of checks.
     pub fn level(&self) -> Level {
         self.level
     }

@@ -1,7 +1,7 @@
-//! From a page to its items.
+//! Finds the items of a page.
 //!
-//! Invariants: a page is taken as a whole or not at all; if more than one thing is wrong with it, the
-//! first place wins, and what is not UTF-8 wins over what is not JSON at the same place.
+//! Invariants: a page is accepted as a whole or rejected. Of several faults, the first position is
+//! reported; at one position, a fault of UTF-8 is reported before a fault of JSON.
 
 use crate::error::{ScanError, ScanErrorKind};
 use crate::items::{Items, Span, Value};
@@ -14,14 +14,14 @@ use crate::walk::Walk;
 /// Finds the items of `page` by `plan`. O(page) in time, O(items) in memory.
 ///
 /// # Errors
-/// What is wrong with the page, and where; no part of it is handed out then.
+/// The kind and the position of the fault; no item is returned.
 pub fn scan(page: &[u8], plan: &Plan) -> Result<Items, ScanError> {
     let mut items = Items::default();
     scan_into(page, plan, &mut items)?;
     Ok(items)
 }
 
-/// As [`scan`], into `items`, whose memory is used again.
+/// As [`scan`], but writes to `items`, whose memory is reused.
 ///
 /// # Errors
 /// As [`scan`]; `items` is empty then.
@@ -30,10 +30,10 @@ pub fn scan_into(page: &[u8], plan: &Plan, items: &mut Items) -> Result<(), Scan
 }
 
 /// As [`scan_into`] for a plan of shape `Framed`: the items are the `frames` of the page, in the
-/// order given. Bytes of the page outside of them are not looked at.
+/// given order. Bytes of the page outside of the frames are not read.
 ///
 /// # Errors
-/// As [`scan`]; a frame that is not inside the page is `TooLarge`.
+/// As [`scan`]; for a frame that is not inside the page, `TooLarge`.
 pub fn scan_framed(
     page: &[u8],
     frames: &[Span],
@@ -43,13 +43,14 @@ pub fn scan_framed(
     run(page, plan, items, None, |job| job.all(Some(frames)))
 }
 
-/// Items that [`scan_parts`] hands on at a time.
+/// Number of items that [`scan_parts`] passes on at a time.
 pub const PART_ITEMS: usize = 256;
 
-/// As [`scan_into`], or [`scan_framed`] where there are `frames`, for a caller that visits each item once:
-/// `each` gets the items in their order, at most [`PART_ITEMS`] at a time, in `items`, whose memory is
-/// used again. So an item is looked at while it is near, and takes no memory beyond that. What `each`
-/// got counts only if the scan succeeds; the items that were skipped are in `items` then.
+/// As [`scan_into`], or [`scan_framed`] if there are `frames`, for a caller that visits each item
+/// once. `each` gets the items in order, at most [`PART_ITEMS`] at a time, in `items`, whose memory
+/// is reused. So an item is visited while it is in the cache, and all items need no memory at once.
+/// The caller must discard the visited items if the scan fails. After a successful scan, `items`
+/// has the number of skipped items.
 ///
 /// # Errors
 /// As [`scan`]; a page with a fault is scanned twice.
@@ -64,7 +65,8 @@ pub fn scan_parts(
     if done.is_ok() {
         return done;
     }
-    // What is wrong is counted in items, and those are gone.
+    // A fault has an index of an item, but earlier items are discarded. So the page is scanned
+    // again.
     let mut all = Items::default();
     run(page, plan, &mut all, None, |job| job.all(frames))
 }
@@ -107,19 +109,19 @@ fn run(
     done
 }
 
-/// A scan under way.
+/// A scan in progress.
 struct Job<'a, 'e> {
     page: &'a [u8],
     plan: &'a Plan,
     items: &'a mut Items,
-    /// Who gets the items while they are found.
+    /// Receives the items as they are found.
     each: Each<'e>,
-    /// Items that it got.
+    /// Number of items that `each` has received.
     passed: usize,
 }
 
 impl<'a> Job<'a, '_> {
-    /// Frames, or by the shape of the plan.
+    /// Scans the frames, or the page by the shape of the plan.
     fn all(&mut self, frames: Option<&[Span]>) -> Result<(), ScanError> {
         if let Some(frames) = frames {
             return self.frames(frames);
@@ -133,7 +135,7 @@ impl<'a> Job<'a, '_> {
         }
     }
 
-    /// Hands on what was found, if anybody wants it before the end.
+    /// Passes the found items on, if the caller receives them in parts.
     fn hand_on(&mut self) {
         if let Some(each) = &mut self.each {
             each(self.items);
@@ -143,7 +145,7 @@ impl<'a> Job<'a, '_> {
         }
     }
 
-    /// Delivers the items once there are enough for a part.
+    /// Passes the items on when there are enough for a part.
     #[inline]
     fn part(&mut self) {
         if self.items.spans.len() >= PART_ITEMS {
@@ -163,7 +165,7 @@ impl<'a> Job<'a, '_> {
         }
     }
 
-    /// A page that is one value, with the array of items at the end of `steps`.
+    /// Scans a page that is one value, with the array of items at the end of `steps`.
     fn whole(&mut self, steps: &[Step]) -> Result<(), ScanError> {
         let page = self.page;
         let mut walk = self.walk(page);
@@ -173,14 +175,15 @@ impl<'a> Job<'a, '_> {
         done.map_err(|fault| at_item(fault, self.items_before(fault.1)))
     }
 
-    /// How many of the items found so far end before `offset`.
+    /// Number of items found so far that end before `offset`.
     fn items_before(&self, offset: usize) -> usize {
         let spans = &self.items.spans;
         spans.partition_point(|span| span.end() <= offset)
     }
 
-    /// Adds the check of UTF-8 to the result of a scan of `bytes[start..]`: needed if bytes that are
-    /// not ASCII were seen, or if the scan failed and may have met such bytes first.
+    /// Adds the check of UTF-8 to the result of a scan of `bytes[start..]`. The check is needed if
+    /// bytes that are not ASCII were seen, or if the scan failed and may have passed such bytes
+    /// before.
     fn utf8(
         &self,
         bytes: &[u8],
@@ -215,7 +218,8 @@ impl<'a> Job<'a, '_> {
         Ok(())
     }
 
-    /// The value at `at` is on the way to the array; returns its end. As deep as the path is long.
+    /// Descends into the value at `at` towards the array; returns its end. The recursion is as deep
+    /// as the path is long.
     fn descend(
         &mut self,
         walk: &mut Walk<'_>,
@@ -325,7 +329,7 @@ impl<'a> Job<'a, '_> {
         Ok(end)
     }
 
-    /// The array of items itself.
+    /// Scans the array of items.
     fn elements(&mut self, walk: &mut Walk<'_>, at: usize) -> Result<usize, Fault> {
         let page = self.page;
         match page.get(at) {
@@ -349,7 +353,7 @@ impl<'a> Job<'a, '_> {
         }
     }
 
-    /// One item that begins at `at`; returns its end.
+    /// Scans an item that begins at `at`; returns its end.
     fn item(&mut self, walk: &mut Walk<'_>, at: usize) -> Result<usize, Fault> {
         let first = self.items.values.len();
         let all = first + self.items.width;
@@ -363,7 +367,7 @@ impl<'a> Job<'a, '_> {
         Ok(end)
     }
 
-    /// Values one after the other.
+    /// Scans values in sequence.
     fn values(&mut self) -> Result<(), ScanError> {
         let page = self.page;
         let mut walk = self.walk(page);
@@ -420,7 +424,7 @@ impl<'a> Job<'a, '_> {
         Ok(())
     }
 
-    /// One item that is `page[start..end]`.
+    /// Scans the item `page[start..end]`.
     fn framed(&mut self, start: usize, end: usize) -> Result<(), ScanError> {
         let number = self.passed + self.items.len() + self.items.skipped;
         if (end - start) as u64 > self.plan.limits.item_bytes_max {
@@ -448,7 +452,7 @@ impl<'a> Job<'a, '_> {
             done = Err((ScanErrorKind::NotJson, at));
         }
         let Err(fault) = self.utf8(frame, start, walk.high, done) else {
-            // Frames stay as they were given.
+            // The spans of frames stay unchanged.
             if let Some(last) = self.items.spans.last_mut() {
                 *last = span;
             }

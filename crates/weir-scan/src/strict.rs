@@ -1,6 +1,6 @@
-//! A whole value by RFC 8259, without recursion.
+//! Checks a whole value by RFC 8259, without recursion.
 //!
-//! Invariant: memory is one bit for each level, of which there are at most `DEPTH_LIMIT`.
+//! Invariant: memory is one bit for each level, for at most `DEPTH_LIMIT` levels.
 
 use crate::error::ScanErrorKind;
 use crate::kernel::Kernel;
@@ -10,7 +10,7 @@ use crate::token::{self, blanks, literal, number, unexpected};
 
 const WORDS: usize = DEPTH_LIMIT as usize / 64;
 
-/// Which kinds of brackets are open, the innermost last.
+/// The kinds of the open brackets, the innermost last.
 struct Levels {
     curly: [u64; WORDS],
     count: u32,
@@ -30,7 +30,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Whether the innermost is an object; `None` outside of all.
+    /// Whether the innermost bracket is an object; `None` outside of all brackets.
     fn top(&self) -> Option<bool> {
         let last = self.count.checked_sub(1)?;
         let word = self.curly.get(last as usize / 64)?;
@@ -40,9 +40,9 @@ impl Levels {
 
 /// Result of a walk over a value.
 pub(crate) struct Walked {
-    /// First byte after it.
+    /// Offset of the first byte after the value.
     pub(crate) end: usize,
-    /// Whether it may hold bytes that are not ASCII.
+    /// Whether the value may contain bytes that are not ASCII.
     pub(crate) high: bool,
 }
 
@@ -55,13 +55,14 @@ pub(crate) fn value(kernel: &Kernel, bytes: &[u8], at: usize, max: u32) -> Resul
     };
     let (mut at, mut high) = (at, false);
     loop {
-        // Here a value begins.
+        // A value begins here.
         match bytes.get(at) {
             Some(&open @ (b'{' | b'[')) => {
                 levels.push(open == b'{', at)?;
                 at = blanks(bytes, at + 1);
                 if bytes.get(at) == Some(&(open + 2)) {
-                    // Empty: `}` and `]` are two above their opening brackets.
+                    // An empty container: the codes of `}` and `]` are two above those of their
+                    // opening brackets.
                     levels.count -= 1;
                     at += 1;
                 } else {
@@ -78,7 +79,7 @@ pub(crate) fn value(kernel: &Kernel, bytes: &[u8], at: usize, max: u32) -> Resul
             Some(b'n') => at = literal(bytes, at, b"null")?,
             _ => return Err(unexpected(bytes, at)),
         }
-        // Here a value has ended.
+        // A value has ended here.
         loop {
             let Some(object) = levels.top() else {
                 return Ok(Walked { end: at, high });
@@ -103,7 +104,7 @@ pub(crate) fn value(kernel: &Kernel, bytes: &[u8], at: usize, max: u32) -> Resul
     }
 }
 
-/// A member name and its colon; returns where the value begins.
+/// Reads a member name and its colon; returns the position of the value.
 fn name(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usize, Fault> {
     if bytes.get(at) != Some(&b'"') {
         return Err(unexpected(bytes, at));

@@ -1,4 +1,4 @@
-//! A JSON string as it stands in a page, compared without being decoded into memory.
+//! Compares JSON strings in a page without decoding them into memory.
 //!
 //! Invariants:
 //! - Any bytes are accepted. What is not a JSON string is read as far as possible, and equal runs
@@ -8,16 +8,16 @@
 use std::cmp::Ordering;
 
 /// A string literal of JSON. Compared by Unicode scalar values after unescaping, which is the byte
-/// order of UTF-8; half of a surrogate pair counts with its code value.
+/// order of UTF-8. Half of a surrogate pair compares by its code.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// Between the quotes.
+    /// The bytes between the quotes.
     raw: &'a [u8],
     escaped: bool,
 }
 
 impl<'a> Text<'a> {
-    /// A literal with its quotes, as a span has it.
+    /// A literal with its quotes, as a span contains it.
     pub fn new(literal: &'a [u8]) -> Self {
         let raw = literal.strip_prefix(b"\"").unwrap_or(literal);
         let raw = raw.strip_suffix(b"\"").unwrap_or(raw);
@@ -35,12 +35,12 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The bytes themselves if nothing in them is escaped.
+    /// The bytes, if they contain no escape.
     pub fn as_plain(self) -> Option<&'a [u8]> {
         (!self.escaped).then_some(self.raw)
     }
 
-    /// Its characters: Unicode scalar values, and halves of surrogate pairs.
+    /// The characters: Unicode scalar values, and halves of surrogate pairs.
     pub fn chars(self) -> Chars<'a> {
         Chars {
             raw: self.raw,
@@ -48,12 +48,12 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Whether it is `text`.
+    /// Whether the string equals `text`.
     pub fn is(self, text: &str) -> bool {
         self == Text::plain(text)
     }
 
-    /// Whether it begins with `other`.
+    /// Whether the string begins with `other`.
     pub fn starts_with(self, other: Text<'_>) -> bool {
         if let (Some(a), Some(b)) = (self.as_plain(), other.as_plain()) {
             return a.starts_with(b);
@@ -62,8 +62,8 @@ impl<'a> Text<'a> {
         other.chars().all(|c| mine.next() == Some(c))
     }
 
-    /// Order by UTF-16 code units: differs from `cmp` only for characters above U+FFFF against
-    /// U+E000..U+FFFF.
+    /// Orders by UTF-16 code units. Differs from `cmp` only between characters above U+FFFF and
+    /// characters in U+E000..U+FFFF.
     pub fn compare_utf16(self, other: Text<'_>) -> Ordering {
         let units = |c: u32| {
             let over = c.checked_sub(0x1_0000);
@@ -76,8 +76,8 @@ impl<'a> Text<'a> {
             .cmp(other.chars().flat_map(units))
     }
 
-    /// Appends the decoded string to `out` as UTF-8; half of a surrogate pair becomes the three bytes
-    /// of its code value, so that the bytes keep the order of the strings.
+    /// Appends the decoded string to `out` as UTF-8. Half of a surrogate pair becomes the three
+    /// bytes of its code, so that the bytes sort as the strings do.
     pub fn decode_into(self, out: &mut Vec<u8>) {
         if !self.escaped {
             out.extend_from_slice(self.raw);
@@ -147,7 +147,7 @@ impl Iterator for Chars<'_> {
 }
 
 impl Chars<'_> {
-    /// What a backslash before `rest` means.
+    /// Decodes the escape before `rest`, after its backslash.
     fn escape(&mut self, rest: &[u8]) -> u32 {
         let (kind, used) = (rest.first().copied(), 2.min(1 + rest.len()));
         let simple = match kind {
@@ -233,7 +233,7 @@ mod tests {
         let mut out = Vec::new();
         low.decode_into(&mut out);
         assert_eq!(out, [0xed, 0xbf, 0xbf]);
-        // Two halves in the wrong order stay two.
+        // Two halves in the wrong order remain two characters.
         assert_eq!(Text::new(br#""\ude00\ud83d""#).chars().count(), 2);
     }
 

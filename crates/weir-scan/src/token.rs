@@ -1,12 +1,12 @@
 //! Single tokens of RFC 8259: white space, numbers, literals, escapes.
 //!
-//! Invariant: an offset that is returned is at most the length of the slice.
+//! Invariant: a returned offset is at most the length of the slice.
 
 use crate::error::ScanErrorKind;
 use crate::kernel::scalar::{Fault, string_or_fault};
 use crate::kernel::{Kernel, PassedString};
 
-/// The first byte from `at` on that is not white space, or the length.
+/// Offset of the first byte from `at` that is not white space, or the length.
 #[inline]
 pub(crate) fn blanks(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
@@ -15,7 +15,7 @@ pub(crate) fn blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The error for a byte that does not belong where it is; or the end, where something is missing.
+/// The error for an unexpected byte, or for an unexpected end.
 pub(crate) fn unexpected(bytes: &[u8], at: usize) -> Fault {
     if at < bytes.len() {
         (ScanErrorKind::NotJson, at)
@@ -27,20 +27,21 @@ pub(crate) fn unexpected(bytes: &[u8], at: usize) -> Fault {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = ONES * 0x80;
 
-/// The top bit of the first byte of `word` that is `byte`, of none before it, and of any after it.
+/// Finds `byte` in `word`: the top bit of its first occurrence is set, and no top bit before it.
+/// Later bits are arbitrary.
 fn first(word: u64, byte: u64) -> u64 {
     let other = word ^ (ONES * byte);
     other.wrapping_sub(ONES) & !other & TOPS
 }
 
-/// Eight bytes from `at`, the first of them lowest.
+/// Eight bytes from `at` as a number; the first byte is the lowest.
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// A short string whose first byte is at `at`, with its escapes checked; `None` if it is long, near
-/// the end of the page, or wrong, and a kernel must look at it. Cheaper than a kernel for the names
-/// and titles of which most pages are made.
+/// Reads a short string whose first byte is at `at`, and checks its escapes. `None` if a kernel
+/// must read it: it is long, near the end of the page, or faulty. Faster than a kernel for names
+/// and titles, which are the largest part of most pages.
 #[inline]
 pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
     let mut at = at;
@@ -71,7 +72,7 @@ pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
     None
 }
 
-/// How many times a short string is looked at, eight bytes or one escape each time.
+/// Limit on the iterations for a short string, each over eight bytes or one escape.
 const SHORT_WORDS: usize = 8;
 
 fn digits(bytes: &[u8], mut at: usize) -> usize {
@@ -133,13 +134,13 @@ fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// A string whose opening quote is at `at` and that `short_string` does not know, with its escapes
-/// checked.
+/// Reads a string with its opening quote at `at` that `short_string` has not read, and checks its
+/// escapes.
 pub(crate) fn long_string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
     let passed = match kernel.string(bytes, at + 1) {
         Some(passed) => passed,
         None => string_or_fault(bytes, at + 1).map_err(|fault| {
-            // An escape that is wrong may stand before what was found.
+            // A faulty escape may be before the fault that was found.
             let before = escapes(bytes, at + 1, fault.1);
             before.err().unwrap_or(fault)
         })?,

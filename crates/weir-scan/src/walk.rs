@@ -1,11 +1,11 @@
-//! The walk over one item along the paths that are wanted.
+//! Walks over one item along the requested paths.
 //!
-//! An object or array that a path passes is read member by member; every other value is passed over
-//! (structural) or checked (strict). When all that is wanted in an object was found, the rest of it
-//! is passed over as well.
+//! An object or array on a path is read member by member; every other value is skipped (structural)
+//! or checked (strict). When all requested values of an object were found, the rest of the object
+//! is skipped too.
 //!
-//! Invariants: the depth of recursion is that of the longest path; equal bytes give equal results
-//! with every kernel; nothing is allocated.
+//! Invariants: the recursion is as deep as the longest path; equal bytes give equal results with
+//! every kernel; nothing is allocated.
 
 use std::cmp::Ordering;
 
@@ -18,17 +18,17 @@ use crate::strict;
 use crate::text::Text;
 use crate::token::{self, blanks, literal, number, unexpected};
 
-/// What stays the same during a walk, and what it collects.
+/// The constants of a walk, and the state that it collects.
 pub(crate) struct Walk<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) paths: &'a PathSet,
     pub(crate) kernel: &'static Kernel,
     pub(crate) strict: bool,
-    /// Values that are still wanted, of a walk that ends with the last of them; `None`: it goes to the
-    /// end of the item.
+    /// Number of values that are still missing, for a walk that ends with the last requested value.
+    /// `None` for a walk to the end of the item.
     pub(crate) wanted: Option<usize>,
     pub(crate) depth_max: u32,
-    /// Whether bytes that are not ASCII may have been passed.
+    /// Whether bytes that are not ASCII may have been read.
     pub(crate) high: bool,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Walk<'a> {
 pub(crate) type Walked = (Tag, bool, usize);
 
 impl Walk<'_> {
-    /// Walks over the value at `at`, which lies below `depth` open brackets and is at `node` of the
-    /// paths, and notes what was found in `out`, one place for each path.
+    /// Walks over the value at `at`, which is inside of `depth` open brackets and at `node` of the
+    /// paths. Writes the found values to `out`, one entry for each path.
     pub(crate) fn value(
         &mut self,
         at: usize,
@@ -59,7 +59,7 @@ impl Walk<'_> {
             _ => self.other(at, depth)?,
         };
         if self.is_over() {
-            // It ended inside of this value, of which nothing more is wanted.
+            // The walk ended inside of this value, whose rest is not needed.
             return Ok(end);
         }
         for output in &node.outputs {
@@ -75,12 +75,13 @@ impl Walk<'_> {
         Ok(end)
     }
 
-    /// Whether all that is wanted was found, and the rest of the item is nobody's.
+    /// Whether all requested values were found, and the rest of the item is not needed.
     fn is_over(&self) -> bool {
         self.wanted == Some(0)
     }
 
-    /// Passes over a value that no path enters. Scalars are checked, containers only at `strict`.
+    /// Walks over a value that no path enters. Scalars are checked; containers are checked only at
+    /// `strict`.
     pub(crate) fn other(&mut self, at: usize, depth: u32) -> Result<Walked, Fault> {
         let bytes = self.bytes;
         Ok(match bytes.get(at) {
@@ -111,7 +112,7 @@ impl Walk<'_> {
         self.pass(at + 1, curly, max)
     }
 
-    /// Passes from inside one bracket to after the one that closes it.
+    /// Skips from inside of a bracket to after the bracket that closes it.
     fn pass(&mut self, at: usize, curly: bool, max: u32) -> Result<usize, Fault> {
         let open = Open {
             total: 1,
@@ -126,7 +127,7 @@ impl Walk<'_> {
         Ok(passed.end)
     }
 
-    /// A string whose opening quote is at `at`, escapes checked.
+    /// Reads a string whose opening quote is at `at`, and checks its escapes.
     pub(crate) fn string(&mut self, at: usize) -> Result<PassedString, Fault> {
         let passed = match token::short_string(self.bytes, at + 1) {
             Some(passed) => passed,
@@ -191,8 +192,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The end of a container in which all that is wanted has been visited. Of the item itself nobody
-    /// asks for the end, where only values in it are wanted.
+    /// The end of a container in which all requested values were visited. If only the values in the
+    /// item are requested, the end of the item is not needed.
     fn leave(&mut self, at: usize, curly: bool, depth: u32, node: &Node) -> Result<usize, Fault> {
         if self.wanted.is_some() && depth == 0 && node.outputs.is_empty() {
             self.wanted = Some(0);
@@ -201,7 +202,7 @@ impl Walk<'_> {
         self.pass(at, curly, self.depth_max - depth)
     }
 
-    /// The member name at `at`: its index among the wanted ones, and where it ends.
+    /// Reads the member name at `at`: its index among the requested ones, and its end.
     fn name(&mut self, at: usize, node: &Node) -> Result<(Option<usize>, usize), Fault> {
         let rest = self.bytes.get(at..).unwrap_or(&[]);
         for (index, name) in node.names.iter().enumerate() {
@@ -213,7 +214,8 @@ impl Walk<'_> {
         }
         let passed = self.string(at)?;
         let end = passed.close + 1;
-        // Without a backslash it would have been found above, unless it needs one.
+        // Without a backslash, the comparison above would have found it, unless the name requires
+        // one.
         if !passed.escaped {
             return Ok((None, end));
         }
@@ -227,14 +229,14 @@ impl Walk<'_> {
         Ok((found.map(|place| usize::from(*place)), end))
     }
 
-    /// Whether the member name at `at` is `name`, and where it ends.
+    /// Whether the member name at `at` is `name`, and the end of that name.
     pub(crate) fn is_name(&mut self, at: usize, name: &str) -> Result<(bool, usize), Fault> {
         let end = self.string(at)?.close + 1;
         let text = Text::new(self.bytes.get(at..end).unwrap_or(&[]));
         Ok((text.is(name), end))
     }
 
-    /// Checks a value entirely, whatever the level; returns its end.
+    /// Checks a value entirely, at every level; returns its end.
     pub(crate) fn checked(&mut self, at: usize, depth: u32) -> Result<usize, Fault> {
         let max = self.depth_max.saturating_sub(depth);
         let walked = strict::value(self.kernel, self.bytes, at, max)?;
@@ -258,7 +260,7 @@ impl Walk<'_> {
         }
         let mut length = None;
         if !node.back.is_empty() {
-            // Once to count, so that it is known which element each negative index means.
+            // The first walk counts the elements, to resolve negative indexes.
             let counted = self.elements(start, |walk, at, _| {
                 walk.other(at, depth + 1).map(|walked| walked.2)
             });
@@ -297,8 +299,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Visits the elements of an array from the first of them, at `at`; returns how many there are
-    /// and the first byte after the array.
+    /// Visits the elements of an array from the first of them, at `at`. Returns their number, and
+    /// the offset of the first byte after the array.
     pub(crate) fn elements(
         &mut self,
         at: usize,

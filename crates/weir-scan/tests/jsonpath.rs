@@ -1,4 +1,4 @@
-//! The cases of `vectors/jsonpath`.
+//! Tests of the cases in `vectors/jsonpath`.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::borrow::Cow;
@@ -59,7 +59,7 @@ fn yielded(text: &str, item: &str) -> String {
     format!("=> [{}]", values.collect::<Vec<_>>().join(","))
 }
 
-/// Asserts that a filter has one result, alone and in the scan of a page.
+/// Asserts that a filter has the same result alone and in the scan of a page; returns it.
 fn judged(text: &str, item: &str) -> String {
     let filter = match Filter::parse(text) {
         Ok(filter) => filter,
@@ -141,7 +141,7 @@ fn nothing_in_data_makes_a_filter_fail() {
     ] {
         assert!(!filter.matches(broken.as_bytes(), &()).unwrap(), "{broken}");
     }
-    // The part before the fault is evaluated.
+    // The evaluation covers the part before the fault.
     assert!(filter.matches(b"{\"a\":1,\"c\":[,]}", &()).unwrap());
 }
 
@@ -224,17 +224,17 @@ fn work_ends_where_the_size_of_the_item_allows_no_more() {
         nested(400)
     );
     for (text, item) in [
-        // The work grows with the fourth power of the nesting.
+        // The work grows with the fourth power of the nesting depth.
         ("@..*..*..*..a", &nested(500)),
         ("count(@..*..*..*) == 0", &nested(500)),
         ("@[?@..*..*..*..a]", &nested(500)),
-        // With the square of the width.
+        // The work grows with the square of the width.
         ("@[?count($[?@[0] == $[-1][0]]) == 7]", &wide),
-        // With two to the power of the nesting.
+        // The work grows exponentially with the nesting depth.
         (&selectors, &nested(100)),
-        // With the size of a regular expression.
+        // The work grows with the size of the regular expression.
         ("search(@.a, '(a?){400}b')", &long),
-        // With the size of the compared values.
+        // The work grows with the size of the compared values.
         (
             "@[?@ == $[0] && @ == $[1] && @ != $[2] && @[0] == $[3][0] && @ == $]",
             &compared,
@@ -254,7 +254,7 @@ fn work_ends_where_the_size_of_the_item_allows_no_more() {
     assert_eq!((done, visited), (Ok(()), 1));
 }
 
-/// Objects and arrays with `levels` levels, each of `width` parts.
+/// Objects and arrays with `levels` levels, each with `width` children.
 fn tree(levels: u32, width: usize) -> String {
     if levels == 0 {
         return "\"some text\"".to_owned();
@@ -354,7 +354,7 @@ fn a_pattern_that_the_standard_does_not_know_is_explained() {
     ] {
         assert_eq!(pattern_fault(pattern).as_deref(), Some(why), "{pattern}");
     }
-    // For any text, there is a reason exactly if the text is not a pattern.
+    // For any text, there is a reason if and only if the text is not a pattern.
     for pattern in [
         "*", ")", "]", "a**", "{", "a{2,1}", "\\", "[]", "[b-a]", "[[a]]", "\\p{X}",
     ] {

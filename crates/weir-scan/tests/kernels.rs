@@ -1,5 +1,5 @@
-//! All kernels give the answer of the portable one, errors and offsets included; the portable one
-//! gives that of a naive reading.
+//! All kernels return the result of the portable kernel, including errors and offsets. The portable
+//! kernel returns the result of a naive implementation.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use proptest::prelude::*;
@@ -54,7 +54,8 @@ fn the_kernels_of_this_machine_take_part() {
     #[cfg(target_arch = "aarch64")]
     assert!(kernels().contains(&Simd::Neon));
     assert_eq!(kernels().last(), Some(&Simd::Scalar));
-    // `cargo xtask miri` names the instruction sets: without them the kernels with unsafe code are left out.
+    // `cargo xtask miri` sets the instruction sets; without them, the kernels with unsafe code are
+    // not compiled.
     #[cfg(all(miri, target_arch = "x86_64"))]
     assert_eq!(kernels().len(), 4);
 }
@@ -82,7 +83,7 @@ fn agree(plans: &[Vec<Plan>], page: &[u8]) {
     }
 }
 
-/// A plan that does nothing but pass over the one item of the page.
+/// A plan that only skips over the one item of the page.
 fn pass_plan(simd: Simd, depth_max: u32) -> Plan {
     let limits = Limits {
         depth_max,
@@ -92,8 +93,7 @@ fn pass_plan(simd: Simd, depth_max: u32) -> Plan {
     plan.with_limits(limits).unwrap().with_simd(simd).unwrap()
 }
 
-/// What `structural` says of a container, read naively: strings are cut out first, then brackets are
-/// counted.
+/// The naive result of `structural` for a container: first removes strings, then counts brackets.
 fn naive(page: &[u8], depth_max: usize) -> Result<(), (ScanErrorKind, usize)> {
     use ScanErrorKind as K;
     let mut outside: Vec<(usize, u8)> = Vec::new();
@@ -113,7 +113,7 @@ fn naive(page: &[u8], depth_max: usize) -> Result<(), (ScanErrorKind, usize)> {
         loop {
             match page.get(at) {
                 None => {
-                    // Read to the end of the page, and reported at the quote.
+                    // The string is read to the end of the page, and reported at its quote.
                     faults.push((page.len(), K::UnterminatedString));
                     outside.push((open, b'"'));
                     break;
@@ -189,7 +189,7 @@ fn agree_with_naive(plans: &[Plan], page: &[u8], depth_max: usize) {
     }
 }
 
-/// All words over the bytes that mean something.
+/// All words over the significant bytes.
 fn words(length: usize) -> impl Iterator<Item = Vec<u8>> {
     const LETTERS: &[u8] = b"\"\\{}[]a\x01 ";
     let count = LETTERS.len().pow(u32::try_from(length).unwrap());
@@ -209,7 +209,7 @@ fn every_short_word_is_read_naively_across_a_block_boundary() {
     let longest = if cfg!(miri) { 2 } else { 5 };
     for length in 0..=longest {
         for word in words(length) {
-            // The word itself, and again so that a block ends inside of it.
+            // The word alone, and then repeated so that a block ends inside of it.
             let mut page = b"[".to_vec();
             page.extend(&word);
             agree_with_naive(&plans, &page, 3);
@@ -253,7 +253,7 @@ fn every_construct_is_found_at_every_offset() {
                 page.extend(b",{\"a\":0}]");
                 agree(&plans, &page);
             }
-            // And with a run of ordinary bytes before it, inside of one string.
+            // Then with a run of ordinary bytes before the word, inside of one string.
             let mut page = b"{\"a\":[\"".to_vec();
             page.resize(7 + offset, b'x');
             page.extend(b"\",");
@@ -295,7 +295,7 @@ fn depth_is_counted_to_the_byte() {
     }
 }
 
-/// Text with the bytes that mean something, and every fault of UTF-8.
+/// Text with the significant bytes, and every fault of UTF-8.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => proptest::sample::select(&br#""\{}[],:  "#[..]).prop_map(|b| vec![b]),
@@ -310,7 +310,7 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// A value that is JSON, as text.
+/// A JSON value, as text.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -383,7 +383,7 @@ proptest! {
             other.is_ok(),
             "{} {:?}", page.escape_ascii(), other
         );
-        // What is accepted strictly is accepted structurally, with the same values.
+        // A page that `strict` accepts is also accepted by `structural`, with the same values.
         let paths = [Path::parse("$.a").unwrap(), Path::parse("$.b[0]").unwrap()];
         let found = |level| -> Option<Items> {
             scan(&page, &Plan::new(Shape::Single, level, &paths).unwrap()).ok()
@@ -400,7 +400,7 @@ proptest! {
         paths.extend(["$[0]", "$.a.b", "$.a[1]", "$.b.a.c"].map(|p| p.parse().unwrap()));
         let pointers = ["/a", "/b", "/c", "/0", "/a/b", "/a/1", "/b/a/c"];
         let value: Option<serde_json::Value> = serde_json::from_str(&text).ok();
-        // Halves of pairs are refused by the other.
+        // The other parser rejects halves of surrogate pairs.
         let Some(value) = value else {
             return Ok(());
         };
@@ -410,7 +410,7 @@ proptest! {
             for (path, pointer) in pointers.iter().enumerate() {
                 let found = items.value(0, path).span.of(text.as_bytes());
                 let found: Option<serde_json::Value> = serde_json::from_slice(found).ok();
-                // A number in a pointer is a member name as well.
+                // A number in a pointer may also be a member name.
                 let expected = value.pointer(pointer);
                 prop_assert_eq!(found.as_ref(), expected, "{} {}", pointer, text);
             }

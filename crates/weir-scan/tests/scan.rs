@@ -108,7 +108,7 @@ fn paths_reach_names_and_indexes() {
             &[r#"{"a":{"b":[]}}"#, "-", "-", "-", "[]", "-", "-"],
         ],
     );
-    // The first of a repeated name counts.
+    // The first member of a repeated name counts.
     check(
         Shape::Array,
         &["$.a"],
@@ -292,7 +292,7 @@ fn values_stand_one_after_the_other() {
     assert_eq!((error.kind, error.offset), (ScanErrorKind::NotUtf8, 3));
     assert!(values.clone().with_bad_item(BadItem::Skip).is_err());
     assert!(Plan::new(Shape::Values, Level::None, &[]).is_err());
-    // More than a part: the item of a fault is counted from the first.
+    // More items than one part: the item index of a fault counts from the first item of the page.
     let many = format!("{}[1,]", "{\"a\":1}".repeat(PART_ITEMS + 7));
     let strict = Plan::new(Shape::Values, Level::Strict, &[]).unwrap();
     let mut items = Items::default();
@@ -313,7 +313,7 @@ fn an_item_is_searched_alone() {
     assert_eq!(out.iter().filter(|v| v.tag != Tag::Undefined).count(), 0);
 }
 
-/// The texts of a search for `paths`, or that the item is refused.
+/// The texts that a search for `paths` finds; `None` if the item is rejected.
 fn found<'a>(item: &'a str, paths: &[&str]) -> Option<Vec<&'a str>> {
     let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
     let paths = PathSet::new(&paths).unwrap();
@@ -325,7 +325,7 @@ fn found<'a>(item: &'a str, paths: &[&str]) -> Option<Vec<&'a str>> {
     Some(texts.collect())
 }
 
-/// What follows the last value is not JSON, so a search that looked there would fail.
+/// The bytes after the last value are not JSON, so a search that read them would fail.
 #[test]
 fn a_search_ends_with_the_last_value_that_is_wanted() {
     let ends = |item: &str, paths: &[&str], texts: &[&str]| {
@@ -341,11 +341,13 @@ fn a_search_ends_with_the_last_value_that_is_wanted() {
     ends("{\"a\":1,\"b\":2 x", &["$.b", "$.b"], &["2", "2"]);
     ends("[[1,2],x", &["$[0][-1]", "$[0][0]"], &["2", "1"]);
     ends("[1,2,x", &["$[1]"], &["2"]);
-    // A path that leads nowhere is settled where it can't go on, at the top of the item.
+    // The search for a path without a value ends where the path cannot continue, at the top of the
+    // item.
     ends("{\"a\":{},x", &["$.a.b"], &[""]);
     ends("{\"a\":1,x", &["$.a.b", "$.a"], &["", "1"]);
     ends("[0,x", &["$[0].b"], &[""]);
-    // What contains others ends after them, and what is counted from its end is seen whole.
+    // A value that contains others ends after them. An array with an index from its end is read
+    // whole.
     ends(
         "{\"a\":{\"b\":1,\"c\":2},x",
         &["$.a.b", "$.a"],
@@ -386,13 +388,13 @@ fn a_table_has_a_row_for_each_item() {
     let row = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     let rows = [row("1", "\"x\""), row("", ""), row("", ""), row("", "3")];
     assert_eq!(texts.collect::<Vec<_>>(), rows);
-    // The memory of a table is used again, and nothing of it stays.
+    // The memory of a table is reused, and no old value remains.
     find_each([&b"{}"[..]], &paths, &mut table);
     assert_eq!(table, [Value::default(); 2]);
 }
 
-/// The first member of a large item is found without a look at the rest: by the time that it takes,
-/// against that of the last member of the same item.
+/// The first member of a large item is found without reading the rest. The test compares the time
+/// with that for the last member of the same item.
 #[test]
 fn the_first_member_costs_nothing_of_the_rest() {
     let rest = "[\"value\",{}],".repeat(100_000);
@@ -422,7 +424,7 @@ fn memory_is_kept_for_the_next_page() {
     assert_eq!(items.value(7, 0).tag, Tag::Undefined);
 }
 
-/// What `scan_parts` hands on, one after the other.
+/// The items that `scan_parts` passes on, in order.
 fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Scanned, ScanError> {
     let (mut spans, mut values) = (Vec::new(), Vec::new());
     let mut items = Items::default();
@@ -457,7 +459,7 @@ fn parts_are_together_what_a_scan_finds() {
         if cfg!(miri) && count > PART_ITEMS + 1 {
             continue;
         }
-        // A fault in no item, and in one of each part.
+        // No fault, and a fault in an item of each part.
         for fault in [usize::MAX, 0, PART_ITEMS + 7, 900] {
             let item = |at: usize| match at {
                 at if at == fault => "{\"a\":tru}".to_owned(),
@@ -500,7 +502,7 @@ fn parts_are_together_what_a_scan_finds() {
 
 #[test]
 fn a_fault_in_what_was_handed_on_counts_its_items() {
-    // What is not UTF-8 is found after the last item, far from its own.
+    // The bytes that are not UTF-8 are found after the last item, far from their own item.
     let mut page = b"[".to_vec();
     for at in 0..1000 {
         page.extend_from_slice(if at == 300 { b"\"\xff\"," } else { b"\"a\"," });

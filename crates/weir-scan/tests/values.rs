@@ -1,4 +1,4 @@
-//! Comparing values by their spans gives what comparing decoded values gives.
+//! Comparing values by their spans gives the same result as comparing decoded values.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::fmt::Write as _;
 use weir_scan::{Number, Text, compare_numbers, equal, fingerprint};
 
-/// FNV-1a, enough to tell test values apart.
+/// FNV-1a, sufficient to distinguish test values.
 fn hash(bytes: &[u8]) -> u128 {
     let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     bytes.iter().fold(start, |hash, byte| {
@@ -43,7 +43,7 @@ fn number() -> impl Strategy<Value = (String, i128)> {
     })
 }
 
-/// The literal of a string, with escapes chosen at random, and what it says.
+/// A string literal with random escapes, and its decoded text.
 fn string() -> impl Strategy<Value = (String, String)> {
     let character = (any::<char>(), 0_u8..4);
     proptest::collection::vec(character, 0..8).prop_map(|parts| {

@@ -1,4 +1,4 @@
-//! The cases of `vectors/scan`, with every kernel of this machine.
+//! Tests of the cases in `vectors/scan`, with every kernel of this machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ const VERDICTS: &str = include_str!("../../../vectors/scan/verdicts.txt");
 const ILL_FORMED: &str = include_str!("../../../vectors/scan/ill-formed.txt");
 const SHAPES: &str = include_str!("../../../vectors/scan/shapes.txt");
 
-/// Name, shape if given, page, and the lines of the answer.
+/// Name, shape if given, page, and the lines of the expected result.
 struct Case {
     name: String,
     shape: Shape,

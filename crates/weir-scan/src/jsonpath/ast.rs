@@ -1,6 +1,7 @@
 //! A parsed expression.
 //!
-//! Invariant: well-typed by RFC 9535 (2.4.3), so that evaluation has no case for what is not.
+//! Invariant: the expression is well-typed by RFC 9535 (2.4.3), so the evaluation handles no type
+//! errors.
 
 use super::regex::Regex;
 use crate::path::Path;
@@ -8,7 +9,7 @@ use crate::path::Path;
 /// One step of a query.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    /// `..`: applies to the node and all below it.
+    /// `..`: applies to the node and all its descendants.
     pub(super) descendant: bool,
     pub(super) selectors: Vec<Selector>,
 }
@@ -26,7 +27,7 @@ pub(super) enum Selector {
     Filter(Logical),
 }
 
-/// Where a query begins.
+/// The start of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     /// `$`, and `@` outside of filter selectors.
@@ -40,9 +41,9 @@ pub(super) enum Root {
 pub(super) struct Inner {
     pub(super) root: Root,
     pub(super) segments: Vec<Segment>,
-    /// The query as a singular path, if it is one.
+    /// The query as a singular path, if it is singular.
     pub(super) path: Option<Path>,
-    /// For a singular path from the item: its number in the list of paths.
+    /// For a singular path from the item: its index in the list of paths.
     pub(super) slot: Option<usize>,
 }
 
@@ -53,7 +54,7 @@ pub(super) enum Logical {
     Not(Box<Self>),
     Compare(Comparison, Operand, Operand),
     Exists(Inner),
-    /// The whole string, or a part of it, is in the language of the expression.
+    /// Whether the whole string, or a part of it, matches the pattern.
     Regex {
         text: Operand,
         pattern: Pattern,
@@ -66,9 +67,9 @@ pub(super) enum Logical {
 /// The second argument of `match` and `search`.
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// A literal; `None` if it is not a regular expression, and then nothing matches.
+    /// A literal; `None` if it is not a regular expression, so nothing matches.
     Fixed(Option<Regex>),
-    /// Found in the data or bound, and compiled each time.
+    /// A value from the data or a binding, compiled for each evaluation.
     Computed(Operand),
 }
 
@@ -82,7 +83,7 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-/// Something that yields one value or nothing.
+/// An operand that yields one value or nothing.
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
     /// A literal that is not a string, as JSON.
@@ -99,7 +100,7 @@ pub(super) enum Operand {
 }
 
 impl Logical {
-    /// Whether evaluation looks at more than the values of singular paths from the item.
+    /// Whether the evaluation needs more than the values of singular paths from the item.
     pub(super) fn walks(&self) -> bool {
         match self {
             Self::Any(parts) | Self::All(parts) => parts.iter().any(Self::walks),

@@ -1,4 +1,4 @@
-//! Values at the time of evaluation, and how they compare (RFC 9535, 2.3.5.2.2).
+//! Values during evaluation, and their comparison (RFC 9535, 2.3.5.2.2).
 
 use super::ast::Comparison;
 use crate::children::tag_of;
@@ -13,15 +13,15 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug)]
 pub(super) enum ComparedValue<'a> {
     Nothing,
-    /// JSON without white space around it.
+    /// JSON without surrounding white space.
     Json(Cow<'a, [u8]>),
     /// A decoded string.
     Plain(&'a str),
-    /// A number that was counted, as JSON.
+    /// A count, as JSON.
     Count(String),
 }
 
-/// Bytes of a string that are read in the time of a step when nothing is done with them.
+/// Bytes of a string that are read for one step.
 const BYTES_READ: usize = 8;
 
 impl ComparedValue<'_> {
@@ -34,13 +34,13 @@ impl ComparedValue<'_> {
         }
     }
 
-    /// Steps for reading it, whatever is done then: strings are looked through for escapes.
+    /// Steps for reading the value: strings are searched for escapes.
     #[inline]
     pub(super) fn work(&self) -> usize {
         self.bytes() / BYTES_READ
     }
 
-    /// Steps for comparing both, but for what arrays and objects take.
+    /// Steps for comparing two values, without those for arrays and objects.
     #[inline]
     pub(super) fn work_with(&self, other: &ComparedValue<'_>) -> usize {
         self.work() + other.work() + self.bytes().min(other.bytes())
@@ -55,7 +55,7 @@ impl ComparedValue<'_> {
         }
     }
 
-    /// It as a string, if it is one.
+    /// The value as a string, if it is a string.
     pub(super) fn text(&self) -> Option<Text<'_>> {
         match self {
             Self::Plain(text) => Some(Text::plain(text)),
@@ -64,7 +64,7 @@ impl ComparedValue<'_> {
         }
     }
 
-    /// It as JSON, unless it is a decoded string or nothing.
+    /// The value as JSON; empty for a decoded string or nothing.
     pub(super) fn json(&self) -> &[u8] {
         match self {
             Self::Json(json) => json,
@@ -74,7 +74,7 @@ impl ComparedValue<'_> {
     }
 }
 
-/// Adds to `steps` what arrays and objects take.
+/// Compares two values. Adds the steps for arrays and objects to `steps`.
 pub(super) fn compare(
     comparison: Comparison,
     a: &ComparedValue<'_>,

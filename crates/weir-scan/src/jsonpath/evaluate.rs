@@ -1,12 +1,12 @@
-//! Evaluates an expression on an item: to values, or to true or false.
+//! Evaluates an expression on an item, to values or to true or false.
 //!
-//! A node is the offset at which a value begins. The nodes below one are met by reading its bytes
-//! from front to back, which is the order that RFC 9535 asks for and needs no stack.
+//! A node is the offset at which a value begins. The descendants of a node are found by reading its
+//! bytes from start to end. RFC 9535 requires this order, and it needs no stack.
 //!
 //! Invariants: recursion is bounded by the expression: one level for each segment and each nesting.
-//! Work is bounded by the budget: a step is paid for each byte that is passed, and `LOOK` for each
-//! value that is looked at; when the budget is used up, nothing more is visited. The number of steps
-//! follows from expression and item alone, whatever the kernel.
+//! Work is bounded by the budget: each byte that is read costs a step, and each value that is
+//! examined costs `LOOK`. When the budget is used up, no further node is visited. The number of
+//! steps depends only on expression and item, not on the kernel.
 
 use super::ast::{Inner, Logical, Operand, Pattern, Root, Segment, Selector};
 use super::compare::{ComparedValue, compare};
@@ -27,29 +27,29 @@ use std::ops::ControlFlow;
 type Flow = ControlFlow<()>;
 type Visit<'v> = dyn FnMut(usize) -> Flow + 'v;
 
-/// Steps for a value that is looked at, beside those for its bytes.
+/// Steps for examining a value, in addition to those for its bytes.
 const LOOK: u64 = 8;
 
-/// Steps for a byte of a pattern that is found in the data, and for a step of its program.
+/// Steps for each byte of a pattern from the data, and for each step of its program.
 const COMPILE: usize = 8;
 
-/// Steps after which the caller is asked whether it still wants the answer.
+/// Steps between two checks whether the caller still needs the result.
 const STEPS_ASKED: u64 = 1 << 24;
 
 /// The evaluation of an expression on one item.
 pub(super) struct Evaluation<'a> {
     bytes: &'a [u8],
-    /// Where the item begins.
+    /// Offset of the item.
     item: usize,
     /// Values of the paths of the expression.
     found: &'a [Value],
     bindings: &'a dyn Bindings,
     no_paths: PathSet,
-    /// Steps until the caller is asked again.
+    /// Steps until the next check of the caller.
     left: Cell<u64>,
-    /// Steps of the budget after those in `left`.
+    /// Steps of the budget after `left`.
     later: Cell<u64>,
-    /// The budget is used up, or the caller no longer wants the answer.
+    /// Whether the budget is used up, or the caller has cancelled.
     over: Cell<bool>,
 }
 
@@ -74,13 +74,13 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Whether `expression` is true of the item.
+    /// Whether `expression` is true for the item.
     pub(super) fn test(&self, expression: &Logical) -> Result<bool, OutOfSteps> {
         let found = self.logical(expression, self.item);
         self.end().map(|()| found)
     }
 
-    /// Visits what a query from the item yields.
+    /// Visits the values of a query from the item.
     pub(super) fn query(
         &self,
         segments: &[Segment],
@@ -100,8 +100,8 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// Pays for something that is looked at and for so many bytes; breaks when there is not enough
-    /// left, and then always.
+    /// Charges for examining a value and for `bytes` bytes. Breaks if the budget does not suffice,
+    /// and on every later call.
     #[inline]
     fn spend(&self, bytes: usize) -> Flow {
         let steps = LOOK + bytes as u64;
@@ -128,7 +128,7 @@ impl<'a> Evaluation<'a> {
         Flow::Break(())
     }
 
-    /// Where something that was walked over from `at` ends; the end of the item if it is not JSON.
+    /// The end of a value that was read from `at`; the end of the item if the value is not JSON.
     fn passed<T>(
         &self,
         at: usize,
@@ -181,7 +181,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Visits the node at `at` and all containers below it, each before what is in it.
+    /// Visits the node at `at` and all containers below it, each before its content.
     fn below(&self, at: usize, visit: &mut Visit<'_>) -> Flow {
         let Some(whole) = self.value(at) else {
             return Flow::Continue(());
@@ -250,7 +250,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The children of the node at `at`, paid for one by one.
+    /// The children of the node at `at`, each charged to the budget.
     fn children<'w>(
         &'w self,
         walk: &'w mut Walk<'w>,
@@ -258,7 +258,7 @@ impl<'a> Evaluation<'a> {
     ) -> impl Iterator<Item = Child> + 'w {
         let mut children = Children::new(walk, at);
         let mut from = at;
-        // A node without children is paid for too.
+        // A node without children is charged too.
         let mut paid = self.spend(children.passed().saturating_sub(at));
         std::iter::from_fn(move || {
             if paid.is_break() {
@@ -334,7 +334,7 @@ impl<'a> Evaluation<'a> {
                     Pattern::Fixed(regex) => regex.as_ref().is_some_and(matches),
                     Pattern::Computed(operand) => {
                         let pattern = self.operand(operand, current);
-                        // Read, and made a program.
+                        // Charges for reading and compiling the pattern.
                         if self.spend(pattern.json().len() * COMPILE).is_break() {
                             return false;
                         }
@@ -356,7 +356,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// How many nodes a query yields, counted up to `most`.
+    /// The number of nodes of a query, counted up to `most`.
     fn nodes(&self, inner: &Inner, current: usize, most: usize) -> usize {
         if let Some(slot) = inner.slot {
             let found = self.found.get(slot);
@@ -381,7 +381,7 @@ impl<'a> Evaluation<'a> {
         self.segments(&inner.segments, start, visit)
     }
 
-    /// The one node that a query yields; nothing if there is none or another one.
+    /// The value of the only node of a query; nothing if the query yields no node or several.
     fn only(&self, inner: &Inner, current: usize) -> ComparedValue<'a> {
         if let Some(slot) = inner.slot {
             let found = self.found.get(slot).copied().unwrap_or_default();
@@ -500,7 +500,7 @@ mod tests {
     use super::super::{Filter, OutOfSteps};
     use super::Evaluation;
 
-    /// Those who decide without each other, with other kernels, have to agree.
+    /// Kernels decide independently, so their results must agree.
     #[test]
     fn the_number_of_steps_is_fixed() {
         let text = "x".repeat(300);

@@ -1,4 +1,4 @@
-//! Text to expression, by the grammar and the type rules of RFC 9535.
+//! Parses the text of an expression by the grammar and the type rules of RFC 9535.
 //!
 //! ```text
 //! any     = all *("||" all)
@@ -7,10 +7,10 @@
 //! operand = literal / query / function
 //! ```
 //!
-//! What begins with an operand is read first and judged by what follows it: with a comparison it must
-//! yield one value, without one it must be a test.
+//! An operand is parsed first; the text after it decides its role. With a comparison it must yield
+//! one value, without one it must be a test.
 //!
-//! Invariants: an error names the byte at which the text leaves the grammar; recursion stops at
+//! Invariants: an error names the first byte that violates the grammar; recursion stops at
 //! `NESTING_MAX`; no query is evaluated.
 
 use super::ast::{Comparison, Inner, Logical, Operand, Pattern, Root, Segment, Selector};
@@ -21,25 +21,25 @@ use crate::error::{ExpressionLimit, PathError, PathErrorKind};
 use crate::path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};
 use crate::path_set::{PATHS_MAX, PathSet};
 
-/// Most brackets, negations, functions and filters around a part of an expression.
+/// Limit on nested brackets, negations, functions and filters.
 const NESTING_MAX: u32 = 64;
 
-/// Most walks over everything below a value, each inside of another: `..`, and queries from the item
-/// inside of filter selectors. Each multiplies the work, by the depth or the size of the item.
+/// Limit on nested walks over all descendants of a value: `..`, and queries from the item inside of
+/// filter selectors. Each walk multiplies the work by the depth or the size of the item.
 const WALKS_MAX: u32 = 4;
 
-/// Most selectors in one pair of brackets.
+/// Limit on selectors in one pair of brackets.
 const SELECTORS_MAX: usize = 1024;
 
-/// Most parts of one `&&` or `||`.
+/// Limit on parts of one `&&` or `||`.
 const PARTS_MAX: usize = 4096;
 
-// As `ExpressionLimit::sentence` has them.
+// `ExpressionLimit::sentence` repeats these values.
 const _: () =
     assert!(NESTING_MAX == 64 && WALKS_MAX == 4 && SELECTORS_MAX == 1024 && PARTS_MAX == 4096);
 const _: () = assert!(EXPRESSION_BYTES_MAX == 65_536 && PATH_STEPS_MAX == 64 && PATHS_MAX == 64);
 
-/// A whole query, and how many walks are in it.
+/// Parses a whole query. Also returns the number of its walks.
 pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths, u32), PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.expect("$", "`$`")?;
@@ -59,12 +59,12 @@ pub(super) struct Parsed {
     pub(super) params: Names,
     /// Names of the properties.
     pub(super) metas: Names,
-    /// How many walks are in it.
+    /// Number of walks in the expression.
     pub(super) walks: u32,
     pub(super) patterns: Vec<PatternText>,
 }
 
-/// Reads a whole logical expression.
+/// Parses a whole logical expression.
 pub(super) fn filter(text: &str) -> Result<Parsed, PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.blanks();
@@ -84,13 +84,13 @@ pub(super) fn filter(text: &str) -> Result<Parsed, PathError> {
 
 struct Parser<'a> {
     cursor: Cursor<'a>,
-    /// How deep the recursion is.
+    /// Depth of the recursion.
     depth: u32,
-    /// How many filter selectors are around this place.
+    /// Number of filter selectors around this position.
     filters: u32,
-    /// How many walks are around this place.
+    /// Number of walks around this position.
     walks: u32,
-    /// How many walks there are.
+    /// Number of all walks.
     all_walks: u32,
     list: Vec<Path>,
     params: Names,
@@ -98,7 +98,7 @@ struct Parser<'a> {
     patterns: Vec<PatternText>,
 }
 
-/// What an operand turned out to be, before it is known what it is for.
+/// A parsed operand whose role is not known yet.
 enum Part {
     Value(Operand),
     Query(Inner),
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `parse`, one level deeper.
+    /// Calls `parse` one level deeper.
     fn nested<T>(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<T, PathError>,
@@ -157,12 +157,12 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    /// What follows `$` or `@`.
+    /// Parses the segments after `$` or `@`.
     fn segments(&mut self) -> Result<Vec<Segment>, PathError> {
         let walks = self.walks;
         let mut segments = Vec::new();
         loop {
-            // White space belongs to the segment after it, or to nobody.
+            // White space belongs to the next segment, or to no segment.
             let before = self.cursor.at;
             self.cursor.blanks();
             if !matches!(self.cursor.peek(), Some(b'.' | b'[')) {
@@ -179,7 +179,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One more walk around what follows.
+    /// Counts one more walk around the following text.
     fn walk(&mut self) -> Result<(), PathError> {
         if self.walks >= WALKS_MAX {
             return Err(self
@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What stands between `[` and `]`, the latter included.
+    /// Parses selectors up to and including the closing `]`.
     fn brackets(&mut self) -> Result<Vec<Selector>, PathError> {
         let mut selectors = Vec::new();
         loop {
@@ -318,7 +318,7 @@ impl<'a> Parser<'a> {
     fn one(&mut self) -> Result<Logical, PathError> {
         if self.cursor.eat("!") {
             self.cursor.blanks();
-            // A negation stands before brackets or a test, not before another one.
+            // A negation must be followed by brackets or a test, not by another negation.
             if self.cursor.peek() == Some(b'!') {
                 return Err(self.cursor.syntax("a test or `(`"));
             }
@@ -377,7 +377,7 @@ impl<'a> Parser<'a> {
         found.map(|(_, comparison)| *comparison)
     }
 
-    /// A literal, a query or a function.
+    /// Parses a literal, a query or a function.
     fn part(&mut self) -> Result<Part, PathError> {
         match self.cursor.peek() {
             Some(b'$' | b'@') => self.inner().map(Part::Query),
@@ -408,7 +408,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A query that begins with `$` or `@`.
+    /// Parses a query that begins with `$` or `@`.
     fn inner(&mut self) -> Result<Inner, PathError> {
         let root = if self.cursor.eat("@") && self.filters > 0 {
             Root::Current
@@ -456,7 +456,7 @@ impl<'a> Parser<'a> {
         Ok(self.list.len() - 1)
     }
 
-    /// A literal or the name of a function.
+    /// Parses a literal, or a function by its name.
     fn word(&mut self) -> Result<Part, PathError> {
         let start = self.cursor.at;
         let length = self.cursor.rest().bytes();
@@ -475,7 +475,7 @@ impl<'a> Parser<'a> {
         Err(self.cursor.syntax("a path, a literal or a function"))
     }
 
-    /// The arguments of a function, the closing bracket, and what they make together.
+    /// Parses the arguments of a function and the closing bracket. Returns the call.
     fn function(&mut self, name: &str, start: usize) -> Result<Part, PathError> {
         let count = match name {
             "length" | "count" | "value" | "param" | "meta" | "type" | "undefined" => 1,
@@ -563,7 +563,7 @@ fn wrong_type(offset: usize) -> PathError {
     }
 }
 
-/// Something that yields one value or nothing.
+/// Checks that the part yields one value or nothing.
 fn value(part: Part, at: usize) -> Result<Operand, PathError> {
     match part {
         Part::Value(operand) => Ok(operand),
@@ -576,7 +576,7 @@ fn value(part: Part, at: usize) -> Result<Operand, PathError> {
     }
 }
 
-/// Something that yields any number of nodes.
+/// Checks that the part is a query, which yields any number of nodes.
 fn nodes(part: Part, at: usize) -> Result<Inner, PathError> {
     match part {
         Part::Query(inner) => Ok(inner),
@@ -584,7 +584,7 @@ fn nodes(part: Part, at: usize) -> Result<Inner, PathError> {
     }
 }
 
-/// A name that is written out.
+/// Checks that the part is a literal name.
 fn literal(part: Part, at: usize) -> Result<Box<str>, PathError> {
     match part {
         Part::Value(Operand::Text(name)) => Ok(name),

@@ -1,13 +1,13 @@
 //! Regular expressions of RFC 9485 (I-Regexp), matched in linear time.
 //!
-//! An expression becomes a small program; all its threads advance together over the characters, so
-//! that time is at most characters times program. `^` and `$` outside of brackets stand for the
-//! start and the end of the string, as the compliance suite of RFC 9535 has it.
+//! An expression is compiled to a small program. All threads of the program advance together over
+//! the characters, so the time is at most characters times program size. `^` and `$` outside of
+//! brackets mean the start and the end of the string, as in the compliance suite of RFC 9535.
 //!
 //! Invariants:
 //! - A program has at most `PROGRAM_MAX` steps, which also bounds the expansion of `{n,m}`.
 //! - Recursion stops at `NESTING_MAX`.
-//! - Matching never goes back in the string.
+//! Matching reads each character once, from start to end.
 
 mod parse;
 
@@ -16,37 +16,38 @@ use parse::Parser;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Most steps of a program.
+/// Limit on the steps of a program.
 const PROGRAM_MAX: usize = 4096;
 
-/// Work that is done before it is paid for.
+/// Work that is executed before it is charged.
 const DUE_MAX: usize = 4096;
 
-/// Ranges of characters, or marks of places, that are passed in the time of a place.
+/// Ranges of characters, or marks of program positions, that cost as much as one position.
 const WORK_SHARE: usize = 8;
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
 pub(super) struct Regex {
     program: Vec<Step>,
-    /// For a program of at most 64 steps: what each place leads to, so that matching needs no memory.
+    /// For a program of at most 64 steps: the positions reached from each position, so that
+    /// matching allocates no memory.
     small: Option<Vec<[Reached; 4]>>,
 }
 
-/// What can be reached from a place without a character, at the start of the text or not (bit 0) and
-/// at its end or not (bit 1).
+/// The positions that are reached from a position without reading a character. One set for each
+/// combination: at the start of the text or not (bit 0), at its end or not (bit 1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Reached {
-    /// Places that wait for a character.
+    /// Positions that wait for a character.
     places: u64,
     matched: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Goes on if the next character is one of these.
+    /// Continues if the next character is in this class.
     One(Arc<Class>),
-    /// Goes on here and there.
+    /// Continues at both positions.
     Both(usize, usize),
     Jump(usize),
     Start,
@@ -59,7 +60,7 @@ enum Step {
 struct Class {
     negated: bool,
     ranges: Vec<(u32, u32)>,
-    /// Bits of categories: one set of alternatives each, and whether it is negated.
+    /// Bits of categories: each entry is one set of alternatives, and whether it is negated.
     categories: Vec<(u32, bool)>,
 }
 
@@ -95,7 +96,7 @@ enum Node {
 }
 
 impl Regex {
-    /// `None` if the text is not an expression of RFC 9485, or too large.
+    /// Parses an expression. `None` if the text is not an expression of RFC 9485, or is too large.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let node = Parser::new(text).all()?;
         let mut program = Vec::new();
@@ -108,7 +109,8 @@ impl Regex {
         Some(Self { program, small })
     }
 
-    /// Why the text is no expression of RFC 9485, and what to write in its place; `None` if it is one.
+    /// Explains why the text is not an expression of RFC 9485, with a valid alternative; `None` if
+    /// it is one.
     pub(super) fn fault(text: &str) -> Option<String> {
         if Self::parse(text).is_some() {
             return None;
@@ -121,13 +123,13 @@ impl Regex {
         })
     }
 
-    /// Steps of the program.
+    /// Number of steps in the program.
     pub(super) fn size(&self) -> usize {
         self.program.len()
     }
 
-    /// Whether the whole of the text, or some part of it, is in the language; false when `spend`
-    /// breaks, which is told now and then of the places that were tried.
+    /// Whether the whole text, or some part of it, matches. From time to time, `spend` is called
+    /// with the number of tried positions; the result is `false` if it breaks.
     pub(super) fn matches(
         &self,
         text: impl Iterator<Item = u32>,
@@ -142,7 +144,7 @@ impl Regex {
         bill.pay().is_continue() && found
     }
 
-    /// As [`matches_large`](Self::matches_large), with the places that are under way in one word.
+    /// As [`matches_large`](Self::matches_large), with the active positions in one word.
     fn matches_small(
         &self,
         reached: &[[Reached; 4]],
@@ -197,7 +199,7 @@ impl Regex {
         }
     }
 
-    /// With a list of the places that are under way.
+    /// Matches with a list of the active positions.
     fn matches_large(
         &self,
         text: impl Iterator<Item = u32>,
@@ -243,10 +245,10 @@ impl Regex {
     }
 }
 
-/// Who pays for the work.
+/// Charges work to the budget of the caller.
 pub(super) type Spend<'s> = dyn FnMut(usize) -> ControlFlow<()> + 's;
 
-/// Work that is paid for when it is worth asking.
+/// Collects work, and charges it in larger amounts.
 struct Bill<'b, 's> {
     spend: &'b mut Spend<'s>,
     due: usize,
@@ -267,9 +269,9 @@ impl Bill<'_, '_> {
     }
 }
 
-/// Places of the program that are under way, each once.
+/// The active positions of the program, each once.
 struct Threads {
-    /// Places that were tried.
+    /// Number of positions that were tried.
     tried: usize,
     list: Vec<usize>,
     here: Vec<bool>,
@@ -295,7 +297,7 @@ impl Threads {
         self.matched = false;
     }
 
-    /// Adds `place` and what can be reached from it without a character.
+    /// Adds `place`, and all positions that are reached from it without reading a character.
     fn add(&mut self, program: &[Step], place: usize, start: bool, end: bool) {
         self.stack.push(place);
         while let Some(place) = self.stack.pop() {
@@ -317,7 +319,7 @@ impl Threads {
     }
 }
 
-/// What `place` of a program of at most 64 steps leads to.
+/// The positions that are reached from `place` in a program of at most 64 steps.
 fn reached(program: &[Step], place: usize) -> [Reached; 4] {
     [0, 1, 2, 3].map(|flags: u32| {
         let mut threads = Threads::new(program.len());
@@ -378,7 +380,7 @@ fn repeat(part: &Node, least: u32, most: Option<u32>, program: &mut Vec<Step>) -
         let before = program.len();
         compile(part, program)?;
         if program.len() == before {
-            // Nothing, however often.
+            // A repetition of the empty expression is empty.
             break;
         }
     }

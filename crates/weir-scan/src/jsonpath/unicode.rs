@@ -8,15 +8,15 @@ pub(super) const NAMES: [&str; 30] = [
     "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs",
 ];
 
-/// The number of the category of a code; surrogates have theirs, what is above U+10FFFF has that of
-/// what is not assigned.
+/// The number of the category of a code. Surrogates have their own category; codes above U+10FFFF
+/// count as unassigned.
 pub(super) fn category(code: u32) -> u8 {
     let above = ROWS.partition_point(|row| row >> 8 <= code);
     let row = above.checked_sub(1).and_then(|index| ROWS.get(index));
     row.map_or(2, |row| row.to_le_bytes()[0])
 }
 
-/// Where a category begins: the first code, times 256, and the number of the category.
+/// Starts of categories: the first code, times 256, plus the number of the category.
 #[allow(clippy::unreadable_literal, reason = "a table")]
 #[rustfmt::skip]
 const ROWS: &[u32] = &[

@@ -9,9 +9,9 @@
 //!                           only population counts are taken
 //! ```
 //!
-//! Invariants: the same results as the portable kernel for every input; a block is read through a
-//! reference to an array, so that no byte outside of the slice is. Whatever looks wrong ends in
-//! `None`: the portable kernel then finds out what it is.
+//! Invariants: the results equal those of the portable kernel for every input. A block is read
+//! through a reference to an array, so no byte outside of the slice is read. Every suspected fault
+//! returns `None`; the portable kernel then finds the fault.
 #![allow(unsafe_code, reason = "vector instructions; each block says why")]
 #![allow(
     clippy::inline_always,
@@ -23,8 +23,8 @@ use super::{Open, Passed, PassedString};
 /// Bytes in a block.
 pub(super) const BLOCK: usize = 64;
 
-/// 64 bytes in registers. A value exists only where `load` was allowed, so that the other methods
-/// have their instruction set.
+/// 64 bytes in registers. Only `load` creates a value, which requires the instruction set; so the
+/// other methods have it.
 pub(super) trait Block: Copy {
     /// # Safety
     /// The machine has the instruction set of the type.
@@ -36,19 +36,19 @@ pub(super) trait Block: Copy {
     /// One bit for each byte below 0x20.
     fn control(self) -> u64;
 
-    /// The bit 0x20 of each byte.
+    /// One bit for each byte: the bit 0x20 of that byte.
     fn bit_5(self) -> u64;
 
     /// Sets the bit 0x20 in each byte.
     fn with_bit_5(self) -> Self;
 
-    /// The bits of both, byte by byte.
+    /// The bitwise or of both, byte by byte.
     fn or(self, other: Self) -> Self;
 
     /// Whether a byte is not ASCII.
     fn high(self) -> bool;
 
-    /// Each bit becomes the parity of the bits up to it, itself included.
+    /// Replaces each bit with the parity of the bits up to and including it.
     fn running_xor(self, mask: u64) -> u64;
 }
 
@@ -58,7 +58,7 @@ fn below(bit: u32) -> u64 {
     (1_u64 << bit) - 1
 }
 
-/// Bytes after the last whole block, filled up with spaces.
+/// The bytes after the last whole block, padded with spaces.
 #[inline(always)]
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
@@ -68,24 +68,24 @@ fn filled(rest: &[u8]) -> [u8; BLOCK] {
     block
 }
 
-/// Bytes after an odd run of backslashes. `carry` is 1 if such a run ended with the block before,
-/// and is left so for the next.
+/// One bit for each byte after an odd run of backslashes. `carry` is 1 if such a run ended with the
+/// block before; it is updated for the next block.
 #[inline(always)]
 fn escaped(backslashes: u64, carry: &mut u64) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     let first = *carry;
-    // An escaped backslash begins nothing.
+    // An escaped backslash starts no run.
     let runs = backslashes & !first;
     let starts = runs & !(runs << 1);
-    // Adding the start of a run to the run moves the bit to the place after its end.
+    // Adding the start of a run to the run moves the bit to the position after the end of the run.
     let from_even = runs.wrapping_add(starts & EVEN);
     let (from_odd, over) = runs.overflowing_add(starts & !EVEN);
-    // Place 64 is even: only a run from an odd place that ends there is odd.
+    // Position 64 is even: only a run from an odd position that ends there is odd.
     *carry = u64::from(over);
     first | (from_even & !EVEN | from_odd & EVEN) & !runs
 }
 
-/// Inside and outside of strings, block after block.
+/// The string state from one block to the next.
 #[derive(Default)]
 struct Strings {
     /// 1 if the next byte is escaped.
@@ -95,8 +95,8 @@ struct Strings {
 }
 
 impl Strings {
-    /// The bytes of strings, opening quote included, closing quote not; and those that are wrong:
-    /// control characters inside, backslashes outside.
+    /// Returns the bytes of strings, with the opening quote and without the closing quote. Also
+    /// returns faults: control characters inside of strings, backslashes outside.
     #[inline(always)]
     fn step<B: Block>(&mut self, block: B) -> (u64, u64) {
         let mut quotes = block.equal(b'"');
@@ -110,7 +110,7 @@ impl Strings {
     }
 }
 
-/// The closing bracket with which `total` open ones reach none, if it is in this block.
+/// The closing bracket that closes all `total` open brackets, if it is in this block.
 #[inline(always)]
 fn end_of(open: u64, close: u64, total: u32) -> Option<u32> {
     let (mut rest, mut closed) = (close, 0);
@@ -125,7 +125,8 @@ fn end_of(open: u64, close: u64, total: u32) -> Option<u32> {
     None
 }
 
-/// Whether more than `max` brackets are open at some place before `end`, if `total` are before.
+/// Whether more than `max` brackets are open at a position before `end`, with `total` open before
+/// the block.
 #[cold]
 #[inline(never)]
 fn too_deep(open: u64, close: u64, total: u32, max: u32, end: u32) -> bool {
@@ -136,7 +137,7 @@ fn too_deep(open: u64, close: u64, total: u32, max: u32, end: u32) -> bool {
             return false;
         }
         let upto = below(place);
-        // As many are not closed as were opened, up to the end.
+        // Brackets that are opened minus brackets that are closed, up to the end.
         if total + (open & upto).count_ones() >= max + (close & upto).count_ones() {
             return true;
         }
@@ -145,7 +146,7 @@ fn too_deep(open: u64, close: u64, total: u32, max: u32, end: u32) -> bool {
     false
 }
 
-/// A run of bytes on the way to its end.
+/// The state of a run whose end is not found yet.
 struct Run<B> {
     strings: Strings,
     total: u32,
@@ -154,11 +155,11 @@ struct Run<B> {
     seen: B,
 }
 
-/// What a block says of a run.
+/// The result of a block for a run.
 enum Verdict {
-    /// It continues after the block.
+    /// The run continues after the block.
     On,
-    /// It ends with the bracket at this place of the block.
+    /// The run ends with the bracket at this position of the block.
     End(u32),
     Wrong,
 }
@@ -208,7 +209,7 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
         total: open.total,
         curly: i64::from(open.curly),
         max: open.max,
-        // SAFETY: here and below, what the caller promised.
+        // SAFETY: here and below, the caller guarantees the instruction set.
         seen: unsafe { B::load(&[b' '; BLOCK]) },
     };
     let mut at = at;
@@ -251,7 +252,7 @@ pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedS
         if backslashes | carry != 0 {
             quotes &= !escaped(backslashes, &mut carry);
         }
-        // Up to the closing quote, or all of it.
+        // The bytes up to the closing quote, or the whole block.
         let upto = (quotes & quotes.wrapping_neg()).wrapping_sub(1);
         any |= backslashes & upto != 0;
         let place = (quotes != 0).then(|| quotes.trailing_zeros());
@@ -259,7 +260,7 @@ pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedS
     };
     let mut close = None;
     for block in blocks {
-        // SAFETY: here and below, what the caller promised.
+        // SAFETY: here and below, the caller guarantees the instruction set.
         close = step(unsafe { B::load(block) })?;
         if close.is_some() {
             break;
@@ -286,7 +287,7 @@ pub(super) unsafe fn line<B: Block>(bytes: &[u8], at: usize) -> usize {
     let (blocks, rest) = bytes.get(at..).unwrap_or(&[]).as_chunks::<BLOCK>();
     let mut at = at;
     for block in blocks {
-        // SAFETY: what the caller promised.
+        // SAFETY: the caller guarantees the instruction set.
         let feeds = unsafe { B::load(block) }.equal(b'\n');
         if feeds != 0 {
             return at + feeds.trailing_zeros() as usize;
@@ -301,7 +302,7 @@ pub(super) unsafe fn line<B: Block>(bytes: &[u8], at: usize) -> usize {
 mod tests {
     use super::escaped;
 
-    /// Bit by bit.
+    /// The reference implementation, bit by bit.
     fn slowly(backslashes: u64, carry: &mut u64) -> u64 {
         let (mut out, mut next) = (0, *carry == 1);
         for bit in 0..64 {
@@ -330,7 +331,7 @@ mod tests {
             let mut carries = [round >> 4 & 1, round >> 4 & 1];
             let want = slowly(mask, &mut carries[0]);
             let found = escaped(mask, &mut carries[1]);
-            // Whether a backslash itself is escaped is of no interest.
+            // It does not matter whether a backslash itself is escaped.
             assert_eq!(found & !mask, want & !mask, "{mask:x}");
             assert_eq!(carries[0], carries[1], "{mask:x}");
         }

@@ -1,7 +1,7 @@
-//! The shell for ARM: NEON, which every 64-bit ARM has. Algorithms are in `block` and `utf8`.
+//! The kernel for ARM: NEON, which every 64-bit ARM has. The algorithms are in `block` and `utf8`.
 //!
-//! Invariant: nothing here depends on more than the base instruction set, so that the kernel is
-//! always there; carry-less multiplication is not part of it and is replaced by shifts.
+//! Invariant: this file needs only the base instruction set, so the kernel is always available. The
+//! base set lacks carry-less multiplication, so shifts replace it.
 #![allow(
     clippy::inline_always,
     reason = "only what is inlined into a function with the instruction set may use it"
@@ -24,7 +24,7 @@ pub(super) static KERNEL: Kernel = Kernel {
 
 #[target_feature(enable = "neon")]
 fn pass(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
-    // SAFETY: every machine this is compiled for has the instruction set.
+    // SAFETY: every machine with this target has the instruction set.
     unsafe { block::pass::<Neon>(bytes, at, open) }
 }
 
@@ -50,18 +50,19 @@ fn utf8(bytes: &[u8]) -> bool {
 #[derive(Clone, Copy)]
 struct Neon([uint8x16_t; 4]);
 
-/// One bit for each place of eight.
+/// One bit for each of eight positions.
 const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Neon {
-    /// One bit a byte of what `test` makes of the four parts: all ones or zero in each byte.
+    /// One bit for each byte, from the result of `test` for the four parts: all ones or zero in
+    /// each byte.
     #[inline(always)]
     fn mask(self, test: impl Fn(uint8x16_t) -> uint8x16_t) -> u64 {
         // SAFETY: every machine has the instruction set; 16 bytes are read from the table.
         unsafe {
             let places = vld1q_u8(PLACES.as_ptr());
             let part = |index: usize| vandq_u8(test(self.0[index]), places);
-            // Neighbours are added three times: eight bytes of one bit each become one byte.
+            // Adds neighbours three times: eight bytes of one bit each become one byte.
             let halves = (vpaddq_u8(part(0), part(1)), vpaddq_u8(part(2), part(3)));
             let sum = vpaddq_u8(halves.0, halves.1);
             let sum = vpaddq_u8(sum, sum);

@@ -1,7 +1,7 @@
-//! The portable kernel, byte by byte; and the one that says what is wrong and where.
+//! The portable kernel, byte by byte. It also finds the kind and the position of a fault.
 //!
-//! Invariant: `pass` and `pass_or_fault` accept the same inputs; every other kernel is tested against
-//! this one, and this one against a recursive oracle in the tests.
+//! Invariant: `pass` and `pass_or_fault` accept the same inputs. Tests compare every other kernel
+//! with this one, and this one with a recursive oracle.
 
 use super::{Kernel, Open, Passed, PassedString, Simd};
 use crate::error::ScanErrorKind;
@@ -14,7 +14,7 @@ pub(super) static KERNEL: Kernel = Kernel {
     utf8,
 };
 
-/// What is wrong, and the offset of the first offending byte.
+/// The kind of a fault, and the offset of the first offending byte.
 pub(crate) type Fault = (ScanErrorKind, usize);
 
 fn pass(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
@@ -35,7 +35,7 @@ fn utf8(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok()
 }
 
-/// Passes from `at` to after the bracket that closes the last of those that are open.
+/// Skips from `at` to after the bracket that closes the last open one.
 pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Passed, Fault> {
     let (mut total, mut curly) = (open.total, i64::from(open.curly));
     let mut high = 0;
@@ -68,8 +68,8 @@ pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Passe
                     });
                 }
             }
-            // Nothing of JSON has one outside of a string, and whether it would escape a quote there
-            // is not a question to have two answers to.
+            // JSON has no backslash outside of a string. Rejecting it avoids the question whether
+            // it escapes a following quote.
             b'\\' => return Err((ScanErrorKind::NotJson, at)),
             _ => {}
         }
@@ -78,7 +78,7 @@ pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Passe
     Err((ScanErrorKind::Unbalanced, bytes.len()))
 }
 
-/// Passes from `at`, just after an opening quote, to the closing one.
+/// Skips from `at`, just after an opening quote, to the closing one.
 pub(crate) fn string_or_fault(bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
     let (mut high, mut escaped) = (0, false);
     let mut place = at;
@@ -94,7 +94,7 @@ pub(crate) fn string_or_fault(bytes: &[u8], at: usize) -> Result<PassedString, F
             }
             b'\\' => {
                 escaped = true;
-                // The next byte is not a quote, whatever it is; a control character stays one.
+                // The escaped byte never closes the string; a control character is still a fault.
                 if let Some(&next) = bytes.get(place + 1)
                     && next >= 0x20
                 {

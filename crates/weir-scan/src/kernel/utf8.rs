@@ -1,11 +1,11 @@
 //! A check of UTF-8 on vectors, written once for all instruction sets.
 //!
-//! The method is that of "Validating UTF-8 in less than one instruction per byte" (Software: Practice
-//! and Experience 51(5), 2021): every fault that two neighbouring bytes can show is one bit; three
-//! look-ups by four bits each (first byte high, first byte low, second byte high) are combined by
-//! `and`, and what is left are the faults. A second or third continuation byte is recognised by
-//! the byte two or three places before it, and must coincide with the bit for two continuation bytes
-//! in a row.
+//! The method is that of "Validating UTF-8 in less than one instruction per byte" (Software:
+//! Practice and Experience 51(5), 2021). Each fault that two neighbouring bytes can show is one
+//! bit. Three look-ups by four bits each (first byte high, first byte low, second byte high) are
+//! combined by `and`; the remaining bits are the faults. A second or third continuation byte is
+//! recognised by the byte two or three positions before it. It must coincide with the bit for two
+//! continuation bytes in a row.
 //!
 //! Invariant: accepts exactly the bytes that the standard library accepts. The standard library finds
 //! the position of a fault.
@@ -15,28 +15,29 @@
     reason = "only what is inlined into a function with the instruction set may use it"
 )]
 
-/// Some bytes in registers; a value exists only where `load` was allowed.
+/// Some bytes in registers; only `load` creates a value, which requires the instruction set.
 pub(super) trait Lanes: Copy {
-    /// Bytes in it: a divisor of 64.
+    /// Number of bytes: a divisor of 64.
     const BYTES: usize;
 
     /// # Safety
     /// The machine has the instruction set of the type. `bytes` holds at least `BYTES` bytes.
     unsafe fn load(bytes: &[u8]) -> Self;
 
-    /// All bytes the same.
+    /// A value in which all bytes are `byte`.
     ///
     /// # Safety
     /// The machine has the instruction set of the type.
     unsafe fn splat(byte: u8) -> Self;
 
-    /// Bytes of `table` by the lower four bits of each byte; the upper ones are 0.
+    /// Looks up each byte in `table`, by its lower four bits; the upper four bits must be 0.
     fn look_up(self, table: &[u8; 16]) -> Self;
 
     /// The upper four bits of each byte.
     fn upper(self) -> Self;
 
-    /// Each byte replaced by the one `N` (1 to 3) before it; the first ones come from `before`.
+    /// Replaces each byte with the byte `N` (1 to 3) positions before it; the first ones come from
+    /// `before`.
     fn shifted<const N: usize>(self, before: Self) -> Self;
 
     /// Subtracts byte by byte, saturating at 0.
@@ -59,7 +60,7 @@ const OVERLONG_3: u8 = 1 << 2;
 const TOO_LARGE: u8 = 1 << 3;
 const SURROGATE: u8 = 1 << 4;
 const OVERLONG_2: u8 = 1 << 5;
-/// F4 90 and above; F0 80 to F0 8F share its bit, because no pair of bytes is both.
+/// F4 90 and above. F0 80 to F0 8F share this bit, because no pair of bytes has both faults.
 const TOO_LARGE_1000: u8 = 1 << 6;
 const OVERLONG_4: u8 = 1 << 6;
 const TWO_CONTINUATIONS: u8 = 1 << 7;
@@ -101,14 +102,14 @@ const SECOND_HIGH: [u8; 16] = {
     table
 };
 
-/// Faults of `now`, given the bytes before it.
+/// Faults in `now`, given the bytes before it.
 ///
 /// # Safety
 /// The machine has the instruction set of `L`.
 #[inline(always)]
 unsafe fn faults<L: Lanes>(now: L, before: L) -> L {
     let first = now.shifted::<1>(before);
-    // SAFETY: what the caller promised.
+    // SAFETY: the caller guarantees the instruction set.
     let (low, third, fourth, top) = unsafe {
         (
             L::splat(15),
@@ -122,7 +123,8 @@ unsafe fn faults<L: Lanes>(now: L, before: L) -> L {
         .look_up(&FIRST_HIGH)
         .and(first.and(low).look_up(&FIRST_LOW))
         .and(now.upper().look_up(&SECOND_HIGH));
-    // 0x80 where the byte two before begins three or more, or the byte three before begins four.
+    // 0x80 if the byte two positions before starts a sequence of three or more bytes, or the byte
+    // three positions before starts one of four.
     let continued = now.shifted::<2>(before).minus(third);
     let continued = continued.or(now.shifted::<3>(before).minus(fourth));
     continued.and(top).xor(pairs)
@@ -140,7 +142,7 @@ unsafe fn unfinished<L: Lanes>(bytes: L) -> L {
             *byte = limit;
         }
     }
-    // SAFETY: what the caller promised; 64 bytes are enough for every type.
+    // SAFETY: the caller guarantees the instruction set; 64 bytes are enough for every type.
     bytes.minus(unsafe { L::load(&most) })
 }
 
@@ -150,11 +152,13 @@ unsafe fn unfinished<L: Lanes>(bytes: L) -> L {
 /// The machine has the instruction set of `L`.
 #[inline(always)]
 pub(super) unsafe fn check<L: Lanes>(bytes: &[u8]) -> bool {
-    // SAFETY: here and below, what the caller promised; each chunk has `BYTES` bytes.
+    // SAFETY: here and below, the caller guarantees the instruction set; each chunk has `BYTES`
+    // bytes.
     let zero = unsafe { L::splat(0) };
     let (mut before, mut wrong) = (zero, zero);
     let mut chunks = bytes.chunks_exact(L::BYTES);
-    // Examined once in many chunks, so that a fault at the start of a long page ends the check soon.
+    // Faults are checked once in many chunks, so that a fault at the start of a long page soon ends
+    // the check.
     let mut left = CHECKED_EVERY;
     for chunk in &mut chunks {
         // SAFETY: as above.
@@ -175,7 +179,7 @@ pub(super) unsafe fn check<L: Lanes>(bytes: &[u8]) -> bool {
             left = CHECKED_EVERY;
         }
     }
-    // The rest, padded with zeros, which make a fault of an unfinished character.
+    // The rest is padded with zeros, so that an unfinished character is a fault.
     let mut last = [0; 64];
     for (to, from) in last.iter_mut().zip(chunks.remainder()) {
         *to = *from;

@@ -1,8 +1,8 @@
-//! The shells for x86-64: SSE4.2, AVX2, AVX-512BW. Algorithms are in `block` and `utf8`.
+//! The kernels for x86-64: SSE4.2, AVX2, AVX-512BW. The algorithms are in `block` and `utf8`.
 //!
-//! Each set comes with what machines that have it also have: carry-less multiplication and
-//! population count. Invariant: a kernel of this file is handed out by `Kernel::of` only after the
-//! machine was asked for all that is named in its `target_feature`.
+//! Each kernel also uses carry-less multiplication and population count, which machines with its
+//! set have. Invariant: `Kernel::of` returns a kernel of this file only after it has checked that
+//! the machine has all features in its `target_feature`.
 #![allow(
     clippy::inline_always,
     reason = "only what is inlined into a function with the instruction set may use it"
@@ -84,7 +84,7 @@ kernel!(
     __m512i
 );
 
-/// The kernel for `simd`, if the machine has all it needs.
+/// The kernel for `simd`, if the machine has all features that it needs.
 pub(super) fn of(simd: Simd) -> Option<&'static Kernel> {
     let multiply = || is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("popcnt");
     let bits = || {
@@ -107,13 +107,13 @@ pub(super) fn of(simd: Simd) -> Option<&'static Kernel> {
     }
 }
 
-/// Multiplication without carries by all ones: each bit becomes the parity of the bits up to it.
+/// Carry-less multiplication by all ones: each bit becomes the parity of the bits up to it.
 ///
 /// # Safety
 /// The machine has `pclmulqdq`.
 #[inline(always)]
 unsafe fn running_xor(mask: u64) -> u64 {
-    // SAFETY: what the caller promised.
+    // SAFETY: the caller guarantees the feature.
     unsafe {
         let product = _mm_clmulepi64_si128::<0>(_mm_set_epi64x(0, mask as i64), _mm_set1_epi8(-1));
         _mm_cvtsi128_si64(product) as u64
@@ -125,7 +125,8 @@ unsafe fn running_xor(mask: u64) -> u64 {
 struct Sse([__m128i; 4]);
 
 impl Sse {
-    /// One bit a byte of what `test` makes of the four parts: all ones or zero in each byte.
+    /// One bit for each byte, from the result of `test` for the four parts: all ones or zero in
+    /// each byte.
     #[inline(always)]
     fn mask(self, test: impl Fn(__m128i) -> __m128i) -> u64 {
         let part = |index: usize| {
@@ -169,7 +170,7 @@ impl Block for Sse {
 
     #[inline(always)]
     fn bit_5(self) -> u64 {
-        // SAFETY: as above. Two bits up it is the top bit, which makes the mask.
+        // SAFETY: as above. A shift by two moves the bit to the top, which makes the mask.
         self.mask(|part| unsafe { _mm_slli_epi16::<2>(part) })
     }
 
@@ -253,7 +254,7 @@ impl Block for Avx2 {
 
     #[inline(always)]
     fn bit_5(self) -> u64 {
-        // SAFETY: as above. Two bits up it is the top bit, which makes the mask.
+        // SAFETY: as above. A shift by two moves the bit to the top, which makes the mask.
         let (first, second) = unsafe {
             (
                 _mm256_slli_epi16::<2>(self.0),
@@ -349,7 +350,8 @@ impl Block for Avx512 {
     }
 }
 
-/// `Lanes` for one register type: the intrinsics differ by name only, and in `shifted`.
+/// `Lanes` for one register type. The types differ in the names of their intrinsics, and in
+/// `shifted`.
 macro_rules! lanes {
     (
         $type:ty, $bytes:literal, $load:ident, $splat:ident, $table:expr, $shuffle:ident,
@@ -374,7 +376,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             fn look_up(self, table: &[u8; 16]) -> Self {
-                // SAFETY: here and below, a vector was loaded by someone who has the instruction
+                // SAFETY: here and below, the value was loaded by a caller that has the instruction
                 // set; the table has the 16 bytes that are read.
                 unsafe { $shuffle($table(_mm_loadu_si128(table.as_ptr().cast())), self) }
             }
@@ -455,7 +457,7 @@ lanes!(
     _mm_alignr_epi8
 );
 
-// Tables and shifts work within 16 bytes each: the 16 before each of them are put together first.
+// Tables and shifts work within 16 bytes each. So the 16 bytes before each part are combined first.
 lanes!(
     __m256i,
     32,

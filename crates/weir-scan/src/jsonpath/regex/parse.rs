@@ -12,7 +12,7 @@ const NESTING_MAX: u32 = 64;
 /// Largest number in `{n,m}`.
 const REPEAT_MAX: u32 = 1000;
 
-/// A place in the text of an expression.
+/// A position in the text of an expression.
 pub(super) struct Parser {
     rest: Vec<char>,
     at: usize,
@@ -34,7 +34,7 @@ impl Parser {
         self.peek().is_none().then_some(node)
     }
 
-    /// Why the text is no expression, said at the place where the parser stopped.
+    /// Explains why the text is not an expression, at the position where the parser stopped.
     pub(super) fn fault(&self) -> String {
         let before = |n: usize| {
             self.at
@@ -198,7 +198,7 @@ impl Parser {
             let from = match self.next()? {
                 ']' => return Some(class),
                 '-' => {
-                    // Only as the last character does it mean itself.
+                    // A minus stands for itself only as the last character.
                     class.ranges.push((minus, minus));
                     return self.eat(']').then_some(class);
                 }
@@ -252,7 +252,8 @@ impl Parser {
             }
             c @ ('(' | ')' | '*' | '+' | '-' | '.' | '?' | '[' | '\\' | ']' | '^' | '{' | '|'
             | '}') => Escape::One(u32::from(c)),
-            // Not in the grammar, and the only way to write the character that stands for the end.
+            // RFC 9485 lacks this escape, but a literal `$` cannot be written without it, because
+            // `$` is the end of the string.
             '$' => Escape::One(u32::from('$')),
             _ => return None,
         })
@@ -264,7 +265,7 @@ enum Escape {
     Category(u32, bool),
 }
 
-/// Bits of the categories that `name` stands for: one, or all with the same first letter.
+/// Bits of the categories that `name` selects: one category, or all with this first letter.
 fn category(name: &str) -> Option<u32> {
     // Surrogates are not characters.
     let known = unicode::NAMES
