@@ -1,11 +1,12 @@
-/* What the C contenders of the experiment http-json answer: the endpoints
- * below /bench, without sockets or HTTP. lab/peers/README.md has the rules,
+/* The endpoints below /bench of the C contenders of the experiment http-json,
+ * without sockets or HTTP. lab/peers/README.md has the rules,
  * lab/peers/bench.txt the vectors.
  *
- * Never here: a read outside the bytes that are given, memory that grows with
- * more than BENCH_BODY_MAX and BENCH_PLAIN_MAX allow, an answer that depends on
- * anything but the request. Include this file once per program;
- * BENCH_WITHOUT_ZLIB leaves out the endpoint that needs zlib. */
+ * Invariants: no read is outside of the given bytes. Memory is bounded by
+ * BENCH_BODY_MAX and BENCH_PLAIN_MAX. An answer depends only on the request.
+ *
+ * Include this file once per program; BENCH_WITHOUT_ZLIB leaves out the
+ * endpoint that needs zlib. */
 #ifndef WEIR_LAB_BENCH_H
 #define WEIR_LAB_BENCH_H
 
@@ -26,7 +27,7 @@ enum {
     BENCH_N = 100000,
 };
 
-/* Bytes that grow. */
+/* A growing buffer. */
 struct bench_text {
     char *at;
     size_t length, room;
@@ -64,7 +65,7 @@ static inline void bench_put_signed(struct bench_text *text, int64_t value) {
     bench_put_number(text, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-/* What is answered: a status, a type, a list of methods for 405, a body. */
+/* A response: a status, a type, a list of methods for 405, a body. */
 struct bench_answer {
     int status;
     const char *type, *allow;
@@ -105,7 +106,7 @@ static bool bench_hex4(struct bench_json *in, unsigned *code) {
     return true;
 }
 
-/* Bytes of the UTF-8 sequence at `at`, 0 when it is none. */
+/* Length of the UTF-8 sequence at `at`; 0 if it is invalid. */
 static size_t bench_utf8(const unsigned char *at, const unsigned char *end) {
     unsigned char c = at[0];
     size_t length = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
@@ -135,7 +136,7 @@ static void bench_put_code(struct bench_text *out, unsigned code) {
     bench_put(out, b, length);
 }
 
-/* A string after its opening quote; its value goes to `out` if that is there. */
+/* Reads a string after its opening quote; writes its value to `out` if `out` is not NULL. */
 static bool bench_string(struct bench_json *in, struct bench_text *out) {
     for (;;) {
         const unsigned char *from = in->at;
@@ -202,7 +203,7 @@ static bool bench_i64(struct bench_json *in, int64_t *value) {
     return true;
 }
 
-/* Passes a number of any kind. */
+/* Skips a number of any kind. */
 static bool bench_skip_number(struct bench_json *in) {
     const unsigned char *end = in->end;
 #define BENCH_DIGITS                                                                               \
@@ -227,7 +228,7 @@ static bool bench_skip_number(struct bench_json *in) {
     return true;
 }
 
-/* Passes a value that nobody asked for. */
+/* Skips the value of an unknown member. */
 static bool bench_skip(struct bench_json *in, int depth) {
     bench_space(in);
     if (in->at == in->end || depth > BENCH_DEPTH_MAX) return false;
@@ -392,7 +393,7 @@ static void bench_cpu(const char *query, size_t length, struct bench_answer *ans
             return;
         }
     }
-    /* Byte i stands for the number 2i + 1; 0: nothing divides it yet. */
+    /* Byte i represents the number 2i + 1; 0: no divisor was found yet. */
     size_t odds = (size_t)(n + 1) / 2;
     unsigned char *divided = calloc(odds, 1);
     if (!divided) abort();
@@ -419,7 +420,7 @@ static void bench_cpu(const char *query, size_t length, struct bench_answer *ans
 }
 
 #ifndef BENCH_WITHOUT_ZLIB
-/* Inflates a whole stream: 200, or the status of what is wrong. */
+/* Inflates a whole stream. Returns 200, or the status of the error. */
 static int bench_inflate(const void *body, size_t length, struct bench_text *plain) {
     static z_stream stream;
     static bool begun;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gets what the lab's peers are made of and builds them into target/lab-peers:
+# Downloads and builds the peers of the lab into target/lab-peers:
 #
 #   install.sh [libraries] [brokers] [http] [json] [bindings] [emacs]     without a word: all of them
 #
@@ -37,7 +37,7 @@ packages() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
 }
 
-# Ends with a sentence when a program is missing that packages do not bring.
+# Exits with an error if a program is missing that no package provides.
 need() {
     command -v "$1" >/dev/null || {
         say "$1 is missing: $2" >&2
@@ -111,7 +111,7 @@ json() {
     say "$("$out/go-json" --version)"
 }
 
-# Where the newest JDK is that the package for Java works with; nothing without one.
+# Directory of the newest JDK that supports the Java package; empty if there is none.
 jdk() {
     newest=21
     for home in "${JAVA_HOME:-}" /usr/lib/jvm/* /usr/java/* /opt/*; do
@@ -125,7 +125,7 @@ jdk() {
     echo "${found:-}"
 }
 
-# Says what a language lacks, if anything; its contenders are then left out, and reports say so.
+# Prints what a language lacks, if anything; its contenders are then left out, and reports say so.
 lacks() {
     for program in $1; do
         command -v "$program" >/dev/null || {
@@ -136,8 +136,8 @@ lacks() {
     return 1
 }
 
-# Makes the program NAME: WORDS, which runs what lies in FOLDER. Its text changes with what it runs,
-# so that a run is not gone on with when something else is measured.
+# Creates the program NAME: WORDS, which runs the files in FOLDER. Its text changes with these
+# files, so that a run is not resumed with another program.
 wrapper() {
     name=$1 folder=$2
     shift 2
@@ -238,10 +238,10 @@ emacs() {
     (cd "$out/emacs" && command emacs -Q --batch -L . -f batch-byte-compile ./*.el)
     wrapper emacs-weir "$out/emacs" 'env "WEIR_MODULE=$here/emacs/libweir_module.so"' \
         'emacs -Q --batch -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'
-    # A package that is not installed is a gap of the report.
+    # A missing package is reported as a gap.
     for package in request plz; do
         rm -f "$out/emacs-$package"
-        # Not -Q, which hides where the system keeps packages.
+        # Not -Q, because it hides the directories of the system packages.
         if command emacs --batch -q --no-site-file --eval "(package-initialize)" -l $package 2>/dev/null; then
             wrapper emacs-$package "$out/emacs" 'env "WEIR_MODULE=$here/emacs/libweir_module.so"' \
                 'emacs -q --no-site-file --batch --eval "(package-initialize)" -L "$here/emacs" -l weir-lab-peer -f weir-lab-serve --'

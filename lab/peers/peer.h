@@ -1,5 +1,5 @@
-/* What every C and C++ peer of the lab shares: the loop that answers the
- * lab's requests, clocks, the content hash and the count of allocations. The
+/* Shared parts of the C and C++ peers of the lab: the loop that answers the
+ * requests of the lab, clocks, the content hash and the count of allocations. The
  * protocol is described in crates/weir-lab/src/protocol.rs.
  *
  * A peer defines `peer_load`, `peer_check` and `peer_run` and calls
@@ -56,7 +56,7 @@ static inline uint64_t peer_pair(char kind, const void *name, size_t name_length
     return peer_fnv(sum, value, value_length);
 }
 
-/* What touching a slice adds to the sum. */
+/* The value that a touched slice adds to the sum. */
 static inline uint64_t peer_touch(const void *bytes, size_t length) {
     const unsigned char *at = (const unsigned char *)bytes;
     return length == 0 ? 0 : length + at[0] + at[length - 1];

@@ -1,25 +1,27 @@
-/* A server of the endpoints below /bench on one thread, on epoll and nothing
- * else: what C can do, and (built with -DFAULTY) six ways to get it wrong.
+/* A server of the endpoints below /bench on one thread, with epoll and no
+ * library. Built with -DFAULTY, it can have one of six faults.
  *
  *   c-epoll --listen ADDRESS:PORT [--fault NAME]     c-epoll --version
  *
- * The rules that a server of this kind keeps, by the numbers used below:
+ * The rules for a server of this kind, by the numbers used below:
  *
- *   N1 What happens next is decided by the state of the connection, never by
- *      what one read returned.
- *   N2 Level-triggered: one read an event; what is left reports again.
- *   N3 After a read come all whole requests of the buffer; the rest stays.
+ *   N1 The state of the connection decides the next step, never the result of
+ *      one read.
+ *   N2 Level-triggered: one read for each event; remaining bytes cause another
+ *      event.
+ *   N3 After a read, all complete requests of the buffer are handled; the rest
+ *      stays.
  *   N4 A head without its body waits. A client that expects a 100 gets one, once.
- *   N5 What the socket does not take is kept, and EPOLLOUT asked for. While
- *      much of it waits, nothing more is read.
- *   N6 When it has drained, the buffer is looked at again: its bytes cause no
- *      further event.
- *   N7 The end of input is not the end of the connection: what was asked is
+ *   N5 Output that the socket does not accept is kept, and EPOLLOUT is
+ *      requested. While much output waits, nothing more is read.
+ *   N6 When the output has drained, the input buffer is checked again, because
+ *      its bytes cause no further event.
+ *   N7 The end of input does not end the connection: received requests are
  *      answered first.
- *   N8 Field names come in any case; a body that is too long is refused.
+ *   N8 Field names may have any case; a body that is too long is refused.
  *   N9 TCP_NODELAY, and head and body in one write.
  *
- * Never here: a wait for one client, a buffer without a limit. */
+ * Invariants: no wait for a single client, and every buffer has a limit. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -170,8 +172,8 @@ static bool copy(char *to, size_t room, size_t *length, const char *from, const 
     return true;
 }
 
-/* The request line, without its end. False: it is none. A path or a query that
- * is longer than any of ours stands for one that is not found. */
+/* Parses the request line, without its end. Returns false if it is invalid. A
+ * path or query that is longer than any of ours counts as not found. */
 static bool request_line(struct connection *c, const char *line, const char *end) {
     const char *space = memchr(line, ' ', (size_t)(end - line));
     if (!space || end - space < 11 || memcmp(end - 9, " HTTP/1.", 8) != 0) return false;
@@ -253,7 +255,7 @@ static void read_head(struct connection *c, const char *text, const char *end) {
     }
 }
 
-/* A line of chunks at `at`; NULL when it is not whole. */
+/* Reads a chunk line at `at`; NULL if it is incomplete. */
 static const char *chunk_line(struct connection *c, const char *at, size_t have) {
     const char *end = memmem(at, have, "\r\n", 2);
     if (!end && have > CHUNK_LINE_MAX) refuse(c, 400, "{\"error\":\"bad request\"}");
@@ -275,7 +277,7 @@ static bool chunk_size(const char *at, const char *end, size_t *size) {
     return at > first && (at == end || *at == ';');
 }
 
-/* Takes one step with what the buffer holds. False: more is needed. */
+/* Handles one step of the buffered input. Returns false if more is needed. */
 static bool step(struct connection *c) {
     char *at = c->in.at + c->start;
     size_t have = c->in.length - c->start;
@@ -342,7 +344,7 @@ static bool step(struct connection *c) {
     return false;
 }
 
-/* Sends what waits. False: the connection is lost. */
+/* Sends the waiting output. Returns false if the connection is lost. */
 static bool flush(struct connection *c) {
     while (c->sent < c->out.length) {
         ssize_t count = send(c->fd, c->out.at + c->sent, c->out.length - c->sent, MSG_NOSIGNAL);
@@ -362,14 +364,14 @@ static bool flush(struct connection *c) {
     return true;
 }
 
-/* Frees a buffer that is larger than a connection at rest may have. */
+/* Frees a buffer that is larger than the limit of an idle connection. */
 static void give_back(struct bench_text *text) {
     if (text->room <= KEEP_BYTES) return;
     free(text->at);
     memset(text, 0, sizeof *text);
 }
 
-/* Does all that the buffers allow (N3, N6). False: the connection is over. */
+/* Handles all complete requests (N3, N6). Returns false if the connection has ended. */
 static bool advance(struct connection *c) {
     for (;;) {
         while (c->out.length - c->sent < OUT_MAX && step(c))
@@ -395,7 +397,7 @@ static bool advance(struct connection *c) {
     return !c->ended && c->phase != LAST; /* N7 */
 }
 
-/* Reads once. False: the connection is lost. */
+/* Reads once. Returns false if the connection is lost. */
 static bool receive(struct connection *c) {
     size_t most = HAS(EDGE_SHORT_READ) ? SHORT_READ : READ_BYTES;
     /* Most requests are small; a large body gets room as it comes. */

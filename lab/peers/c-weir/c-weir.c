@@ -1,8 +1,8 @@
-/* Our codec as a C program has it: over weir_psyc.h and the shared library. The first argument is `fresh`, a
- * parser begun for each packet, or `stream`, one parser for all packets.
+/* Our codec as C programs use it: over weir_psyc.h and the shared library. The first argument is `fresh` (a
+ * new parser for each packet) or `stream` (one parser for all packets).
  *
- * One call fills the events of a packet; every name and value is touched. Contents are hashed as
- * crates/weir-lab/src/contender/wire.rs says. */
+ * One call fills the events of a packet; every name and value is touched. The hash of the content is that of
+ * crates/weir-lab/src/contender/wire.rs. */
 #include "../peer.h"
 
 #include <weir_psyc.h>

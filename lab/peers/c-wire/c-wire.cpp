@@ -1,13 +1,13 @@
 /* Peers of the experiments wire-parse and wire-render that are written in C or
  * C++: strlen, rapidxml, pugixml, simdjson, json-c, json-glib, libxml2 (SAX and
- * DOM). One program, the peer is its first argument. With a second argument
- * `render` a pass also writes the packet again from what was parsed, and the
- * content is that of the packet so written.
+ * DOM). The first argument of the program names the peer. With the second
+ * argument `render`, a pass also renders the packet again from the parsed
+ * parts, and the content is that of the rendered packet.
  *
- * Every peer makes a complete tree or event sequence and touches every name
- * and value in it. Contents are hashed as crates/weir-lab/src/contender/wire.rs
- * says; rapidxml leaves entities as they stand when it is fastest, so its
- * content is taken through the small expansion below, outside of any timing. */
+ * Every peer builds a complete tree or event sequence and touches every name
+ * and value in it. The hash of the content is that of
+ * crates/weir-lab/src/contender/wire.rs. In its fastest mode, rapidxml does not
+ * expand entities, so its content is expanded below, outside of any timing. */
 #include "../peer.h"
 
 #include <functional>
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-/* json-c and json-glib share names of functions, so each has a program of its own. */
+/* json-c and json-glib share names of functions, so each has a separate program. */
 #ifdef WITH_JSON_GLIB
 #include <json-glib/json-glib.h>
 #else

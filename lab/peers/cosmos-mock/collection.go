@@ -11,19 +11,18 @@ import (
 	"sync"
 )
 
-// hashes is the number of values of the hash that places a document; ranges
-// are named by four hexadecimal digits of it.
+// hashes is the number of values of the hash that selects the partition of a document.
+// Four hexadecimal digits of the hash name a range.
 const hashes = 1 << 16
 
-// shape says what a collection is made of.
+// shape configures a collection.
 type shape struct {
 	partitions, documents, payload int
-	// split is the partition that is split once splitAfter of its pages were
-	// served.
+	// split is the partition that is split after splitAfter of its pages were served.
 	split, splitAfter int
 }
 
-// document is one item, as it is stored.
+// document is one stored item.
 type document struct {
 	order int
 	id    string
@@ -40,7 +39,7 @@ type partition struct {
 	pages    int
 }
 
-// collection is all partitions, those that were split included.
+// collection is all partitions, including those that were split.
 type collection struct {
 	shape     shape
 	documents []document
@@ -77,7 +76,7 @@ func newDocument(number int, shape shape) document {
 	id := fmt.Sprintf("d%06d", number)
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(id))
-	// Numbers in no order, each about three times.
+	// Numbers in random order, each about three times.
 	order := (number * 7919) % (shape.documents/3 + 1)
 	payload := strings.Repeat("x", shape.payload)
 	return document{
@@ -99,9 +98,9 @@ func (p *partition) holds(d document) bool {
 	return p.from <= d.hash && d.hash < p.to
 }
 
-// place is what a continuation token says: after which document the next
-// page begins. It names no partition, so that the parts of a partition go on
-// where the whole one was.
+// place is the content of a continuation token: the document after which the next page
+// begins. It names no partition, so the parts of a partition continue at the place of the
+// whole.
 type place struct {
 	Order int    `json:"o"`
 	ID    string `json:"i"`
@@ -124,14 +123,14 @@ func placeOf(token string) (place, error) {
 	return p, err
 }
 
-// errGone says that a partition was split; its parts name it as their parent.
+// errGone reports that a partition was split; its parts name it as their parent.
 var errGone = fmt.Errorf("the partition is gone")
 
-// errUnknown says that there never was such a partition.
+// errUnknown reports that the partition never existed.
 var errUnknown = fmt.Errorf("there is no such partition")
 
-// page gives documents of a partition after a place, and the token of what
-// follows; an empty one after the last.
+// page returns documents of a partition after a place, and the token of the next page;
+// the token is empty after the last page.
 func (c *collection) page(id string, behind *place, most int) ([][]byte, string, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -168,7 +167,7 @@ func (c *collection) page(id string, behind *place, most int) ([][]byte, string,
 	return found, "", nil
 }
 
-// divide puts two partitions in the place of one.
+// divide replaces a partition by two.
 func (c *collection) divide(p *partition) {
 	p.gone = true
 	middle := (p.from + p.to) / 2
@@ -191,7 +190,7 @@ func (c *collection) find(id string) *partition {
 	return nil
 }
 
-// live lists the partitions that can be read.
+// live lists the readable partitions.
 func (c *collection) live() []partition {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

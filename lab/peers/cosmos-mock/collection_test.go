@@ -13,7 +13,7 @@ import (
 type reader struct {
 	t   *testing.T
 	url string
-	// ids of the documents as they came.
+	// ids of the documents in the order of arrival.
 	ids []string
 	// splits counts partitions that are parts of others.
 	splits int
@@ -45,7 +45,7 @@ func (r *reader) ranges() []string {
 	return ids
 }
 
-// read reads a partition to its end, through a split if there is one.
+// read reads a partition to its end, including its parts if it is split.
 func (r *reader) read(id, token string) {
 	r.t.Helper()
 	for {

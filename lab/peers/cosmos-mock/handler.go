@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Headers of a request for a page and of its answer.
+// Headers of a request for a page and of the response.
 const (
 	headerRange        = "x-ms-documentdb-partitionkeyrangeid"
 	headerContinuation = "x-ms-continuation"
@@ -17,11 +17,10 @@ const (
 	headerCount        = "x-ms-item-count"
 )
 
-// substatusSplit, beside 410, says that a partition was split.
+// substatusSplit, with status 410, reports that a partition was split.
 const substatusSplit = "1002"
 
-// pageMost bounds the documents of a page, and is their number unless the
-// request says less.
+// pageMost is the maximum and the default number of documents of a page.
 const pageMost = 100
 
 // handler serves
@@ -106,7 +105,7 @@ func (c *collection) documentsPage(w http.ResponseWriter, r *http.Request) {
 		body = append(body, document...)
 	}
 	body = fmt.Appendf(body, `],"_count":%d}`, len(documents))
-	// A reader that is gone needs no answer.
+	// The reader has disconnected, so it needs no response.
 	_, _ = w.Write(body)
 }
 

@@ -1,12 +1,11 @@
-// Command cosmos-mock serves documents the way a partitioned document data
-// base does: over HTTP, each partition by itself, in pages, with continuation
-// tokens, and with a partition that is split while somebody reads it. The
-// examples of foreign sources and their tests read from it.
+// Command cosmos-mock serves documents like a partitioned document database: over HTTP,
+// each partition separately, in pages, with continuation tokens, and with a partition
+// that is split during reading. The examples of foreign sources and their tests read from
+// it.
 //
 //	cosmos-mock -partitions 3 -documents 300 -split 1 -split-after 2
 //
-// It prints its address on standard output, and ends when its standard input
-// does.
+// It prints its address on standard output, and ends when its standard input ends.
 package main
 
 import (
@@ -46,7 +45,7 @@ func run(address string, shape shape) error {
 	fmt.Printf("http://%s\n", listener.Addr())
 	server := &http.Server{Handler: collection.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
-		// The pipe closes when the process that started this ends.
+		// The pipe closes when the process that started this one ends.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = server.Close()
 	}()

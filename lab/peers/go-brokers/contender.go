@@ -13,34 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// broker is one kind of server with its clients. All calls but `put` of a
-// client come from one goroutine.
+// broker is one kind of server with its clients. Except for `put` of a client, all calls
+// come from one goroutine.
 type broker interface {
 	// versions of server and client, for the report.
 	versions() map[string]string
-	// start starts a server for the level in `l` with its files in `place.dir`
-	// and returns when it answers.
+	// start starts a server for the level in `l` with its files in `place.dir`, and returns
+	// when the server answers.
 	start(place place, l load) (*server, error)
-	// fresh makes the empty topic.
+	// fresh creates the empty topic.
 	fresh(s *server, topic string, l load) error
-	// client connects client `number`, ready to send.
+	// client connects client `number`, and returns when it is ready to send.
 	client(s *server, topic string, l load, number uint64) (client, error)
-	// stored asks the server how many messages the topic holds.
+	// stored asks the server for the number of messages in the topic.
 	stored(s *server, topic string) (uint64, error)
-	// read hands over every message of the topic, in any order.
+	// read passes every message of the topic to a function, in any order.
 	read(s *server, topic string, each func([]byte)) error
 	// drop removes the topic.
 	drop(s *server, topic string) error
 }
 
-// client is one connection, or what a broker's users have in its place.
+// client is one connection, or its equivalent for a broker.
 type client interface {
 	// put sends all messages and returns when all are acknowledged.
 	put(p payload) error
 	close()
 }
 
-// contender serves the lab's requests with one broker.
+// contender executes the requests of the lab with one broker.
 type contender struct {
 	kind    broker
 	inputs  map[int]*input
@@ -57,8 +57,8 @@ func newContender(kind broker) *contender {
 	return &contender{kind: kind, inputs: map[int]*input{}, servers: map[string]*server{}}
 }
 
-// load prepares an input. Inputs of one level share a server, which is started
-// with the first of them.
+// load prepares an input. Inputs of one level share a server, which is started with the
+// first of these inputs.
 func (c *contender) load(number int, w words) error {
 	l, err := readLoad(w)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *contender) load(number int, w words) error {
 		if err != nil {
 			return err
 		}
-		// What compiles while it runs is given the time to.
+		// Servers that compile at run time get time to do so.
 		for rest := int64(warm); rest > 0 && err == nil; rest -= int64(l.messages) {
 			_, _, err = c.pass(&input{l, running}, l, false)
 		}
@@ -112,7 +112,7 @@ func (c *contender) input(number int) (*input, error) {
 	return nil, fmt.Errorf("input %d was not loaded", number)
 }
 
-// check does the load once, in small, and reads everything back.
+// check executes a small form of the load once, and reads all messages back.
 func (c *contender) check(number int) (content, touch uint64, err error) {
 	in, err := c.input(number)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *contender) check(number int) (content, touch uint64, err error) {
 	return content, in.load.messages, err
 }
 
-// run does the load `iterations` times, each into a topic of its own.
+// run executes the load `iterations` times, each time with a new topic.
 func (c *contender) run(number int, iterations uint64) (timed, error) {
 	sum := timed{extra: map[string]float64{}}
 	in, err := c.input(number)
@@ -153,7 +153,7 @@ func (c *contender) run(number int, iterations uint64) (timed, error) {
 	return sum, in.server.freeze()
 }
 
-// pass puts `l` into a fresh topic and removes it again.
+// pass puts `l` into a new topic and then removes the topic.
 func (c *contender) pass(in *input, l load, readBack bool) (took timed, content uint64, err error) {
 	topic := fmt.Sprintf("lab%d", c.topics)
 	c.topics++
@@ -206,10 +206,10 @@ func (c *contender) close() {
 	}
 }
 
-// measure lets all clients put at once. Wall time ends with the slowest.
+// measure runs `put` of all clients concurrently. Wall time ends with the slowest client.
 func (s *server) measure(clients []client, payloads []payload, messages uint64) (timed, error) {
 	var took timed
-	// Nobody pays for pages that others left to be written.
+	// The dirty pages of other contenders must not be written in the timed part.
 	if err := syncFileSystem(s.place.dir); err != nil {
 		return took, err
 	}
@@ -237,7 +237,7 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 	took.cpu = uint64(s.clientCPUTime() - clientsUsed)
 	server = s.cpuTime() - server
 	if s.helper != nil {
-		// The clients are threads of a helper, which times them itself.
+		// The clients are threads of a helper, which measures its own times.
 		took.wall = s.helper.wall
 	}
 	window := time.Since(begun)
@@ -254,7 +254,7 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 	return took, nil
 }
 
-// sweep removes what a killed contender left.
+// sweep removes the files of a killed contender.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "broker-*-*"))
 	for _, path := range left {

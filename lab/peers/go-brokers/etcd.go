@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// etcd is a server of one member; a topic is a prefix of keys, a message the
-// value of a key of its own. Of a client's puts, `window` are under way at a
-// time; with `batch` above 1 each is a transaction of as many messages.
+// etcd is a server of one member. A topic is a prefix of keys; a message is the value of
+// a separate key. A client has at most `window` puts in flight. With `batch` above 1,
+// each is a transaction of `batch` messages.
 type etcd struct{ program string }
 
 func newEtcd(peers string) broker { return etcd{filepath.Join(peers, "etcd")} }
@@ -37,15 +37,15 @@ func (e etcd) start(p place, _ load) (*server, error) {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer,
 		"--log-level", "error",
-		// No snapshot, no compaction and no limit of size while messages arrive.
+		// No snapshot, no compaction and no size limit while messages arrive.
 		"--snapshot-count", "100000000",
 		"--auto-compaction-retention", "0",
 		"--quota-backend-bytes", "17179869184",
 		"--max-txn-ops", "100000",
 		"--max-request-bytes", "33554432",
-		// The log alone makes a put durable; the tree may follow at leisure.
+		// The log alone makes a put durable; the tree may be written later.
 		"--backend-batch-interval", "1s", "--backend-batch-limit", "100000",
-		// A frozen server must not think that it lost its leader.
+		// A stopped server must not conclude that it lost its leader.
 		"--heartbeat-interval", "100", "--election-timeout", "1000",
 	)
 	if err != nil {

@@ -12,14 +12,13 @@ import (
 	"syscall"
 )
 
-// helper is a process with all clients of a pass, in a language that this
-// program is not written in. It is told, and answers, a line at a time:
+// helper is a process with all clients of a pass, written in another language than this
+// program. Requests and answers are lines:
 //
 //	prepare TOPIC CLIENTS MESSAGES BYTES BATCH   ready
 //	put                                          done WALL
-//
-// or `error` and why. MESSAGES are of one client, BATCH the bytes it collects at
-// most; WALL is nanoseconds.
+// or `error` and the reason. MESSAGES is for each client, BATCH is the maximum bytes of a
+// batch, and WALL is nanoseconds.
 type helper struct {
 	command *exec.Cmd
 	in      io.Writer
@@ -63,7 +62,7 @@ func (h *helper) ask(line, expect string) ([]string, error) {
 	return said[1:], nil
 }
 
-// prepare connects all clients when the first is asked for.
+// prepare connects all clients when the first one is requested.
 func (h *helper) prepare(topic string, l load, number uint64) error {
 	if number > 0 {
 		return nil
@@ -72,7 +71,7 @@ func (h *helper) prepare(topic string, l load, number uint64) error {
 	return err
 }
 
-// helperClient stands for one client; the first one's `put` is everybody's.
+// helperClient represents one client; `put` of the first one runs all clients.
 type helperClient struct {
 	helper *helper
 	number uint64
@@ -92,7 +91,7 @@ func (c *helperClient) put(payload) error {
 
 func (c *helperClient) close() {}
 
-// clientVersion is the version of a module this program is built from.
+// clientVersion is the version of a module in this program.
 func clientVersion(module string) string {
 	built, _ := debug.ReadBuildInfo()
 	if built != nil {

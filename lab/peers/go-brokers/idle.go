@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpus is the number of CPUs of the machine that are in use.
+// cpus is the number of online CPUs of the machine.
 var cpus = sync.OnceValue(func() int {
 	text, _ := os.ReadFile("/proc/stat")
 	count := strings.Count(string(text), "\ncpu")
@@ -23,8 +23,8 @@ var idleFiles = sync.OnceValue(func() []string {
 	return files
 })
 
-// idleTime is how long all CPUs together have idled, in nanoseconds: to the
-// microsecond where the kernel keeps idle states, else to its tick.
+// idleTime is the idle time of all CPUs together, in nanoseconds. Its resolution is a
+// microsecond if the kernel reports idle states, otherwise a tick.
 func idleTime() int64 {
 	var sum int64
 	for _, file := range idleFiles() {
@@ -48,9 +48,8 @@ func idleTime() int64 {
 	return sum
 }
 
-// stirCPUs runs a moment on every CPU, since the time of an idle state is
-// counted only when it ends. Called outside of the timed part; must run on a
-// locked thread.
+// stirCPUs runs briefly on every CPU, because the kernel counts an idle period only when
+// it ends. It is called outside of the timed part, on a locked thread.
 func stirCPUs() {
 	var before, only unix.CPUSet
 	if unix.SchedGetaffinity(0, &before) != nil {

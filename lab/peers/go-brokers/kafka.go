@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// kafka is a broker that is its own controller; a topic has one partition.
-// Levels: `default`, the kernel writes when it likes; `flush`, every batch is
-// flushed before its answer. Modes: `java`, the producer of the project, in a
-// process of its own on our CPU; `go`, franz-go in this process.
+// kafka is a broker with its own controller; a topic has one partition. Levels:
+// `default`, the kernel decides when to write; `flush`, every batch is flushed before its
+// answer. Modes: `java`, the producer of the Kafka project, in a separate process on our
+// CPU; `go`, franz-go in this process.
 type kafka struct{ jars string }
 
 func newKafka(peers string) broker { return kafka{filepath.Join(peers, "kafka")} }
@@ -30,7 +30,7 @@ func (k kafka) versions() map[string]string {
 	return map[string]string{"kafka": version, "java": output("java", "--version"), "franz-go": clientVersion("github.com/twmb/franz-go")}
 }
 
-// java is the command line up to the class, for a heap of `heap`.
+// java is the command line before the class, with a heap of `heap`.
 func (k kafka) java(p place, heap, log string) []string {
 	return []string{
 		"java", "-Xms" + heap, "-Xmx" + heap, "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC", "-Xshare:auto",
@@ -53,7 +53,7 @@ func (k kafka) start(p place, l load) (*server, error) {
 		"advertised.listeners":           fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", ports[0]),
 		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"log.dirs":                       filepath.Join(p.dir, "data"),
-		// One CPU has no use for more threads.
+		// One CPU needs no more threads.
 		"num.network.threads":                      "1",
 		"num.io.threads":                           "2",
 		"socket.send.buffer.bytes":                 "1048576",
@@ -64,7 +64,7 @@ func (k kafka) start(p place, l load) (*server, error) {
 		"transaction.state.log.min.isr":            "1",
 		"auto.create.topics.enable":                "false",
 		"log.segment.delete.delay.ms":              "0",
-		// A frozen broker must not be taken for a dead one.
+		// A stopped broker must not be treated as dead.
 		"broker.session.timeout.ms": "3600000",
 	}
 	if l.level == "flush" {
@@ -125,7 +125,7 @@ func (kafka) fresh(s *server, topic string, _ load) error {
 			err = made.Err
 		}
 		for err == nil {
-			// Made is not yet led.
+			// A created topic may have no leader yet.
 			var known kadm.Metadata
 			known, err = admin.Metadata(within, topic)
 			if err == nil && known.Topics[topic].Err == nil && known.Topics[topic].Partitions[0].Leader == 1 {
@@ -203,7 +203,7 @@ func (kafka) client(s *server, topic string, l load, number uint64) (client, err
 	if err != nil {
 		return nil, err
 	}
-	// Connected, with the topic known, before the clock starts.
+	// Connected and with the topic's metadata, before the clock starts.
 	within, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	if err := c.Ping(within); err != nil {

@@ -6,17 +6,19 @@ import (
 	"strings"
 )
 
-// distinct messages of a producer, after which they repeat; checkMessagesMax
-// messages are the most a check writes. Both as in the lab's own contenders.
+// distinct is the number of messages of a producer after which they repeat.
+// checkMessagesMax is the maximum number of messages of a check. Both are as in the
+// built-in contenders of the lab.
 const (
 	distinct         = 4096
 	checkMessagesMax = 20000
 )
 
-// load is what is put on a broker: `messages` messages of `bytes` bytes, an
-// equal part by each of `clients` connections, each with at most `window`
-// unanswered. `batch` messages make a call where a client must say so;
-// `batchBytes` bounds what a client collects by itself. The messages are those of crates/weir-lab/src/contender/store.rs.
+// load describes the messages for a broker: `messages` messages of `bytes` bytes in equal
+// parts from `clients` connections, each with at most `window` unanswered ones. `batch`
+// is the number of messages in a call, if the client forms calls. `batchBytes` bounds the
+// batches that a client library forms. The messages are those of
+// crates/weir-lab/src/contender/store.rs.
 type load struct {
 	clients, messages, window, batch, batchBytes uint64
 
@@ -54,13 +56,13 @@ func readLoad(w words) (load, error) {
 // each is the number of messages of one client.
 func (l load) each() uint64 { return l.messages / l.clients }
 
-// forCheck is the same load with few enough messages for a check.
+// forCheck is the load with few enough messages for a check.
 func (l load) forCheck() load {
 	l.messages = min(l.messages, checkMessagesMax/l.clients*l.clients)
 	return l
 }
 
-// payload holds the messages of one producer, one after the other.
+// payload is the messages of one producer, one after the other.
 type payload struct {
 	bytes []byte
 	size  int
@@ -102,7 +104,7 @@ func part(message []byte) uint64 {
 	return sum
 }
 
-// timed is what a run took.
+// timed is the times of a run.
 type timed struct {
 	wall, cpu, touch uint64
 	extra            map[string]float64

@@ -1,9 +1,9 @@
-// Command brokers is the lab's contender for servers that take messages over
-// a socket: NATS JetStream, Redis streams, etcd and Kafka, one kind a process.
+// Command brokers is the contender of the lab for message brokers behind a socket: NATS
+// JetStream, Redis streams, etcd and Kafka, one kind in each process.
 //
-// It speaks the line protocol of docs/guide/lab.md on standard input and
-// output. It starts the real server as a child on its own CPU, loads it from
-// the CPU it was pinned to itself, and leaves neither a process nor a file.
+// It implements the line protocol of docs/guide/lab.md on standard input and output. It
+// starts the real server as a child on a separate CPU, and loads it from the CPU to which
+// this process is pinned. When it ends, it leaves no process and no file.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"syscall"
 )
 
-// kinds makes the broker of each name; the argument is the folder of peers.
+// kinds creates the broker of each name; the argument is the directory of the peers.
 var kinds = map[string]func(peers string) broker{
 	"nats":  newNats,
 	"redis": newRedis,
@@ -51,7 +51,7 @@ func (w words) number(name string, otherwise uint64) (uint64, error) {
 }
 
 func init() {
-	// Servers are to die with this thread, and children inherit its CPU mask.
+	// Servers must be killed with this thread, and children inherit its CPU mask.
 	runtime.LockOSThread()
 }
 
@@ -60,7 +60,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: brokers nats|redis|etcd|kafka")
 		os.Exit(2)
 	}
-	// The clients allocate little; collecting it must not show in their times.
+	// The clients allocate little; garbage collection must not affect their times.
 	debug.SetGCPercent(400)
 	peers := "."
 	if program, err := os.Executable(); err == nil {
@@ -134,7 +134,7 @@ func serve(all *contender, part []string) (string, error) {
 	return "", fmt.Errorf("malformed line")
 }
 
-// pairs renders values in order of their names, each after a TAB.
+// pairs renders values in order of their names, with a TAB before each.
 func pairs(values map[string]string) string {
 	names := make([]string, 0, len(values))
 	for name := range values {

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// nats is a NATS server with JetStream; a topic is a stream in files with one
-// subject. Level: the value of sync_interval. Modes: `single`, an answer to
-// each message; `fast`, one fast batch a client, whose answers cover ranges;
-// `atomic`, batches of `batch` messages with one answer each.
+// nats is a NATS server with JetStream. A topic is a stream in files with one subject.
+// The level is the value of sync_interval. Modes: `single`, an answer to each message;
+// `fast`, one fast batch for each client, whose answers cover ranges; `atomic`, batches
+// of `batch` messages with one answer each.
 type nats struct{ program string }
 
 func newNats(peers string) broker { return nats{filepath.Join(peers, "nats-server")} }
@@ -32,7 +32,7 @@ func (n nats) start(p place, l load) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The buffers hold everything that the clients may have under way.
+	// The buffers have room for all messages in flight.
 	text := fmt.Sprintf(`
 host: 127.0.0.1
 port: %d
@@ -173,12 +173,12 @@ func (c *natsClient) put(p payload) error {
 	return fmt.Errorf("mode is single, fast or atomic")
 }
 
-// putFast sends everything as one fast batch: its place in the batch is in the
-// reply subject, and answers say up to where messages are stored.
+// putFast sends all messages as one fast batch. The reply subject has the position in the
+// batch, and an answer has the last stored position.
 func (c *natsClient) putFast(p payload) error {
 	messages := c.load.each()
 	size := " " + strconv.Itoa(c.load.bytes) + "\r\n"
-	// Inbox, name of the batch (nobody else's), wanted answers, no gaps.
+	// Inbox, unique name of the batch, interval of answers, no gaps.
 	head := "PUB " + c.topic + " " + c.inbox + "." + c.inbox[7:] + ".65535.fail."
 	encode := func(buffer []byte, number uint64) []byte {
 		operation := ".1.$FI"
@@ -213,14 +213,14 @@ func (c *natsClient) putFast(p payload) error {
 		case got.Error != nil || got.Type == "gap" || got.Type == "err":
 			return 0, fmt.Errorf("nats: %s", body)
 		case got.Type == "ack":
-			// The whole batch is answered only by its end.
+			// Only the end of the batch is answered.
 			return min(got.Seq, messages-1), nil
 		}
 		return got.Count, nil
 	})
 }
 
-// putAtomic sends batches that are stored whole or not at all.
+// putAtomic sends batches; each is stored whole or not at all.
 func (c *natsClient) putAtomic(p payload) error {
 	messages, batch := c.load.each(), c.load.batch
 	var answered uint64
@@ -259,8 +259,7 @@ func (c *natsClient) putAtomic(p payload) error {
 
 func (c *natsClient) close() { _ = c.conn.Close() }
 
-// answer reads up to the next message to the inbox. What it returns is valid
-// until the next call.
+// answer reads the next message to the inbox. Its result is valid until the next call.
 func (c *natsClient) answer() ([]byte, error) {
 	for {
 		line, err := c.reader.ReadSlice('\n')
@@ -302,7 +301,7 @@ func (c *natsClient) call(subject string, body []byte) ([]byte, error) {
 	return answer, err
 }
 
-// natsCall asks the JetStream API on a connection of its own.
+// natsCall calls the JetStream API on a separate connection.
 func natsCall(s *server, what string, question any) ([]byte, error) {
 	body := []byte{}
 	if question != nil {
@@ -320,7 +319,7 @@ func natsCall(s *server, what string, question any) ([]byte, error) {
 	return bytes.Clone(answer), err
 }
 
-// output is the first line a program prints, for the greeting.
+// output is the first output line of a program, for the greeting.
 func output(line ...string) string {
 	text, err := exec.Command(line[0], line[1:]...).Output()
 	if err != nil {

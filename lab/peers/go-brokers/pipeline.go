@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// answerTime is the longest a server may be silent.
+	// answerTime is the maximum time without an answer of the server.
 	answerTime = 60 * time.Second
-	// writeBytes are collected for one write; readBytes are room for one read.
+	// writeBytes is collected for one write; readBytes is the buffer of one read.
 	writeBytes = 64 << 10
 	readBytes  = 256 << 10
 )
 
-// pipeline sends `messages` messages over `conn` without waiting for answers,
-// but for the limit of `window` unanswered ones, and returns when all are
-// answered. `encode` appends a message; `answers` reads at least one answer
-// and returns how many messages are answered now.
+// pipeline sends `messages` messages over `conn` with at most `window` unanswered ones,
+// and returns when all are answered. `encode` appends a message. `answers` reads at least
+// one answer and returns the number of newly answered messages.
 func pipeline(conn net.Conn, reader *bufio.Reader, messages, window uint64,
 	encode func([]byte, uint64) []byte, answers func(*bufio.Reader) (uint64, error),
 ) error {

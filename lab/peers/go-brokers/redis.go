@@ -33,7 +33,7 @@ func (redis) start(p place, l load) (*server, error) {
 		"dir " + p.dir,
 		"appendonly yes",
 		"appendfsync " + l.level,
-		// Neither a dump nor a rewrite of the file while messages arrive.
+		// No dump and no rewrite of the file while messages arrive.
 		`save ""`,
 		"auto-aof-rewrite-percentage 0",
 		"tcp-backlog 128",
@@ -79,7 +79,7 @@ func (redis) read(s *server, topic string, each func([]byte)) error {
 		if err != nil || len(answer) == 0 {
 			return err
 		}
-		// An entry is its number, the name of the field and its value.
+		// An entry consists of its id, the name of the field and its value.
 		for at := 0; at+2 < len(answer); at += 3 {
 			each(answer[at+2])
 			from = "(" + string(answer[at])
@@ -111,7 +111,7 @@ func (c *redisClient) put(p payload) error {
 		return append(buffer, '\r', '\n')
 	}
 	return pipeline(c.conn, c.reader, c.load.each(), c.load.window, encode, func(r *bufio.Reader) (uint64, error) {
-		// The entry's number: `$` length CR LF bytes CR LF.
+		// The id of the entry: `$` length CR LF bytes CR LF.
 		line, err := r.ReadSlice('\n')
 		if err != nil {
 			return 0, err

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime is the longest a server may take to answer.
+// startTime is the maximum time until a server answers.
 const startTime = 60 * time.Second
 
-// place is where a server lives. CPU -1 is any.
+// place is the directory and the CPU of a server. CPU -1 means any.
 type place struct {
 	dir string
 	cpu int
@@ -33,8 +33,8 @@ type server struct {
 	state   any
 }
 
-// launch starts `line` with its output in a file of `p.dir`, on CPU `p.cpu`.
-// The child dies with this process.
+// launch starts `line` with its output in a file of `p.dir`, on CPU `p.cpu`. The child is
+// killed when this process ends.
 func launch(p place, line ...string) (*server, error) {
 	log, err := os.Create(filepath.Join(p.dir, "output"))
 	if err != nil {
@@ -44,7 +44,7 @@ func launch(p place, line ...string) (*server, error) {
 	command := exec.Command(line[0], line[1:]...)
 	command.Dir = p.dir
 	command.Stdout, command.Stderr = log, log
-	// For servers in Go: the collector may use memory in place of time.
+	// For servers in Go: the garbage collector uses more memory and less time.
 	command.Env = append(os.Environ(), "GOGC=400")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := startOn(command, p.cpu); err != nil {
@@ -53,8 +53,8 @@ func launch(p place, line ...string) (*server, error) {
 	return &server{place: p, command: command}, nil
 }
 
-// startOn starts `command` with this thread's CPU mask set to `cpu` meanwhile,
-// which the child inherits.
+// startOn starts `command` while the CPU mask of this thread is `cpu`, because the child
+// inherits the mask.
 func startOn(command *exec.Cmd, cpu int) error {
 	if cpu < 0 {
 		return command.Start()
@@ -71,8 +71,8 @@ func startOn(command *exec.Cmd, cpu int) error {
 	return errors.Join(err, unix.SchedSetaffinity(0, &before))
 }
 
-// serverCPU reads the parameter `server_cpu`: a number, `none`, or `auto`, the
-// lowest CPU that this process is not on.
+// serverCPU reads the parameter `server_cpu`: a number, `none`, or `auto`, the lowest CPU
+// that this process is not pinned to.
 func serverCPU(text string) (int, error) {
 	if text == "none" {
 		return -1, nil
@@ -95,8 +95,8 @@ func serverCPU(text string) (int, error) {
 	return -1, nil
 }
 
-// freePorts returns `count` ports of the loopback interface that were free a
-// moment ago.
+// freePorts returns `count` ports of the loopback interface that were free at the moment
+// of the call.
 func freePorts(count int) ([]int, error) {
 	var ports []int
 	for range count {
@@ -110,7 +110,7 @@ func freePorts(count int) ([]int, error) {
 	return ports, nil
 }
 
-// await asks until the server answers, ends, or the time is up.
+// await polls until the server answers or ends, or the time is up.
 func (s *server) await(ask func() error) error {
 	deadline := time.Now().Add(startTime)
 	for {
@@ -129,7 +129,7 @@ func (s *server) await(ask func() error) error {
 	}
 }
 
-// explain adds the end of the server's output to an error.
+// explain adds the end of the server output to an error.
 func (s *server) explain(err error) error {
 	text, _ := os.ReadFile(filepath.Join(s.place.dir, "output"))
 	said := strings.TrimSpace(string(text[max(0, len(text)-400):]))
@@ -138,7 +138,7 @@ func (s *server) explain(err error) error {
 
 func (s *server) pid() int { return s.command.Process.Pid }
 
-// freeze stops the server while others are measured; thaw lets it go on.
+// freeze stops the server while others are measured; thaw continues it.
 func (s *server) freeze() error { return s.signal(syscall.SIGSTOP) }
 func (s *server) thaw() error   { return s.signal(syscall.SIGCONT) }
 
@@ -162,10 +162,10 @@ func (s *server) end() {
 	_ = os.RemoveAll(s.place.dir)
 }
 
-// cpuTime is what all threads the server ever had have used, in nanoseconds.
+// cpuTime is the CPU time of all threads that the server ever had, in nanoseconds.
 func (s *server) cpuTime() int64 { return processTime(s.pid()) }
 
-// clientCPUTime is the same of the process that the clients are in.
+// clientCPUTime is the CPU time of the process that runs the clients.
 func (s *server) clientCPUTime() int64 {
 	if s.helper != nil {
 		return processTime(s.helper.command.Process.Pid)

@@ -1,5 +1,5 @@
-// Command go-json is a contender of the lab: finds the items of a page and the
-// value of `$.order` in each with libraries for Go, one a process. It speaks the
+// Command go-json is a contender of the lab. It finds the items of a page, and the value
+// of `$.order` in each, with libraries for Go, one in each process. It implements the
 // line protocol of docs/guide/lab.md on standard input and output.
 //
 //	encoding-json   encoding/json, RawMessage
@@ -128,7 +128,7 @@ func main() {
 	}
 }
 
-// versions of the libraries, as they are in this program.
+// versions of the libraries in this program.
 func versions() []string {
 	var found []string
 	built, _ := debug.ReadBuildInfo()
@@ -198,7 +198,7 @@ func pass(find way, page []byte) (uint64, error) {
 }
 
 func run(find way, page []byte, count int) (string, error) {
-	// The process was just switched in: its first pass meets cold caches.
+	// The process was just scheduled, so its first pass runs with cold caches.
 	peak := newPeak()
 	if _, err := pass(find, page); err != nil {
 		return "", err
@@ -224,8 +224,8 @@ func processTime() int64 {
 	return spec.Nano()
 }
 
-// peak is the memory that was resident when it was made; bytes is how much more
-// there was at the worst since. 0 where the system does not tell.
+// peak measures memory: resident bytes at its creation, and the maximum increase since
+// then. 0 if the system does not report it.
 type peak int64
 
 func newPeak() peak {

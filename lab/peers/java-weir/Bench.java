@@ -39,7 +39,7 @@ import weir.Step;
  * A contender of the lab: the Java package on pages of JSON, beside what Java has for them.
  *
  * <pre>
- *   enqueue   a page in memory of the library is given away and scanned
+ *   enqueue   ownership of a page in memory of the library is passed to the query, and the page is scanned
  *   copied    a page of Java is copied and scanned
  *   next      what was scanned is handed out, 256 items at a time whatever their size, and
  *             the memory of each is taken; the call after the last of these, which forgets the page, is
@@ -83,7 +83,7 @@ final class Bench {
         boolean fine = Arrays.asList(Bare.build().split("; ")).contains("profile=release");
         System.out.println("hello\t1\tprofile=" + (fine ? "optimised" : "debug") + "\t" + versions);
         Map<String, Input> inputs = new HashMap<>();
-        // Memory for pages is kept as long as there is a query.
+        // Memory for pages is kept as long as a query exists.
         try (Query idle = query()) {
             idle.source(new SourceOptions());
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -125,7 +125,7 @@ final class Bench {
                 if (warmed.add(words[1])) {
                     warm(way, input);
                 }
-                // The process was just switched in: its first pass meets cold caches.
+                // The process was just scheduled, so its first pass runs with cold caches.
                 way.pass(input, new Clock(), null);
                 Clock clock = new Clock();
                 long touch = 0;

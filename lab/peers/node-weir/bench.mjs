@@ -1,4 +1,4 @@
-// A contender of the lab: the Node package on pages of JSON, beside what Node has for them.
+// A contender of the lab: the Node package on pages of JSON, compared with other ways in Node.
 //
 //   enqueue   a page is copied and scanned
 //   next      what was scanned is handed out, 256 items at a time, and each item is looked at; the
@@ -8,8 +8,9 @@
 //   loop      the floor of next: the same loop over arrays of bytes that are there
 //   json      JSON.parse of the page, and the key of each item
 //
-// Speaks the line protocol of docs/guide/lab.md. A pass is timed without the making of its query;
-// CPU time is that of the process, collector included. A run is timed after 0.3 s of passes that are not.
+// Implements the line protocol of docs/guide/lab.md. The creation of the query is not timed. CPU
+// time is that of the process, including the garbage collector. A run is timed after 0.3 s of
+// untimed passes.
 
 import { createInterface } from 'node:readline'
 import { argv, cpuUsage, exit, hrtime, stdin, stdout, version as nodeVersion } from 'node:process'
@@ -110,7 +111,7 @@ const ways = {
     source.enqueue(input.page)
     clock.stop()
     if (each) drain(query, each)
-    // The collector does not see how much a query holds: the page goes with its last item.
+    // The collector does not see the memory of a query, so the page is released with its last item.
     else handed(query, input.count)
     return input.page.length
   },
@@ -184,8 +185,8 @@ function check(way, input) {
 }
 
 function run(way, input, count) {
-  // The process was just switched in. After minutes without work the engine has forgotten what it had compiled and
-  // made its heap small, so it gets the time to find back.
+  // The process was just scheduled. After minutes without work, the engine has discarded compiled
+  // code and shrunk its heap, so it gets time to warm up.
   const begun = hrtime.bigint()
   do way(input, new Clock())
   while (hrtime.bigint() - begun < WARM_NS)

@@ -24,7 +24,7 @@ import orjson
 import weir
 
 TITLES = {"escapes": '\\"q\\\\ ', "non-ascii": "é€😀 "}
-# How much one call hands out: items, however large they are.
+# Maximum size of one call: a number of items, whatever their size.
 BATCH = 256, 1 << 40
 
 
@@ -194,7 +194,7 @@ def check(way: Way, given: Input) -> str:
 
 
 def run(way: Way, given: Input, count: int) -> str:
-    # The process was just switched in: its first pass meets cold caches.
+    # The process was just scheduled, so its first pass runs with cold caches.
     way(given, Clock(), None)
     clock, touch = Clock(), 0
     for _ in range(count):

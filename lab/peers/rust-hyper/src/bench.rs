@@ -1,11 +1,10 @@
-//! The endpoints below `/bench`, without sockets or HTTP: what the Rust
-//! contenders of the experiment http-json answer. The rules are in
-//! `lab/peers/README.md`, the vectors in `lab/peers/bench.txt`.
+//! The endpoints below `/bench` of the Rust contenders of the experiment http-json, without sockets
+//! or HTTP. `lab/peers/README.md` has the rules, `lab/peers/bench.txt` the vectors.
 //!
 //! Invariants: memory is bounded by [`BODY_MAX`] and [`PLAIN_MAX`]; a response
 //! depends on the request alone.
 
-// The paths are for those who take this file into a crate of theirs.
+// Explicit paths, because other crates include this file.
 #[path = "bench/json.rs"]
 mod json;
 #[path = "bench/sieve.rs"]
@@ -13,14 +12,14 @@ mod sieve;
 #[path = "bench/zlib.rs"]
 mod zlib;
 
-/// Bytes of a body, at most.
+/// Maximum bytes of a body.
 pub const BODY_MAX: usize = 4 << 20;
-/// Bytes of a body after inflation, at most.
+/// Maximum bytes of a body after inflation.
 pub const PLAIN_MAX: usize = 16 << 20;
 
 const JSON: &str = "application/json";
 
-/// What is answered.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
@@ -43,7 +42,7 @@ impl Answer {
         }
     }
 
-    /// A refusal with the body `{"error":"WHAT"}`.
+    /// An error response with the body `{"error":"WHAT"}`.
     pub fn error(status: u16, what: &str) -> Answer {
         Answer {
             status,
@@ -59,12 +58,12 @@ impl Answer {
     }
 }
 
-/// Whether this request is answered with its own body.
+/// Whether the response to this request is its own body.
 pub fn is_echo(method: &str, path: &str) -> bool {
     path == "/bench/echo" && method == "POST"
 }
 
-/// Answers a request; `query` is what stands after the question mark.
+/// Answers a request; `query` is the text after the question mark.
 pub fn answer(method: &str, path: &str, query: Option<&str>, body: &[u8]) -> Answer {
     match (path, method) {
         ("/bench/json", "GET") => Answer::json(json::hello()),

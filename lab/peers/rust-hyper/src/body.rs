@@ -1,10 +1,9 @@
-//! The bodies of requests, made from their names: the same bytes on every
-//! machine.
+//! The bodies of requests, generated from their names, with equal bytes on every machine.
 
 use crate::Error;
 use crate::bench::deflate;
 
-/// The smallest object that has something of everything.
+/// The smallest object with all members.
 const SMALL: &[u8] = br#"{"id":7,"name":"abc","tags":["x"],"values":[1,-2]}"#;
 
 /// JSON of exactly `bytes` bytes: an object with one string, if there is room.
@@ -41,7 +40,7 @@ fn object(id: u64, bytes: usize) -> String {
         let comma = if values.is_empty() { "" } else { "," };
         values += &format!("{comma}{sign}{}", state >> 44);
     }
-    // White space makes up the rest.
+    // White space fills the rest.
     let rest = " ".repeat(bytes.saturating_sub(frame.len() + values.len()));
     format!(r#"{{"id":{id},"name":"{name}","tags":[{tags}],"values":[{values}{rest}]}}"#)
 }
@@ -52,7 +51,7 @@ fn array(items: u64) -> String {
     format!("[{}]", items.join(","))
 }
 
-/// The body called `name`, or without a name one of `bytes` bytes.
+/// The body called `name`; without a name, a body of `bytes` bytes.
 pub fn body(name: Option<&str>, bytes: usize) -> Result<Vec<u8>, Error> {
     Ok(match name {
         None => string(bytes),

@@ -1,11 +1,11 @@
-//! Finding the end of an answer, and whether it is a good one.
+//! Finds the end of an answer, and checks its form.
 
 use crate::Error;
 
 /// Longest head of an answer, bytes.
 const HEAD_MAX: usize = 64 << 10;
 
-/// A whole answer at the start of a buffer.
+/// A complete answer at the start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Status code.
@@ -16,8 +16,8 @@ pub struct Answer {
     pub end: usize,
 }
 
-/// The answer at the start of `bytes`, or `None` while it is not whole. Its
-/// length must be given by `content-length`, or be nothing for 204 and 304.
+/// The answer at the start of `bytes`, or `None` while it is incomplete. Its length must be given
+/// by `content-length`; 204 and 304 have no body.
 pub fn answer(bytes: &[u8]) -> Result<Option<Answer>, Error> {
     let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return match bytes.len() {

@@ -1,6 +1,5 @@
-//! What the HTTP contenders of the lab share: the load client, the server it
-//! starts, what is read from the kernel meanwhile, and the endpoints that those
-//! in Rust answer.
+//! Shared parts of the HTTP contenders of the lab: the load client, the server that it starts, the
+//! counters of the kernel, and the endpoints of the contenders in Rust.
 //!
 //! Invariants: every late request counts as late; every response is checked.
 #![forbid(unsafe_code)]
@@ -21,7 +20,7 @@ pub fn locked(name: &str) -> &'static str {
         .unwrap_or("unknown")
 }
 
-/// Why something could not be done.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,30 +30,30 @@ pub enum Error {
     /// The operating system refused.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
     /// The server ended or never answered.
     #[error("the server did not start: {0}")]
     Start(String),
-    /// The server answered something else than it should.
+    /// The server sent an unexpected answer.
     #[error("the server answered {0}")]
     Answer(String),
-    /// Nothing came within a minute.
+    /// No answer arrived within a minute.
     #[error("no answer for a minute")]
     Silent,
     /// An input number that was never loaded.
     #[error("input {0} was not loaded")]
     NotLoaded(usize),
-    /// The lab sent something else than a request.
+    /// The lab sent a line that is not a request.
     #[error("malformed line")]
     Malformed,
 }
 
-/// Turns an operating system's error into ours.
+/// Wraps an error of the operating system.
 pub fn io(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Io { what, source }
 }

@@ -23,7 +23,7 @@ static IDLE: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
         .collect()
 });
 
-/// CPUs of the machine that are in use.
+/// Online CPUs of the machine.
 pub static CPUS: LazyLock<usize> = LazyLock::new(|| {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     text.lines()
@@ -33,8 +33,8 @@ pub static CPUS: LazyLock<usize> = LazyLock::new(|| {
         .max(1)
 });
 
-/// Nanoseconds that all CPUs together have idled: to the microsecond where the
-/// kernel keeps idle states, else to its tick.
+/// Idle nanoseconds of all CPUs together. The resolution is a microsecond if the kernel reports
+/// idle states, otherwise a tick.
 pub fn idle_ns() -> u64 {
     let read = |file: &PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let exact: u64 = IDLE.iter().filter_map(read).sum();
@@ -49,7 +49,7 @@ pub fn idle_ns() -> u64 {
         * 10_000_000
 }
 
-/// Runs a moment on every CPU: idle time is counted when it ends.
+/// Runs briefly on every CPU, because the kernel counts an idle period only when it ends.
 pub fn stir_cpus() {
     let Ok(before) = sched_getaffinity(None) else {
         return;
@@ -57,7 +57,7 @@ pub fn stir_cpus() {
     for cpu in 0..*CPUS {
         let mut only = CpuSet::new();
         only.set(cpu);
-        // A CPU that we may not use stays as it is.
+        // A CPU that this process may not use is skipped.
         let _ = sched_setaffinity(None, &only);
     }
     let _ = sched_setaffinity(None, &before);

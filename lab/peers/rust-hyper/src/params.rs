@@ -1,4 +1,4 @@
-//! The parameters of an input: what is asked, how often, in which rhythm.
+//! The parameters of an input: the request, the number of requests, and their times.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use crate::Error;
 use crate::body::body;
 
-/// Named values as the lab sends them.
+/// Named values from the lab.
 pub type Fields = BTreeMap<String, String>;
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rhythm {
-    /// A connection sends its next request when the answer to the last is in.
+    /// A connection sends its next request after the answer to the last one.
     Closed,
-    /// So many a second, whatever the answers do; gaps are drawn from the
-    /// exponential distribution, seeded.
+    /// This number of requests a second, independent of the answers. Gaps are drawn from the
+    /// exponential distribution, with a seed.
     Open(f64),
 }
 
@@ -26,13 +26,13 @@ pub struct Params {
     pub requests: usize,
     /// Connections.
     pub connections: usize,
-    /// When they send.
+    /// When the connections send requests.
     pub rhythm: Rhythm,
     /// The bytes of a request.
     pub request: Vec<u8>,
-    /// The body an answer must have; `None`: any.
+    /// The expected body of an answer; `None`: any.
     pub echo: Option<Vec<u8>>,
-    /// Answers are zlib streams; what they inflate to is compared.
+    /// Answers are zlib streams; the inflated bytes are compared.
     pub inflate: bool,
     /// A request that is sent once after the start, for servers that need it.
     pub setup: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ fn number<T: FromStr>(fields: &Fields, name: &'static str, otherwise: T) -> Resu
     }
 }
 
-/// A request; `extra` is further header lines, apart by `|`.
+/// A request; `extra` is further header lines, separated by `|`.
 fn request(method: &str, path: &str, kind: &str, extra: &str, body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
     if !body.is_empty() {
@@ -60,7 +60,7 @@ fn request(method: &str, path: &str, kind: &str, extra: &str, body: &[u8]) -> Ve
 }
 
 impl Params {
-    /// Reads them from what the lab sent.
+    /// Reads the parameters from a line of the lab.
     pub fn read(fields: &Fields) -> Result<Params, Error> {
         let text = |name: &str, otherwise: &str| {
             fields

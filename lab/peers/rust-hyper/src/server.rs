@@ -1,5 +1,5 @@
-//! The server under test: a child on its own CPU, with a port from the kernel
-//! and a directory of its own. It and its files are gone when this is dropped.
+//! The server under test: a child on a separate CPU, with a port from the kernel and a separate
+//! directory. When it is dropped, the process is killed and its files are removed.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,16 +15,16 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::machine::{CPUS, process_ns, process_waits};
 use crate::{Error, io};
 
-/// Longest start.
+/// Maximum time of a start.
 const START: Duration = Duration::from_secs(30);
 
-/// What comes before the words of a server that is to end with its starter.
+/// The words before the command of a server that must end with its starter.
 pub const GUARD: &str = "--guard";
 
-/// Becomes `words`, to be killed when process `parent`, which started this one,
-/// ends. Returns only if it cannot.
+/// Replaces this process by `words`, which is killed when process `parent`, which started it, ends.
+/// Returns only if it fails.
 pub fn guard(parent: &str, words: &[String]) -> Result<(), Error> {
-    // The kernel keeps this over the change of programs.
+    // The kernel keeps this setting across `exec`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| io("guard")(e.into()))?;
     let there = getppid().map(|pid| pid.as_raw_nonzero().to_string());
     let (program, rest) = words.split_first().ok_or(Error::Parameter("server"))?;
@@ -41,12 +41,12 @@ pub fn guard(parent: &str, words: &[String]) -> Result<(), Error> {
 pub struct Server {
     child: Child,
     dir: PathBuf,
-    /// Where it listens.
+    /// Address of the server.
     pub address: SocketAddr,
 }
 
-/// The CPU `text` names: a number, `none`, or `auto`, the lowest one that this
-/// process is not pinned to.
+/// The CPU that `text` names: a number, `none`, or `auto`, the lowest CPU that this process is not
+/// pinned to.
 pub fn server_cpu(text: &str) -> Result<Option<usize>, Error> {
     if text != "auto" {
         let number = || text.parse().map_err(|_| Error::Parameter("server_cpu"));
@@ -63,8 +63,8 @@ pub fn server_cpu(text: &str) -> Result<Option<usize>, Error> {
     Ok((0..*CPUS).find(|cpu| !mine.is_set(*cpu)))
 }
 
-/// Whether a server accepts connections and answers with something else than 503, which says that
-/// it is still opening what it serves.
+/// Whether a server accepts connections and does not answer 503, which means that it is still
+/// opening its data.
 fn is_open(address: SocketAddr) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
@@ -78,8 +78,7 @@ fn is_open(address: SocketAddr) -> bool {
 }
 
 impl Server {
-    /// Starts `words` with `{port}` and `{data}` filled in; scratch files go
-    /// below `scratch`.
+    /// Starts `words` with `{port}` and `{data}` replaced; scratch files are below `scratch`.
     pub fn start(words: &[String], scratch: &Path, cpu: Option<usize>) -> Result<Server, Error> {
         let dir = scratch.join(format!("http-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
@@ -129,22 +128,22 @@ impl Server {
         Ok(())
     }
 
-    /// CPU nanoseconds of all its threads.
+    /// CPU nanoseconds of all threads of the server.
     pub fn cpu_ns(&self) -> u64 {
         process_ns(self.child.id())
     }
 
-    /// How often its threads have waited, and so were woken.
+    /// How often the threads of the server have waited.
     pub fn wakeups(&self) -> u64 {
         process_waits(self.child.id())
     }
 
-    /// Stops it while others are measured.
+    /// Stops the server while others are measured.
     pub fn freeze(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues the server.
     pub fn thaw(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
     }
@@ -158,14 +157,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What is already gone need not end.
+        // A process that has already ended cannot be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Spawns with this thread's CPU mask set meanwhile, which the child inherits.
+/// Spawns the server while the CPU mask of this thread is changed, because the child inherits the
+/// mask.
 fn spawn_on(command: &mut Command, cpu: Option<usize>) -> std::io::Result<Child> {
     let Some(cpu) = cpu else {
         return command.spawn();

@@ -1,4 +1,4 @@
-//! The query engine on pages: taking them in, handing items out, merging.
+//! The query engine on pages: enqueueing pages, returning items, merging.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use weir_query::{
 use crate::Spent;
 use crate::page::Page;
 
-/// What the argument may be.
+/// The possible arguments.
 pub(crate) const NAMES: [&str; 4] = ["enqueue", "next", "merge", "properties"];
 
 /// One of them.
 pub(crate) enum Engine {
-    /// A page is taken in: scanned and checked.
+    /// A page is enqueued: scanned and checked.
     Enqueue(Arc<Plan>),
-    /// What was taken in is handed out.
+    /// The items of an enqueued page are returned.
     Next(Arc<Plan>),
-    /// Small items of many sources, taken in before, are merged by a number.
+    /// Small items of many enqueued sources are merged by a number.
     Merge(Arc<Plan>),
-    /// Records of many topics are taken in and merged by a property: no byte of
-    /// them is read.
+    /// Records of many topics are enqueued and merged by a property; no byte of the records is
+    /// read.
     Properties(Arc<Plan>),
 }
 
@@ -52,13 +52,13 @@ fn query(plan: &Arc<Plan>) -> Query {
     Query::new(Arc::clone(plan), budgets)
 }
 
-/// How much one call hands out: items, however large they are.
+/// Maximum size of one call: a number of items, whatever their size.
 const BATCH: Bounds = Bounds {
     items_max: 256,
     bytes_max: u64::MAX,
 };
 
-/// Hands everything out; a sum over the items.
+/// Returns all items; the result is a sum over them.
 fn drain(query: &mut Query, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
     let mut sum = 0_u64;
     loop {
@@ -67,7 +67,7 @@ fn drain(query: &mut Query, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
                 for item in page.items() {
                     sum = sum.wrapping_add(u64::from(item.len) + u64::from(item.index));
                 }
-                // What is in them is looked at where answers are compared only.
+                // The content of items is read only when answers are compared.
                 for item in page.items() {
                     each(page.bytes(item));
                 }
@@ -97,8 +97,7 @@ impl Engine {
         })
     }
 
-    /// One pass, its measured part added to what was spent; `each` gets the
-    /// keys where there are any.
+    /// One pass, whose measured part is added to `spent`; `each` gets the keys if there are any.
     pub(crate) fn pass(
         &self,
         page: &Page,
@@ -154,8 +153,8 @@ impl Engine {
     }
 }
 
-/// The elements of a page as records of a topic, whose intentions take turns
-/// with those of the others.
+/// The elements of a page as records of a topic, whose intentions alternate with those of the other
+/// topics.
 fn records(part: &Bytes, at: u64, topics: u64) -> PageIn {
     let mut frames = Frames::default();
     let mut offset = 1_usize;

@@ -1,5 +1,5 @@
-//! Finds the items of a page and the value of `$.order` in each, in the ways that its argument names;
-//! then the line protocol of the lab.
+//! Finds the items of a page, and the value of `$.order` in each, by the method that its argument
+//! names. It implements the line protocol of the lab.
 //!
 //! Every pass reads the page in place, and stores its results in memory that is reused. Invariant:
 //! no pass knows the positions of values in the page.
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // A lab that is gone ends our input as well.
+    // When the lab ends, our input ends as well.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -80,7 +80,7 @@ fn now(clock: ClockId) -> u64 {
         + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// What is measured.
+/// The measured method.
 enum Work {
     Way(Way),
     Engine(Engine),
@@ -108,7 +108,7 @@ impl Work {
         engine.or_else(|| Way::by_name(name).map(Self::Way))
     }
 
-    /// One pass, its measured part added to what was spent.
+    /// One pass, whose measured part is added to `spent`.
     fn pass(&mut self, page: &page::Page, spent: &mut Spent) -> Option<u64> {
         match self {
             Self::Way(way) => {
@@ -146,7 +146,7 @@ fn serve(
         "load" => {
             let fields: BTreeMap<&str, &str> = words.filter_map(|w| w.split_once('=')).collect();
             let mut page = page::make(&fields)?;
-            // By one that has no memory yet.
+            // Uses a method without allocated memory.
             let mut fresh = Work::by_name(name)?;
             let (passed, peak) = peak::of(|| fresh.pass(&page, &mut Spent::default()));
             passed?;
@@ -163,7 +163,7 @@ fn serve(
         "run" => {
             let page = pages.get(&input)?;
             let count: u64 = words.next()?.parse().ok()?;
-            // The process was just switched in: its first pass meets cold caches.
+            // The process was just scheduled, so its first pass runs with cold caches.
             black_box(work.pass(page, &mut Spent::default())?);
             let peak = page.peak;
             let mut spent = Spent::default();

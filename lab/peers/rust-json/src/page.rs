@@ -1,4 +1,4 @@
-//! The pages: a deep payload after (or before) the key of each item.
+//! The pages: each item has a deep payload after (or before) its key.
 //!
 //! `deep(0, w)` is `"value"`; `deep(d, w)` is an array of `w` objects `{"key": deep(d-1, w)}`. `6 by 10`
 //! is the 17 MB payload of the study that the experiment repeats.
@@ -11,12 +11,12 @@ use bytes::Bytes;
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
     pub(crate) parts: Vec<Bytes>,
-    /// Bytes that a pass takes beside it.
+    /// Bytes that a pass uses besides the page.
     pub(crate) peak: u64,
 }
 
-/// What the parameters say. With `sources` there is a page for each of them: of
-/// `objects` items in all, whose keys take turns, or come in runs of `run`.
+/// Creates the pages of the parameters. With `sources`, each source has a page. The pages have
+/// `objects` items in all, whose keys alternate between the sources, or come in runs of `run`.
 pub(crate) fn make(fields: &BTreeMap<&str, &str>) -> Option<Page> {
     let number = |name| -> Option<u64> { fields.get(name)?.parse().ok() };
     let Some(sources) = number("sources") else {

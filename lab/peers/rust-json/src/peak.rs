@@ -1,7 +1,7 @@
-//! Memory that a pass takes beside the page: bytes of the heap, at the worst.
+//! Measures the maximum heap memory of a pass besides the page.
 //!
-//! The allocator of the program is that of the system; it counts while it is
-//! told to, which is never while anything is timed.
+//! The allocator of the program is that of the system. It counts only on request, and never while
+//! anything is timed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// The most bytes that the work had at a time, beside what was there before.
+/// The maximum number of bytes that the work had allocated at a time, above those before.
 pub(crate) fn of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     NOW.store(0, Ordering::Relaxed);
     MOST.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The ways to find items and keys, and the floors.
+//! The methods to find items and keys, and the lower bounds.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -7,7 +7,7 @@ use simd_json::prelude::{ValueAsArray as _, ValueAsScalar as _, ValueObjectAcces
 use sonic_rs::JsonValueTrait as _;
 use weir_scan::{Items, Level, Path, Plan, Shape, Simd, Tag, scan_into};
 
-/// What the argument may be.
+/// The possible arguments.
 pub(crate) const NAMES: [&str; 16] = [
     "copy",
     "copy-fresh",
@@ -50,7 +50,7 @@ struct Item<'a> {
     payload: &'a RawValue,
 }
 
-/// What touching a value adds to the sum.
+/// The value that a touched value adds to the sum.
 fn touch(bytes: &[u8]) -> u64 {
     bytes.len() as u64 + u64::from(bytes.first().copied().unwrap_or(0))
 }
@@ -101,14 +101,14 @@ impl Way {
         })
     }
 
-    /// One pass; a sum over what was found.
+    /// One pass; the result is a sum over the found values.
     pub(crate) fn pass(&mut self, page: &[u8]) -> Option<u64> {
         let mut sum = 0_u64;
         self.visit(page, &mut |order| sum = sum.wrapping_add(touch(order)))?;
         Some(sum)
     }
 
-    /// A hash of the keys in their order: equal for all that find keys.
+    /// A hash of the keys in their order, equal for all methods that find keys.
     pub(crate) fn content(&mut self, page: &[u8]) -> Option<u64> {
         let mut hash = Hash::default();
         self.visit(page, &mut |order| hash.add(order))?;
@@ -123,7 +123,7 @@ impl Way {
                 each(to.get(..1)?);
             }
             Self::CopyFresh => each(std::hint::black_box(page.to_vec()).get(..1)?),
-            // It writes into what it reads, so it gets a copy.
+            // The library writes into its input, so it gets a copy.
             Self::SimdTape(room, buffers) => {
                 room.clear();
                 room.extend_from_slice(page);
@@ -180,7 +180,7 @@ impl Way {
     }
 }
 
-/// The fastest way of sonic-rs: nothing is checked.
+/// The fastest method of sonic-rs, without checks.
 #[allow(
     unsafe_code,
     reason = "the peer's unchecked interface; our pages are JSON"

@@ -1,4 +1,4 @@
-//! Objects in, their sums out, by serde_json.
+//! Reads objects and answers their sums, with serde_json.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ struct Hello {
     message: &'static str,
 }
 
-/// What is read. Other members are passed over; one of these twice is an error.
+/// The input. Other members are ignored; a repeated member is an error.
 #[derive(Deserialize)]
 struct Item<'a> {
     id: u64,
@@ -20,7 +20,7 @@ struct Item<'a> {
     values: Vec<i64>,
 }
 
-/// What is answered, in this order.
+/// The output, in this order.
 #[derive(Serialize)]
 struct Sums<'a> {
     id: u64,
@@ -64,7 +64,7 @@ pub(super) fn item(body: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&item.sums()?).ok()
 }
 
-/// The answer to an array of them.
+/// The answer to an array of objects.
 pub(super) fn items(body: &[u8]) -> Option<Vec<u8>> {
     let items: Vec<Item<'_>> = serde_json::from_slice(body).ok()?;
     let sums: Option<Vec<Sums<'_>>> = items.iter().map(Item::sums).collect();

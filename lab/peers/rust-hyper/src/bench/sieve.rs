@@ -1,10 +1,10 @@
-//! Primes up to a number, and the FNV-1a of all of them: work without memory
-//! traffic, by a plain loop over a byte for each odd number.
+//! Primes up to a number, and the FNV-1a of all of them: work with little memory traffic, by a
+//! plain loop over a byte for each odd number.
 
 const N_MAX: usize = 10_000_000;
 const N: usize = 100_000;
 
-/// The `n` of a query; `None`: it is out of range or no number.
+/// The `n` of a query; `None` if it is not a number or out of range.
 pub(super) fn read(query: Option<&str>) -> Option<usize> {
     let Some(query) = query else { return Some(N) };
     let digits = query.strip_prefix("n=")?;
@@ -15,7 +15,7 @@ pub(super) fn read(query: Option<&str>) -> Option<usize> {
 }
 
 pub(super) fn answer(n: usize) -> Vec<u8> {
-    // Byte i stands for the number 2i + 1; false: nothing divides it yet.
+    // Byte i represents the number 2i + 1; false: no divisor was found yet.
     let mut divided = vec![false; n.div_ceil(2)];
     let mut i = 1;
     while (2 * i + 1) * (2 * i + 1) <= n {

@@ -1,4 +1,5 @@
-//! zlib streams, whole ones at a time; the compressors are kept, because making
+//! Whole zlib streams. Compressors are reused, because creating one costs more than compressing a
+//! small body.
 //! one costs more than a small body.
 
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ thread_local! {
 /// Why a stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// It is none, ends early or continues after its end.
+    /// The bytes are not a stream, or the stream ends early or continues after its end.
     Stream,
     /// It inflates to more than [`PLAIN_MAX`] bytes.
     Size,
@@ -51,7 +52,7 @@ pub fn inflate(body: &[u8]) -> Result<Vec<u8>, Bad> {
 pub fn deflate(plain: &[u8]) -> Vec<u8> {
     DEFLATE.with_borrow_mut(|deflate| {
         deflate.reset();
-        // More than any input grows to: stored blocks, header and checksum.
+        // Larger than any result: stored blocks, header and checksum.
         let mut out = Vec::with_capacity(plain.len() + plain.len() / 1000 + 64);
         loop {
             let taken = deflate.total_in() as usize;

@@ -1,8 +1,8 @@
-//! The lab's contender for HTTP servers: starts the server its arguments name,
-//! on a CPU of its own, and loads it from the CPU it was pinned to itself.
+//! The contender of the lab for HTTP servers: starts the server that its arguments name, on a
+//! separate CPU, and loads it from the CPU to which this process is pinned.
 //!
-//! `http-load SERVER [WORD...]`, where `{port}` and `{data}` in the words stand
-//! for a free port and a directory. Then the line protocol of the lab.
+//! `http-load SERVER [WORD...]`, where `{port}` and `{data}` in the words are replaced by a free
+//! port and a directory. Then it implements the line protocol of the lab.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // A lab that is gone ends our input as well.
+    // When the lab ends, our input ends as well.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -214,7 +214,7 @@ impl Load {
         Ok(format!("time\t{wall}\t{cpu}\t{touch:x}{extra}"))
     }
 
-    /// One iteration, with what the machine spent on it.
+    /// One iteration, with its use of the machine.
     fn measured(&mut self, params: &Params) -> Result<(Used, Outcome), Error> {
         let server = self.server.as_ref().ok_or(Error::Malformed)?;
         server.thaw()?;
@@ -240,7 +240,7 @@ impl Load {
     }
 }
 
-/// What an iteration took besides time.
+/// The resources of an iteration, except time.
 struct Used {
     client_ns: u64,
     server_ns: u64,

@@ -1,5 +1,5 @@
-//! The endpoints below `/bench` served by hyper on one thread, as its manual has
-//! it: no limits but that of bodies, no deadlines.
+//! The endpoints below `/bench` served by hyper on one thread, as in its manual: the only limit is
+//! that of bodies, and there are no deadlines.
 //!
 //! `hyper-bench --listen ADDRESS` serves until it is killed.
 #![forbid(unsafe_code)]
@@ -59,7 +59,7 @@ fn serve(address: SocketAddr) -> std::io::Result<()> {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             tokio::spawn(async move {
-                // An error here is a client that went away.
+                // An error here is a client that disconnected.
                 let _ = http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service_fn(answer))
                     .await;
